@@ -113,16 +113,15 @@ async function runVerify(directory: string): Promise<void> {
 interface Revoked {
   tokens: number;
   keys: number;
-  /** Robots that need an admin's approval again. */
+  /** Number of robots that need an admin's approval again. */
   approvals: number;
-  /** A new admin token of each active org, which replaces the revoked ones. Shown once. */
+  /** A new admin token for each active org, to replace the revoked tokens. Each is shown once. */
   admins: { org: string; token: string }[];
 }
 
 /**
- * Revokes what a backup may bring back. Tokens, enrollment keys and robots that were revoked after the backup cannot be distinguished from
- * others, so all are revoked. Robots only lose their approval: they connect, but get no secrets. Call it before a server uses the restored
- * database.
+ * Revokes all credentials of the kinds in `what`. A backup cannot show which credentials were revoked after it was made, so all of them are
+ * revoked. Robots lose only their approval: they can connect, but get no secrets. Call it before a server uses the restored database.
  */
 async function revokeRestored(
   connection: DbAddress,

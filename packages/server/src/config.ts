@@ -18,27 +18,27 @@ export interface Settings {
   /** Additional host names and addresses of this server, besides those that it detects. */
   host_names?: readonly string[];
   database_url: string | undefined;
-  /** Store of artifacts; undefined: the data directory. */
+  /** S3 store for artifacts. Undefined: the data directory stores them. */
   blobs?: S3Settings | undefined;
   admin_token: string | undefined;
-  /** Keys for encrypting secrets, or a file with them. Without either, the data directory contains one. */
+  /** Keys that encrypt secrets, or a file that contains them. If neither is set, the key is in the data directory. */
   secrets_key?: string | undefined;
   secrets_key_file?: string | undefined;
-  /** The NATS shared by several servers on one database; undefined: there is only this server. */
+  /** The NATS through which several servers on one database notify each other. Undefined: this is the only server. */
   bus?: NatsAddress | undefined;
-  /** Where other servers connect to this one, and the address that they use (undefined: detected). Undefined: nowhere. */
+  /** Listen address for other servers, and the address that they use (undefined: detected). Undefined: other servers cannot connect. */
   nodes?: { listen: HostPort; address: HostPort | undefined } | undefined;
   log_level: string;
   limits: Limits;
   /** Serves the dashboard at `/`, and builds it at the start if it is missing or outdated. Default: no. */
   dashboard?: boolean;
-  /** Where to crash, and the log that proves it. For crash tests only, and only with the flag that allows it. */
+  /** The failpoint at which the server crashes, and the file that records the crash. For crash tests only; needs --crash-at-failpoint. */
   failpoint?: FailpointOptions | undefined;
-  /** The environment has a failpoint but no flag allows it: it is ignored with a warning. */
+  /** ROAMFLEET_FAILPOINT is set without --crash-at-failpoint, so the server ignores it and logs a warning. */
   failpoint_ignored?: boolean;
 }
 
-/** Certificate files that are renewed externally, or the server's own CA with additional names. */
+/** `files`: certificate files that another program renews. `auto`: a certificate by the server's own CA, with additional `names`. */
 export type TlsSettings = { mode: "files"; cert_file: string; key_file: string } | { mode: "auto"; names: readonly string[] };
 
 /** Every limit with its default; `roamfleet serve --help` shows them as `--limit NAME=VALUE`. */
@@ -105,7 +105,7 @@ const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "drain_seconds",
 ]);
 
-/** Limits that are timers, with their useful range. Node turns a timer of more than 2^31 ms into one of 1 ms. */
+/** Limits that set timers, with their allowed range. Node runs a timer that is longer than 2^31 ms after 1 ms. */
 const TIMER_RANGES: Partial<Record<LimitName, readonly [min: number, max: number]>> = {
   heartbeat_seconds: [1, 3_600],
   health_seconds: [1, 24 * 3_600],
@@ -177,7 +177,7 @@ export const environment = (): NodeJS.ProcessEnv => process.env;
 export const readDataDirectory = (data: string | undefined, env: NodeJS.ProcessEnv = process.env): string =>
   data ?? env.ROAMFLEET_DATA ?? ".roamfleet";
 
-/** Reads where a server stores its data: the settings that commands other than `serve` need. */
+/** Reads the data directory and the database URL, for commands other than `serve`. */
 export function readStore(
   data: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
@@ -186,8 +186,8 @@ export function readStore(
 }
 
 /**
- * Returns a variable, or the content of the file in `NAME_FILE` without surrounding whitespace, the usual way to pass secrets to
- * containers. A missing or empty file is an error, not an absent secret: without an admin token, for example, its routes would be open.
+ * Returns the value of a variable, or the trimmed content of the file that `NAME_FILE` names, the usual way to pass secrets to containers.
+ * Throws if the file is missing or empty: without an admin token, for example, the admin routes would be open.
  */
 function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
   const value = env[name] || undefined;
@@ -199,7 +199,7 @@ function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_
   return secret;
 }
 
-/** Admin routes reach every org, so a token that could be guessed is refused, not just warned about. */
+/** Reads the admin token. Throws if it is short enough to guess, because admin routes give access to every org. */
 function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
   const token = readSecret("SERVICE_ADMIN_TOKEN", env);
   if (token === undefined) return undefined;
@@ -219,7 +219,7 @@ function readSecretFile(variable: string, file: string): string {
   }
 }
 
-/** Reads the S3 store of artifacts; undefined: the data directory. Errors do not repeat the URL. */
+/** Reads the S3 store for artifacts. Undefined: the data directory stores them. Error messages do not contain the URL. */
 export function readBlobs(env: NodeJS.ProcessEnv = process.env): S3Settings | undefined {
   const url = env.ROAMFLEET_BLOBS_URL;
   if (!url) return undefined;
@@ -249,7 +249,7 @@ function readSwitch(name: string, env: NodeJS.ProcessEnv): boolean {
   return value === "on";
 }
 
-/** Errors do not repeat the URL, because it may contain a password. */
+/** Parses the bus URL. Error messages do not contain the URL, because it may contain a password. */
 function readBus(url: string | undefined): NatsAddress | undefined {
   if (!url) return undefined;
   const address = parseNatsUrl(url);
@@ -261,7 +261,7 @@ function readBus(url: string | undefined): NatsAddress | undefined {
   return address;
 }
 
-/** Without a bus there are no other servers to listen for. */
+/** Validates the settings for connections of other servers. Returns undefined without a bus, because there are no other servers then. */
 function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv, has_bus: boolean): Settings["nodes"] {
   const read = (flag: string, text: string): HostPort => {
     const address = parseAddress(text);
@@ -292,7 +292,7 @@ function readListen(text: string): { host: string; port: number } {
   return { host: match[1].replace(/^\[(.*)\]$/, "$1"), port };
 }
 
-/** An empty variable counts as unset. */
+/** Splits a comma-separated value. An empty variable counts as unset. */
 const commaList = (text: string | undefined): string[] => (text || undefined)?.split(",").map((one) => one.trim()) ?? [];
 
 function readHostNames(flag: string, names: readonly string[]): readonly string[] {

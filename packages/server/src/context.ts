@@ -20,12 +20,12 @@ export interface Plane extends KernelPlane {
   retention_clock: Pick<RetentionClock, "now" | "behind_ms" | "start">;
   metrics: Metrics;
   settings: Settings;
-  /** Aborted when the server starts to shut down. It continues to serve for a while. */
+  /** Aborted when the shutdown begins. The server still handles requests during the drain time (`drain_seconds`). */
   stopping: AbortSignal;
   /** Undefined if the server uses plain HTTP, on loopback or behind a proxy. */
   tls: Tls | undefined;
-  /** The host names that robots' signatures may contain. */
+  /** The host names for which robots' signatures are accepted. */
   hosts: HostNames;
-  /** This run of this process. Presence rows have both values, to distinguish those of dead runs. */
+  /** The id of this node, and the epoch of this run of it. Presence rows store both, to distinguish this run from earlier ones. */
   node: { id: string; epoch: number };
 }

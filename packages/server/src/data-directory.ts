@@ -20,9 +20,9 @@ import {
 import { errorCode } from "./kernel/files.ts";
 
 const MIB = 1024 ** 2;
-/** A new database takes 50 MiB, and its write-ahead log grows before the first checkpoint. */
+/** Free space needed to create a database. It takes 50 MiB, and its write-ahead log grows before the first checkpoint. */
 const NEW_DATABASE_BYTES = 128 * MIB;
-/** PostgreSQL writes its lock file and the changes of a recovery. */
+/** Free space needed to start an existing database: PostgreSQL writes its lock file, and a crash recovery writes changes. */
 const STARTED_DATABASE_BYTES = 2 * MIB;
 
 /** Why a server does not start on a data directory, and how to fix it. */
@@ -83,7 +83,7 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
     return { seen: `${database} is open to other users (mode ${(found.mode & 0o777).toString(8)})`, hint: `chmod 700 ${database}` };
   const can_start = await findBinaries(database).then(
     () => true,
-    // Any other or missing major version is refused, with advice, when the binaries are chosen.
+    // Not reported here: if no installed PostgreSQL fits this database, the server refuses it, with advice, when it chooses the binaries.
     () => false,
   );
   if (can_start && !(await isControlFileWhole(database)))
@@ -110,7 +110,7 @@ async function versionObstacle(directory: string): Promise<Obstacle | undefined>
 export async function nearest(directory: string): Promise<{ place: string; is_directory: boolean }> {
   const found = await stat(directory).catch((error: unknown) => {
     if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return undefined;
-    // A path that cannot be read must not be created either.
+    // After any other error, such as EACCES, the path may exist, so the server must not create it.
     return { isDirectory: () => true };
   });
   const parent = path.dirname(directory);
@@ -119,8 +119,8 @@ export async function nearest(directory: string): Promise<{ place: string; is_di
 }
 
 /**
- * Returns why nothing can be created there. Tests it by writing, because access(2) does not consider read-only mounts of containers, quotas
- * and the like.
+ * Returns the error code if nothing can be created in the directory, else undefined. Creates and removes a test directory, because
+ * access(2) does not consider read-only mounts of containers, quotas and the like.
  */
 export async function writeDenied(directory: string): Promise<string | undefined> {
   try {
@@ -141,7 +141,11 @@ interface OpenOptions {
   check_rows?: boolean | undefined;
 }
 
-/** Opens the data directory and the migrated database, and starts the embedded one. Throws a Refusal if the directory cannot be used. */
+/**
+ * Creates the data directory, starts the embedded database unless another is configured, migrates the database and connects to it. A
+ * database passed as `database` is not migrated. Appends the functions that undo this to `started`. Throws a Refusal if the directory
+ * cannot be used.
+ */
 export async function openDatabase(
   { settings, clock, log, activity = idleActivity, database, check_rows }: OpenOptions,
   started: (() => Promise<unknown>)[],

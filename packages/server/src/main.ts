@@ -70,7 +70,7 @@ program
   .allowUnknownOption()
   .allowExcessArguments()
   .action(() => {
-    // A separate program, which bin/roamfleet.mjs starts instead of this one: the server and its image do not contain simulated robots.
+    // bin/roamfleet.mjs starts a separate program for this command, because the server and its image do not contain simulated robots.
     throw new Refusal("simulated robots are not part of the server: start them in a clone with ./bin/roamfleet.mjs swarm");
   });
 
@@ -116,7 +116,7 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
   await endProcess(128 + constants.signals[signal]);
 }
 
-/** Only after a failed start: the error rarely names every problem. */
+/** Suggests `roamfleet doctor` after a failed start, because the error rarely names every problem. */
 function suggestDoctor(): void {
   if (is_starting) warn("roamfleet doctor, with the same flags and environment, shows details");
 }

@@ -7,10 +7,10 @@ import { Refusal, runningDatabase } from "./engines/db/embedded/index.ts";
 import { createLog } from "./kernel/log.ts";
 import { LEASE_MS, listHeartbeats, listNodeStates, type NodeState, watchHeartbeats } from "./link/index.ts";
 
-/** A server of the database. `is_alive`: it renewed its lease while we watched. */
+/** A server that uses the database. `is_alive`: it renewed its lease during the observation. */
 type ListedNode = NodeState & { is_alive: boolean };
 
-/** Two renewals, so that a busy server has renewed at least once. */
+/** How long heartbeats are observed: two renewal intervals, so that even a busy server renews at least once. */
 const WATCH_MS = LEASE_MS * 0.7;
 
 /** Adds `roamfleet nodes`. */

@@ -66,11 +66,11 @@ export interface PlaneOptions {
   settings: Settings;
   clock: Clock;
   log: Logger;
-  /** Where the log is written, for the metric of dropped lines. */
+  /** The log output, whose number of dropped lines is a metric. */
   output?: { readonly lines_dropped: number };
   /** Counts running work, for tests that control time. */
   activity?: Activity;
-  /** An existing database; otherwise the settings' URL, or an embedded one in the data directory. */
+  /** The database to use. Default: the one of the settings, or an embedded one in the data directory. */
   database?: DbAddress;
   /** Compare every row with its declaration, for tests. */
   check_rows?: boolean;
@@ -80,11 +80,13 @@ export interface RunningPlane {
   plane: Plane;
   /** URL of the API, for example http://127.0.0.1:7600 */
   url: string;
-  /** Resolves with the reason why this process must exit. It continues until it is stopped. */
+  /** Resolves with a reason when this process must exit. The server still runs then: the caller must call `stop`. */
   failed: Promise<string>;
   /** Shuts down gracefully: sends robots away, finishes running requests, stops loops, closes the database. */
   stop(): Promise<void>;
-  /** Stops only the embedded database, which would outlive this process, so that the process can exit during a long `stop`. */
+  /**
+   * Stops only the embedded database, so that the process can exit during a long `stop`. The database would otherwise outlive the process.
+   */
   abort(): Promise<void>;
 }
 
@@ -97,7 +99,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   const started: (() => Promise<unknown>)[] = [];
   const stop = (): Promise<void> => undoAll(started.splice(0));
   try {
-    // Concurrent with the start of the database: both take seconds on a new clone.
+    // Started here, so that it runs concurrently with the start of the database. Both take seconds on a new clone.
     const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
     const stopping = new AbortController();
     const { plane, gateway, lease, embedded } = await buildPlane(options, started, stopping.signal);
@@ -115,7 +117,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     events.routes(http);
     started.push(() => stopHttp(http, options.clock));
     http.server.on("upgrade", (request, socket, head) => {
-      // Not with the class URL, which throws on a path such as `//`.
+      // The class URL is not used here, because it throws on a path such as `//`.
       const pathname = (request.url ?? "/").split("?", 1)[0];
       if (!mayConnect(plane, request)) refuseUpgrade(socket, 403, "forbidden", NO_PROXY);
       else if (namesHostTwice(request)) refuseUpgrade(socket, 400, "bad_request", HOST_TWICE);
@@ -126,11 +128,11 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     const loops = await startLoops(plane, streams, { lease, fail: failed.resolve });
     started.push(() => Promise.all(loops.map((loop) => loop.stop())));
     started.push(() => gateway.drain("the server is stopping"));
-    // Before the robots are sent away: viewers learn that the server stops, not that the robot disconnected.
+    // Steps are undone in reverse order: viewers are notified of the shutdown before the robots' links are closed.
     started.push(() => streams.drain());
     started.push(() => events.drain());
     started.push(() => beginShutdown(http, { clock: options.clock, stopping, ...options.settings.limits }));
-    // From the first response on, no change on another node is missed.
+    // Subscribes before the server listens, so that no response can miss a change on another node.
     await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port, backlog: BACKLOG });
@@ -149,11 +151,11 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   }
 }
 
-/** Opens the listener for other nodes, if there are any. */
+/** Opens the listener for other nodes. Returns undefined if none is configured. */
 async function openNodeListener(plane: Plane, started: (() => Promise<unknown>)[]): Promise<Nodes | undefined> {
   const { db, settings, node, metrics } = plane;
   if (settings.nodes === undefined) {
-    // An earlier run may have stored an address.
+    // Removes the address that an earlier run may have stored.
     await writeNodeAddress(db, node, undefined);
     return undefined;
   }
@@ -229,7 +231,7 @@ async function buildPlane(
   return { plane, gateway, lease, embedded };
 }
 
-/** The host names of this server. Logs requests that a robot signed for another host, and stores the host for `roamfleet doctor`. */
+/** Returns the host names of this server. If a robot signed for another host, logs the host and stores it for `roamfleet doctor`. */
 function hostNames({ settings, clock, log }: PlaneOptions, { db, tls, node }: Pick<Plane, "db" | "tls" | "node">): HostNames {
   const onForeign = (host: string): void => {
     log.warn({ host, names: hosts.list() }, "refused a robot's signature for another host");
@@ -262,7 +264,7 @@ async function openBlobs({ settings, clock, log }: PlaneOptions, retention_clock
   }
 }
 
-/** Opens the bus of this process alone, or the one that nodes share, which may be unreachable yet. */
+/** Opens the NATS bus if one is configured, else a bus within this process. NATS may be unreachable at this time. */
 async function openBus({ settings, clock, log, activity = idleActivity }: PlaneOptions, metrics: Metrics): Promise<Bus> {
   const onConnected = (connected: boolean): void => metrics.bus_connected.set(connected ? 1 : 0);
   onConnected(settings.bus === undefined);
@@ -275,8 +277,9 @@ async function openBus({ settings, clock, log, activity = idleActivity }: PlaneO
 }
 
 /**
- * Reports at the start if secrets were encrypted with another key than this server's. Throws SettingsError if this server, one of several,
- * can decrypt none: it and the others could not read each other's secrets.
+ * Opens the master keys, and re-encrypts data keys that an earlier key encrypted. Logs an error if data keys need a master key that this
+ * server lacks. Throws SettingsError if this is one of several servers and it can decrypt none of them: the servers could not read each
+ * other's secrets.
  */
 async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promise<MasterKeys> {
   const secrets = await openMasterKeys(settings);
@@ -312,7 +315,10 @@ function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {
   };
 }
 
-/** Returns the node's id. It stays the same across restarts, so that the node knows the robots of its dead runs. */
+/**
+ * Returns the node's id, which it creates at the first start. The id stays the same across restarts, so that a new run finds the robots of
+ * the node's dead runs.
+ */
 async function nodeId(data_directory: string): Promise<string> {
   const file = path.join(data_directory, "node-id");
   const kept = await readFile(file, "utf8").catch(() => "");
@@ -351,9 +357,9 @@ function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
 }
 
 /**
- * Undoes each step, the last one first. A failure does not prevent the rest: a database would outlive its server.
+ * Undoes all steps, the last one first. Continues after a failure: otherwise the embedded database might outlive its server.
  *
- * @throws what failed, after all steps; several failures as one AggregateError.
+ * @throws the error of a failed step, after all steps were undone; an AggregateError if several failed.
  */
 export async function undoAll(started: readonly (() => Promise<unknown>)[]): Promise<void> {
   const failures: unknown[] = [];

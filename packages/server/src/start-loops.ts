@@ -50,7 +50,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
 }
 
 const DEAD_SWEEP_EVERY_MS = 5_000;
-/** Interval that compensates for lost hints. */
+/** How often the node's links are reconciled with the database, because hints on the bus may be lost. */
 const LINKS_COMPARED_EVERY_MS = 15_000;
 
 interface LeaseWatch {
@@ -58,7 +58,7 @@ interface LeaseWatch {
   fail: (why: string) => void;
 }
 
-/** Starts the work that a node does as one of several. */
+/** Starts the loops that concern other nodes: lease renewal, sweeps after dead nodes, and reconciliation of links with the database. */
 async function watchNodes(plane: Plane, streams: Streams, { lease, fail }: LeaseWatch): Promise<{ stop(): Promise<void> }[]> {
   const parts = [() => sweepDeadNodes(plane), () => streams.sweep(), () => deleteLongOver(plane.db)];
   const sweep = async (): Promise<void> => {
