@@ -5,12 +5,12 @@ import { badRequest, notFound } from "./fault.ts";
 
 export type PlacedKind = Exclude<ObjectKind, "target" | "config_scope">;
 
-/** The location of an object, and who may see it from elsewhere. */
+/** The location of an object, and which callers without a role at that location may see it. */
 export interface Found {
   place: Place;
   /** Every member of the org may see it. */
   shared: boolean;
-  /** For a site: the requested fleets that are in it. A caller that sees one of them sees the site's name. */
+  /** Only for a site: the requested fleets that belong to it. A caller that sees one of them also sees the site's name. */
   fleets: readonly string[];
 }
 
@@ -46,7 +46,7 @@ export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: A
     if (object === "org") requireInWholeOrg(caller, field.role);
     else await requireObject(find, db, caller, field.role, object);
   }
-  // A request that names no object could not be checked.
+  // Without a named object there is nothing to check, so the request is refused.
   if (named === 0 && row.outside === "not_found")
     throw badRequest(`one of ${row.objects.map(({ field }) => field).join(", ")} is required`);
 }
@@ -90,7 +90,7 @@ export function roleOnFound(caller: Caller, { place, shared, fleets }: Found): R
   return seen ? "viewer" : undefined;
 }
 
-/** The noun of the 404 for a missing object, so that a hidden object gets the same message. */
+/** Returns the noun for the 404 message. A hidden object gets the same message as a missing one. */
 const nounOf = (kinds: readonly PlacedKind[]): string => {
   const nouns = kinds.map((kind) => kind.replaceAll("_", " "));
   return nouns.length === 1 ? (nouns[0] ?? "") : `${nouns.slice(0, -1).join(", ")} or ${nouns.at(-1)}`;

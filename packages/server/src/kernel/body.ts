@@ -2,12 +2,12 @@ import type { TSchema } from "typebox";
 import { badRequest, printable } from "./fault.ts";
 
 export const BODY_BYTES_MAX = 1024 * 1024;
-/** Limit for routes whose fields are all bounded. A longer body contains only more whitespace, or would be refused after parsing. */
+/** Limit for routes whose fields all have a limited size. A longer body has extra whitespace, or would be refused after parsing. */
 export const BOUNDED_BODY_BYTES_MAX = 128 * 1024;
 /** JSON.stringify overflows the stack at about 5,000 levels. No legitimate body needs more than this. */
 export const BODY_DEPTH_MAX = 64;
 
-/** A field takes some hundred bytes of memory while its request is processed. */
+/** Maximum fields of a body. A field takes some hundred bytes of memory while its request is processed. */
 export const BODY_FIELDS_MAX = 20_000;
 const BODY_CONTAINERS_MAX = 100_000;
 
@@ -51,8 +51,8 @@ const [QUOTE, BACKSLASH, COLON] = [0x22, 0x5c, 0x3a];
 const [OPEN_LIST, OPEN_OBJECT, CLOSE_LIST, CLOSE_OBJECT] = [0x5b, 0x7b, 0x5d, 0x7d];
 
 /**
- * Scans JSON text and refuses text whose values would take much more memory. Returns the number of fields, duplicates included: every colon
- * outside of strings follows a field name.
+ * Scans JSON text before it is parsed. Throws 400 if the parsed values would take much more memory than the text. Returns the number of
+ * fields, duplicates included: every colon outside of a string follows a field name.
  */
 function countFields(text: string): number {
   let [fields, containers, depth, in_string] = [0, 0, 0, false];

@@ -11,7 +11,7 @@ const FAILURES_PER_SWEEP_MAX = 50;
 /** Maximum ids that are logged. Each is logged once until its close event is written. */
 const LOGGED_MAX = 100;
 
-/** A thing left open by a server that is gone. */
+/** A stream or shell that was open on a server that has died. Its close event is missing. */
 export interface Orphan {
   org_id: string;
   id: string;
@@ -20,12 +20,12 @@ export interface Orphan {
 const BEFORE_ALL: Orphan = { org_id: "", id: "" };
 
 /**
- * Writes the close event of each opened thing exactly once, even if the database was unreachable when it closed, or its server is gone.
+ * Writes the close event of each stream or shell exactly once, even if the database was unreachable at that time or the server has died.
  * `write` must do nothing if the event is already written.
  */
 export class CloseEventWriter {
   readonly #plane: Pick<KernelPlane, "log" | "db_errors">;
-  /** The kind of thing, a word for the log. */
+  /** "stream" or "shell", for the log. */
   readonly #of: string;
   /** Close events that could not be written, in the order of their last attempt. */
   readonly #pending = new Map<string, () => Promise<void>>();
@@ -68,7 +68,7 @@ export class CloseEventWriter {
       found = orphans.length;
     }
     this.#swept = BEFORE_ALL;
-    // Another server may have written the close events of the logged ids.
+    // Nothing is left to retry: other servers wrote the close events of ids that are still here.
     if (failures === 0 && this.#pending.size === 0) this.#logged.clear();
   }
 

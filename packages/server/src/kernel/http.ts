@@ -42,13 +42,16 @@ const SERVER_OPTIONS = {
   // Requests for other protocols (curl offers h2c) are served as plain HTTP.
   shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
 };
-/** Longer than load balancers keep an idle connection: a request sent while the server closes the connection would be lost. */
+/**
+ * Longer than load balancers keep idle connections. Otherwise the server might close a connection on which a request is arriving, and the
+ * request would be lost.
+ */
 export const KEEP_ALIVE_TIMEOUT_MS = 125_000;
-/** A socket without traffic for this long is closed: its client does not read the response, which occupies memory. */
+/** A socket without traffic for this long is closed, because the response that its client does not read occupies memory. */
 const IDLE_TIMEOUT_MS = 120_000;
-/** For a client's first byte, and again for the handshake, so that a silent client occupies a socket for at most 15 s. */
+/** Time limit for a client's first byte, and again for the handshake: a silent client occupies a socket for at most 15 s. */
 const TLS_HANDSHAKE_TIMEOUT_MS = 7_000;
-/** Browsers then use only HTTPS for half a year. */
+/** Browsers that receive this header use only HTTPS for half a year. */
 const HSTS = "max-age=15768000";
 export const NO_PROXY = "this server is reached through its proxy only";
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
@@ -83,16 +86,14 @@ function listener(tls: Tls | undefined, handshakes: TlsHandshakeQueue, handler: 
   return server;
 }
 
-/** One queue for all listen addresses, because a name may resolve to several of them. */
+/** Creates the handshake queue and its metrics. All listen addresses share it, because a host name may resolve to several of them. */
 function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metrics): TlsHandshakeQueue {
   const queue = new TlsHandshakeQueue({ clock, nextTurn: setImmediate });
   measureHandshakes(metrics, queue);
   return queue;
 }
 
-/**
- * Returns whether a peer may connect. Behind a proxy, direct connections are refused, because their forwarding headers would be trusted.
- */
+/** Returns whether a peer may connect. Behind a proxy, only the proxy may: direct connections would bypass its TLS. */
 export const mayConnect = ({ proxies }: Pick<KernelPlane, "proxies">, { socket }: IncomingMessage): boolean =>
   proxies.size === 0 || proxies.has(socket.remoteAddress);
 
@@ -113,12 +114,12 @@ function refusalOf(plane: KernelPlane, request: IncomingMessage): Fault | undefi
   return undefined;
 }
 
-/** For a path that cannot be decoded. */
+/** Used for a path that cannot be decoded: it matches no route. */
 const NO_METHODS = new Methods();
 
 /** Creates the HTTP server with the behavior that all routes share: limits, errors, headers, 404 and 405. */
 export async function createHttp(plane: KernelPlane, options: HttpOptions): Promise<Http> {
-  // Request ids are one random part per process and a counter: a random id per request would cost more than routing it.
+  // A request id is one random part per process and a counter, because a random id per request would cost more than routing it.
   const run = plane.id("req");
   let count = 0;
   const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
@@ -150,7 +151,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     addCommonHeaders(request, reply);
-    // Not with the server's own CA: browsers would then offer no way to accept a changed certificate.
+    // HSTS is not sent with the server's own CA: browsers would then offer no way to accept a changed certificate.
     if (options.tls !== undefined && options.tls.authority === undefined) reply.header("strict-transport-security", HSTS);
     const refusal = refusalOf(plane, request.raw);
     if (refusal !== undefined) return next(refusal as never);
@@ -190,7 +191,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
 const addCommonHeaders = (request: FastifyRequest, reply: FastifyReply): void =>
   void reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
 
-/** Pages are served only where no route matches. `mayConnect` is checked before both. */
+/** Returns the page for a GET or HEAD request that matches no route. `mayConnect` was checked before. */
 function askPage(answer: Pages | undefined, { method, raw, headers }: FastifyRequest): PageAnswer | undefined {
   if (method !== "GET" && method !== "HEAD") return undefined;
   const path = (raw.url ?? "").split("?", 1)[0] ?? "";
@@ -225,7 +226,10 @@ function parseJsonBodies(app: FastifyInstance): void {
   });
 }
 
-/** Without a token, the response for a path below /api/ does not reveal whether the path exists. */
+/**
+ * Throws 405 or 404 for a request that matches no route. Below /api/ it authenticates first, so that only callers with a token can see
+ * which paths exist.
+ */
 async function answerUnknown(plane: KernelPlane, methods: Methods, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const path = (request.raw.url ?? "").split("?", 1)[0] ?? "";
   if (path.startsWith("/api/admin/")) authenticateAdmin(plane, credentialsOf(request, plane.proxies));
@@ -255,7 +259,8 @@ function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, 
     reply.raw.destroy();
     return;
   }
-  // The framework would close the connection before the client has read the error. ReceivingBodies reads the rest for a limited time.
+  // Fastify sends `connection: close` with a 413, so that the client could not read the error. Instead, ReceivingBodies reads the rest of
+  // the body for a limited time.
   if (fault.status === 413) reply.removeHeader("connection");
   void reply
     .code(fault.status)
@@ -289,7 +294,9 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
   return new Fault("internal_server_error", "internal error; find it by the request id in the server's log");
 }
 
-/** Answers data that is not HTTP. There is no request object, so the response is written to the socket. */
+/**
+ * Responds to a connection whose data is not a valid HTTP request. There is no request object, so the response is written to the socket.
+ */
 function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
   // A response was already written, and the client continues to send invalid data.
   if (socket.writableEnded && !socket.destroyed) return;
@@ -313,7 +320,7 @@ function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
   );
 }
 
-/** Limit for running requests when the server stops. */
+/** Time limit for running requests when the server stops. */
 const STOP_TIMEOUT_MS = 10_000;
 
 /**

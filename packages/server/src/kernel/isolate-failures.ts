@@ -1,6 +1,6 @@
 /**
- * Processes all items in one call. If that fails, retries both halves recursively until the items that cause the error are isolated. An
- * error that no item causes (`affectsAll`) fails the whole piece. Never rejects.
+ * Processes all items in one call. If it fails, splits them in half and retries each half recursively, until the bad items are isolated. An
+ * error for which `affectsAll` returns true has no bad item as its cause: all items of that call fail without a retry. Never rejects.
  */
 export async function retryBisected<T>(
   items: readonly T[],
@@ -17,20 +17,20 @@ export async function retryBisected<T>(
   }
 }
 
-/** After this many failures the remaining pieces are no longer divided: each fails as a whole. */
+/** After this many failures, failed calls are no longer split: all their items fail. */
 const FAILURES_MAX = 20;
 
 /** The items that `isolateFailures` could not process, and the first error. */
 export interface Failures<T> {
   failed: T[];
-  /** Those of `failed` that failed only together with others, after `FAILURES_MAX`: most of them may be good. */
+  /** Items of `failed` that were not retried separately, because `FAILURES_MAX` was reached. Most of them may be good. */
   undivided: T[];
   error: unknown;
 }
 
 /**
- * Processes all items in one call and, if that fails, in halves, so that an item that cannot be processed does not block the others.
- * Returns undefined if all succeeded. Rejects with an error that `isOutage` accepts, because then no item is the cause.
+ * Processes all items in one call. If it fails, retries the halves recursively, so that a bad item does not block the others. Returns
+ * undefined if all items succeeded. Rejects with an error that `isOutage` accepts, because then no item is the cause.
  */
 export async function isolateFailures<T>(
   items: readonly T[],

@@ -10,10 +10,10 @@ const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const CIPHER = "aes-256-gcm";
 
-/** Associated data of a sealed text: it opens only with the same parts in the same order. */
+/** Associated data of an encrypted text. Decryption succeeds only with the same parts in the same order. */
 export type Bound = readonly (string | number)[];
 
-// As JSON, so that two different lists never give the same bytes.
+// Encoded as JSON, so that two different lists never result in the same bytes.
 const associated = (bound: Bound): Buffer => Buffer.from(JSON.stringify(["roamfleet", 1, ...bound]));
 
 /** Encrypts and authenticates. Returns base64url of nonce, ciphertext and tag. The nonce is random: 2^32 texts per key are safe. */
@@ -33,7 +33,7 @@ export function unseal(key: Buffer, sealed: string, bound: Bound): Buffer {
   return Buffer.concat([decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES)), decipher.final()]);
 }
 
-/** Decrypted data keys in the cache: the current one and the earlier ones of each org. */
+/** Maximum decrypted data keys in the cache. Each org has a current data key and may have earlier ones. */
 const OPENED_KEYS_MAX = 10_000;
 const KEYS_MAX = 16;
 
@@ -54,8 +54,8 @@ export interface WrappedKey {
 }
 
 /**
- * The master keys, which encrypt each org's data keys. The first encrypts new data keys. The others decrypt the data keys that they
- * encrypted, until those are encrypted again with the first.
+ * The master keys, which encrypt the data keys of the orgs. The first one encrypts new data keys. The others decrypt the data keys that
+ * they encrypted earlier, until the first one re-encrypts these.
  */
 export class MasterKeys {
   readonly current_id: string;
@@ -101,7 +101,7 @@ const masterKeyId = (key: Buffer): string => hash("sha256", Buffer.concat([Buffe
 
 export const masterKeyFile = (data_directory: string): string => path.join(data_directory, "secrets.key");
 
-/** Reads the keys of the settings, else those of the data directory, where it creates a key if there is none. */
+/** Reads the keys from the settings, else from the data directory. Creates a key there if there is none. */
 export async function openMasterKeys({ data_directory, secrets_key, secrets_key_file }: MasterKeySettings): Promise<MasterKeys> {
   if (secrets_key !== undefined) return parseMasterKeys(secrets_key, "ROAMFLEET_SECRETS_KEY");
   if (secrets_key_file !== undefined) {
@@ -129,7 +129,7 @@ export function parseMasterKeys(text: string, where: string): MasterKeys {
   return new MasterKeys(keys);
 }
 
-/** Writes the file atomically and durably before any data is encrypted with the key. */
+/** Creates a key and writes it to `file`, atomically and durably, before any data is encrypted with it. */
 async function makeKeyFile(file: string): Promise<string> {
   const text = `${randomBytes(KEY_BYTES).toString("hex")}\n`;
   await mkdir(path.dirname(file), { recursive: true, mode: 0o711 });

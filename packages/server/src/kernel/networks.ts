@@ -3,7 +3,7 @@ import { BlockList, isIP } from "node:net";
 import { TLSSocket } from "node:tls";
 import { channelBinding } from "@roamfleet/protocol/link";
 
-/** Address ranges of the trusted proxies, whose forwarding headers are used. */
+/** A set of address ranges, such as those of the trusted proxies, whose forwarding headers are used. */
 export class Networks {
   readonly #list = new BlockList();
   readonly size: number;
@@ -26,14 +26,17 @@ export class Networks {
   }
 }
 
-/** Returns the IPv4 address of an address that a dual-stack socket shows as IPv6. */
+/** Converts an IPv4-mapped IPv6 address, which a dual-stack socket reports, to IPv4. Returns other addresses unchanged. */
 const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, "");
 
 const IPV6_GROUPS = 8;
-/** The /64 of an IPv6 address: providers assign at least this network to each customer, so one machine can have 2^64 addresses. */
+/**
+ * Groups of an IPv6 address that identify its /64 network. Providers assign at least a /64 to each customer, so one machine can use 2^64
+ * addresses.
+ */
 const IPV6_NETWORK_GROUPS = 4;
 
-/** Returns what limits count for an address: IPv4 unchanged, the /64 for IPv6. Other text is returned unchanged. */
+/** Returns the key by which limits count an address: an IPv4 address, or the /64 of an IPv6 address. Other text is returned unchanged. */
 export function networkOf(address: string): string {
   const plain = plainAddress(address.split("%", 1)[0] ?? "");
   if (isIP(plain) !== 6) return plain;
@@ -60,7 +63,7 @@ function isRange(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32));
 }
 
-/** The site, as the browser that sent a request sees it. */
+/** Scheme and origin of this server, as the browser that sent a request sees them. */
 export interface Site {
   /** The request used TLS, to this server or to the proxy. */
   secure: boolean;
@@ -68,7 +71,7 @@ export interface Site {
   origin: string | undefined;
 }
 
-/** Returns the site of a request. A trusted proxy without X-Forwarded-Proto is assumed to use TLS, its usual purpose. */
+/** Returns the site of a request. If a trusted proxy sends no X-Forwarded-Proto, it is assumed to use TLS, the usual purpose of a proxy. */
 export function siteOf({ headers, socket }: Pick<IncomingMessage, "headers" | "socket">, proxies: Networks): Site {
   const by_proxy = proxies.has(socket.remoteAddress);
   const forwarded = (name: string): string | undefined => (by_proxy ? lastOf(headers[name]) : undefined);
@@ -100,9 +103,12 @@ export function clientAddress(request: Pick<IncomingMessage, "headers" | "socket
   return address;
 }
 
-/** The connection that a signature must match, as the server sees it. */
+/** The TLS channel that a robot's signature must match, as the server sees the connection. */
 export interface BoundChannel {
-  /** "" without TLS and below TLS 1.3. Undefined behind a proxy that terminates TLS: then the robot's channel is accepted. */
+  /**
+   * Channel binding: "" without TLS or below TLS 1.3. Undefined behind a proxy that terminates TLS: any channel that the robot signed is
+   * accepted.
+   */
   channel: string | undefined;
   /** The connection uses TLS up to this server, so a channel is required. */
   is_tls?: boolean;

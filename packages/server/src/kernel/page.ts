@@ -25,8 +25,8 @@ export interface Window {
 }
 
 /**
- * Sorts after every id in every locale. `id < ${after ?? MAX_ID}` lets PostgreSQL start reading the index at the page. `after is
- * null or id < after` does not, once a generic plan is used.
+ * Sorts after every id in every locale. With `id < ${after ?? MAX_ID}`, PostgreSQL starts to read the index at the page. With `after is
+ * null or id < after` it reads from the first row, once a generic plan is used.
  */
 export const MAX_ID = "zzzz";
 
@@ -38,7 +38,8 @@ interface OpenedCursor {
 }
 
 /**
- * Decodes the cursor of a list. It is bound to the list's filters and `scope`: the values that must not change between pages (route, org).
+ * Decodes the cursor of a list. A cursor is only valid for the same filters and the same `scope`: the values that must not change between
+ * pages (route, org).
  */
 export function openCursor({ limit: _, cursor, ...filters }: PageQuery & Record<string, unknown>, scope: readonly unknown[]): OpenedCursor {
   const bound = hash("sha256", JSON.stringify([scope, Object.entries(filters).toSorted()]), "base64url").slice(0, 16);
@@ -131,16 +132,18 @@ function either(character: string): string {
 }
 
 const NOTHING = sql``;
-/** After a clock was set back, new ids continue from the last ones, so they are ahead of their rows' times by up to this much. */
+/** Maximum time by which an id is ahead of the time of its row. After the clock is set back, new ids continue from the last one. */
 const AHEAD_MS_MAX = 3_600_000;
 
 /**
- * Returns ` and …` for rows at or after `since` whose ids were created at the time of their column `at`. Because ids are ordered by time, a
- * list ordered by id does not scan older rows.
+ * Returns ` and …`, which selects rows whose column `at` is `since` or later. Their ids must have been created at that time. Ids are
+ * ordered by time, so a list ordered by id does not scan older rows.
  */
 export const madeSince = (prefix: string, since: Date | undefined): Statement<unknown> =>
   since === undefined ? NOTHING : sql`and at >= ${since} and id >= ${idFloor(prefix, new Date(since.getTime() - AHEAD_MS_MAX))}`;
 
-/** Returns ` and …` for rows before `until`. A list ordered by id then starts there instead of at the newest row. */
+/**
+ * Returns ` and …`, which selects rows whose column `at` is before `until`. A list ordered by id starts there instead of at the newest row.
+ */
 export const madeBefore = (prefix: string, until: Date | undefined): Statement<unknown> =>
   until === undefined ? NOTHING : sql`and at < ${until} and id < ${idFloor(prefix, new Date(until.getTime() + AHEAD_MS_MAX))}`;

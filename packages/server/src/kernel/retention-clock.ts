@@ -4,11 +4,11 @@ import { background, type Background } from "./background.ts";
 import type { Db } from "./db.ts";
 import { json, jsonb, row, sql, timestamptz } from "./sql.ts";
 
-/** A clock change takes effect on deletions after the process has run this long with it, on the monotonic clock. */
+/** A forward jump of the wall clock affects deletions only after the server has run with it for this long, by the monotonic clock. */
 export const HOLD_MS = 86_400_000;
-/** Reading two clocks one after the other takes up to some milliseconds. */
+/** Smaller forward jumps are ignored: the two clocks are read one after the other, up to some milliseconds apart. */
 const NOISE_MS = 1_000;
-/** Bounds the history: a server in a restart loop adds a jump at each start. */
+/** Maximum jumps in the history. A server in a restart loop adds one at each start. */
 const JUMPS_MAX = 32;
 
 /** A step of the wall clock ahead of the monotonic clock that is younger than HOLD_MS. */
@@ -25,8 +25,8 @@ export interface ClockHistory {
 }
 
 /**
- * Adds a reading of the wall clock, `elapsed_ms` of the monotonic clock after the last one. After a restart the elapsed time is unknown
- * and counts as 0: a server that was off for a month and a clock that is a month ahead look the same.
+ * Returns the history with a new reading of the wall clock. `elapsed_ms` is the monotonic time since the last reading. After a restart it
+ * is unknown and counts as 0: a server that was off for a month looks the same as a clock that is a month ahead.
  */
 export function observe({ seen_at, jumps }: ClockHistory, now: Date, elapsed_ms: number): ClockHistory {
   const pending = jumps
@@ -45,7 +45,7 @@ export const trustedTime = (history: ClockHistory): Date => new Date(history.see
 /** How far the wall clock is ahead of the trusted time. */
 export const untrustedMs = ({ jumps }: ClockHistory): number => jumps.reduce((sum, { ahead_ms }) => sum + ahead_ms, 0);
 
-/** A step back cancels the newest forward jumps. The rest of it lowers the trusted time, so that fewer rows are deleted. */
+/** Subtracts a backward jump from the newest forward jumps. The remainder lowers the trusted time, so that fewer rows are deleted. */
 function takeBack(pending: ForwardJump[], back_ms: number): void {
   for (let left = back_ms; left > 0;) {
     const newest = pending.at(-1);
@@ -63,7 +63,7 @@ function mergeNewest(pending: ForwardJump[]): void {
 }
 
 const SAVE_EVERY_MS = 600_000;
-/** Restarts and time synchronization stay below this. */
+/** Larger jumps are logged as errors. Restarts and time synchronization stay below this. */
 const WORTH_AN_ERROR_MS = 3_600_000;
 const historyRow = row({ seen_at: timestamptz, jumps: jsonb<ForwardJump[]>() });
 
@@ -76,8 +76,8 @@ interface RetentionClockOptions {
 }
 
 /**
- * The time that deletions by age use. It is the wall clock, without forward jumps that have not held for a day on the monotonic clock:
- * a start or a jump to a wrong time deletes nothing. The last known time is kept in the database across restarts.
+ * The clock for deletions by age. It follows the wall clock, but ignores a forward jump until the server has run with it for a day on the
+ * monotonic clock. So a wrong clock, at the start or later, causes no deletions. The database stores the last known time across restarts.
  */
 export class RetentionClock {
   readonly #options: RetentionClockOptions;
@@ -93,7 +93,10 @@ export class RetentionClock {
     this.#read_at = options.clock.monotonic();
   }
 
-  /** Reads the last known time. In a database of an earlier version, the migration set it to the time of the newest row. */
+  /**
+   * Reads the last known time from the database. Databases of earlier versions had none: the migration set it to the time of the newest
+   * row.
+   */
   static async open(options: RetentionClockOptions): Promise<RetentionClock> {
     const known = await options.db.maybe(sql(historyRow)`select ${historyRow} from retention_clock`);
     const opened = new RetentionClock(options);
@@ -104,7 +107,7 @@ export class RetentionClock {
     return opened;
   }
 
-  /** The time from which an age is counted when something is deleted because of it. Never ahead of the wall clock. */
+  /** Returns the current time for deletions by age. Never ahead of the wall clock. */
   now(): Date {
     const { clock } = this.#options;
     const monotonic = clock.monotonic();

@@ -13,10 +13,12 @@ export interface RetentionContext {
 
 const DAY_MS = 86_400_000;
 const EVERY_MS = 3_600_000;
-/** Rows of one delete: tens of milliseconds, so that no lock and no snapshot is held for long. */
+/** Maximum rows of one delete. It takes tens of milliseconds, so that no lock or snapshot is kept for long. */
 export const BATCH_ROWS_MAX = 5_000;
 
-/** Runs `drop` each hour with the time before which rows are too old; `days` of 0 keeps everything. Any node may run it at the same time. */
+/**
+ * Calls `drop` each hour to delete rows from before the time `before`. If `days` is 0, nothing is deleted. Nodes may run it concurrently.
+ */
 export const startRetention = (context: RetentionContext, name: string, days: number, drop: (before: Date) => Promise<void>): Background =>
   background(context, name, EVERY_MS, async () => {
     if (days > 0) await drop(new Date(context.retention_clock.now().getTime() - days * DAY_MS));
@@ -31,13 +33,13 @@ export async function deleteInBatches(batch: (limit: number) => Promise<number>)
   }
 }
 
-/** Batches that may fail in a row. To find one row among BATCH_ROWS_MAX takes 13. */
+/** Maximum consecutive failed batches. Bisecting BATCH_ROWS_MAX rows to find one bad row takes 13. */
 const FAILURES_MAX = 200;
 
 /**
- * Like `deleteInBatches`, but isolates rows that cannot be deleted: a batch that fails is divided until that row is found and skipped.
- * `batch` deletes, in its own transaction, `limit` rows after the first `offset` in a fixed order. Rejects with the first error after the
- * other rows are deleted, and immediately with one that `isOutage` accepts.
+ * Like `deleteInBatches`, but skips rows that cannot be deleted: a failed batch is halved until the bad row is found. `batch` deletes up to
+ * `limit` rows in its own transaction, in a fixed order, after skipping the first `offset` rows. Rejects with the first error after the
+ * other rows are deleted. Rejects immediately with an error that `isOutage` accepts.
  */
 export async function deleteIsolated(
   isOutage: (error: unknown) => boolean,

@@ -27,7 +27,7 @@ interface RouteHost {
   methods: { add(method: string, path: string): void };
 }
 
-/** The caller's type by the route's access: undefined if public or the service's administrator, a portal token, or a robot. */
+/** The caller's type, by the route's access: Caller for a role, RobotCaller for robots, undefined for public routes and admin routes. */
 type CallerFor<A> = A extends Role ? Caller : A extends "robot" ? RobotCaller : undefined;
 
 export interface Call<R extends RouteSpec> {
@@ -35,15 +35,17 @@ export interface Call<R extends RouteSpec> {
   query: QueryOf<R>;
   body: BodyOf<R>;
   caller: CallerFor<R["access"]>;
-  /** Inside the Idempotency-Key's transaction, if there is one. Use it for every write that must happen once. */
+  /**
+   * The request's transaction, if it has one, which includes the row of its Idempotency-Key. Use it for every write that must happen once.
+   */
   db: Db;
   headers: Record<string, string | string[] | undefined>;
   ip: string;
-  /** The site, as the browser that sent the request sees it. */
+  /** Returns scheme and origin of this server, as the browser that sent the request sees them. */
   site: () => Site;
   /** The raw body of a route with a content type other than JSON. Call `allowBody` before reading it. */
   stream: Readable;
-  /** Lets a client that sent `Expect: 100-continue` send its body. Until then it can be refused without transferring the body. */
+  /** Sends "100 Continue" to a client that waits for it. Before that, the request can be refused without transferring the body. */
   allowBody: () => void;
   signal: AbortSignal;
   /** Additions to the request's audit entry. */
@@ -120,7 +122,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       await audit?.done(db, result instanceof Answer ? result.status : default_status, result instanceof Answer ? result.body : result);
       return result;
     };
-    // Checked before a replay too, so that knowing the key of another caller's request reveals nothing.
+    // Authorizes before a replay, too. Otherwise the Idempotency-Key of another caller would reveal that caller's response.
     if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, db, caller, row, call);
     const key = route.idempotency && readIdempotencyKey(request.headers["idempotency-key"], route.idempotency === "required");
     if (dry) return send(reply, default_status, await handler(plane, call));
@@ -155,7 +157,7 @@ async function watched<T>(
   return result;
 }
 
-/** Event streams check their readers themselves. */
+/** Watches the caller of a transfer. Event streams are left out, because they check their readers themselves. */
 function watchCaller(
   plane: KernelPlane,
   route: Route,
@@ -276,10 +278,10 @@ export const credentialsOf = (request: FastifyRequest, proxies: Networks): Crede
   site: () => siteOf(request.raw, proxies),
 });
 
-/** Checks, before anything else is read, the protection against CSRF, the way of authentication and the role. */
+/** Checks CSRF protection, the kind of credential (token or session) and the role. Runs before the rest of the request is read. */
 function requireRight({ access, by, method }: Route, caller: Caller, credentials: Credentials): void {
   requireCsrfProof(credentials, caller, method === "GET" ? "reads" : "changes");
-  // Some routes only concern the session itself, and one creates it.
+  // The route that creates a session requires a token. Routes that concern only the session itself require its cookie.
   if (by === "token" && caller.session !== undefined) throw forbidden("this requires a token: a session cannot create sessions");
   if (by === "session" && caller.session === undefined) throw badRequest("this requires a session cookie instead of a token");
   requireRole(caller, access as Role);

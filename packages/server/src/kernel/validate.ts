@@ -13,7 +13,7 @@ const query_ajv = new Ajv({ ...options, coerceTypes: true });
 (addFormats as unknown as (ajv: Ajv) => void)(body_ajv);
 (addFormats as unknown as (ajv: Ajv) => void)(query_ajv);
 
-/** One object for all routes, because each object is compiled separately. */
+/** All routes share this object, because Ajv compiles each schema object separately. */
 const NO_FIELDS = { type: "object", additionalProperties: false };
 
 type Record_ = Record<string, unknown>;
@@ -71,7 +71,7 @@ function check(ajv: Ajv, schema: TObject | undefined, what: string): (value: Rec
   const known = Object.keys(schema?.properties ?? {});
   let validate: ValidateFunction | undefined;
   return (value) => {
-    // At the first use: compiling the schemas of all routes takes 150 ms, most of which no start needs.
+    // Compiles the schema at its first use. Compiling the schemas of all routes takes 150 ms, and a start needs few of them.
     validate ??= ajv.compile(schema ?? NO_FIELDS);
     if (validate(value)) return value;
     throw badRequest(explain(validate.errors?.[0], what, known));
@@ -79,8 +79,8 @@ function check(ajv: Ajv, schema: TObject | undefined, what: string): (value: Rec
 }
 
 /**
- * Validates an object in a field of the body by its own schema. Returns it without nulls in optional fields. Throws 400 with the path
- * starting at the field.
+ * Returns a validator for an object in the body field `field`, with a separate schema. It returns the object without nulls in optional
+ * fields. It throws 400 with a path that starts at the field.
  */
 export function fieldValidator(field: string, schema: TObject): (value: Record_) => Record_ {
   const around = { type: "object", properties: { [field]: schema } } as unknown as TObject;
