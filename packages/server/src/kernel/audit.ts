@@ -79,7 +79,9 @@ export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock 
 /** Returns an id from the request's path if it looks like an id. Anything else (a NUL, a kilobyte of text) is omitted. */
 const nameable = (id: string | undefined): string | undefined => (id !== undefined && ID_LIKE.test(id) ? id : undefined);
 
-/** The session that the request's cookie belongs to, recorded beside the token that the session represents. */
+/**
+ * Returns the id of the session if the caller used a session cookie. It is recorded beside the id of the token that the session represents.
+ */
 export const sessionOf = (caller: Caller | RobotCaller | undefined): { session_id?: string } =>
   caller !== undefined && "session" in caller && caller.session !== undefined ? { session_id: caller.session.id } : {};
 
@@ -87,7 +89,7 @@ const ADMIN: Actor = { type: "admin", id: null, name: null };
 
 const isReading = ({ method }: Pick<Route, "method">): boolean => method === "GET";
 
-/** Returns whether a route writes audit entries. Routes that only read do not, unless they ask for it. */
+/** Returns whether a route writes audit entries. Routes that only read write none, unless their field `audit` requests it. */
 export const isAudited = (route: Pick<Route, "method" | "audit">): boolean => !isReading(route) || route.audit !== undefined;
 
 /** Writes the audit entry of one request to an audited route. */
@@ -145,7 +147,7 @@ export class RequestAudit {
     });
   }
 
-  /** An operation of the service's administrator on an org is recorded in that org's audit log. */
+  /** Returns the org in whose audit log the entry is written. An admin operation on an org is recorded in that org's log. */
   #orgOf(id: string | undefined): string | undefined {
     if (this.#caller !== undefined) return this.#caller.org_id;
     if (this.#route.access !== "service_admin") return undefined;
@@ -177,7 +179,7 @@ const deleteEntries = (db: Db, org_id: string, before: Date, limit: number, offs
       select ctid from audit_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.audit, before)} order by id limit ${limit} offset ${offset}
       for update skip locked))`);
 
-/** Deletes the entries of each org that are older than its cutoff. */
+/** Deletes the entries of all orgs from before the time `before`. */
 export async function dropAuditEntries(
   context: Pick<RetentionContext, "db" | "log"> & { db_errors: DbErrors },
   before: Date,

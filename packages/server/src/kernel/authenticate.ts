@@ -13,7 +13,7 @@ export interface Credentials {
   ip: string;
   /** Address of the socket's peer. */
   peer: string | undefined;
-  /** The site, as the browser that sent the request sees it. */
+  /** Returns scheme and origin of this server, as the browser that sent the request sees them. */
   site: () => Site;
 }
 
@@ -22,7 +22,7 @@ const header = ({ headers }: Pick<Credentials, "headers">, name: string): string
   return typeof value === "string" ? value : undefined;
 };
 
-/** Returns the secret after `Bearer`, which is matched in any case. */
+/** Returns the bearer token of the Authorization header. `Bearer` is matched in any case. */
 export function bearerOf(credentials: Pick<Credentials, "headers">): string | undefined {
   return /^bearer +(\S+) *$/i.exec(header(credentials, "authorization") ?? "")?.[1];
 }
@@ -53,7 +53,10 @@ export async function authenticatePortal(
   return found.caller;
 }
 
-/** Authenticates a request and counts it against rate limits: of its token if valid, else of its address, as a failed attempt. */
+/**
+ * Authenticates a request with `find` and counts it. A valid request counts against the rate limits of its token and its org. An invalid
+ * one counts as a failed attempt of its address.
+ */
 export async function countRequest<T extends { caller: Caller }>(
   plane: KernelPlane,
   credentials: Credentials,
@@ -73,13 +76,15 @@ export const authenticateAgain = ({ authenticators }: KernelPlane, proof: Hashed
   authenticators.recheck(proof, org_id);
 
 async function authenticateProof({ authenticators }: KernelPlane, { by, secret }: Proof, org_id: string | undefined): Promise<Caller> {
-  // A cookie is not accepted as a token, nor a token as a cookie: browsers send cookies unasked, and scripts can read tokens.
+  // A session secret is not accepted as a token, nor a token as a cookie: scripts can read tokens, and browsers attach cookies to all
+  // requests.
   if ((by === "session") !== isSessionSecret(secret)) throw unauthorized(`the ${by} is not known`);
   return by === "session" ? authenticators.session(secret, org_id) : authenticators.portal(secret, org_id);
 }
 
 /**
- * Limits failed attempts by address. Valid tokens are not limited by them, and a token that was valid once does not count as an attempt.
+ * Counts a failed attempt against the rate limit of its address, and returns the error to throw. A token that was valid once does not
+ * count. Requests with a valid token are not limited by it.
  */
 function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"] | "ticket", error: unknown): unknown {
   if (!(error instanceof Fault) || error.code !== "unauthorized") return error;
@@ -90,14 +95,15 @@ function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"]
     if (!(limited instanceof Fault)) return limited;
     fault = limited;
   }
-  // Otherwise the browser would send the invalid cookie with every request.
+  // Deletes the cookie. Otherwise the browser would send the invalid cookie with every request.
   if (by === "session") fault.headers["set-cookie"] = clearCookie(credentials.site());
   return fault;
 }
 
 /**
- * Protects against CSRF: browsers send the cookie with requests of any page. Throws 403 unless a page of this server made the request. Only
- * such a page can read the session's CSRF token. A WebSocket upgrade cannot carry that header, so its Origin is checked.
+ * Protects against CSRF: browsers attach the session cookie to requests of any page. Throws 403 unless a page of this server made the
+ * request. A change must carry the session's CSRF token, which only such a page can read. A WebSocket upgrade cannot carry its header, so
+ * only its Origin is checked.
  */
 export function requireCsrfProof(
   credentials: Credentials,

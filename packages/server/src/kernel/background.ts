@@ -11,8 +11,8 @@ export interface Background {
 }
 
 /**
- * Runs work on a timer and when woken, never twice at a time on this node. Wakes may be lost, so the timer guarantees that work runs. If
- * `work` returns true, some work is left and it runs again immediately.
+ * Runs `work` on a timer and on each wake, never concurrently on this node. Wakes may be lost: the timer guarantees that `work` runs. If
+ * `work` returns true, it has not finished, and runs again immediately.
  */
 export function background(
   context: { clock: Clock; log: Logger },
@@ -59,13 +59,14 @@ export function background(
 }
 
 /**
- * How often the wall clock is read while an alarm is pending, because it may be changed meanwhile. Less often while the time is far ahead.
+ * How often a pending alarm reads the wall clock, because the clock may be changed meanwhile. An alarm that is far ahead reads it less
+ * often.
  */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_EVERY_MS_FAR = 30_000;
-/** A time further ahead counts as far. Clocks of machines are wrong by minutes, not more. */
+/** An alarm that is further ahead counts as far. Clocks of machines are wrong by minutes, not more. */
 const FAR_MS = 900_000;
-/** Delay for a time that is already past. Usually another node is processing the due work at that moment. */
+/** Delay of an alarm for a time in the past. Usually, another node is processing the work at that moment. */
 const DUE_ALREADY_MS = 10;
 
 interface Alarm {
@@ -75,8 +76,8 @@ interface Alarm {
 }
 
 /**
- * Calls `ring` once at a time of the wall clock: not before, and at most 1 s late (30 s if more than 15 minutes ahead) when the clock is
- * changed.
+ * Calls `ring` once when the wall clock reaches the set time, never earlier. If the clock is changed meanwhile, the call is at most 1 s
+ * late, or 30 s for a time more than 15 minutes ahead.
  */
 export function alarm(clock: Pick<Clock, "now" | "setTimer">, ring: () => void): Alarm {
   let timer: Timer | undefined;

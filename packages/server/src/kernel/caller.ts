@@ -11,7 +11,7 @@ export interface Proof {
   secret: string;
 }
 
-/** What is stored of a proof to check its validity again: not the secret. */
+/** A proof of identity without its secret, for checking later whether it is still valid. */
 export interface HashedProof {
   by: Proof["by"];
   /** SHA-256 of the secret. */
@@ -23,7 +23,7 @@ export const secretHash = (secret: string): Buffer => hash("sha256", secret, "bu
 
 export const hashProof = ({ by, secret }: Proof): HashedProof => ({ by, hash: secretHash(secret) });
 
-/** A site with everything in it, or one fleet. A scope with both or neither contains nothing. */
+/** What a role is limited to: a site with everything in it, or one fleet. A scope with both ids or neither contains nothing. */
 export interface Scope {
   site_id?: string;
   fleet_id?: string;
@@ -42,7 +42,7 @@ export interface Caller {
   org_id: string;
   /** The highest role of the grants. It may not apply everywhere: use `roleOn`. */
   role: Role;
-  /** The user's grants in the org, none above the token's own role. */
+  /** The user's grants in the org, each limited to the token's own role. */
   grants: readonly Grant[];
   /** Scopes that the token was limited to when it was created. The caller has no rights outside of them. */
   limit: Scopes;
@@ -70,7 +70,7 @@ export function requireRole(caller: Caller, needed: Role): void {
   if (!roleAtLeast(caller.role, needed)) throw forbidden(`this needs the role ${needed}; the token has ${caller.role}`);
 }
 
-/** The location of an object. Without a fleet it belongs to the site, without both to the whole org. */
+/** The location of an object. An object without a fleet belongs to the site. An object without both belongs to the whole org. */
 export interface Place {
   site_id: string | null;
   fleet_id: string | null;
@@ -100,7 +100,7 @@ export function roleOn({ grants, limit }: Grants, place: Place): Role | undefine
   return highestRole(grants.filter(({ scopes }) => contains(scopes, place)).map(({ role }) => role));
 }
 
-/** Throws `missing` without a role, and 403 if the role is too low. */
+/** Throws the error of `missing` if there is no role, and 403 if the role is too low. */
 export function requireReached(role: Role | undefined, needed: Role, missing: () => Fault): void {
   if (role === undefined) throw missing();
   if (!roleAtLeast(role, needed)) throw forbidden(`this needs the role ${needed}; the token has ${role} there`);

@@ -68,7 +68,7 @@ export class CloseEventWriter {
       found = orphans.length;
     }
     this.#swept = BEFORE_ALL;
-    // Nothing is left to retry: other servers wrote the close events of ids that are still here.
+    // Nothing is left to retry, so another server wrote the close events of the remaining logged ids.
     if (failures === 0 && this.#pending.size === 0) this.#logged.clear();
   }
 

@@ -11,7 +11,7 @@ export interface DailyTable {
   name: string;
   /** Column whose time decides the partition of a row. */
   column: string;
-  /** Advisory lock that is taken to create or drop partitions: any number that no other code locks. */
+  /** Key of the advisory lock for creating and dropping partitions. No other code may lock the same number. */
   lock: number;
 }
 
@@ -55,7 +55,10 @@ async function listPartitions(db: Db, { name }: DailyTable): Promise<string[]> {
   return rows.map(({ relname }) => relname);
 }
 
-/** Serializes nodes. The lock timeout is short, because every writer to the table queues behind a waiting lock. */
+/**
+ * Runs `work` in a transaction, on one node at a time. The lock timeout is short, because all writers to the table queue behind a lock that
+ * waits.
+ */
 const exclusively = <T>(db: Db, { lock }: DailyTable, work: (tx: Db) => Promise<T>): Promise<T> =>
   db.transaction(async (tx) => {
     await tx.run(sql`set local lock_timeout = '5s'`);
@@ -80,7 +83,7 @@ async function createPartition(tx: Db, table: DailyTable, name: string, from: Da
     ReturnType<typeof identifier>,
   ];
   await tx.run(sql`create table ${made} (like ${parent} including all)`);
-  // Prevents further rows of this day in the default partition.
+  // Blocks writers, so that the default partition gets no further rows of this day.
   await tx.run(sql`lock table ${rest} in share row exclusive mode`);
   await tx.run(sql`
     -- across orgs: a partition contains a day of all orgs

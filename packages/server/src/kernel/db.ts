@@ -1,24 +1,28 @@
 import type { Statement } from "./sql.ts";
 
 /**
- * The database as stores see it: statements in, rows out. Works on the pool or inside a transaction. Rejects with PostgreSQL's error, or
- * with a lost connection if the outcome of a write is unknown.
+ * Runs statements, on the connection pool or inside a transaction. Methods reject with PostgreSQL's error. If the connection is lost, they
+ * reject with an error after which the outcome of a write is unknown.
  */
 export interface Db {
   /** Returns all rows. */
   many<R>(statement: Statement<R>): Promise<R[]>;
-  /** Returns exactly one row. Throws for any other number, which is an impossible state. */
+  /** Returns the only row. Throws if there are none or several. */
   one<R>(statement: Statement<R>): Promise<R>;
   /** Returns one row or undefined. Throws if there are more. */
   maybe<R>(statement: Statement<R>): Promise<R | undefined>;
   /** Returns the number of affected rows. */
   run(statement: Statement<unknown>): Promise<number>;
   /**
-   * Runs `work` in one transaction and commits when it resolves. `work` runs up to 5 times (serialization failure, deadlock), so it must do
-   * nothing that the database cannot roll back. Inside a transaction it joins that one, and a throw rolls back all of it.
+   * Runs `work` in one transaction and commits when it resolves. After a serialization failure or a deadlock, `work` is retried up to 5
+   * times, so it must do nothing that the database cannot roll back. A nested call joins the outer transaction, and an error in it rolls
+   * back all of that.
    */
   transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
-  /** Calls `effect` after a successful COMMIT, or immediately outside of a transaction. Use it for hints, not for state. */
+  /**
+   * Calls `effect` after a successful COMMIT, or immediately outside of a transaction. `effect` is lost if the process crashes before it
+   * runs, so use it for hints, not for state.
+   */
   afterCommit(effect: () => void): void;
   /**
    * Sends the statement in one batch with COMMIT, which saves a round trip. Its error fails the transaction. Outside of a transaction it
@@ -41,7 +45,7 @@ export interface DbErrors {
   isDiskFull(error: unknown): boolean;
   /** A statement exceeded its time limit and was cancelled. */
   isTimeout(error: unknown): boolean;
-  /** One of the three above: the error is not caused by a row of the statement. */
+  /** Returns whether the error is one of the three above. No row of the statement is the cause of such an error. */
   readonly isOutage: (error: unknown) => boolean;
   isUniqueViolation(error: unknown): boolean;
 }

@@ -51,7 +51,7 @@ export function found<T>(row: T | undefined, kind: string, id: string): T {
 export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault =>
   new Fault("http_error", message, { status, headers });
 
-/** Long enough for an administrator to free disk space. */
+/** Retry delay while the disk is full: an administrator must free space first. */
 const DISK_FULL_RETRY_SECONDS = "10";
 /** `outcome` states the effect on the request, such as "nothing was written". */
 export const diskFull = (outcome: string): Fault =>

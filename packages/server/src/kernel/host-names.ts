@@ -9,7 +9,7 @@ const LOOPBACK_NAMES = ["localhost", "127.0.0.1", "::1"];
 const WILDCARDS = ["0.0.0.0", "::"];
 const NOTE_EVERY_MS = 60_000;
 const HOST_CHARACTERS_MAX = 100;
-/** Names of a certificate in a message. */
+/** Maximum host names in a message. */
 const NAMES_SHOWN_MAX = 20;
 
 export interface HostNamesOptions {

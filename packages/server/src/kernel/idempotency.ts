@@ -22,9 +22,9 @@ export interface IdempotentRequest {
   method: string;
   route: string;
   key: string;
-  /** Equal for equal parsed content. */
+  /** Hash of the parsed body: bodies with equal content have equal hashes. */
   body_hash: Buffer;
-  /** The key is kept as long as the object that it created, instead of a day. */
+  /** Keeps the key as long as the object that the request created, instead of one day. */
   forever: boolean;
 }
 
@@ -136,7 +136,7 @@ export class Idempotency {
 /** Returns the id of the created object. */
 const createdId = (body: string): string | null => (JSON.parse(body) as { data?: { id?: string } }).data?.id ?? null;
 
-/** Deletes expired keys: `limit` of them after the first `offset`. */
+/** Deletes up to `limit` expired keys, after skipping the first `offset`. */
 export const deleteExpiredKeys = (db: Db, now: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: a sweep by time
@@ -144,6 +144,6 @@ export const deleteExpiredKeys = (db: Db, now: Date, limit: number, offset: numb
       select ctid from idempotency where expires_at is not null and expires_at <= ${now} order by expires_at, org_id, method, route, key limit ${limit} offset ${offset}
       for update skip locked))`);
 
-/** Deletes the keys of the request that created a deployment. They are kept as long as its row. */
+/** Deletes the Idempotency-Key with which a deployment was created. It is kept as long as the deployment. */
 export const deleteKeysOfDeployment = (tx: Db, org_id: string, deployment_id: string): Promise<number> =>
   tx.run(sql`delete from idempotency where org_id = ${org_id} and deployment_id = ${deployment_id}`);

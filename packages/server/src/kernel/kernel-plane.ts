@@ -14,12 +14,13 @@ export interface Authenticators {
   portal(secret: string, org_id: string | undefined): Promise<Caller>;
   /** Resolves a session cookie. Throws 401, or 403 for an org that the session does not cover. */
   session(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Checks again a proof that was presented before. Throws like the two above. Does not count as activity of a session. */
+  /** Checks whether a proof that was accepted before is still valid. Throws like the two above. Does not count as activity of a session. */
   recheck(proof: HashedProof, org_id: string): Promise<Caller>;
   /** Checks a robot's signature over a request, and accepts each signature once. Throws 401. */
   robot(robot_id: string, request: SignedRequest, signature: string): Promise<RobotCaller>;
   /**
-   * Returns the callers whose requests are now refused: removed, quarantined, replaced by a robot with another key, or of a suspended org.
+   * Returns those of the robots whose requests are now refused: robots that were removed, quarantined or replaced by a robot with another
+   * key, and robots of a suspended org.
    */
   refusedRobots<T extends RobotCaller>(robots: readonly T[]): Promise<T[]>;
 }

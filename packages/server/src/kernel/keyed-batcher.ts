@@ -6,15 +6,15 @@ export const MIN_INTERVAL_MS = 50;
 
 export interface KeyedBatcherOptions<T, R> {
   /**
-   * Default: the real clock, even if the server's is simulated. The interval saves this machine's work, as if the database took a little
-   * longer.
+   * Default: the system clock, even if the server's clock is simulated. The interval limits the load of the real machine, as if the
+   * database took a little longer.
    */
   clock?: Pick<Clock, "monotonic" | "setTimer">;
   /** Minimum interval between the starts of two batches of a key under load. 0: the next batch starts as soon as the previous one ends. */
   min_interval_ms?: number;
   /** Maximum items of a batch. */
   items_max: number;
-  /** Maximum concurrent batches, each of another key, so that other work finds a database connection, too. */
+  /** Maximum concurrent batches, each of another key. It leaves database connections for other work. */
   concurrency_max: number;
   /** Processes all items of a batch and returns a result for each, in order. After a failure it may be called again with fewer of them. */
   work: (key: string, items: readonly T[]) => Promise<readonly R[]>;
@@ -78,7 +78,7 @@ export class KeyedBatcher<T, R> {
     }
   }
 
-  /** Delays the next batch of a key, unless nothing could join it. */
+  /** Delays the next batch of a key until `next_at`, unless no further item could join it. */
   #delayUntil(next_at: number, key: string): void {
     const queue = this.#queues.get(key);
     const ms = next_at - this.#clock.monotonic();

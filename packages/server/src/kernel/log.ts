@@ -35,7 +35,7 @@ interface LogOptions {
   level: string;
   /** Used instead of stdout. */
   stream?: DestinationStream;
-  /** Stdout, if the caller reads its number of dropped lines. */
+  /** The output to stdout, passed by a caller that reads its number of dropped lines. */
   output?: LineOutput;
   /** False writes every line, for tests that count lines. */
   fold?: boolean;
@@ -77,9 +77,9 @@ interface Window {
 }
 
 /**
- * Rate-limits repeated log lines. Writes the first line of a message immediately and counts its repeats at the same level: one line a
- * second with `repeated`, without other fields. Errors count as repeats only if their type and code are equal. Lines below `info` are
- * always written.
+ * Rate-limits repeated log lines. The first line with a message is written immediately. Repeats at the same level are counted, and their
+ * number is written once a second, in the field `repeated` without other fields. Errors count as repeats only if their type and code are
+ * equal. Lines below `info` are always written.
  */
 export function foldRepeats(clock: Clock): { hooks: NonNullable<LoggerOptions["hooks"]>; flush: () => void } {
   const windows = new Map<string, Window>();

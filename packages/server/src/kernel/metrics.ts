@@ -1,11 +1,11 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
-/** Seconds. A request takes some milliseconds, a long list some hundred. */
+/** Upper bounds in seconds. Most requests take some milliseconds, long lists some hundred. */
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /**
- * Default metrics that build two lists per scrape, which blocks the event loop for 25 ms with 15,000 links. The number of open files has
- * the same information.
+ * Default metrics that are removed. Each scrape would build two lists for them, which blocks the event loop for 25 ms with 15,000 links.
+ * The number of open files has the same information.
  */
 const COUNTED_BY_LISTING = ["handles", "requests", "resources"].flatMap((what) => [`nodejs_active_${what}`, `nodejs_active_${what}_total`]);
 

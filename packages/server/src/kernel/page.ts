@@ -26,7 +26,7 @@ export interface Window {
 
 /**
  * Sorts after every id in every locale. With `id < ${after ?? MAX_ID}`, PostgreSQL starts to read the index at the page. With `after is
- * null or id < after` it reads from the first row, once a generic plan is used.
+ * null or id < after`, it cannot do so once it uses a generic plan.
  */
 export const MAX_ID = "zzzz";
 

@@ -4,12 +4,12 @@ import type { Clock, Timer } from "@roamfleet/clock";
 /** A JSON body must be complete within this time, plus a second for each JSON_BYTES_PER_SECOND_MIN bytes that have arrived. */
 export const JSON_BODY_TIMEOUT_MS = 8_000;
 const JSON_BYTES_PER_SECOND_MIN = 16 * 1024;
-/** A streamed body may take days, but must deliver STREAM_WINDOW_BYTES_MIN in each such window, which is slower than any modem. */
+/** A streamed body may take days, but must deliver STREAM_WINDOW_BYTES_MIN in each window of this length. Any modem is faster. */
 export const STREAM_WINDOW_MS = 10_000;
 export const STREAM_WINDOW_BYTES_MIN = 8 * 1024;
 /** After a refusal, the rest of the body is read for this long, so that the client receives the response rather than a reset. */
 const REFUSED_DRAIN_MS = 10_000;
-/** Checked often, so that expired bodies end in small batches, as in http.ts. */
+/** Interval of the deadline checks. It is short, so that expired bodies end in small batches, as in http.ts. */
 const CHECK_MS = 100;
 
 /** `json`: the whole body has a deadline. `stream`: the body has a minimum rate. */
@@ -59,12 +59,12 @@ export class ReceivingBodies {
   }
 
   /**
-   * Call it when the response is sent. The rest of the body is read until it ends or its deadline, so that the client receives the
-   * response.
+   * Call it when the response is sent. Reads and discards the rest of the body, until its end or its deadline, so that the client receives
+   * the response.
    */
   forget(request: IncomingMessage): void {
     if (request.complete) this.#bodies.delete(request);
-    // Node only does this automatically if the body was never read.
+    // Discards the rest. Node does so automatically only if the body was never read.
     else request.resume();
   }
 
@@ -106,7 +106,7 @@ export class ReceivingBodies {
   }
 }
 
-/** Lets a client that sent `Expect: 100-continue` send its body. Before that, a request can be refused without transferring the body. */
+/** Sends "100 Continue" to a client that waits for it. Before that, the request can be refused without transferring the body. */
 export function allowBody(request: IncomingMessage, response: ServerResponse): void {
   if (request.headers.expect !== undefined && !response.headersSent) response.writeContinue();
 }

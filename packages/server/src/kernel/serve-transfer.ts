@@ -6,14 +6,14 @@ import { type Caller, hashProof, type RobotCaller } from "./caller.ts";
 import { Fault } from "./fault.ts";
 import { type KernelPlane, planeState } from "./kernel-plane.ts";
 
-/** Tokens are cached for a second, so a revocation takes effect within 1.5 s. */
+/** How often the caller of a transfer is checked. Tokens are cached for 1 s, so a revocation takes effect within 1.5 s. */
 const CHECK_EVERY_MS = 500;
-/** One query checks all downloading robots. */
+/** How often downloading robots are checked, all of them in one query. */
 const CHECK_ROBOTS_EVERY_MS = 1_000;
 
 /**
  * Aborts a long transfer (a download, an export, an upload) when its caller loses access: the token or session ended, or the role or scope
- * no longer suffices. `check` throws then. The connection is closed, because the status was already sent.
+ * no longer suffices. In that case `check` throws. The connection is closed, because an error cannot be sent once the response has started.
  */
 export function watchTransfer(
   plane: KernelPlane,
@@ -22,7 +22,7 @@ export function watchTransfer(
   reply: FastifyReply,
 ): void {
   const proof = proofOf(credentials);
-  // If the client has already left, the response emits no further close event.
+  // If the client has already disconnected, no further close event would cancel the timer.
   if (proof === undefined || reply.raw.destroyed) return;
   const held = hashProof(proof);
   const timer = plane.clock.every(CHECK_EVERY_MS, async () => {

@@ -79,7 +79,10 @@ export type RowOf<S extends { readonly columns: Columns }> = {
 /** Declares a row: the columns that a query returns, with their types. Names are not quoted, so they must not be reserved words. */
 export const row = <C extends Columns>(columns: C): RowShape<C> => new RowShape(columns);
 
-/** A statement with its parameters bound; `R` is the type of its rows. Interpolated into another statement, it is merged into it. */
+/**
+ * A statement with its parameters bound; `R` is the type of its rows. When interpolated into another statement, it becomes part of that
+ * statement.
+ */
 export interface Statement<out R> {
   readonly text: string;
   /** Name of the prepared statement, a hash of the text; undefined if it should not be prepared. */
@@ -135,7 +138,7 @@ export function sql(first: RowShape | TemplateStringsArray, ...values: SqlValue[
   return first instanceof RowShape ? first.tag : build(first, values, undefined);
 }
 
-/** By column name, so that a composed template finds its cached text again. */
+/** Identifiers by column name. Each is created once, because the cache of composed templates compares them by identity. */
 const compared_columns = new Map<string, Verbatim>();
 
 /** Returns ` and column = value` for each defined value, for the end of a where clause. */
@@ -150,10 +153,10 @@ export function equals(values: Readonly<Record<string, string | undefined>>): St
   return all;
 }
 
-/** Statement text in chunks, with a parameter between each two of them. */
+/** Text of a statement, split at its parameters: one parameter is between each two chunks. */
 class Template {
   readonly chunks: readonly string[];
-  /** True for text from the source only, whose number is bounded by the program. */
+  /** True if all text comes from one template in the source. The source bounds the number of such texts. */
   readonly #written: boolean;
   #text: string | undefined;
   #name: string | undefined;
@@ -196,7 +199,7 @@ function nameOf(statement: string, written: boolean): string | undefined {
   return name;
 }
 
-/** 43 characters; PostgreSQL truncates names at 63 bytes. */
+/** Returns 43 characters. PostgreSQL truncates names at 63 bytes. */
 const digest = (statement: string): string => hash("sha256", statement, "base64url");
 
 class BoundStatement implements Statement<never> {
@@ -219,7 +222,7 @@ class BoundStatement implements Statement<never> {
   }
 }
 
-/** The first use of a template in the source. `slots` contains the verbatim parts; undefined is a parameter. */
+/** A template literal as it was at its first use. `slots[i]` is the verbatim part at position i, or undefined for a parameter. */
 interface Written {
   readonly template: Template;
   readonly slots: readonly (Verbatim | undefined)[];
@@ -227,7 +230,10 @@ interface Written {
 
 const written_templates = new WeakMap<TemplateStringsArray, Written | Composed>();
 
-/** Cache of a composed template, by its verbatim parts in order: joining and hashing a list's text costs 5 µs. */
+/**
+ * Cache of composed templates: a trie with the interpolated parts, in order, as its keys. It saves joining and hashing the text, which
+ * takes 5 µs for a list.
+ */
 class Composed {
   template: Template | undefined;
   readonly #next = new WeakMap<object, Composed>();

@@ -12,11 +12,11 @@ const CSRF_PURPOSE = "roamfleet csrf v1";
 export class WebSession {
   readonly id: string;
   readonly expires_at: Date;
-  /** Evicts the session from the cache, so that the next request reads it again, even if that follows immediately. */
+  /** Evicts the session from the cache, so that even a request that follows immediately reads it from the database. */
   readonly forget: () => void;
   readonly #secret: string | undefined;
 
-  /** `secret` is undefined if no request presents it. */
+  /** `secret` is undefined if only its hash is available, as in a recheck. */
   constructor(secret: string | undefined, options: { id: string; expires_at: Date; forget: () => void }) {
     this.id = options.id;
     this.expires_at = options.expires_at;
@@ -30,7 +30,7 @@ export class WebSession {
   }
 }
 
-/** Returns the session's CSRF token. It is derived from the secret, so it is not stored, and does not reveal the secret. */
+/** Returns the session's CSRF token. It is derived from the secret, so it need not be stored. It does not reveal the secret. */
 export const csrfTokenOf = (secret: string): string =>
   SECRET_PREFIXES.csrf + createHmac("sha256", secret).update(CSRF_PURPOSE).digest("hex");
 
@@ -43,7 +43,7 @@ export function sessionCookie(headers: Headers, site: Site): string | undefined 
   const name = `${nameOf(site)}=`;
   const parts = cookie.split(";").map((part) => part.trim());
   const values = new Set(parts.filter((part) => part.startsWith(name)).map((part) => part.slice(name.length)));
-  // Another site set a second cookie, and it is unknown which one is genuine.
+  // Another site set one of the cookies, and the server cannot determine which one is genuine.
   if (values.size > 1) throw unauthorized("the request has two different session cookies");
   const [value] = values;
   return value === "" ? undefined : value;
