@@ -21,13 +21,13 @@ export interface Session {
   /** Queues a message. Returns false if the link is closing. Never blocks: a link that does not drain is closed. */
   send(message: ServerMessage): boolean;
   /**
-   * Opens a stream at the robot. Rejects with ChannelRefused if the robot does not support it. The class is its priority relative to other
-   * data on the link.
+   * Opens a stream at the robot. Rejects with ChannelRefused if the robot does not support it. `send_class` is the priority of the stream
+   * relative to other data on the link.
    */
   openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel>;
   /** How many more streams can be opened at the robot. */
   readonly channel_room: number;
-  /** Stops reading from the robot for `ms`, a few seconds at most. Its data stays on its side. */
+  /** Stops reading from the robot for `ms`, a few seconds at most. The robot keeps its data meanwhile. */
   pauseReading(ms: number): void;
   /** Ends the link with a WebSocket close code. */
   close(code: number, reason: string): void;
@@ -36,7 +36,10 @@ export interface Session {
 /** What the signature of a challenge must cover, as the server sees the connection. */
 export type ExpectedChallenge = Omit<LinkChallenge, "channel"> & BoundChannel;
 
-/** Result of the check of a robot's hello. The welcome contains the numbers that were acknowledged. */
+/**
+ * Result of checking a robot's hello. `acked_seq` and `acked_log_seq` are the numbers up to which reports and logs are acknowledged. The
+ * welcome contains them.
+ */
 export type Admission =
   | {
       admitted: true;
@@ -84,9 +87,15 @@ export interface Link {
   /** Queues a message. Returns false if the robot is not connected to this node. */
   send(robot_id: string, message: ServerMessage): boolean;
   readonly count: number;
-  /** Returns the robots heard since the last call, with the time. The caller writes them to last_seen_at in batches. */
+  /**
+   * Returns the robots that sent anything since the last call, each with the time of its last frame. The caller writes the times to
+   * last_seen_at in batches.
+   */
   takeSeen(): Map<string, { org_id: string; at: Date }>;
-  /** Asks these robots to reconnect, to any node, spread over the time that accepting them takes, and closes their links. */
+  /**
+   * Closes the links of these robots and asks them to reconnect, to any node. The reconnects are spread over the time that accepting them
+   * takes.
+   */
   sendAway(sessions: Iterable<Session>, reason: string): void;
   /** Refuses new links, asks every robot to reconnect later, and closes all links. */
   drain(reason: string): Promise<void>;

@@ -46,7 +46,10 @@ export const MESSAGE_VALUES_MAX = 100_000;
 const WEIGHED_BYTES_MIN = 64 * 1024;
 const [OBJECT, ARRAY, COMMA, QUOTE, BACKSLASH] = ["{", "[", ",", '"', "\\"].map((text) => text.charCodeAt(0));
 
-/** Counts the characters that start or separate values, outside of texts. Costs 2 ms per MiB. */
+/**
+ * Returns whether a message has too many values. Counts the characters that start or separate values, outside of strings, which takes 2 ms
+ * per MiB.
+ */
 function hasTooManyValues(message: Buffer): boolean {
   if (message.length < WEIGHED_BYTES_MIN) return false;
   let values = 0;
@@ -90,7 +93,10 @@ export function parseMessage(bytes: Uint8Array): RobotMessage {
 /** Replaces NUL and lone surrogates, which PostgreSQL refuses, by U+FFFD. Output and names of a robot's programs may contain them. */
 export const storableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
 
-/** Only the fields of log records can be deeper, and those are replaced anyway. A JSON.parse reviver would overflow the stack. */
+/**
+ * Depth to which `storable` converts a message. Only the fields of log records can be deeper, and those are replaced anyway. A JSON.parse
+ * reviver would overflow the stack.
+ */
 const STORABLE_DEPTH_MAX = 70;
 
 /** Applies `storableText` to every text in a message. */

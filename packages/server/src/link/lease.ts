@@ -8,17 +8,17 @@ import type { Db } from "../kernel/db.ts";
 import { bigint, bool, int, list, nullable, row, type RowOf, sql, text, timestamptz } from "../kernel/sql.ts";
 
 /**
- * A node that has not renewed its lease for this long is dead: its robots count as offline. The observers measure it on their monotonic
- * clocks. The node itself measures from before it sent the renewal, so it notices first.
+ * A node that has not renewed its lease for this long is dead: its robots count as offline. Other nodes measure the time on their monotonic
+ * clocks, from when they saw the last renewal. The node itself measures from before it sent that renewal, so it detects the expiry first.
  */
 export const LEASE_MS = 9_000;
-/** A dead node is detected after LEASE_MS plus at most two of these. */
+/** Interval of renewals. A dead node is detected after LEASE_MS plus at most two intervals. */
 const RENEW_EVERY_MS = 3_000;
-/** A node that could not check the others for this long starts observing again: they may have had the same outage. */
+/** After a node could not check the others for this long, it restarts its observation of them: they may have had the same outage. */
 const BLIND_MS = 2 * RENEW_EVERY_MS;
 /** Maximum concurrent renewals: if a lost connection blocks one, a second can use another connection. */
 const RENEWALS_MAX = 2;
-/** Published to all nodes when one was found dead, as {id, epoch}. */
+/** Subject of the message to all nodes that a node was found dead, as {id, epoch}. */
 const NODE_OVER = "rf.nodes.over";
 
 const runRow = row({ id: text, epoch: bigint });
@@ -40,7 +40,7 @@ export interface LeaseDuties {
   bus: Pick<Bus, "publish" | "subscribe" | "connected">;
   /** A node died, or this one may have been declared dead: check the presence of robots. */
   changed: () => void;
-  /** The others consider this node dead and it cannot renew: send its robots away. Called repeatedly while that lasts. */
+  /** The lease has expired, so the others may consider this node dead: send its robots away. Called repeatedly while that lasts. */
   cutOff: () => void;
   /** Another process uses this node's id, or its row was deleted: the process must exit. Called once. */
   superseded: (why: string) => void;
@@ -50,7 +50,7 @@ const beatRow = row({ ...runRow.columns, beat: bigint, address: nullable(text) }
 /** A run with its heartbeat counter and the address for other nodes (null: it has none). */
 export type NodeHeartbeat = RowOf<typeof beatRow>;
 
-/** Returns the runs not yet found dead. A run whose beat does not change may be dead and the only one to observe itself. */
+/** Returns the runs that were not found dead. Such a run may still be dead, if no other node observed it: its beat no longer changes. */
 export const listHeartbeats = (db: Db): Promise<NodeHeartbeat[]> =>
   db.many(sql(beatRow)`select ${beatRow} from node where not is_over order by id`);
 
@@ -67,7 +67,7 @@ export const listNodeStates = (db: Db): Promise<NodeState[]> =>
       (select count(*)::int from robot r where r.node_id = n.id and r.node_epoch = n.epoch) as robots
     from node n where not n.is_over order by n.id`);
 
-/** Deletes nodes that have been over for a day. A node whose data directory was deleted never returns. */
+/** Deletes the rows of nodes that stopped or died over a day ago. A node whose data directory was deleted would otherwise stay forever. */
 export const deleteLongOver = (db: Db): Promise<number> =>
   db.run(sql`delete from node where is_over and renewed_at < now() - interval '1 day'`);
 
@@ -103,7 +103,10 @@ export class Lease {
     return new Lease(context, { id, epoch }, asked_at);
   }
 
-  /** Returns whether no other node can have declared this one dead. While false, the node accepts no robots. */
+  /**
+   * Returns whether the lease is valid, so that no other node can have declared this one dead. Without a valid lease, the node accepts no
+   * robots.
+   */
   get is_held(): boolean {
     return !this.#is_superseded && this.#context.clock.monotonic() - this.#renewed_at <= LEASE_MS;
   }
@@ -119,7 +122,7 @@ export class Lease {
       const { id, epoch } = readHint<{ id: string; epoch: number }>(message, { id: isText, epoch: isInteger });
       if (id === this.node.id && epoch === this.node.epoch) sendAway();
     });
-    // Independent of the renewal, which may be blocked. A node without any connection must assume that the others are running.
+    // Runs independently of the renewal, which may be blocked. A node without the bus must assume that the others run and consider it dead.
     const watch: Timer = clock.every(RENEW_EVERY_MS, () => {
       if (!duties.bus.connected) sendAway();
     });
@@ -129,7 +132,7 @@ export class Lease {
         watch.cancel();
         unsubscribe();
         await renewing.stop();
-        // A late renewal would mark this run as alive after it has released its lease.
+        // Waits for running renewals: a late one would mark this run as alive after it has released its lease.
         await Promise.all(this.#under_way);
       },
     };
@@ -142,8 +145,8 @@ export class Lease {
   }
 
   /**
-   * Returns true to retry immediately: losing a database connection is noticed only after the lease expires, and another connection may
-   * work. A late response counts too.
+   * Starts a renewal and waits up to RENEW_EVERY_MS for it or for an earlier one. If there is no response, returns true to retry
+   * immediately: the loss of a database connection is noticed only after the lease expires, and another connection may work.
    */
   async #renewInTime(duties: LeaseDuties): Promise<boolean> {
     const { clock, log } = this.#context;
@@ -203,7 +206,7 @@ export class Lease {
     return silent;
   }
 
-  /** Marks nodes as over, unless they have renewed since or another node was first. */
+  /** Marks nodes as over. Skips nodes that have renewed meanwhile or that another node has marked. Returns the nodes that it marked. */
   async #markDead(silent: readonly NodeRow[]): Promise<NodeRun[]> {
     if (silent.length === 0) return [];
     return await this.#context.db.many(sql(runRow)`
@@ -217,7 +220,10 @@ export class Lease {
 
 const LOOK_EVERY_MS = 250;
 
-/** Polls the runs that `look` returns until all of them have renewed, for `within_ms` at most. Returns whether each did. */
+/**
+ * Polls the runs that `look` returns, until all of them have renewed their lease or `within_ms` is over. Returns for each whether it
+ * renewed.
+ */
 export async function watchHeartbeats(
   look: () => Promise<NodeHeartbeat[]>,
   { clock, within_ms, signal }: { clock: Pick<Clock, "monotonic" | "sleep">; within_ms: number; signal?: AbortSignal },

@@ -43,11 +43,11 @@ export const SEND_BYTES_MAX = 8 * 1024 * 1024;
 export const ROBOT_MESSAGE_BYTES_MAX = 2 * 1024 * 1024;
 /** Longest message on the log channel. Agents flush about 256 KiB. */
 export const ROBOT_LOG_BYTES_MAX = 1024 * 1024;
-/** The longest pause. Heartbeats are not read meanwhile. */
+/** Longest pause of reading. Heartbeats are not read during a pause. */
 const PAUSE_MS_MAX = 5_000;
-/** Messages, and frames that are not data of a stream, cost one rate unit per this many bytes. */
+/** Bytes per token of the frame rate limit, for all frames except data of streams. */
 const JSON_UNIT_BYTES = 1024;
-/** Streams are forwarded without parsing, so they cost less. */
+/** Bytes per token for data of streams. It costs less, because it is forwarded without parsing. */
 const STREAM_UNIT_BYTES = 16 * 1024;
 
 /** Options of the send queues of a node's links. */
@@ -133,7 +133,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   }
 
   get channel_room(): number {
-    // openChannel refuses an outdated agent and gives the reason.
+    // An outdated agent counts as having room, so that openChannel refuses it with the reason.
     return this.knows("channels") ? this.#table().room : CHANNELS_MAX;
   }
 
@@ -190,7 +190,7 @@ export class LiveSession implements Session, RateLimited, Holder {
     this.close(1012, reason);
   }
 
-  /** Processes one WebSocket message. An invalid frame ends the link. The rest of its last chunk still arrives here, and is ignored. */
+  /** Processes one WebSocket message. An invalid frame ends the link. Later frames of the same chunk still arrive here, and are ignored. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
     if (this.#terminated) return;
     // A closing link does not process further frames. The robot sends them again on its next link.
@@ -205,12 +205,13 @@ export class LiveSession implements Session, RateLimited, Holder {
     } catch (error) {
       if (!(error instanceof FrameError) && !(error instanceof MessageError)) throw error;
       this.close(error instanceof FrameError ? 1002 : 1008, error.message.slice(0, 120));
-      // The close frame is written. Megabytes that the robot may have sent already are not received any more.
+      // The close frame is already written. Ends the link now, so that data that the robot has already sent, possibly megabytes, is not
+      // received.
       this.terminate("protocol violated");
     }
   }
 
-  /** A ping or pong of WebSocket itself, which ws answers. */
+  /** Counts a WebSocket ping or pong, which ws answers, against the frame rate. */
   heardControl(): void {
     if (!this.#terminated) this.#pace(0, JSON_UNIT_BYTES);
   }
@@ -237,7 +238,7 @@ export class LiveSession implements Session, RateLimited, Holder {
     if (!this.knows("credit")) return this.#message(message, 0);
     this.#log_credit ??= new CreditGiver();
     this.#log_credit.arrived(length);
-    // Credit for a part is returned as it arrives, for the last one with the message.
+    // Returns flow-control credit for each fragment as it arrives, and for the last fragment when the message is processed.
     if ((frame.flags & FLAG_MORE) !== 0) this.#credit(LOG_CHANNEL, this.#log_credit.consumed(length));
     this.#message(message, length);
   }
@@ -289,5 +290,5 @@ export class LiveSession implements Session, RateLimited, Holder {
   }
 }
 
-/** Data of a stream. What the sender may have on the way is bounded by the credit of its channel. */
+/** Returns whether a frame is data of a stream. The credit of its channel bounds how much unread data the sender may send. */
 const isStream = ({ type, channel }: Frame): boolean => type === FrameType.DATA && channel !== CONTROL_CHANNEL && channel !== LOG_CHANNEL;

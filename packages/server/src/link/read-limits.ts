@@ -40,7 +40,8 @@ export class ReadValve {
 }
 
 /**
- * Bytes of messages of all links of a node that may wait for the database. Received and parsed they take about five times as much memory.
+ * Maximum bytes of messages that wait for the database, over all links of a node. In memory, received and parsed, they take about five
+ * times as much.
  */
 export const WORK_BYTES_MAX = 32 * 1024 * 1024;
 
@@ -108,14 +109,15 @@ function releaseAll(org: OrgWork): void {
   for (const valve of valves) valve.resume(PauseReason.budget);
 }
 
-/** Pending messages of one robot, above which its socket is not read. */
+/** Pending messages of one robot at which the server stops reading its socket. */
 export const WAITING_MAX = 32;
 /** The same limit in bytes: one log flush is about 256 KiB. */
 export const WAITING_BYTES_MAX = 1024 * 1024;
 
 /**
- * Processes one robot's messages in order, and pauses reading while too many are pending, of the robot or its org: the robot keeps them on
- * its disk. After a failed message no other is processed, because acknowledging a later report would acknowledge the failed one.
+ * Processes one robot's messages in order. Pauses reading while too many messages of the robot or its org are pending: the robot keeps
+ * further ones on its disk. After a message fails, no further one is processed, because acknowledging a later report would also acknowledge
+ * the failed one.
  */
 export class WorkQueue {
   readonly #valve: ReadValve;
@@ -160,22 +162,22 @@ export class WorkQueue {
 }
 
 /**
- * Token buckets of frames. A frame costs one token, and one more per KiB of JSON or of a frame that belongs to no open channel. So a robot
- * may send 10 MiB of messages or 10,000 frames a second, an org five times as much. Measured, 10,000 tokens take 2–5% of a core.
+ * Token buckets of frames. A frame costs one token, and one more per KiB, or per 16 KiB for data of a stream. So a robot may send 10 MiB of
+ * messages or 10,000 frames a second, an org five times as much. Measured, 10,000 tokens take 2–5% of a core.
  */
 export const LINK_FRAMES = { per_minute: 600_000, burst: 32_768 } as const;
 export const ORG_FRAMES = { per_minute: 3_000_000, burst: 131_072 } as const;
-/** Cost of a link: a robot may open 20 a second. Admitting one takes 4 ms of CPU and two transactions. */
+/** Tokens that opening a link costs: a robot may open 20 a second. Admitting one takes 4 ms of CPU and two transactions. */
 export const LINK_OPEN_COST = 500;
-/** Bounds the memory of the buckets for any limit of robots. */
+/** Maximum buckets of robots. It bounds their memory if `robots_max` is high. */
 const ROBOT_BUCKETS_MAX = 1_000_000;
-/** Longest pause of a link. If it still has debt then, the next frame pauses it again. */
+/** Longest pause of a link. If its bucket is still in debt then, the next frame pauses it again. */
 const PAUSE_MS_MAX = 1_000;
 
 /** A robot's link or a viewer's socket. */
 export interface RateLimited {
   readonly org_id: string;
-  /** Present for links: a robot keeps its debt when it reconnects. */
+  /** Present for links: the bucket belongs to the robot, so that its debt remains when it reconnects. */
   readonly robot_id?: string;
   readonly valve: ReadValve;
   /** Token bucket of the robot or the viewer's socket. */
@@ -195,7 +197,7 @@ export class FrameRateLimiter {
   constructor(clock: Pick<Clock, "monotonic" | "setTimer">, robots_max = 0) {
     this.#clock = clock;
     this.#orgs = new RateLimit(clock, "frames", ORG_FRAMES);
-    // Twice as many, because others may connect in place of those that leave.
+    // Twice `robots_max`, because robots that disconnect keep their buckets while others connect.
     const robots = Math.max(BUCKETS_MAX, Math.min(ROBOT_BUCKETS_MAX, 2 * robots_max));
     this.#robots = new RateLimit(clock, "frames", LINK_FRAMES, robots);
   }

@@ -12,7 +12,10 @@ interface OrgMemory {
   links: Map<Holder, number>;
 }
 
-/** Bounds the memory of incomplete messages of all links. Above the limit, ends the largest link of the org that takes most. */
+/**
+ * Bounds the memory of incomplete messages of all links. Above the limit, one link is closed: the largest link of the org that takes the
+ * most memory.
+ */
 export class ReceiveBudget {
   readonly #bytes_max: number;
   readonly #orgs = new Map<string, OrgMemory>();
@@ -30,7 +33,7 @@ export class ReceiveBudget {
     let org = this.#orgs.get(holder.org_id);
     if (org === undefined) this.#orgs.set(holder.org_id, (org = { bytes: 0, links: new Map() }));
     const before = org.links.get(holder) ?? 0;
-    // A forgotten link may still release what it took before.
+    // A link that `forget` removed may still release bytes that it took before.
     const after = Math.max(0, before + bytes);
     if (after > 0) org.links.set(holder, after);
     else org.links.delete(holder);

@@ -27,7 +27,7 @@ export function refuseUpgrade(
   );
 }
 
-/** Sends a robot away until its retry time, in milliseconds, with its slot if it has one. */
+/** Refuses a robot for now. The response contains the time until it may retry and, if one is booked, its slot. */
 export function refuseForNow(socket: Duplex, { retry_after_ms, slot }: AdmissionSlot): void {
   refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; retry at the given time", {
     "retry-after": String(Math.ceil(retry_after_ms / 1_000)),

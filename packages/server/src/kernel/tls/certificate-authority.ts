@@ -8,8 +8,8 @@ import { readIfPresent, writeDurably } from "../files.ts";
 import { type KeyPair, TlsError } from "./tls.ts";
 
 /**
- * The version of this program and a time before which it did not exist: a clock that shows an earlier time is wrong. A test compares the
- * version with package.json, so that the time moves with each release.
+ * Version of this program, and a time before its release: a clock that shows an earlier time is wrong. A test compares the version with
+ * package.json, so that each release updates the time.
  */
 export const RELEASED = { version: "0.1.0", not_before: new Date("2026-11-01T00:00:00Z") } as const;
 
@@ -17,8 +17,8 @@ export const RELEASED = { version: "0.1.0", not_before: new Date("2026-11-01T00:
 const plausibleTime = (now: Date): Date => (now < RELEASED.not_before ? RELEASED.not_before : now);
 
 /**
- * Certificates start this much in the past: the clocks of robots and other servers may be behind, and some start at the time of the last
- * shutdown.
+ * Certificates are valid from this long before they are issued, because clocks of robots and other servers may be behind. Some start at the
+ * time of the last shutdown.
  */
 export const BACKDATED_MS = 86_400_000;
 
@@ -45,7 +45,7 @@ function serial(): string {
 
 const DAY_MS = 86_400_000;
 const CA_DAYS = 10 * 365 + 2;
-/** Short, because it is renewed automatically. Browsers and phones refuse certificates with a lifetime over 398 days. */
+/** Lifetime of a server certificate. It is short, because renewal is automatic. Browsers and phones refuse lifetimes over 398 days. */
 const LEAF_DAYS = 90;
 
 /** A certificate authority (CA) of this server alone. Its key never leaves the data directory. */
@@ -53,17 +53,20 @@ export interface OwnAuthority {
   pem: string;
   fingerprint: string;
   file: string;
-  /** No issued certificate is valid longer. */
+  /** End of the CA's own certificate. No issued certificate is valid longer. */
   ends_at: Date;
   /** Returns the issue time of a certificate: the clock's time, but not before this program or the CA existed. */
   timeOf(now: Date): Date;
-  /** Creates a key, and a certificate of it for these names and addresses. */
+  /** Creates a key, and a certificate for the key and these names and addresses. */
   issue(names: readonly string[], now: Date): Promise<KeyPair>;
 }
 
 export const authorityFile = (data_directory: string): string => path.join(data_directory, "tls", "ca.pem");
 
-/** Opens the CA of a data directory, or creates one. A crash in between loses nothing. Throws a TlsError if it cannot be used. */
+/**
+ * Opens the CA of a data directory, or creates one. If a crash interrupts the creation, the next call completes it. Throws a TlsError if
+ * the CA cannot be used.
+ */
 export async function openAuthority(data_directory: string, now: Date): Promise<OwnAuthority> {
   const file = authorityFile(data_directory);
   const key_file = path.join(path.dirname(file), "ca-key.pem");
@@ -99,7 +102,7 @@ async function newKeyPem(): Promise<string> {
   return pemOf(privateKey);
 }
 
-/** Converts both halves to the form that the library takes. */
+/** Converts a private key to the key pair that the X.509 library takes. */
 async function cryptoKeys(key: KeyObject): Promise<webcrypto.CryptoKeyPair> {
   const jwk = key.export({ format: "jwk" });
   const { d: _secret, ...public_jwk } = jwk;
@@ -114,7 +117,7 @@ async function selfSigned(key: KeyObject, now: Date): Promise<string> {
   const keys = await cryptoKeys(key);
   const id = Buffer.from(webcrypto.getRandomValues(new Uint8Array(4))).toString("hex");
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
-    // The name is unique: two CAs of the same name confuse a trust store with both.
+    // The name is unique, because a trust store may confuse two CAs with the same name.
     name: [{ CN: [`Roamfleet CA ${id}`] }],
     serialNumber: serial(),
     notBefore: new Date(now.getTime() - BACKDATED_MS),
@@ -159,14 +162,14 @@ async function issue(signer: Signer, names: readonly string[], now: Date): Promi
       await x509.AuthorityKeyIdentifierExtension.create(authority.publicKey),
     ],
   });
-  // The CA's certificate is included, so that a client that does not know it can show its fingerprint.
+  // Includes the CA's certificate, so that a client that does not have it can show its fingerprint.
   return { cert: `${certificate.toString("pem")}\n${signer.pem}`, key: await pemOf(keys.privateKey) };
 }
 
-/** Longer than any run. The certificate is identified by its fingerprint and discarded with the process. */
+/** Lifetime of a run certificate, longer than any run. Peers identify it by its fingerprint, and it is discarded with the process. */
 const LIFE_MS = 10 * 365 * 86_400_000;
 
-/** A pair that is valid for this run only: its key is in memory. */
+/** A key pair for one run of a server. The private key exists only in memory. */
 export interface RunCertificate extends KeyPair {
   /** `sha256:` and 64 hex digits. */
   fingerprint: string;

@@ -7,9 +7,9 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { type KeyPair, samePair, type Tls, TLS_OPTIONS } from "./tls.ts";
 
-/** On file systems without change events (NFS, some container mounts), a change is noticed within this time. */
+/** Polling interval. On file systems without change events (NFS, some container mounts), a change is noticed within this time. */
 const POLL_MS = 10_000;
-/** Certificate and key are written one after the other: waits until both are likely complete. */
+/** Debounce of change events: certificate and key are written one after the other, and both must be complete. */
 const SETTLE_MS = 200;
 
 interface Context {
@@ -37,7 +37,7 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
   try {
     return parse();
   } catch (error) {
-    // OpenSSL's message contains neither the file nor the expected content. It never contains the key.
+    // Replaces OpenSSL's message, which contains neither the file nor the expected content. It never contains the key.
     throw new Error(`${file} contains no ${what}`, { cause: error });
   }
 }
@@ -81,7 +81,7 @@ class CertificateFiles implements Tls {
         this.#soon?.cancel();
         this.#soon = this.#context.clock.setTimer(SETTLE_MS, () => this.#look());
       });
-      // The timer still polls.
+      // Without events, the timer still polls for changes.
       watcher.on("error", () => watcher.close());
       return [watcher];
     } catch {

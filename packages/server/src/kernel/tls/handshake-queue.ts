@@ -3,15 +3,15 @@ import { FairQueue } from "../fair-queue.ts";
 import { networkOf } from "../networks.ts";
 
 /**
- * Handshakes running at the same time: about as many as end within a second. Each takes some 1 ms of CPU here, more at the client, and a
- * few round trips.
+ * Maximum concurrent handshakes: about as many as end within a second. Each takes some 1 ms of CPU on this server, more on the client, and
+ * a few round trips.
  */
 export const RUNNING_MAX = 256;
-/** Handshakes started per turn of the event loop. They take some 8 ms, which bounds the delay of other work. */
+/** Maximum handshakes started per turn of the event loop. They take some 8 ms, which bounds the delay of other work. */
 export const STARTS_PER_TURN_MAX = 8;
 /**
- * A handshake starts at least this often, regardless of load and of the running ones. So clients that stop in mid-handshake cannot block
- * others.
+ * While clients are queued, a handshake starts at least this often, even under load and with RUNNING_MAX handshakes running. So clients
+ * that stall in mid-handshake cannot block the others.
  */
 export const START_INTERVAL_MS = 10;
 /**
@@ -20,20 +20,25 @@ export const START_INTERVAL_MS = 10;
  */
 export const CONNECTING_START_INTERVAL_MS = 2;
 /**
- * Length of the queue. A single network fills at most half of it: it never uses more slots than it leaves free. Half is about the number of
- * robots of a node, which may all connect from one address.
+ * Maximum queued clients. A network may use at most as many slots as it leaves free, so a single network fills half of the queue. Half is
+ * about the number of robots of a node, which may all connect from one address.
  */
 export const QUEUE_MAX = 32_000;
-/** An agent gives up after a minute, as most load balancers do. A client that waited this long is served sooner if it retries. */
+/**
+ * A client that has waited this long is turned away. Agents and most load balancers time out after a minute, so the client is served sooner
+ * if it retries.
+ */
 export const WAIT_MS_MAX = 45_000;
 
-/** A client that wants a handshake. One of the two callbacks is called, once, unless it leaves before. */
+/**
+ * A client that waits for its TLS handshake. Exactly one of the two callbacks is called, once, unless the client leaves the queue before.
+ */
 export interface Client {
   /** The client's address. */
   address: string;
-  /** Starts the handshake. Returns false if the client is gone, which takes no slot. */
+  /** Starts the handshake. Returns false if the client has disconnected. Then no slot is taken. */
   start: () => boolean;
-  /** Turns it away: its network has no free slot in the queue, it waited too long, or the queue is closed. */
+  /** Turns the client away: its network has no free slot in the queue, it waited too long, or the queue is closed. */
   sendAway: () => void;
 }
 
@@ -45,11 +50,11 @@ export interface QueueTimers {
 }
 
 /**
- * Queues TLS handshakes: networks alternate, and each network's clients are served in order of arrival. If thousands ran concurrently, all
- * would end late, many after their client's timeout. So only some run, and the others wait at the cost of a socket each.
+ * Queues TLS handshakes. Networks are served round robin, and the clients of a network in order of arrival. If thousands of handshakes ran
+ * concurrently, all would end late, many after their client's timeout. So only RUNNING_MAX run. A queued client costs only a socket.
  *
- * The event loop accepts one connection per turn. Handshakes make turns long, and the kernel's backlog overflows: clients that find it full
- * retry seconds later, up to half a minute. So while clients connect, few handshakes start, and at most one per turn.
+ * The event loop accepts one connection per turn. Handshakes make turns long, so that the kernel's backlog overflows. Clients that find the
+ * backlog full retry seconds later, up to half a minute. So while clients connect, few handshakes start, and at most one per turn.
  */
 export class TlsHandshakeQueue {
   readonly #timers: QueueTimers;
@@ -143,7 +148,10 @@ export class TlsHandshakeQueue {
     }
   }
 
-  /** While clients wait: starts a handshake if none has started for START_INTERVAL_MS, and turns away those that waited too long. */
+  /**
+   * Schedules the next check while clients are queued. The check starts a handshake if none has started for START_INTERVAL_MS, and turns
+   * away clients that waited too long.
+   */
   #wake(): void {
     if (this.#queue.size === 0 || this.#timer !== undefined) return;
     const now = this.#timers.clock.monotonic();

@@ -8,9 +8,9 @@ import { certificateFiles } from "./certificate-files.ts";
 import { type KeyPair, type Tls, TLS_OPTIONS } from "./tls.ts";
 import { BACKDATED_MS, openAuthority, type OwnAuthority } from "./certificate-authority.ts";
 
-/** A new address of this machine is in the certificate within this time. */
+/** How often names and time are checked. A new address of this machine is in the certificate within this time. */
 const LOOK_MS = 10_000;
-/** Names per certificate. Beyond it, names that the machine no longer has are dropped. */
+/** Maximum names per certificate. If there are more, names that the machine no longer has are removed. */
 const NAMES_MAX = 64;
 /** The certificate is renewed when this much of its lifetime is left. */
 const RENEW_BEFORE_MS = 30 * 86_400_000;
@@ -108,7 +108,7 @@ class OwnCertificate implements Tls {
   async #look(): Promise<void> {
     const { clock, log } = this.#options;
     try {
-      // When file descriptors run out, the machine's addresses cannot be read.
+      // Throws if file descriptors have run out: the machine's addresses cannot be read then.
       const names = withEarlier(namesOf(this.#options), this.#names);
       const renamed = names.join() !== this.#names.join();
       if (!renamed && !this.#isDue(clock.now())) return;
@@ -124,8 +124,8 @@ class OwnCertificate implements Tls {
   }
 
   /**
-   * Returns whether to renew: the certificate expires soon, or the clock was set back to before its start. One that expires with its CA
-   * cannot be extended.
+   * Returns whether to renew the certificate: it expires soon, or the clock was set back to before its start. A certificate that ends with
+   * its CA is not renewed, because it cannot be extended.
    */
   #isDue(now: Date): boolean {
     const { ends_at } = this.authority;

@@ -3,15 +3,19 @@ import { Server, type ServerOptions } from "node:https";
 import type { Socket } from "node:net";
 import type { TlsHandshakeQueue } from "./handshake-queue.ts";
 
-/** One TLS record with its header. A ClientHello is smaller, and the client sends nothing more until it is answered. */
+/**
+ * Maximum bytes that are buffered for a queued client: one TLS record with its header. A ClientHello is smaller, and the client sends
+ * nothing more until the server responds.
+ */
 const HELLO_BYTES_MAX = 16 * 1024 + 5;
 
 /**
  * An HTTPS server with a queue that decides when handshakes start. A client enters the queue with its first byte, which must arrive within
- * `first_byte_ms`, so that silent clients take no slot. Data that it sends is buffered until its handshake starts.
+ * `first_byte_ms`, so that silent clients take no slot. Data that the client sends is buffered until its handshake starts.
  *
  * Node starts the handshake in its listener of the event `connection`, and documents that emitting this event injects a connection. So this
- * class delays the event until the client's turn. Node has no option for that, and a server in front would lose `listen` and `address`.
+ * class delays the event until the client's turn. Node has no option for that. With a separate TCP server in front, `listen` and `address`
+ * of this server would not work.
  */
 export class QueuedTlsServer extends Server {
   readonly #queue: TlsHandshakeQueue;
@@ -24,7 +28,7 @@ export class QueuedTlsServer extends Server {
     super(options, handler);
     this.#queue = queue;
     this.#first_byte_ms = first_byte_ms;
-    // Each handshake ends with one of these events. Timeouts and disconnects are errors, too.
+    // Each handshake ends with one of these events. Timeouts and disconnects emit `tlsClientError`, too.
     this.on("secureConnection", () => queue.ended());
     this.on("tlsClientError", () => queue.ended());
   }
@@ -42,7 +46,7 @@ export class QueuedTlsServer extends Server {
     let leave = ignore;
     const drop = (): void => void socket.destroy();
     const gone = (): void => leave();
-    // Read while waiting, because otherwise a disconnect would not be noticed.
+    // Reads while the client is queued, because a disconnect would not be noticed otherwise.
     const receive = (): void => {
       const chunk = socket.read() as Buffer | null;
       if (chunk === null) return;
@@ -65,5 +69,5 @@ export class QueuedTlsServer extends Server {
   }
 }
 
-/** A close event follows. */
+/** Does nothing. After an error, a close event follows. */
 const ignore = (): void => {};

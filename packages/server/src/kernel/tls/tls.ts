@@ -2,7 +2,7 @@ import type { Server } from "node:https";
 import type { SecureContextOptions, TlsOptions } from "node:tls";
 import { isDeepStrictEqual } from "node:util";
 
-/** Files of a data directory cannot be used for TLS. The message is for people. */
+/** Thrown if files of a data directory cannot be used for TLS. The message is for people. */
 export class TlsError extends Error {}
 
 /** A certificate and its private key, in PEM. */
@@ -17,7 +17,7 @@ export interface Tls {
   readonly pair: KeyPair;
   /** Certificate and fingerprint of the CA that this server created; undefined if it uses other files. */
   readonly authority: { pem: string; fingerprint: string; file: string } | undefined;
-  /** Updates a server's pair until `stop`. */
+  /** Applies each new pair to the server until `stop`. */
   follow(server: Pick<Server, "setSecureContext">): void;
   stop(): void;
 }
@@ -27,8 +27,8 @@ const HTTP_1_1 = "http/1.1";
 /**
  * TLS 1.2 and 1.3 with forward secrecy and authenticated encryption only, in the order of Mozilla's intermediate profile.
  *
- * The ALPN callback selects HTTP/1.1, as Node does by default. Node's default copies its protocol list into each socket, from its pool of
- * small buffers. Each copy keeps a 64 KiB slab of the pool in memory, in the worst case one per connected robot.
+ * The ALPN callback selects HTTP/1.1, like Node's default, but takes less memory. The default copies the protocol list for each socket,
+ * into Node's pool of small buffers. In the worst case, each robot's copy keeps a 64 KiB slab of the pool in memory.
  */
 export const TLS_OPTIONS = {
   minVersion: "TLSv1.2",
