@@ -93,7 +93,7 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
   let found: Seen[] | undefined = await within(clock, timeout_ms, work);
   if (found === undefined) {
     abort.abort();
-    // A check may have several waits. A finding that arrives during cleanup is better than none.
+    // Waits for the cleanup of the check, because its findings are more useful than none.
     found = await within(clock, Math.min(GRACE_MS, timeout_ms), work);
     found ??= [problem(`no answer within ${shownTime(timeout_ms)}`, "a firewall may block it, or it is slow: --timeout 30s waits longer")];
   }

@@ -25,7 +25,7 @@ export const warning = (seen: string, hint: string): Seen => ({ status: "warning
 export const problem = (seen: string, hint: string): Seen => ({ status: "problem", seen, hint });
 export const skipped = (seen: string): Seen => ({ status: "skipped", seen });
 
-/** A reachable database, why it is unreachable, or why there is none. */
+/** Result of connecting to the database: its address and state, why it is unreachable, or why there is none. */
 export type Reached = { address: DbAddress; seen: DatabaseSeen } | { failure: unknown } | { absent: string };
 
 /** What checks can use. */
@@ -39,7 +39,7 @@ export interface DoctorContext {
   clock: Clock;
   /** Limit of each wait. */
   timeout_ms: number;
-  /** Aborted when the check's time is over. It must then clean up and end. */
+  /** Aborted when the check's time limit is over. The check must then clean up and end. */
   signal: AbortSignal;
   /** The database, probed once for all checks. Never rejects. */
   database: () => Promise<Reached>;
@@ -53,8 +53,8 @@ export interface Check {
 }
 
 /**
- * Runs `use` on the database that a check reached. Returns undefined if it was not reached or does not have this program's tables:
- * `with_pending` accepts one that the next start migrates.
+ * Runs `use` on the database. Returns undefined if the database is unreachable or its tables are not those of this version. `with_pending`
+ * also accepts tables that the next start migrates.
  */
 export async function onDatabase<T>(
   { database, clock }: Pick<DoctorContext, "database" | "clock">,

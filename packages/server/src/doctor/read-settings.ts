@@ -78,7 +78,7 @@ function errorsOf({ part, flags: names, variables }: PartOf, flags: ServeFlags, 
   const only_env = Object.fromEntries(variables.map((name) => [name, env[name]]));
   if (part === "limits") return (flags.limit ?? []).flatMap((limit) => errorOf({ limit: [limit] }, {}));
   const only: ServeFlags = Object.fromEntries(names.flatMap((name) => (flags[name] === undefined ? [] : [[name, flags[name]]])));
-  // Whether an address is allowed depends on the other parts.
+  // Validates the listen address as if TLS were on: whether it is allowed without TLS depends on other parts.
   return errorOf(part === "listen" ? { ...only, tls: "auto" } : only, only_env);
 }
 

@@ -42,7 +42,7 @@ export class AddressShares {
   }
 }
 
-/** Admissions allowed in one burst after a quiet time, as a duration at the current rate. */
+/** Maximum burst of admissions after a quiet time, as a duration at the current rate. */
 const BURST_MS = 250;
 /**
  * A robot that would be admitted within this time waits in the queue. Sending it away would cost another handshake, and waiting takes no more
@@ -66,24 +66,25 @@ const LATE_MS = 30_000;
 /** Random delay added to a robot's slot, so that robots with neighboring slots do not come at the same time. */
 const JITTER_MS = 100;
 const SLOT_BYTES = 9;
-/** Limits started admissions to about as many as end in this time. */
+/** Running admissions are limited to about as many as end in this time. */
 const AHEAD_MS = 2_000;
 const RUNNING_MIN = 50;
 /** The node's rate is measured over this interval. */
 const MEASURE_MS = 1_000;
 /**
- * Share of a handshake in the cost of an admission. A node that is busy with handshakes of waiting robots admits fewer, without being slow.
+ * Share of the handshake in the cost of an admission. A node that is busy with handshakes of queued robots admits fewer robots, although it
+ * is not slow.
  */
 const HANDSHAKE_SHARE = 0.25;
 /** The rate grows by this factor per measurement while booked robots come and the queue is empty. */
 const RATE_GROWTH = 1.25;
 const RATE_MIN = 5;
 /**
- * Before the first measurement, slots are booked at the limit. But only this many robots are admitted at the same time, which a slow node
- * can serve before they time out.
+ * Assumed rate, in robots per second, that limits running admissions before the first measurement. Even a slow node can serve these before
+ * they time out. Slots are booked at the full limit.
  */
 const RATE_UNPROVEN = 100;
-/** Admissions start at most this much faster than measured, because the real rate may be higher by now. */
+/** Admissions start at up to this multiple of the measured rate, because the real rate may be higher by now. */
 const RATE_AHEAD = 2;
 
 export interface AdmissionSlot {
@@ -92,20 +93,20 @@ export interface AdmissionSlot {
   slot?: string;
 }
 
-/** `entered`: it was admitted. `queued`: it waits, and `enter` or `sendAway` is called later. `later`: it must disconnect and retry. */
+/** `entered`: the robot was admitted. `queued`: it waits until `enter` or `sendAway` is called. `later`: it must disconnect and retry. */
 type Answer = { to: "entered" } | { to: "queued"; leave: () => void } | { to: "later"; booking: AdmissionSlot };
 
 /** A robot that asks to be admitted. */
 interface AdmissionRequest {
-  /** The slot that an earlier answer booked, if it presents one. */
+  /** The slot that an earlier answer booked, if the robot presents one. */
   slot: string | undefined;
   /** Networks alternate, and robots of one network are admitted in order of arrival. */
   network: string;
-  /** Returns whether there is room for it now. Otherwise it keeps its place in the queue. */
+  /** Returns whether there is room for the robot now. Otherwise it keeps its place in the queue. */
   hasRoom: () => boolean;
-  /** Called once when it is admitted, immediately or later. Returns false if it does not use its turn. */
+  /** Called once when the robot is admitted, immediately or later. Returns false if the robot has disconnected. */
   enter: () => boolean;
-  /** Called once instead, if it was not admitted in time. */
+  /** Called once instead of `enter`, if the robot was not admitted in time. */
   sendAway: (booking: AdmissionSlot) => void;
 }
 
@@ -115,7 +116,7 @@ interface Queued extends AdmissionRequest {
 
 /**
  * Limits the rate at which connecting robots are admitted (admission control). A robot is admitted immediately while the rate allows it and
- * few admissions are running. Otherwise it waits in the queue and, beyond the queue's length, gets a slot: a time to retry. The rate follows the
+ * few admissions are running. Otherwise it waits in the queue. If the queue is full, it gets a slot: a time to retry. The rate follows the
  * node's measured throughput, up to the limit, so that an overloaded server admits fewer robots instead of letting all of them time out.
  */
 export class AdmissionQueue {
@@ -135,7 +136,7 @@ export class AdmissionQueue {
   #asked = 0;
   #ended = 0;
   #measured_from = -Infinity;
-  /** Running admissions delayed others, so the node is the bottleneck and not silent robots. */
+  /** True if too many running admissions delayed others. Then the node is the bottleneck, and not silent robots. */
   #is_behind = false;
 
   /** `per_second` 0 means no limit. */
@@ -244,7 +245,7 @@ export class AdmissionQueue {
       const next = this.#queue.take(hasRoom);
       if (next !== undefined) this.#enter(next.item);
     }
-    // No robot in the queue is before them.
+    // They have waited longest, so no queued robot is ahead of them.
     for (const waiting of this.#queue.takeWhile(({ since }) => now - since >= WAIT_MS_MAX)) waiting.sendAway(this.#book(now, 0));
     this.#wake(now);
   }
@@ -297,7 +298,10 @@ export class AdmissionQueue {
     return this.#bookingAt(at, now, slot);
   }
 
-  /** The robot came at its slot, but the node is slower than estimated. It gets a random time among the robots that are already booked. */
+  /**
+   * Books a new time for a robot that came at its slot, because the node is slower than estimated. The time is random, among those of the
+   * robots that are already booked.
+   */
   #bookAgain(slot: string, now: number): AdmissionSlot {
     const all_in_ms = (this.#booked.size * 1_000) / this.#rate;
     const at = now + QUEUE_MS + this.#clock.random() * Math.min(BOOKED_AHEAD_MS, Math.max(QUEUE_MS, all_in_ms));

@@ -30,7 +30,7 @@ import { ReceiveBudget } from "./receive-budget.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
 const NONCE_BYTES = 32;
-/** Retry delay, ±50%, when the node is full of robots or of silent links. */
+/** Retry delay, ±50%, when the node has too many robots or too many links without a hello. */
 const FULL_RETRY_MS = 10_000;
 /** Disconnects a peer that does not answer a close frame. Spread into the options, because the types lack this field. */
 const CLOSING = { closeTimeout: 5_000 };
@@ -43,7 +43,7 @@ const CHUNKS_MAX = 4_096;
 const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
 /** Robots that are sent away reconnect evenly over the time that accepting them takes, within these bounds. */
 const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
-/** Share of the admission rate that is planned for them. The rest is for other robots. */
+/** Share of the admission rate that is planned for robots that are sent away. The rest is for other robots. */
 const DRAIN_SHARE = 0.8;
 
 /** Where an upgrade request came from, and to which server it was addressed. */
@@ -170,7 +170,7 @@ export class Gateway implements Link {
     if (!this.#context.is_held())
       return refuseUpgrade(socket, 503, "http_error", "this server is isolated from the others", { "retry-after": "5" });
     const slot = slotOf(request);
-    // A robot with a booked slot waits in line even if its network has too many silent links.
+    // A robot with a booked slot is queued even if its network has too many links without a hello.
     const is_expected = slot !== undefined && this.#admissions.isBooked(slot);
     if (this.#sessions.size + this.#admissions.queued >= settings.robots_max || !(is_expected || this.#silent.hasRoom(from.ip)))
       return this.#refuseForLong(socket);
@@ -257,7 +257,7 @@ export class Gateway implements Link {
     if (ws.readyState !== ws.OPEN) return;
     const wait_ms = this.#events.pace.open(hello.robot_id);
     if (wait_ms > 0) return refuse(ws, queue, "busy", "the robot opens links too often", Math.ceil(wait_ms));
-    // The process may have been suspended since, so that the robot belongs to another node now.
+    // Checks again: the process may have been suspended meanwhile, and the robot may be connected to another node now.
     if (!this.#context.is_held()) return ws.close(1012, "the server is isolated from the others");
     const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);
     sendMessage(queue, {
@@ -357,7 +357,7 @@ function slotOf({ headers }: IncomingMessage): string | undefined {
   return typeof slot === "string" ? slot : undefined;
 }
 
-/** The link has its own ping messages. WebSocket's are answered by ws and only counted here. */
+/** WebSocket pings and pongs. ws answers them, and the link only counts them, because it has its own ping frames. */
 const CONTROL_EVENTS = ["ping", "pong"] as const;
 
 /** Ends the connection: a robot may only send a hello before the welcome. */

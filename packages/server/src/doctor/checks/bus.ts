@@ -13,7 +13,7 @@ export const busCheck: Check = {
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
     if (wrong_parts.has("bus")) return [skipped("see settings")];
     if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set: correct for a single server")];
-    // Shorter than the check's own time, so that a silent server does not hide the findings of the others.
+    // Shorter than the time limit of the check, so that a silent NATS server does not hide the findings of the others.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
     const use = wrong_parts.has("database") ? [] : evaluateUse(settings);
     return [...use, ...evaluateBus(seen, settings.bus.credentials !== undefined)];

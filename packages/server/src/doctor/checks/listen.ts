@@ -21,7 +21,7 @@ export const listenCheck: Check = {
         failure === undefined ? ok(`${addressText(settings.listen)} is free`) : evaluateListen(settings.listen, failure, occupant),
       );
     }
-    // Sequential, because both may be the same address.
+    // Runs after the first check has released its address, because both may be the same.
     return wrong_parts.has("nodes") ? found : [...found, ...(await lookAtNodes(settings, occupant))];
   },
 };
@@ -91,13 +91,13 @@ export function evaluateListen(address: HostPort, code: string, occupant: Occupa
   return problem(`${at} cannot be listened on (${code})`, `choose another with ${flag} HOST:PORT`);
 }
 
-/** Identifies it by its response at /healthz, over HTTP or HTTPS. */
+/** Identifies the program at the listen address by its response at /healthz, over HTTP or HTTPS. */
 async function whoAnswers({ settings, clock, timeout_ms, signal }: DoctorContext): Promise<Occupant> {
   const { host, port } = settings.listen;
   const wildcard = host === "0.0.0.0" || host === "::";
   const asked = { host: wildcard ? (isIP(host) === 6 ? "::1" : "127.0.0.1") : host, port };
   const answers = await Promise.all([requestPlain, requestTls].map((request) => askHealth(request, asked, { clock, timeout_ms, signal })));
-  // Accessible through its proxy only, as its response states.
+  // A Roamfleet server behind a proxy refuses the request with this message.
   return answers.some((text) => /^\{"status":"ok"\}$|reached through its proxy only/.test(text)) ? "roamfleet" : "unknown";
 }
 

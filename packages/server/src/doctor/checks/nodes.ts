@@ -5,7 +5,7 @@ import type { Settings } from "../../config.ts";
 import { LEASE_MS, listHeartbeats, watchHeartbeats } from "../../link/index.ts";
 import { type Check, type DoctorContext, ok, onDatabase, problem, type Seen, skipped, warning } from "../finding.ts";
 
-/** A row of a server that was not found dead. */
+/** A server that is registered in the database and was not found dead. */
 export interface NodeSeen {
   id: string;
   address: string | null;
@@ -55,7 +55,7 @@ async function tryReach(
 }
 
 interface Own {
-  /** From the data directory; empty if it has none yet. */
+  /** This server's node id, from the data directory; empty if the directory has none yet. */
   own_id: string;
   settings: Settings;
   connections_max: number;

@@ -66,7 +66,10 @@ async function evaluatePlace(settings: DoctorContext["settings"], { file }: Foun
 
 type Counts = Awaited<ReturnType<typeof countDataKeys>>;
 
-/** Returns undefined if the database is unreachable or has no tables yet. Without a key, none can be decrypted. */
+/**
+ * Counts the data keys that `keys` can and cannot decrypt. Without `keys`, none can be decrypted. Returns undefined if the database is
+ * unreachable or has no tables yet.
+ */
 const countIn = (context: DoctorContext, keys: MasterKeys | undefined): Promise<Counts | undefined> =>
   onDatabase(context, (db) => countDataKeys(db, { secrets: keys ?? parseMasterKeys("0".repeat(64), "no key") }), { with_pending: true });
 

@@ -137,6 +137,6 @@ function evaluateDates(certificate: X509Certificate, what: string, now: Date): S
 const isSignedBy = (signed: X509Certificate, issuer: X509Certificate): boolean =>
   signed.checkIssued(issuer) && signed.verify(issuer.publicKey);
 
-/** Returns whether it is signed by a root that this machine's Node trusts. */
+/** Returns whether the certificate is signed by one of the root certificates that Node includes. */
 const isKnownRoot = (certificate: X509Certificate): boolean =>
   rootCertificates.some((pem) => isSignedBy(certificate, new X509Certificate(pem)));

@@ -9,19 +9,22 @@ import { RateLimit } from "../../kernel/rate-limit.ts";
 import type { RunCertificate } from "../../kernel/tls/certificate-authority.ts";
 import { type HostPort, nodeTls, parseAddress, peerFingerprint, steady } from "./connect-node.ts";
 
-/** Concurrent handshakes: of all networks from which no node has connected, of each of them, and of known networks. */
+/**
+ * Maximum concurrent handshakes, in total and per network. A network is known if a verified node connected from it or advertises an address
+ * in it.
+ */
 export const UNKNOWN_HANDSHAKES_MAX = 128;
 export const UNKNOWN_HANDSHAKES_PER_NETWORK_MAX = 64;
 const KNOWN_HANDSHAKES_MAX = 512;
 export const KNOWN_HANDSHAKES_PER_NETWORK_MAX = 256;
 /** Handshake rate of one unknown network. A handshake costs about 1 ms of a core. */
 export const UNKNOWN_RATE = { per_minute: 1_200, burst: 200 };
-/** Known networks that are remembered, the most recent ones. */
+/** Maximum known networks. Beyond it, the least recently used one is evicted. */
 const KNOWN_NETWORKS_MAX = 1_000;
 
 /**
- * Decides which connections to the listener for other nodes may start a TLS handshake. Any machine that reaches the port can connect, so
- * networks with a verified node have separate slots, and the others have few, at a limited rate.
+ * Decides which connections to the listener for other nodes may start a TLS handshake. Any machine that reaches the port can connect. So
+ * known networks have separate slots, and all others share few slots, at a limited rate.
  */
 export class HandshakeAdmission {
   readonly #known = new LRUCache<string, true>({ max: KNOWN_NETWORKS_MAX });
@@ -69,9 +72,9 @@ function once(release: () => void): () => void {
   };
 }
 
-/** For the handshake, and again for the first request. */
+/** Time limit for the handshake, and again for the first request. */
 const SILENT_TIMEOUT_MS = 5_000;
-/** Concurrent lookups of certificates. Further connections are closed. */
+/** Maximum concurrent lookups of certificates. Further connections are closed. */
 const UNKNOWN_MAX = 256;
 /** Refused connections are logged at most this often, with their number: anyone who reaches the port can cause them. */
 const WARN_EVERY_MS = 60_000;
@@ -98,7 +101,7 @@ export class NodeListener {
   readonly #admission: HandshakeAdmission;
   readonly #http: HttpServer;
   readonly #sockets = new Set<Socket>();
-  /** By peer: releases the handshake's slot. */
+  /** Functions that release the slots of handshakes, by peer. */
   readonly #places = new Map<string, () => void>();
   #unknown = 0;
   #refused = 0;

@@ -44,7 +44,7 @@ export const listRefusedHosts = async (db: Db, since: Date): Promise<string[]> =
 /** Minimum interval of database queries caused by unknown certificates, regardless of their number. */
 const ASK_EVERY_MS = 1_000;
 
-/** The nodes of this installation, from the database. Nodes trust only each other's certificates listed there. */
+/** The nodes of this installation, from the database. Nodes trust only certificates that the database lists. */
 class KnownNodes {
   readonly #db: Db;
   readonly #clock: Clock;
@@ -130,7 +130,8 @@ export async function openNodes(context: NodesContext, { listen, address }: Node
     return nodes;
   };
   try {
-    // After a restart no node has connected yet. Without this, strangers could fill the slots of unknown networks.
+    // Registers the other nodes' networks as known, because no node has connected yet after a restart. Otherwise strangers could fill the
+    // slots of unknown networks, which the nodes would have to share.
     await list();
     await writeNodeAddress(db, node, { address: reached, tls_fingerprint: pair.fingerprint });
   } catch (error) {
