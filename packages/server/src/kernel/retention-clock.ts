@@ -6,7 +6,7 @@ import { json, jsonb, row, sql, timestamptz } from "./sql.ts";
 
 /** A forward jump of the wall clock affects deletions only after the server has run with it for this long, by the monotonic clock. */
 export const HOLD_MS = 86_400_000;
-/** Smaller forward jumps are ignored: the two clocks are read one after the other, up to some milliseconds apart. */
+/** Smaller forward jumps are ignored: reading the two clocks one after the other takes up to some milliseconds. */
 const NOISE_MS = 1_000;
 /** Maximum jumps in the history. A server in a restart loop adds one at each start. */
 const JUMPS_MAX = 32;
