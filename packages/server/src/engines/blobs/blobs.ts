@@ -17,78 +17,78 @@ export interface BlobStat {
 export interface Completed {
   /** Returns the uploaded bytes before the commit. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
-  /** Does the slow part of `commit(key)` in advance, for callers that commit in a transaction. Nothing is readable yet. */
+  /** Does the slow part of `commit(key)` before a caller opens a database transaction. The blob is not readable yet. */
   prepare(key: string): Promise<void>;
-  /** Makes the bytes readable under `key`, durably, and ends the upload. Replaces an existing blob atomically. Further calls have no effect. */
+  /** Stores the bytes durably as blob `key` and ends the upload. Replaces an existing blob atomically. Further calls have no effect. */
   commit(key: string): Promise<void>;
 }
 
-/** An upload in one request that is not yet a blob. Ends with `commit` or `discard`. */
+/** A complete upload of one request that is not a blob yet. The caller must call `commit` or `discard`. */
 export interface Staged extends Completed {
   /** Bytes. */
   readonly size: number;
   /** Lower-case hex. */
   readonly sha256: string;
-  /** Removes the bytes. After `commit` it has no effect, so that it can be called in a `finally`. */
+  /** Removes the bytes. Has no effect after `commit`, so that a `finally` block can call it. */
   discard(): Promise<void>;
 }
 
 export interface ReceiveOptions {
-  /** Rejects with `too_large` as soon as more bytes have arrived. */
+  /** Maximum bytes. The upload is rejected with `too_large` as soon as more have arrived. */
   max_bytes: number;
-  /** Rejects with `mismatch` if the bytes differ from this. */
+  /** Expected digest and size. The upload is rejected with `mismatch` if it differs. */
   expect?: { sha256?: string | undefined; size?: number | undefined };
   signal?: AbortSignal;
-  /** Called with the number of bytes as they arrive. */
+  /** Called for each chunk with its number of bytes. */
   on_bytes?: (bytes: number) => void;
 }
 
 export interface AppendOptions {
-  /** Current size of the upload in bytes. Rejects with `bad_range` if it has another size. */
+  /** Bytes that the caller expects the upload to have so far. The append is rejected with `bad_range` if it has another size. */
   offset: number;
-  /** Rejects with `too_large` if the upload would become longer. Bytes that are already stored are kept. */
+  /** Maximum bytes of the whole upload. A longer one is rejected with `too_large`. Bytes that are already stored are kept. */
   max_bytes: number;
   /** Aborts the append. Bytes that are already stored are kept. */
   signal?: AbortSignal;
-  /** Called with the number of bytes written by this call, as they arrive. */
+  /** Called for each chunk with its number of bytes. */
   on_bytes?: (bytes: number) => void;
 }
 
 export interface Appended {
   /** Bytes of the upload that are stored durably. */
   size: number;
-  /** False if the stream broke. */
+  /** Whether the stream was read to its end; false if it broke. */
   whole: boolean;
 }
 
 /**
- * A store of artifacts. Keys are `<org_id>/<sha256>`, in general two parts of letters, digits, `.`, `_` and `-`. Every method rejects with
- * a BlobError or an error of the file system or the store.
+ * A store of artifacts. A key is `<owner>/<name>`, where each part has letters, digits, `.`, `_` and `-`; for artifacts it is
+ * `<org_id>/<sha256>`. Methods reject with a BlobError or an error of the file system or the store.
  */
 export interface Blobs {
-  /** Reads the stream to its end. If it rejects, nothing is kept and the stream is not destroyed, so that a response can still be sent. */
+  /** Reads the stream to its end. On an error it removes the bytes but leaves the stream open, so that a response can still be sent. */
   receive(stream: Readable, options: ReceiveOptions): Promise<Staged>;
   /**
-   * Appends the stream to the resumable upload `key` and returns how much of it is kept, also if the stream broke. Does not destroy the
-   * stream. The caller must serialize the calls for one upload.
+   * Appends the stream to the resumable upload `key` and returns the size of the upload afterwards. If the stream breaks, the bytes
+   * received so far are kept. Does not destroy the stream. The caller must not run two calls for one upload at the same time.
    */
   append(key: string, stream: Readable, options: AppendOptions): Promise<Appended>;
-  /** Returns the durable bytes of a resumable upload; 0 if there is none. */
+  /** Returns how many bytes of a resumable upload are stored durably; 0 if there is no such upload. */
   uploaded(key: string): Promise<number>;
-  /** Verifies a resumable upload. If it differs from `expect`, rejects with `mismatch` and leaves it unchanged. */
+  /** Verifies a resumable upload. If it differs from `expect`, rejects with `mismatch`, and the upload stays unchanged. */
   complete(key: string, expect: { size: number; sha256: string }): Promise<Completed>;
-  /** Removes a resumable upload. It is no error if there is none. */
+  /** Removes a resumable upload. Succeeds if there is none. */
   abandon(key: string): Promise<void>;
   /** Lists all resumable uploads that have bytes, in no order. */
   listUploads(): AsyncIterable<BlobStat>;
   /**
-   * Reads a blob or a range of it. `size` is always the whole blob's. Read the stream to its end or destroy it. Rejects with `not_found`,
-   * or `bad_range` past the end.
+   * Reads a blob or a range of it. `size` is the size of the whole blob, even for a range. Read the stream to its end or destroy it.
+   * Rejects with `not_found`, or with `bad_range` for a range past the end.
    */
   read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }>;
   /** Returns undefined if there is no such blob. */
   stat(key: string): Promise<BlobStat | undefined>;
-  /** Deletes a blob. It is no error if there is none. */
+  /** Deletes a blob. Succeeds if there is none. */
   delete(key: string): Promise<void>;
   /** Lists blobs whose key starts with `prefix`, in no order: `org_1/` for one owner, "" for all. */
   list(prefix: string): AsyncIterable<BlobStat>;
@@ -99,7 +99,7 @@ export interface Blobs {
 
 export type BlobErrorCode = "bad_key" | "not_found" | "bad_range" | "too_large" | "mismatch" | "no_space" | "interrupted";
 
-/** An error that callers can handle by its `code`. Nothing is kept of a refused upload. */
+/** An error that callers can handle by its `code`. */
 export class BlobError extends Error {
   readonly code: BlobErrorCode;
   constructor(code: BlobErrorCode, message: string, options?: ErrorOptions) {
@@ -109,7 +109,7 @@ export class BlobError extends Error {
   }
 }
 
-/** Does not start with a dot, so that it cannot be `.`, `..` or a hidden file. */
+/** One part of a key. It must not start with a dot, which excludes `.`, `..` and hidden files. */
 const PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 
 /** Splits a key `<owner>/<name>`. Throws `bad_key` for anything else, including paths that leave a directory. */

@@ -8,9 +8,9 @@ import { DirectoryUploads, StagedFile } from "./directory-uploads.ts";
 import { heard, ignore, measure, refuse, statOf, writeFully } from "./streams.ts";
 
 /**
- * Stores blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request are in
- * `<directory>/staging`, resumable ones in `<directory>/uploads`, on the same file system, so that a rename makes them blobs. Only one
- * process at a time may use a directory. At the start it removes staged files, which a crash has left, and keeps resumable uploads.
+ * Stores blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request are stored in
+ * `<directory>/staging`, and resumable uploads in `<directory>/uploads`. All are on one file system, so that a rename turns an upload into
+ * a blob. Only one process at a time may use a directory. Opening it removes staged files left by a crash and keeps resumable uploads.
  */
 export async function directoryBlobs(directory: string, options: { log: EngineLog }): Promise<Blobs> {
   const staging = join(directory, "staging");
@@ -106,7 +106,7 @@ class DirectoryBlobs extends DirectoryUploads implements Blobs {
     return join(this.#root, owner, name.slice(0, 2), name);
   }
 
-  /** Renames a file whose bytes are already durable, and makes its name durable. */
+  /** Renames a file, whose contents are already durable, to its blob path, and makes the new name durable. */
   async #place(staged: string, key: string): Promise<void> {
     const path = this.#path(key);
     const fan = dirname(path);

@@ -17,9 +17,9 @@ import { entriesOf, errorCode, hashFile, syncDirectory } from "../../kernel/file
 import { chunksOf, heard, refuse, statOf, writeFully } from "./streams.ts";
 import { LRUCache } from "lru-cache";
 
-/** Data is synced to disk after this many bytes, so a power failure loses at most this much of a request. */
+/** Data is synced to disk each time this many bytes have arrived. So a power failure loses only about this much of a request. */
 const SYNC_BYTES = 16 * 1024 * 1024;
-/** Digests kept in memory. If an upload's digest was evicted, the file is read once more at the end. */
+/** Maximum running digests in memory. If the digest of an upload was evicted, its file is read again when it is complete. */
 const DIGESTS_MAX = 1_000;
 
 /** A complete upload in a file. */
@@ -63,9 +63,9 @@ interface Digest {
 }
 
 /**
- * Stores resumable uploads as files `<directory>/<owner>/<name>`. The file's length is the only state of an upload. It is synced to disk
- * before it is reported, so that it never shrinks after a crash. The digest of the bytes is kept in memory. After a restart it is computed
- * from the file at the end.
+ * Stores resumable uploads as files `<directory>/<owner>/<name>`. The length of the file is the only state of an upload. The file is synced
+ * to disk before its length is reported, so that a reported length never shrinks after a crash. The digest is computed while bytes arrive
+ * and is only in memory. After a restart it is computed from the file when the upload is complete.
  */
 export class DirectoryUploads {
   readonly #directory: string;
@@ -178,7 +178,7 @@ export class DirectoryUploads {
     return { size, whole };
   }
 
-  /** Returns the digest of the first `offset` bytes, to continue with; undefined if it was evicted. */
+  /** Returns the running digest of the first `offset` bytes, for the caller to update; undefined if it was evicted. */
   #digestAt(key: string, offset: number): Digest | undefined {
     const known = this.#digests.get(key);
     if (known?.bytes === offset) return known;

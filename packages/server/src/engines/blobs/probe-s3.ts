@@ -5,7 +5,7 @@ import { type S3Error, toS3Error } from "./s3-error.ts";
 import { openS3, type S3Part, type S3Settings, type S3Store } from "./s3-store.ts";
 import { SILENT } from "../log.ts";
 
-/** The operations that storing artifacts requires. */
+/** The S3 operations that are needed to store artifacts. */
 export type S3Step =
   | "list"
   | "write"
@@ -32,8 +32,8 @@ export interface S3Seen {
 const CONTENT = Buffer.from("roamfleet doctor");
 
 /**
- * Tests every operation that artifacts require, with objects below `doctor/` that it removes again. Never rejects. Operations that depend
- * on a failed one are skipped. After `signal` it starts no further operation.
+ * Tests every operation that is needed to store artifacts. Uses test objects below `doctor/` and removes them afterwards. Never rejects.
+ * Skips the operations that depend on a failed one. When `signal` is aborted, it starts no further operation.
  */
 export async function probeS3(
   settings: S3Settings,
@@ -65,7 +65,7 @@ class Probe {
     let write_ms: number | undefined;
     let clock_ahead_ms: number | undefined;
     await this.#try("list", () => store.check());
-    // If the bucket or the store does not exist, every operation fails alike: one failure is enough.
+    // Other errors mean that the bucket or the store does not exist. Then every operation would fail with the same error.
     if (this.#failed.every(({ error }) => error.reason === "AccessDenied" || error.reason === "Forbidden")) {
       const since = clock.monotonic();
       if (await this.#make("write", key, () => store.put(key, CONTENT))) {
@@ -105,7 +105,7 @@ class Probe {
     });
   }
 
-  /** An object whose creation got no response may exist, so it is removed too. */
+  /** Creates a test object and records its key for removal. Without a response the object may exist, so its key is recorded too. */
   async #make(step: S3Step, key: string, work: () => Promise<void>): Promise<boolean> {
     const done = await this.#try(step, work);
     const last = this.#failed.at(-1);

@@ -13,8 +13,8 @@ const SWEEP_EVERY_MS = 6 * 3_600_000;
 
 /**
  * Stores blobs in an S3-compatible store, each as `blobs/<owner>/<name>` below the prefix in the settings. Several servers may share one
- * place. Rejects with an S3Error if the store refuses access. If the store does not respond, only logs a warning, because it may return
- * before it is needed.
+ * prefix. Rejects with an S3Error if the store refuses access. If the store does not respond, it only logs a warning, because the store may
+ * be reachable again before the first blob is needed.
  */
 export async function s3Blobs(
   settings: S3Settings,
@@ -70,7 +70,7 @@ class S3Blobs extends S3Uploads implements Blobs {
       if (error instanceof S3Error && error.reason === "NoSuchKey") throw new BlobError("not_found", `no blob ${key}`);
       throw error instanceof S3Error && error.status === 416 ? outside() : error;
     });
-    // S3 truncates a range at the end of the object.
+    // Checked here, because S3 does not refuse a range that ends past the object but shortens it.
     if (range !== undefined && range.end >= size) {
       body.destroy();
       throw outside();
@@ -100,9 +100,9 @@ class S3Blobs extends S3Uploads implements Blobs {
     }
   }
 
-  /** Returns Infinity if the store responds. Rejects if it does not, so that readiness checks fail. */
+  /** Returns Infinity if the store responds. Otherwise rejects, so that the readiness check fails. */
   async freeBytes(): Promise<number> {
-    // Shares one check between calls: load balancers call every second, and each would wait for an unreachable store.
+    // Concurrent calls share one check. Load balancers call every second, and without this each call would wait for an unreachable store.
     await (this.#checking ??= this.#context.store.check().finally(() => (this.#checking = undefined)));
     return Infinity;
   }
@@ -131,12 +131,12 @@ function isKey(key: string): boolean {
 }
 
 const STAGING = "staging";
-/** Younger objects may belong to a running upload of another server. */
+/** Minimum age of leftovers to remove. Younger objects may belong to a running upload of another server. */
 const LEFTOVER_MS = 24 * 3_600_000;
 
 /**
- * Removes leftovers of crashes that are older than a day: bytes never committed, uploads without a beginning, multipart uploads never
- * completed.
+ * Removes leftovers of crashes that are older than a day: staged bytes that were never committed, resumable uploads whose first segment is
+ * missing, and multipart uploads that were never completed.
  */
 export async function sweepLeftovers({ store, retention_clock, log }: S3Context): Promise<void> {
   const before = new Date(retention_clock.now().getTime() - LEFTOVER_MS);

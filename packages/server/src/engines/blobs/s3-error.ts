@@ -1,6 +1,6 @@
 import { systemClock } from "@roamfleet/clock";
 
-/** What a person can do about an error, by the name that the store gives it. */
+/** Explanations for people, by the store's error name. */
 const HINTS: Readonly<Record<string, string>> = {
   AccessDenied: "permission denied: the credentials need to list, read, write and delete there",
   Forbidden: "permission denied: the credentials need to list, read, write and delete there",
@@ -15,16 +15,16 @@ const HINTS: Readonly<Record<string, string>> = {
   RequestTimeTooSkewed: "the clock of this machine is wrong",
 };
 
-/** Statuses of temporary errors, although they are 4xx. */
+/** The 4xx statuses that are temporary errors. */
 const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
 const MESSAGE_CHARACTERS_MAX = 200;
 
 /**
- * An error or timeout of an S3 store. Contains only name and status: the SDK's errors contain requests and the store's statements about
- * keys and signatures, which would be logged.
+ * An error or timeout of an S3 store, safe to log. Contains only the name and status, and a short message if there was no response. The
+ * SDK's own errors must not be logged, because they contain requests, and responses that quote keys and signatures.
  */
 export class S3Error extends Error {
-  /** The store's name of the error, such as `NoSuchKey`, or the network's, such as `ECONNREFUSED`. */
+  /** Error name of the store, such as `NoSuchKey`, or error code of the network, such as `ECONNREFUSED`. */
   readonly reason: string;
   /** HTTP status; undefined without a response. */
   readonly status: number | undefined;
@@ -39,7 +39,7 @@ export class S3Error extends Error {
     this.#said = status === undefined ? said : "";
   }
 
-  /** Returns the same error for another call. */
+  /** Returns a copy of this error that names another call. */
   during(call: string): S3Error {
     return new S3Error(call, this.reason, this.status, this.#said);
   }
@@ -72,28 +72,28 @@ export function toS3Error(call: string, error: unknown): S3Error {
   } = error as Partial<Error> & { code?: unknown; $metadata?: { httpStatusCode?: number } };
   const status = $metadata?.httpStatusCode;
   const reason = typeof code === "string" && status === undefined ? code : name;
-  // A store's response may repeat the request. Of network errors the start of the first line is useful.
+  // The start of the first line is enough for network errors. It is not used for a store's response, which may repeat the request.
   const said = (message.split("\n", 1)[0] ?? "").slice(0, MESSAGE_CHARACTERS_MAX);
   return new S3Error(call, /^[\w.-]{1,64}$/.test(reason) ? reason : "Unknown", status, said);
 }
 
 /**
- * A circuit breaker for the store. It opens when a call gets no response. Then one call at a time probes the store, and all others fail
- * immediately, because they may occupy a database connection, a lock or an upload's memory.
+ * A circuit breaker for the store. It opens when a call gets no response. While it is open, one call at a time probes the store, and all
+ * others fail immediately. They must not wait, because they may occupy a database connection, a lock or the memory of an upload.
  */
 export class S3Silence {
   #reason: S3Error | undefined;
   #asked_again = false;
-  /** Real time, not the plane's: network timeouts are real even if a test stops the clock. */
+  /** When the next probe is allowed, on the system clock: network timeouts elapse even if a test stops the simulated clock. */
   #next_at = 0;
   readonly #pause_ms: number;
 
-  /** After a call without a response, no call is sent for `pause_ms`. */
+  /** `pause_ms`: how long no call is sent after a call without a response. */
   constructor(pause_ms: number) {
     this.#pause_ms = pause_ms;
   }
 
-  /** Rejects with an S3Error. */
+  /** Sends a call unless the breaker is open. Rejects with an S3Error. */
   async unless<T>(call: string, send: () => Promise<T>): Promise<T> {
     const asks_again = this.#reason !== undefined;
     if (this.#reason !== undefined) {

@@ -6,12 +6,12 @@ import { toS3Error } from "./s3-error.ts";
 import type { S3Object, S3Part, S3Store } from "./s3-store.ts";
 
 const MIB = 1024 * 1024;
-/** Minimum length of every segment but the last: S3 requires parts of 5 MiB or more, and each costs one to three requests. */
+/** Minimum length of every segment except the last. S3 requires parts of at least 5 MiB, and each segment costs one to three requests. */
 const SEGMENT_BYTES = 8 * MIB;
-/** S3 accepts 10,000 parts. Longer uploads have longer segments. */
+/** Maximum segments of an upload, because S3 accepts at most 10,000 parts. Very long uploads use longer segments instead. */
 const SEGMENTS_MAX = 9_000;
 const SEGMENT_BYTES_MAX = 512 * MIB;
-/** Segments of one upload that are being sent. With the one that is being filled, an upload takes 32 MiB of memory. */
+/** Maximum segments of one upload sent concurrently. With the segment being filled, an upload takes 32 MiB of memory (four of 8 MiB). */
 const SEGMENTS_IN_FLIGHT = 3;
 const REMOVALS_IN_FLIGHT = 8;
 const NAME = /^(\d{16})-(\d{1,16})-[0-9a-f]{16}$/;
@@ -19,9 +19,9 @@ const NAME = /^(\d{16})-(\d{1,16})-[0-9a-f]{16}$/;
 /** A range of an upload, stored as a separate object that is never overwritten. */
 export interface Segment {
   key: string;
-  /** Position of its first byte in the upload. */
+  /** Position of the segment's first byte in the upload. */
   start: number;
-  /** Position after its last byte. */
+  /** Position after the segment's last byte. */
   end: number;
 }
 
@@ -32,9 +32,9 @@ export function segmentBytes(bytes: number): number {
 }
 
 /**
- * Returns the upload in the objects of one directory: the contiguous segments from its first byte. If several start at the same byte, the
- * longest one counts. `strays` are all others: replaced by a longer one, or not connected to the first byte. Because objects appear
- * atomically, this is correct after every crash.
+ * Finds the segments of an upload among the objects of its directory. `chain` has the contiguous segments from the upload's first byte.
+ * If several segments start at the same byte, the longest is used. `strays` are all other objects: segments that a longer one replaces, and
+ * segments after a gap. The result is correct after any crash, because S3 objects appear atomically.
  */
 export function chainOf(objects: readonly S3Object[]): { chain: Segment[]; strays: string[] } {
   const longest = new Map<number, Segment>();
@@ -52,7 +52,7 @@ export function chainOf(objects: readonly S3Object[]): { chain: Segment[]; stray
 
 export const bytesOf = (chain: readonly Segment[]): number => chain.at(-1)?.end ?? 0;
 
-/** Runs the work for each item, a few at a time. Rejects with the first error after the running ones have ended. */
+/** Runs `work` for each item, at most `at_once` concurrently. After an error, starts no more, waits for the running ones, and rejects. */
 export async function forEachOf<T>(items: readonly T[], at_once: number, work: (item: T) => Promise<void>): Promise<void> {
   const left = items.values();
   const failed: unknown[] = [];
@@ -66,7 +66,7 @@ export async function forEachOf<T>(items: readonly T[], at_once: number, work: (
   if (failed.length > 0) throw failed[0];
 }
 
-/** Removes objects. Removes the first object of an upload first, which makes the upload invisible. */
+/** Removes objects. The first key is removed before all others: without its first segment, an upload is no longer found. */
 export async function removeAll(store: S3Store, keys: readonly string[]): Promise<void> {
   const [first, ...rest] = keys;
   if (first === undefined) return;
@@ -86,14 +86,14 @@ export class SegmentWriter {
   /** The segment that is being filled. */
   #start: number;
   #buffer: Buffer | undefined;
-  /** Buffers to reuse. Otherwise they wait for the garbage collector (86 MB instead of 32 MB were seen). */
+  /** Buffers to reuse. Without reuse, freed buffers waited for the garbage collector: 86 MB were measured instead of 32 MB. */
   readonly #spare: Buffer[] = [];
   #filled = 0;
   #has_news = false;
 
   /**
-   * Continues at byte `at` of an upload of up to `bytes_max`. If the last segment is shorter than a full one, `tail` is its content, which
-   * is written again together with what follows.
+   * Continues at byte `at` of an upload of at most `bytes_max`. If the last stored segment is shorter than a full one, pass its content as
+   * `tail`: the next segment starts with it and replaces that short segment.
    */
   constructor(store: S3Store, directory: string, options: { at: number; bytes_max: number; tail?: Buffer | undefined }) {
     this.#store = store;
@@ -107,7 +107,7 @@ export class SegmentWriter {
 
   /** Resolves when there is room for more. Rejects if a segment could not be written. */
   async write(chunk: Uint8Array): Promise<void> {
-    // Fails with the next byte rather than the next full segment, which may be minutes away.
+    // Reports a failed segment immediately, not at the next full segment, which may be minutes away.
     this.#requireWorking();
     for (let taken = 0; taken < chunk.byteLength;) {
       taken += this.#fill(chunk.subarray(taken));
@@ -118,7 +118,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Writes the rest. Resolves with the segments when the store has all of them. Rejects if one failed, after all requests have ended. */
+  /** Sends the last segment, waits for all requests and returns the written segments. Rejects if any segment failed. */
   async finish(): Promise<Segment[]> {
     if (this.#has_news && this.#failed === undefined) this.#send();
     await Promise.all(this.#flying);
@@ -126,7 +126,7 @@ export class SegmentWriter {
     return this.#written;
   }
 
-  /** Stops writing. Resolves with the written segments when no request is running. */
+  /** Stops without sending the last segment. Waits for the running requests and returns the written segments. */
   async cease(): Promise<Segment[]> {
     await Promise.all(this.#flying);
     return this.#written;
@@ -168,7 +168,7 @@ export class SegmentWriter {
 }
 
 const COPIES_IN_FLIGHT = 8;
-/** Metadata key of a multipart object: identifies the attempt that created it. */
+/** Metadata key of a multipart object. Its value identifies the attempt that created the object. */
 const ATTEMPT = "roamfleet-attempt";
 
 interface Prepared {
@@ -179,8 +179,8 @@ interface Prepared {
 }
 
 /**
- * Combines segments into one object under a key. The store copies them, without transfer through this process. `prepare` does the slow
- * part, and one request of `commit` makes the object visible.
+ * Combines segments into one object. The store copies the bytes, so they do not pass through this process. `prepare` copies all segments,
+ * which is slow. `commit` then makes the object visible with one request.
  */
 export class Placement {
   readonly #store: S3Store;
@@ -192,14 +192,14 @@ export class Placement {
     this.#segments = segments;
   }
 
-  /** Copies all segments into a multipart upload, which `commit` completes. */
+  /** Copies all segments into a multipart upload, which `commit` completes. A single segment needs no preparation. */
   async prepare(key: string): Promise<void> {
     if (this.#segments.length < 2 || this.#prepared?.key === key) return;
     await this.cancel();
     this.#prepared = await this.#copyAll(key);
   }
 
-  /** Prepares if necessary, and makes the object visible, replacing an earlier one under the key. */
+  /** Makes the object visible and replaces an existing one. Calls `prepare` if that was not done. */
   async commit(key: string): Promise<void> {
     const [first] = this.#segments;
     if (first === undefined) return await this.#store.put(key, Buffer.alloc(0));
@@ -209,7 +209,7 @@ export class Placement {
     try {
       await this.#store.completeParts(key, id, parts);
     } catch (error) {
-      // If the response to the first attempt was lost, the second one finds no multipart upload.
+      // If only the response of an earlier attempt was lost, the multipart upload is gone but the object exists: that is a success.
       if (toS3Error("CompleteMultipartUpload", error).reason !== "NoSuchUpload") throw error;
       if ((await this.#store.head(key))?.metadata[ATTEMPT] !== attempt) throw error;
     }
@@ -248,11 +248,11 @@ export function blobObject(key: string): string {
   return `${BLOBS}/${owner}/${name}`;
 }
 
-/** State that the parts of the S3 store share. */
+/** Objects that all parts of the S3 blob store share. */
 export class S3Context {
   readonly store: S3Store;
   readonly clock: Clock;
-  /** The clock that decides which leftovers are old. */
+  /** Clock for the age of leftovers. */
   readonly retention_clock: Pick<Clock, "now">;
   readonly log: EngineLog;
   readonly #removals = new Set<Promise<void>>();
@@ -265,8 +265,8 @@ export class S3Context {
   }
 
   /**
-   * Removes objects in the background. Resolves when the first one is removed, because callers may be inside a transaction. Failed removals
-   * are no error: the sweep removes the objects later.
+   * Removes objects. Waits only for the first one and removes the others in the background, because callers may be inside a database
+   * transaction. Failed removals are logged, not thrown: the periodic sweep removes these objects later.
    */
   async forget(keys: readonly string[]): Promise<void> {
     const [first = "", ...rest] = keys;
@@ -278,7 +278,7 @@ export class S3Context {
     void removal.finally(() => this.#removals.delete(removal));
   }
 
-  /** Resolves when no removal is running. */
+  /** Waits for the background removals. */
   async settled(): Promise<void> {
     while (this.#removals.size > 0) await Promise.all(this.#removals);
   }

@@ -8,20 +8,20 @@ import type { S3Place } from "./s3-url.ts";
 
 const CONNECT_MS = 5_000;
 /**
- * A request without any traffic for this long is aborted: the store or the network is down. It does not limit a whole request, such as
- * sending a segment over a slow line.
+ * Idle timeout: a request without any traffic for this long is aborted, because the store or the network is down. A request with traffic
+ * may take longer, such as sending a segment over a slow line.
  */
 const QUIET_MS = 10_000;
-/** Factor of the timeout while a store copies or joins objects: some send nothing meanwhile, MinIO a blank every ten seconds. */
+/** Multiplies QUIET_MS while a store copies or joins objects: some stores send nothing meanwhile, and MinIO sends a blank every 10 s. */
 const WORK_QUIET_FACTOR = 2;
-/** Limit of such a call with its retries: callers wait in a transaction, which the database aborts after 60 s. */
+/** Timeout of a copy or join including retries. Callers wait inside a transaction, which the database aborts after 60 s. */
 const WORK_MS = 45_000;
-/** Timeout until the response headers, however slowly the request body is sent: 16 MiB at 2 Mbit/s. */
+/** Timeout from the start of a request to its response headers. Enough to send 16 MiB at 2 Mbit/s. */
 const SEND_MS = 70_000;
 const PAUSE_MS = 1_000;
-/** The first attempt and two retries, at most seconds apart, by the SDK's policy: for 5xx, 429, timeouts and lost connections. */
+/** Attempts of a call, including the first. The SDK retries after 5xx, 429, timeouts and lost connections, within seconds. */
 const TRIES = 3;
-/** One for each running download. More downloads wait for one to end. */
+/** Maximum connections. Each running download uses one, and further downloads wait. */
 const SOCKETS_MAX = 512;
 
 export interface S3Settings extends S3Place {
@@ -75,9 +75,9 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
     // The signature already covers a SHA-256 of every body, and many stores do not support the newer checksums.
     requestChecksumCalculation: "WHEN_REQUIRED",
     responseChecksumValidation: "WHEN_REQUIRED",
-    // With `Expect: 100-continue` the SDK would open a connection per segment and wait as long as for a response.
+    // Disabled: with `Expect: 100-continue`, the SDK opens a connection per segment and waits for a full response timeout.
     expectContinueHeader: false,
-    // The SDK's errors contain requests. They are logged by the callers in a safe form.
+    // The SDK must not log errors, because they contain requests. Callers log them as S3Error, which is safe.
     logger: { trace: quiet, debug: quiet, info: quiet, error: quiet, warn: () => log.warn({}, "the S3 client logged a warning") },
   };
   const sockets = { keepAlive: true, maxSockets: SOCKETS_MAX };
@@ -89,7 +89,7 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
     credentials: known,
     requestHandler: { ...bounds, socketTimeout: quiet_ms * WORK_QUIET_FACTOR },
   });
-  // The reader of a body has its own timeout: a slow robot is not a silent store.
+  // No socket timeout: `readPieces` has its own, which does not count the time that a slow robot takes to read.
   const reading = new sdk.S3Client({ ...config, credentials: known, requestHandler: { ...bounds, requestTimeout: quiet_ms } });
   return new S3Store(sdk, { talking, working, reading }, { ...settings, quiet_ms, pause_ms });
 }
@@ -97,15 +97,15 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
 /** One client for each kind of timeout. */
 interface Clients {
   talking: Sdk.S3Client;
-  /** For calls during which the store copies data for a long time. */
+  /** For calls that make the store copy data, which may take long. */
   working: Sdk.S3Client;
-  /** For reading bodies, which may take any time. */
+  /** For reading bodies, without a limit for the whole body. */
   reading: Sdk.S3Client;
 }
 
 /**
- * The S3 calls that blobs need, below the prefix of a place. All reject with an S3Error or with `no_space`. If the store is unreachable,
- * they reject within TRIES × QUIET_MS and a few seconds, or within WORK_MS for long operations of the store.
+ * The S3 calls that blobs need. Keys are relative to the prefix in the settings. Calls reject with an S3Error, or with `no_space` if the
+ * store is full. If the store is unreachable, they reject within TRIES × QUIET_MS and a few seconds; copies and joins within WORK_MS.
  */
 export class S3Store {
   readonly #sdk: typeof Sdk;
@@ -113,7 +113,7 @@ export class S3Store {
   readonly #silence: S3Silence;
   readonly #bucket: string;
   readonly #prefix: string;
-  /** Timeout for readers of a body. */
+  /** Idle timeout for readers of a body. */
   readonly quiet_ms: number;
 
   constructor(sdk: typeof Sdk, clients: Clients, options: Pick<S3Place, "bucket" | "prefix"> & Record<"quiet_ms" | "pause_ms", number>) {
@@ -126,7 +126,7 @@ export class S3Store {
     this.#prefix = prefix === "" ? "" : `${prefix}/`;
   }
 
-  /** Resolves if the store allows listing the place. */
+  /** Lists one object to check that the store responds and allows access. Rejects otherwise. */
   async check(): Promise<void> {
     const page = new this.#sdk.ListObjectsV2Command({ Bucket: this.#bucket, Prefix: this.#prefix, MaxKeys: 1 });
     await this.#call("ListObjectsV2", () => this.#clients.talking.send(page));
@@ -138,8 +138,8 @@ export class S3Store {
   }
 
   /**
-   * Reads an object. `size` is the whole object's, also for a range, which may end past the object's end. Rejects with reason `NoSuchKey`
-   * or `InvalidRange`.
+   * Reads an object or a range of it. `size` is the size of the whole object, even for a range. A range may end past the object's end.
+   * Rejects with reason `NoSuchKey` or `InvalidRange`.
    */
   async get(key: string, range?: BlobRange, etag?: string): Promise<{ body: Readable; size: number; etag: string | undefined }> {
     const get = new this.#sdk.GetObjectCommand({
@@ -167,7 +167,7 @@ export class S3Store {
     }
   }
 
-  /** Removes an object. It is no error if there is none. */
+  /** Removes an object. Succeeds if there is none. */
   async remove(key: string): Promise<void> {
     try {
       await this.#call("DeleteObject", () => this.#clients.talking.send(new this.#sdk.DeleteObjectCommand(this.#at(key))));
@@ -182,7 +182,7 @@ export class S3Store {
     await this.#work("CopyObject", (abortSignal) => this.#clients.working.send(copy, { abortSignal }));
   }
 
-  /** Lists objects whose key starts with `prefix`, ordered by key as in S3. */
+  /** Lists objects whose key starts with `prefix`, in S3's order, which is by key. */
   async *list(prefix: string): AsyncGenerator<S3Object> {
     for (let token: string | undefined, more = true; more;) {
       const page = new this.#sdk.ListObjectsV2Command({
@@ -210,7 +210,7 @@ export class S3Store {
     return UploadId;
   }
 
-  /** Copies a whole object as a part. All parts but the last must have at least 5 MiB. */
+  /** Copies a whole object as one part of a multipart upload. All parts except the last must have at least 5 MiB. */
   async copyPart(key: string, id: string, number: number, from: string): Promise<S3Part> {
     const copy = new this.#sdk.UploadPartCopyCommand({
       ...this.#at(key),
@@ -233,7 +233,7 @@ export class S3Store {
     await this.#work("CompleteMultipartUpload", (abortSignal) => this.#clients.working.send(complete, { abortSignal }));
   }
 
-  /** Aborts a multipart upload. It is no error if there is none. */
+  /** Aborts a multipart upload. Succeeds if there is none. */
   async abortParts(key: string, id: string): Promise<void> {
     try {
       const abort = new this.#sdk.AbortMultipartUploadCommand({ ...this.#at(key), UploadId: id });
@@ -263,12 +263,12 @@ export class S3Store {
     return { Bucket: this.#bucket, Key: this.#prefix + key };
   }
 
-  /** Keys contain no characters that need encoding. */
+  /** Returns the source of a copy. It is not URL-encoded, because keys contain no characters that need it. */
   #source(key: string): string {
     return `${this.#bucket}/${this.#prefix}${key}`;
   }
 
-  /** Runs a call during which the store copies data for a long time. */
+  /** Runs a call that makes the store copy data, which may take long. Aborts it after WORK_MS. */
   async #work<T>(name: string, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const late = new AbortController();
     const timer = systemClock.setTimer(WORK_MS, () => late.abort());

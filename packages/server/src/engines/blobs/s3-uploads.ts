@@ -29,22 +29,22 @@ import type { S3Object, S3Store } from "./s3-store.ts";
 import { chunksOf, heard } from "./streams.ts";
 import { LRUCache } from "lru-cache";
 
-/** A range of an object, both ends included. */
+/** A range of an object, from `start` to `end` inclusive. */
 interface Piece {
   key: string;
   start: number;
   end: number;
-  /** ETag of the expected object. Another object under the same key is not read. */
+  /** ETag of the expected object. If the object was replaced meanwhile, the read fails. */
   etag?: string | undefined;
 }
 
-/** Consecutive disconnects without a byte between them that a read tolerates. Failed calls have been retried already. */
+/** Maximum consecutive disconnects without a received byte; the next one fails the read. The SDK retries failed calls separately. */
 const CUTS_MAX = 3;
 const PAUSE_MS = 200;
 
 /**
- * Streams the pieces in order. Reconnects after a disconnect and continues at the same byte, so that a robot's download of an hour survives
- * it. `opened` is the body of the first piece, if it is open already.
+ * Streams the pieces in order. After a disconnect it reconnects and continues at the same byte, so that a long download of a robot does not
+ * fail. `opened` is the response body of the first piece if the caller has requested it already.
  */
 export function readPieces(store: S3Store, clock: Clock, pieces: readonly Piece[], opened?: Readable): Readable {
   const out = new PassThrough();
@@ -97,7 +97,7 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
 async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    // The timer runs only while waiting for the store: a slow reader is not the store's fault.
+    // The timer runs only while waiting for the store. The time that a slow reader takes does not count.
     const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`no data for ${quiet_ms} ms`)));
     const { done, value } = await chunks.next().finally(() => late.cancel());
     if (done === true) return;
@@ -106,12 +106,12 @@ async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): A
 }
 
 export const UPLOADS = "uploads";
-/** Digests kept in memory. If an upload's digest was evicted, its segments are read once more at the end. */
+/** Maximum running digests in memory. If the digest of an upload was evicted, its segments are read again when it is complete. */
 const DIGESTS_MAX = 1_000;
 
 interface Digest {
   hash: Hash;
-  /** Identifies the segments of the digest: another server may have continued or restarted the upload. */
+  /** Identifies the segments that the digest covers. It differs if another server has continued or restarted the upload. */
   chain: string;
 }
 
@@ -130,7 +130,7 @@ export function readSegments({ store, clock }: S3Context, chain: readonly Segmen
   return readPieces(store, clock, pieces);
 }
 
-/** A complete upload in segments. `strays` are other objects of the upload, to be removed with it. */
+/** A complete upload, stored as segments. `strays` are objects of the upload that are not part of it and are removed with it. */
 export class StagedSegments implements Staged {
   readonly size: number;
   readonly sha256: string;
@@ -189,8 +189,8 @@ export class StagedSegments implements Staged {
 
 /**
  * Stores resumable uploads as objects `uploads/<owner>/<name>/<first byte>-<byte after the last>-<random>`, because S3 cannot append. The
- * acknowledged objects are the only state, and none is overwritten. So after a crash between any two calls, the contiguous segments are
- * bytes that were received.
+ * stored objects are the only state, and no object is ever overwritten. So after any crash, the contiguous segments from byte 0 contain
+ * exactly bytes that were received.
  */
 export class S3Uploads {
   readonly #context: S3Context;
@@ -206,7 +206,7 @@ export class S3Uploads {
     const size = bytesOf(chain);
     if (size !== options.offset) throw new BlobError("bad_range", `the upload has ${size} bytes, not ${options.offset}`);
     if (size > options.max_bytes) throw new BlobError("too_large", `more than ${options.max_bytes} bytes`);
-    // Removed before appending: a stray segment must not become connected to the first byte.
+    // Removed before appending, because the new segments could close the gap before a stray segment and make it part of the upload.
     await removeAll(this.#context.store, strays);
     return await this.#write(key, chain, stream, options);
   }
@@ -277,7 +277,7 @@ export class S3Uploads {
     return { size, whole: true };
   }
 
-  /** Returns the digest of the upload so far, to continue with. It is removed from the cache until the following bytes are stored. */
+  /** Takes the upload's running digest out of the cache; undefined if there is none. The caller returns it after storing more bytes. */
   #takeDigest(key: string, chain: readonly Segment[]): Hash | undefined {
     const known = this.#digests.get(key);
     this.#digests.delete(key);
@@ -292,7 +292,7 @@ export class S3Uploads {
   }
 }
 
-/** Returns the chain after `written` is stored. `written` may start with a longer version of the last segment. */
+/** Returns the segments of the upload after `written` is stored. `written` may start with a longer version of the last segment. */
 function chainAfter(chain: readonly Segment[], written: readonly Segment[]): Segment[] {
   const in_order = written.toSorted((a, b) => a.start - b.start);
   const from = in_order[0]?.start ?? Infinity;

@@ -1,9 +1,9 @@
-/** A place in an S3-compatible store. */
+/** A bucket and key prefix in an S3-compatible store. */
 export interface S3Place {
   bucket: string;
   /** Prefix of every key, without slashes at its ends; "" for the whole bucket. */
   prefix: string;
-  /** http(s) URL of the store; undefined for Amazon's own. */
+  /** http or https URL of the store; undefined for Amazon S3. */
   endpoint: string | undefined;
   /** Undefined: taken from the environment. */
   region: string | undefined;
@@ -13,14 +13,14 @@ export interface S3Place {
 
 const EXAMPLE = "s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path_style=1";
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
-/** Does not start with a dot, so it cannot be `..`. Contains no characters that URLs or headers encode. */
+/** One part of a prefix. Must not start with a dot, which excludes `..`, and has no characters that URLs or headers need to encode. */
 const PREFIX_PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 const REGION = /^[a-z0-9-]{1,63}$/i;
 const PARAMETERS: ReadonlySet<string> = new Set(["endpoint", "region", "path_style"]);
 
 /**
- * Parses `s3://bucket/prefix?endpoint=…&region=…&path_style=1`. Throws an Error for the person at the terminal. Its message never contains
- * the URL, which may contain a secret.
+ * Parses `s3://bucket/prefix?endpoint=…&region=…&path_style=1`. Throws an Error with a message for the user. The message never contains the
+ * URL, because the URL may contain a secret.
  */
 export function readS3Url(text: string): S3Place {
   const url = URL.canParse(text) ? new URL(text) : undefined;

@@ -6,7 +6,7 @@ import { errorCode } from "../../kernel/files.ts";
 
 export const ignore = (): void => {};
 
-/** Prevents that an error of a stream before it is read ends the process. The next read still reports the error. */
+/** Keeps an early stream error from ending the process: without an `error` listener it would. The next read still throws it. */
 export function heard(stream: Readable): Disposable {
   stream.on("error", ignore);
   return { [Symbol.dispose]: () => void stream.off("error", ignore) };
@@ -19,7 +19,7 @@ export async function writeFully(handle: FileHandle, chunk: Uint8Array, position
   }
 }
 
-/** Yields the stream's chunks and throws `interrupted` if it breaks. Destroys the stream only on `signal`, not when the reader stops. */
+/** Yields the chunks of a stream. Throws `interrupted` if it breaks. Destroys it if `signal` is aborted, but not if the reader stops. */
 export async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
   const abort = (): void => void stream.destroy(new Error("the upload was aborted"));
   if (signal?.aborted === true) abort();
@@ -44,14 +44,14 @@ export async function statOf(path: string, key: string): Promise<BlobStat | unde
   }
 }
 
-/** Throws the error, as `no_space` if the disk, quota or inodes are exhausted. */
+/** Throws the error, converted to `no_space` if the disk, the quota or the inodes are exhausted. */
 export function refuse(error: unknown): never {
   if (errorCode(error) === "ENOSPC" || errorCode(error) === "EDQUOT")
     throw new BlobError("no_space", "there is no space left for blobs", { cause: error });
   throw error;
 }
 
-/** Stores a stream by `write`, which gets the position of each chunk. Rejects with the errors of Measure, and with `interrupted`. */
+/** Passes each chunk and its position to `write`. Returns size and digest. Rejects with `too_large`, `mismatch` or `interrupted`. */
 export async function measure(
   stream: Readable,
   options: ReceiveOptions,
@@ -65,7 +65,7 @@ export async function measure(
   return all.finish();
 }
 
-/** Counts and hashes the bytes of one request, and rejects as soon as they cannot match what was announced. */
+/** Counts and hashes the bytes of one request. Throws as soon as they exceed the limit or cannot match the expected size or digest. */
 class Measure {
   readonly #options: Pick<ReceiveOptions, "max_bytes" | "expect">;
   readonly #hash = createHash("sha256");
@@ -75,7 +75,7 @@ class Measure {
     this.#options = options;
   }
 
-  /** Returns the position of the chunk. Rejects with `too_large` or `mismatch`. */
+  /** Adds a chunk and returns its position. Throws `too_large` or `mismatch`. */
   add(chunk: Uint8Array): number {
     const { max_bytes, expect } = this.#options;
     const position = this.#size;
@@ -87,7 +87,7 @@ class Measure {
     return position;
   }
 
-  /** Returns the number of bytes and their digest in lower-case hex. Rejects with `mismatch` if they differ from what was announced. */
+  /** Returns the number of bytes and their digest in lower-case hex. Throws `mismatch` if they differ from the expected ones. */
   finish(): { size: number; sha256: string } {
     const { expect } = this.#options;
     const size = this.#size;

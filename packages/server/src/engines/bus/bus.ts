@@ -1,8 +1,8 @@
 import type { JsonValue } from "@roamfleet/protocol";
 
 /**
- * Pub/sub for hints between parts of the plane and between nodes. Delivery is at most once, in order per publisher. Messages are only
- * hints: subscribers read the database, and `onGap` is called when messages may be missing.
+ * Publish/subscribe between the parts of a server and between servers. Delivery is at most once, in order per publisher. A message is only
+ * a hint that data changed: subscribers read the data from the database. `onGap` is called when messages may have been lost.
  */
 export interface Bus {
   /** Publishes to every subscriber of exactly this subject, on every node. Never throws and never waits. */
@@ -10,15 +10,15 @@ export interface Bus {
   /** Returns a function that ends the subscription. Errors of a listener are logged and do not affect others. */
   subscribe(subject: string, listener: BusListener): () => void;
   /**
-   * Resolves when the subscriptions made so far are active: messages that any node publishes afterwards are delivered. Never throws. Does
-   * not wait long, nor for a missing connection: in that case `onGap` is called once they are active.
+   * Resolves when the subscriptions made so far are active: messages that any node publishes afterwards are delivered. Never throws. If the
+   * bus is disconnected or slow to confirm, it resolves earlier, and `onGap` is called once the subscriptions are active.
    */
   subscribed(): Promise<void>;
-  /** Called when messages may have been lost (a broken connection): read the database again. Returns a function that ends it. */
+  /** Calls the listener when messages may have been lost, so that it reads the database again. Returns a function that removes it. */
   onGap(listener: () => void): () => void;
-  /** Whether messages of other nodes arrive. Always true if there are none. */
+  /** Whether messages of other nodes arrive. Always true for a bus within one process. */
   readonly connected: boolean;
-  /** After it resolves, no message is delivered. */
+  /** Closes the bus. No message is delivered after it resolves. */
   close(): Promise<void>;
 }
 
@@ -35,7 +35,7 @@ export const isListOf =
     Array.isArray(value) && value.every(check);
 
 /**
- * Validates the fields of a message, which any publisher on the bus can choose.
+ * Returns the message if its fields have the expected types. Messages are untrusted: any client of the bus can publish them.
  *
  * @throws MalformedHint
  */

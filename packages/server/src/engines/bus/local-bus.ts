@@ -3,21 +3,21 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import { type Bus, type BusListener, MalformedHint } from "./bus.ts";
 
-/** Pending messages. If there are more, the event loop is stuck, and `onGap` is called instead of delivering them. */
+/** Maximum queued messages, reached only if the event loop is blocked. Further messages are dropped, and `onGap` is called. */
 const QUEUE_MESSAGES_MAX = 100_000;
 
 export interface LocalBus extends Bus {
-  /** Calls the `onGap` listeners. Used if messages of other nodes were lost. */
+  /** Calls the `onGap` listeners, because messages of other nodes were lost. */
   lose(): void;
 }
 
 interface Listened {
   log: EngineLog;
-  /** Counts messages until their listeners have ended. */
+  /** Counts each message as pending until its listeners have completed. */
   activity?: Activity | undefined;
 }
 
-/** Creates the bus of a plane that is a single process. Messages are lost only if its queue overflows, which calls `onGap`. */
+/** Creates a bus within one process. Messages are lost only if its queue overflows; then `onGap` is called. */
 export function localBus(options: Listened & { queue_messages_max?: number }): LocalBus {
   const { activity, queue_messages_max = QUEUE_MESSAGES_MAX } = options;
   const listeners = new Map<string, Set<BusListener>>();
@@ -59,7 +59,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
       schedule();
     },
     subscribe(subject, listener) {
-      // Wrapped, so that the same function subscribed twice makes two subscriptions.
+      // Wrapped, because a Set would store the same function only once. Each call must create a separate subscription.
       const own: BusListener = (message, of) => listener(message, of);
       const of_subject = listeners.get(subject) ?? new Set();
       listeners.set(subject, of_subject.add(own));
@@ -78,7 +78,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
       closed = true;
       listeners.clear();
       gap_listeners.clear();
-      // Lets scheduled deliveries end their activity first.
+      // Waits for a scheduled delivery, which ends the activity of the queued messages.
       await new Promise((resolve) => setImmediate(resolve));
     },
   };

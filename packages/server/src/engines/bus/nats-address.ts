@@ -1,14 +1,14 @@
 import { createConnection } from "node:net";
 import type { Clock } from "@roamfleet/clock";
 
-/** Address of a NATS: its servers, our credentials and the prefix of our subjects. */
+/** Address of a NATS installation: its servers, our credentials and the prefix of our subjects. */
 export interface NatsAddress {
-  /** Each is tried in turn. */
+  /** Tried in turn until a connection succeeds. */
   servers: readonly { host: string; port: number }[];
-  /** Refuse servers without TLS. */
+  /** Whether to refuse servers without TLS. */
   tls: boolean;
   credentials: { user: string; pass: string } | { token: string } | undefined;
-  /** First word of every subject. Installations that share a NATS use different ones. */
+  /** First part of every subject. Roamfleet installations that share a NATS use different prefixes. */
   prefix: string;
 }
 
@@ -21,7 +21,7 @@ const SERVERS_MAX = 16;
  * invalid. Error messages must not repeat the URL, because it may contain a password.
  */
 export function parseNatsUrl(url: string): NatsAddress | undefined {
-  // Greedy, because a password may contain the separators.
+  // Matches up to the last `@`, because a password may contain `@`, `:` and `/`.
   const match = /^(nats|tls):\/\/(?:(.*)@)?([^@/?#]+)(?:\/([A-Za-z0-9_-]{0,64}))?$/.exec(url);
   const servers = match?.[3]?.split(",").map(parseServer) ?? [];
   const known = servers.filter((server) => server !== undefined);
@@ -29,7 +29,7 @@ export function parseNatsUrl(url: string): NatsAddress | undefined {
   try {
     return { servers: known, tls: match[1] === "tls", credentials: parseCredentials(match[2]), prefix: match[4] || DEFAULT_PREFIX };
   } catch {
-    // A percent sign that encodes nothing.
+    // Invalid percent-encoding in the credentials.
     return undefined;
   }
 }
@@ -37,8 +37,8 @@ export function parseNatsUrl(url: string): NatsAddress | undefined {
 const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
 
 /**
- * Returns which protection of the bus is missing: `credentials`, `tls`, or both in one text. Returns undefined if both are set or NATS is
- * on this machine. Without credentials anyone on the network may publish hints, and without TLS the password is sent in the clear.
+ * Returns which protection of the bus is missing: `credentials`, `tls` or `credentials and tls`. Returns undefined if both are set or if
+ * NATS runs on this machine. Without credentials, anyone on the network can publish hints. Without TLS, the password is sent unencrypted.
  */
 export function exposureOf({ servers, credentials, tls }: NatsAddress): string | undefined {
   if (servers.every(({ host }) => LOOPBACK.test(host))) return undefined;
@@ -61,8 +61,8 @@ function parseCredentials(text: string | undefined): NatsAddress["credentials"] 
 }
 
 /**
- * Encodes a subject for NATS, one to one: letters, digits, `_`, `-` and single dots stay, every other byte becomes `=` and its hex value.
- * NATS has wildcards, and refuses spaces and empty words.
+ * Encodes a subject for NATS so that different subjects stay different. Letters, digits, `_`, `-` and single dots are unchanged, and every
+ * other byte becomes `=` and its hex value. This is needed because NATS has wildcards and refuses spaces and empty parts.
  */
 export function natsSubject(prefix: string, subject: string): string {
   const legal = subject.replace(/[^A-Za-z0-9_.-]|^\.|\.$|\.(?=\.)/gu, (one) => Buffer.from(one).toString("hex").replace(/../g, "=$&"));
@@ -70,8 +70,8 @@ export function natsSubject(prefix: string, subject: string): string {
 }
 
 /**
- * Resolves when a server sends its greeting, which NATS does before authentication. Rejects with a message for people after the timeout.
- * Used before the client connects, because the client never closes its connection to a frozen server.
+ * Resolves when the server has sent its greeting, which NATS sends before authentication. Rejects with a readable message on an error or
+ * after the timeout. Call it before the NATS client connects, because the client never closes its connection to a frozen server.
  */
 export function greets(
   { host, port }: { host: string; port: number },

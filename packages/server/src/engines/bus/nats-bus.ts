@@ -17,31 +17,31 @@ export interface NatsBusOptions {
   onConnected?: (connected: boolean) => void;
   /** Maximum message size in bytes. NATS' own limit, 1 MiB by default, applies too. */
   message_bytes_max?: number;
-  /** Limit of outgoing messages, buffered or unconfirmed. */
+  /** Maximum outgoing messages that are buffered or sent but not yet confirmed. */
   outgoing_messages_max?: number;
   ping_every_ms?: number;
 }
 
-/** One transaction changes 800 KB at most. */
+/** Larger than the largest message: one transaction changes at most 800 KB. */
 const MESSAGE_BYTES_MAX = 1_000_000;
 const OUTGOING_MESSAGES_MAX = 10_000;
 const OUTGOING_BYTES_MAX = 16 * 1024 ** 2;
-/** The third unanswered ping in a row ends the connection, so a frozen server is detected after 10 to 15 seconds. */
+/** The connection is closed at the third ping in a row without a response, so a frozen server is detected after 10 to 15 seconds. */
 const PING_EVERY_MS = 5_000;
 const PINGS_MISSED_MAX = 2;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Delay between attempts: doubles each time, minus up to half at random, so that nodes do not reconnect at the same time. */
+/** Delay before a reconnect: doubles each time, minus up to half at random, so that nodes do not all reconnect at the same time. */
 const RETRY_MIN_MS = 100;
 const RETRY_MAX_MS = 5_000;
 /** After a connection that lasted this long, retries start with the short delay again. */
 const STABLE_MS = 10_000;
 /** Gaps are reported at most this often, so that readers do not reload all the time. */
 const GAP_EVERY_MS = 1_000;
-/** Timeout of the confirmation of a subscription. Waiting callers then continue, and a gap is reported later. */
+/** Timeout for the server to confirm subscriptions. Callers then continue, and a gap is reported after the late confirmation. */
 const SUBSCRIBE_TIMEOUT_MS = 2_000;
 /** Time to flush the last messages when the bus is closed. */
 const CLOSE_FLUSH_MS = 1_000;
-/** Distinct server errors that one connection logs. */
+/** Maximum distinct server errors to log per connection. */
 const COMPLAINTS_MAX = 20;
 
 type State = "connected" | "unreachable" | "refused";
@@ -53,9 +53,9 @@ interface Heard {
 }
 
 /**
- * The bus of several nodes, on NATS core. Messages inside this process use the local bus, with or without NATS. Other nodes get them
- * through NATS, which does not echo our own. So messages are ordered per publisher only. Returns immediately: the connection is made in the
- * background, and again each time that it is lost.
+ * Creates a bus between several nodes on NATS core. Subscribers in this process receive messages through a local bus, even while NATS is
+ * disconnected. Other nodes receive them through NATS, which does not send our own messages back. Messages of different publishers have no
+ * common order. Returns before NATS is connected: it connects in the background, and reconnects after each disconnect.
  */
 export async function natsBus(options: NatsBusOptions): Promise<Bus> {
   // Loaded on demand: it takes 70 ms and 2 MB of heap, which a single server does not need.
@@ -64,7 +64,7 @@ export async function natsBus(options: NatsBusOptions): Promise<Bus> {
 }
 
 export class NatsBus implements Bus {
-  /** Identifies this run in all its messages: NATS does not remember the sender after a disconnect. */
+  /** Sender id in all our messages. After a reconnect, NATS could send our own earlier messages back; this id detects them. */
   readonly #id = randomBytes(9).toString("base64url");
   readonly #dial: Dial;
   readonly #options: NatsBusOptions;
@@ -129,7 +129,7 @@ export class NatsBus implements Bus {
 
   async subscribed(): Promise<void> {
     const connection = this.#connection;
-    // Each new connection causes a gap, once the current subscriptions are active.
+    // While disconnected there is nothing to wait for: each new connection reports a gap once the subscriptions are active.
     if (connection === undefined || !this.connected) return;
     let late = false;
     const confirmed = connection.flush().then(
@@ -164,7 +164,7 @@ export class NatsBus implements Bus {
     await connection.close();
   }
 
-  /** Does not use the client's own reconnect, which waits for a frozen server to accept pending writes before it drops a connection. */
+  /** Connects until `close`. The client's own reconnect is not used: it waits until a frozen server accepts all pending writes. */
   async #run(): Promise<void> {
     const { clock, address } = this.#options;
     const { signal } = this.#ending;
@@ -209,7 +209,7 @@ export class NatsBus implements Bus {
     if (this.#ending.signal.aborted) return connection.close();
     this.#connection = connection;
     void this.#watch(connection);
-    // Done before the first await: buffered messages are sent first, and none is missed from here on.
+    // All subscriptions are sent before the first await, so that no message after the connect is missed.
     this.#subscribe(this.#gap_subject, () => this.#gap());
     for (const [subject, heard] of this.#heard) this.#listen(subject, heard);
     this.#outbox.attach(connection);
@@ -227,7 +227,7 @@ export class NatsBus implements Bus {
   #arrived(connection: NatsConnection): void {
     if (this.#connection !== connection || this.#ending.signal.aborted) return;
     this.#become("connected", () => this.#log.info({ server: connection.getServer() }, "the bus is connected"));
-    // Messages from before this moment were missed.
+    // Messages published while disconnected were missed.
     this.#gap();
   }
 
@@ -268,13 +268,13 @@ export class NatsBus implements Bus {
     try {
       return this.#connection?.subscribe(nats_subject, { callback: (error, message) => this.#hear(error, message, take) });
     } catch {
-      // The connection has just closed. The next one subscribes.
+      // The connection has just closed. `#serve` subscribes again on the next connection.
       return undefined;
     }
   }
 
   #hear(error: Error | null, message: Msg, take: (envelope: Envelope) => void): void {
-    // The server refused the subscription, which #watch reports.
+    // The server refused the subscription. `#watch` logs it.
     if (error !== null) return;
     const envelope = decode(message);
     if (envelope === undefined) {
@@ -283,7 +283,7 @@ export class NatsBus implements Bus {
     } else if (envelope.from !== this.#id) take(envelope);
   }
 
-  /** Reports a gap immediately, and once more for all losses within GAP_EVERY_MS. */
+  /** Reports a gap immediately. Further gaps within GAP_EVERY_MS are coalesced into one report at the end of that interval. */
   #gap(): void {
     this.#gap_due = true;
     if (this.#gap_wait !== undefined || this.#ending.signal.aborted) return;
@@ -299,7 +299,7 @@ export class NatsBus implements Bus {
 interface Envelope {
   /** Id of the sending bus. */
   from: string;
-  /** Absent: other nodes missed a message. */
+  /** Absent in a gap announcement: other nodes missed a message. */
   message?: JsonValue;
 }
 

@@ -12,9 +12,9 @@ interface Outgoing {
 }
 
 /**
- * Queue of outgoing messages: sent while connected, buffered otherwise. Buffered and unconfirmed messages share one bound, because a frozen
- * server accepts nothing until its pings time out. If a message is lost (bound exceeded, broken connection, too large), the other nodes get
- * one gap announcement as soon as it can be sent.
+ * Queue of outgoing messages: sends them while connected and buffers them otherwise. One limit covers buffered and unconfirmed messages,
+ * because sent messages also accumulate while a server is frozen, until its pings time out. If a message is lost (limit exceeded, broken
+ * connection, too large), the other nodes get one gap announcement as soon as it can be sent.
  */
 export class Outbox {
   readonly #messages_max: number;
@@ -40,7 +40,7 @@ export class Outbox {
     return this.#messages;
   }
 
-  /** Never throws. A message without room is dropped, and a gap is announced. */
+  /** Sends or buffers a message. Drops it if the limit is reached, and announces a gap. Never throws. */
   send(subject: string, payload: Uint8Array): void {
     if (this.#messages >= this.#messages_max || this.#bytes + payload.length > this.#bytes_max) return this.owe();
     const message = { subject, payload };
@@ -65,7 +65,7 @@ export class Outbox {
     this.#confirm();
   }
 
-  /** Ends the use of a closed connection. Unconfirmed messages may be lost. */
+  /** Stops using a closed connection. If messages are unconfirmed, they may be lost, so a gap is announced on the next connection. */
   detach(): void {
     this.#to = undefined;
     this.#confirming = false;
@@ -74,7 +74,7 @@ export class Outbox {
     this.#unconfirmed = { messages: 0, bytes: 0 };
   }
 
-  /** Returns true if the message is done: sent, or too large for this server. */
+  /** Returns false if the message must stay buffered. Returns true if it was sent, or dropped because it is too large for this server. */
   #transmit({ subject, payload }: Outgoing): boolean {
     if (this.#to === undefined) return false;
     if (payload.length > (this.#to.info?.max_payload ?? Number.POSITIVE_INFINITY)) {
@@ -85,7 +85,7 @@ export class Outbox {
     try {
       this.#to.publish(subject, payload);
     } catch {
-      // The connection is closed and will be detached.
+      // The connection is closed; `detach` follows.
       return false;
     }
     this.#unconfirmed.messages += 1;
@@ -93,7 +93,7 @@ export class Outbox {
     return true;
   }
 
-  /** Announces gaps at most once a round trip, so that a thousand lost messages cause a few announcements, after earlier messages. */
+  /** Announces a gap if one is due. At most one announcement per round trip, so that a thousand lost messages cause only a few. */
   #pay(): void {
     if (!this.#owed || this.#to === undefined || this.#confirming) return;
     this.#owed = false;
@@ -120,7 +120,7 @@ export class Outbox {
       this.#confirm();
     };
     this.#confirming = true;
-    // Rejects if the connection is closed; it will be detached.
+    // Rejects if the connection is closed; `detach` follows.
     to.flush().then(confirmed, () => {});
   }
 

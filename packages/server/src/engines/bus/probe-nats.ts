@@ -6,16 +6,16 @@ import { greets, type NatsAddress } from "./nats-address.ts";
 export interface NatsSeen {
   /** `host:port` */
   server: string;
-  /** Why connecting failed, in a few words. The other fields are then meaningless. */
+  /** Why connecting failed, in a few words. If present, only `server` is meaningful besides it. */
   failure?: { refused: boolean; reason: string };
   version: string;
   /** Bytes. */
   max_payload: number;
   wants_credentials: boolean;
   is_encrypted: boolean;
-  /** Permissions on our own subjects that the server denied, in its words. */
+  /** Error texts of the server for permissions on our own subjects that it denied. */
   forbidden: readonly string[];
-  /** From publishing a message to receiving it; undefined if it did not arrive. */
+  /** Time from publishing a message to receiving it; undefined if it did not arrive. */
   round_trip_ms: number | undefined;
 }
 
@@ -25,7 +25,7 @@ interface ProbeOptions {
   signal: AbortSignal;
 }
 
-/** Checks every server of the address: connects, and sends itself a message on a separate subject. Never rejects. */
+/** Checks every server of the address: connects, then publishes a message on a random subject and receives it. Never rejects. */
 export async function probeNats(address: NatsAddress, options: ProbeOptions): Promise<NatsSeen[]> {
   return await Promise.all(address.servers.map((server) => probeServer(address, server, options)));
 }
@@ -82,7 +82,7 @@ async function converse(
     });
     connection.publish(subject, "");
     await within(clock, timeout_ms, heard.promise, signal);
-    // The server reports denied permissions before it answers this, even if our message arrived.
+    // The server reports denied permissions before it responds to this flush. So `forbidden` is complete afterwards.
     await connection.flush().catch(() => {});
     const { info } = connection;
     return {

@@ -5,26 +5,26 @@ import type { Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
 import { ConnectionLost } from "./errors.ts";
 
-/** A statement to send. Without a name it is not prepared. */
+/** A statement to send. A statement with a name is prepared once per connection. */
 export type Sent = Pick<Statement<unknown>, "text" | "name" | "values">;
 
 /**
- * A connection with pipelining: statements do not wait for earlier responses. It uses the driver's query object directly, because the
- * driver's pool, timers and copies cost 9 of 28 µs of CPU per query.
+ * A connection with pipelining: a statement is sent without waiting for earlier responses. It bypasses the driver's pool and query method,
+ * whose timers and copies cost 9 of the 28 µs of CPU per query.
  */
 export class Connection {
   readonly #client: Client;
-  /** The org that the session is set to; undefined: unknown. */
+  /** Id of the org whose rows the session can access; undefined if none is set or it is unknown. */
   serves: string | undefined;
-  /** The connection broke or was closed. */
+  /** True when the connection is broken or closed. */
   dead = false;
-  /** Monotonic milliseconds since when it waits for a response, or has been idle. */
+  /** When the current wait for a response, or the idle time, began (monotonic milliseconds). */
   since = systemClock.monotonic();
   owes = false;
 
   private constructor(config: ClientConfig, lost: (connection: Connection, error: Error) => void) {
     this.#client = new Client({ ...config, pipeline: true });
-    // Without a listener, a connection that the server terminates ends the whole process.
+    // Without an `error` listener, a connection that the server terminates would crash the process.
     this.#client.on("error", (error) => {
       this.dead = true;
       lost(this, error);
@@ -32,7 +32,7 @@ export class Connection {
     this.#client.on("end", () => (this.dead = true));
   }
 
-  /** Connects. `lost` is called when the connection breaks, in use or idle. */
+  /** Connects. `lost` is called when the connection breaks, whether it is in use or idle. */
   static async open(config: ClientConfig, lost: (connection: Connection, error: Error) => void): Promise<Connection> {
     const connection = new Connection(config, lost);
     await connection.#client.connect();
@@ -40,9 +40,9 @@ export class Connection {
   }
 
   /**
-   * Sends statements in one write and returns the result of the last one. If any fails, rejects with the first error after all have
-   * completed. Later statements were already sent, and run independently of it. If a statement of `preface` fails (setting the org,
-   * beginning a transaction), the effect of the others is unknown: rejects with ConnectionLost.
+   * Sends all statements in one write and returns the result of the last one. If any statement fails, waits for all and rejects with the
+   * first error. A failure does not stop the statements after it, because they are already sent. `preface` prepares the session (sets the
+   * org, begins a transaction). If it fails, the effect of `statements` is unknown, so the call rejects with ConnectionLost.
    */
   async ask(statements: readonly Sent[], preface: readonly Sent[] = []): Promise<QueryResult> {
     this.since = systemClock.monotonic();
@@ -50,7 +50,7 @@ export class Connection {
     try {
       return await this.#send(preface.length === 0 ? statements : [...preface, ...statements], preface.length);
     } catch (error) {
-      // The error comes from the socket, so its stack does not contain the caller.
+      // The error was created in a socket callback, so its stack lacks the caller. This stack contains it.
       if (error instanceof Error) Error.captureStackTrace(error);
       throw error;
     } finally {
@@ -104,11 +104,11 @@ interface PoolOptions {
   config: ClientConfig;
   /** Maximum connections. */
   max: number;
-  /** Maximum connections of one org, so that another org's request finds a free one. */
+  /** Maximum connections that one org may use at the same time, so that some stay available for other orgs. */
   max_per_org: number;
   /** A statement without a response for this long fails, and its connection is closed. */
   answer_timeout_ms: number;
-  /** Prepares a new connection. */
+  /** Sends the session settings on a new connection. */
   prepare: (connection: Connection) => Promise<unknown>;
   log: EngineLog;
 }
@@ -119,22 +119,22 @@ interface Waiting {
   since: number;
 }
 
-/** Waiting callers per org. Further ones would time out anyway. */
+/** Maximum waiting callers per org. Further callers are rejected immediately, because they would time out anyway. */
 const WAITING_PER_ORG_MAX = 2_000;
 /** Key of work that belongs to no single org. It has no limit per org. */
 const NO_ORG = "";
 
 /**
- * A pool of connections, opened on demand and lent to one borrower at a time. When all are lent, orgs are served round robin: a caller
- * waits for at most one caller of each other org. One timer enforces all timeouts.
+ * A pool of connections, which opens them on demand and lends each to one caller at a time. When all are lent, waiting orgs are served round
+ * robin: between two callers of an org, every other org gets at most one connection. One timer enforces all timeouts.
  */
 export class ConnectionPool {
   readonly #options: PoolOptions;
   readonly #open = new Set<Connection>();
-  /** The most recently used one is last. */
+  /** Sorted by last use; the most recently used connection is last. */
   readonly #idle: Connection[] = [];
   readonly #waiting = new FairQueue<Waiting>();
-  /** Connections lent or being opened, by org. */
+  /** Number of connections that are lent or being opened, by org id. */
   readonly #in_use = new Map<string, number>();
   readonly #sweeper: Timer;
   #opening = 0;
@@ -142,11 +142,11 @@ export class ConnectionPool {
 
   constructor(options: PoolOptions) {
     this.#options = options;
-    // Not the plane's clock: database timeouts are real even if a test stops the time.
+    // Uses the system clock, because database timeouts must elapse even if a test stops the simulated clock.
     this.#sweeper = systemClock.every(SWEEP_MS, () => this.#sweep());
   }
 
-  /** Number of borrowers that wait for a connection. */
+  /** Number of callers that wait for a connection. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -156,7 +156,7 @@ export class ConnectionPool {
     return this.#open.size - this.#idle.length + this.#opening;
   }
 
-  /** Lends a free connection, preferably one set to `org_id`. Otherwise opens one, or waits for a return. */
+  /** Lends an idle connection, preferably one already set to `org_id`. If none is idle, opens one, or waits if `max` is reached. */
   borrow(org_id: string | undefined): Connection | Promise<Connection> {
     if (this.#ended) throw new ConnectionLost("the database connections are closed");
     const key = org_id ?? NO_ORG;
@@ -174,7 +174,7 @@ export class ConnectionPool {
     return new Promise((resolve, reject) => this.#waiting.push(key, { resolve, reject, since: systemClock.monotonic() }));
   }
 
-  /** Returns a connection that `org_id` borrowed. */
+  /** Takes back a connection that was lent for `org_id`. */
   release(connection: Connection, org_id: string | undefined): void {
     this.#uncount(org_id ?? NO_ORG);
     if (connection.dead || this.#ended) return this.#remove(connection);
@@ -210,13 +210,13 @@ export class ConnectionPool {
     else this.#in_use.delete(key);
   }
 
-  /** Opens a connection for a caller of `key`, counted as in use from now on. */
+  /** Opens a connection for org `key`. It counts as in use immediately. */
   async #add(key: string): Promise<Connection> {
     this.#count(key);
     let connection: Connection | undefined;
     try {
       connection = await this.#connect();
-      // From here on the sweeper enforces the timeout of its statements.
+      // Makes the sweeper enforce statement timeouts on the connection, including those of `prepare`.
       this.#open.add(connection);
       await this.#options.prepare(connection);
       if (this.#ended) throw new ConnectionLost("the database connections are closed");
@@ -241,7 +241,7 @@ export class ConnectionPool {
   readonly #lost = (connection: Connection, error: Error): void => {
     if (!this.#ended) this.#options.log.warn({ err: error }, "a database connection broke");
     const at = this.#idle.indexOf(connection);
-    if (at < 0) return; // Its borrower learns it from what it asked, and gives it back.
+    if (at < 0) return; // It is in use: its statement fails, and its user releases it.
     this.#idle.splice(at, 1);
     this.#remove(connection);
   };
@@ -252,7 +252,7 @@ export class ConnectionPool {
     this.#openNext();
   }
 
-  /** Replaces a closed connection, for the next waiting caller. */
+  /** Opens a connection for the next waiting caller, because a closed connection has made room. */
   #openNext(): void {
     const next = this.#ended ? undefined : this.#nextWaiting();
     if (next !== undefined) this.#add(next.key).then(next.item.resolve, next.item.reject);

@@ -10,23 +10,23 @@ export type DbAddress = string | { host: string; port: number; user: string; dat
 
 const POOL_SIZE = 10;
 const SYSTEM_SHARE = 0.3;
-/** Share of the org connections that a single org may use. */
+/** Share of the pool for org connections that a single org may use. */
 const ORG_SHARE = 0.6;
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** Longer than the server's statement timeout, so that it applies first unless the server is silent. */
+/** Longer than the database's statement timeout. So this one expires only if the database does not respond at all. */
 const ANSWER_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
 const SERVER_VERSION_MIN = 150_000;
 
-/** Sent as a query, because connection poolers refuse startup parameters. */
+/** Sent as a query after connecting, because connection poolers such as PgBouncer refuse them as startup parameters. */
 const SESSION_SETTINGS = `
   set timezone to 'UTC';
   set statement_timeout to ${STATEMENT_TIMEOUT_MS};
   set idle_in_transaction_session_timeout to ${IDLE_TRANSACTION_TIMEOUT_MS}`;
 
 /**
- * Role of connections that serve one org. Row-level security restricts it to the rows of `app.org`, while the owner of the tables sees all.
- * This role exists in every database, and the owner of the database is a member, so no role needs to be created.
+ * PostgreSQL role of connections that serve one org. Row-level security restricts this role to the rows of the org in the setting `app.org`;
+ * it does not apply to the owner of the tables. The role is built in, and the database owner is a member, so no role needs to be created.
  */
 const TENANT_ROLE = "pg_database_owner";
 const serveOrg = (org_id: string): Sent => ({ name: "serve_org", text: "select set_config('app.org', $1, false)", values: [org_id] });
@@ -39,7 +39,7 @@ interface OpenOptions {
   log: EngineLog;
 }
 
-/** The connections of an engine: system connections see all rows, org connections those of one org. */
+/** The two pools of a database: system connections can access all rows, org connections only the rows of one org. */
 export class Connections {
   readonly #system: ConnectionPool;
   readonly #tenants: ConnectionPool;
@@ -77,7 +77,7 @@ export class Connections {
     return (org_id === undefined ? this.#system : this.#tenants).borrow(org_id);
   }
 
-  /** After an error, the org that the session is set to is unknown, so it is set again at the next use. */
+  /** Releases a connection. After a failure the session's org is unknown, so the next use sets it again. A broken one is closed. */
   release(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
     if (after.failed) connection.serves = undefined;
     if (after.broken) connection.destroy();
@@ -105,8 +105,9 @@ export class Connections {
 }
 
 /**
- * Returns the statements that set a connection's org; none if it is set already. They are sent in one write with the first statement. If
- * they fail, that statement runs with the previous org's access, but its result is discarded, and it names its org besides.
+ * Returns the statements that set a connection's org; none if it is set already. Send them in one write with the caller's first statement.
+ * If they fail, that statement still runs, with access to the previous org. This is safe: its result is discarded, and its SQL names the
+ * caller's org too.
  */
 export function readyFor(connection: Connection, org_id: string | undefined): readonly Sent[] {
   if (org_id === undefined || connection.serves === org_id) return NOTHING;

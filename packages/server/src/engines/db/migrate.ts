@@ -17,17 +17,17 @@ export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations",
 /** Table with the names of the migrations that ran. */
 export const MIGRATION_TABLE = "schema_migration";
 const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
-/** A migration of the next version with which this version works: it only adds, or removes what this version does not use. */
+/** Names of migrations that the previous version of the program tolerates: they only add, or remove what that version does not use. */
 const NEXT_VERSION = /^\d{4}_(expand|contract)_/;
-/** Another node may be migrating a large database, but not for longer than this. */
+/** Timeout for the migration lock. Long, because another node may be migrating a large database. */
 const LOCK_TIMEOUT_MS = 10 * 60_000;
 
 /**
  * Migrates a database to this program's schema: runs the new files of `directory` (`0001_name.sql`, up only, in order), all in one
- * transaction. Nodes that start concurrently wait for each other. Returns the names of the migrations that ran. A database of the next
- * version, which other nodes may already run, is accepted unchanged. Rejects with nothing changed if the database is newer than that, is
- * not marked as compatible, or a file differs from the stored checksum of what ran. `on_schema` gets the names of all migrations in the
- * database.
+ * transaction. Nodes that start concurrently wait for each other. Returns the names of the migrations that ran. A database that is one
+ * compatible migration ahead is accepted unchanged, because newer nodes may already use it. Rejects without changes if the database is
+ * further ahead or incompatible, or if a file differs from the stored checksum of the migration that ran. `on_schema` receives the names
+ * of all migrations in the database.
  */
 export async function migrate(
   connection: DbAddress,
@@ -37,7 +37,7 @@ export async function migrate(
   const known = await migrationsIn(directory);
   const run = async (client: pg.Client): Promise<string[]> => {
     await client.query(`set lock_timeout to ${LOCK_TIMEOUT_MS}`);
-    // Released at the end of the session.
+    // This lock is released when the session ends.
     await client.query("select pg_advisory_lock(hashtext($1))", [MIGRATION_TABLE]);
     await client.query("set lock_timeout to 0");
     const ahead = await newerOne(client, known);
@@ -48,7 +48,7 @@ export async function migrate(
       return [];
     }
     const before = await listRun(client);
-    // In another order, the library refuses the database.
+    // If the migrations ran in another order, this is false, and the library refuses the database.
     const is_current = isDeepStrictEqual(before, [...known].toSorted());
     const done = is_current ? [] : await runPending(client, directory, log);
     await storeChecksums(client, directory);
@@ -76,13 +76,13 @@ export async function migrationsIn(directory: string): Promise<Set<string>> {
   return known;
 }
 
-/** Returns the single migration of the next version if all others are known; undefined if there are none, more, or an incompatible one. */
+/** Returns the only unknown migration of a database if this program tolerates it; undefined if none or several are unknown, or it is not. */
 export function oneAhead(run: readonly string[], known: ReadonlySet<string>): string | undefined {
   const [next, ...later] = run.filter((name) => !known.has(name));
   return next !== undefined && later.length === 0 && NEXT_VERSION.test(next) && run.length === known.size + 1 ? next : undefined;
 }
 
-/** Like oneAhead, but throws if this program cannot run on the database's version. */
+/** Like oneAhead for the connected database, but throws a Refusal if this program cannot run on it. */
 async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<string | undefined> {
   const run = await listRun(client);
   const next = oneAhead(run, known);
@@ -108,7 +108,7 @@ const checksumOf = async (directory: string, name: string): Promise<string> =>
     .update(await readFile(path.join(directory, `${name}.sql`)))
     .digest("hex");
 
-/** Throws a Refusal if a migration's file differs from the checksum of what ran. Migrations from before checksums were stored have none. */
+/** Throws a Refusal if a file differs from the migration that ran, by checksum. Migrations without a stored checksum are not compared. */
 async function refuseChanged(client: pg.Client, directory: string): Promise<void> {
   const known = await migrationsIn(directory);
   const column = await client.query(
@@ -135,7 +135,7 @@ async function storeChecksums(client: pg.Client, directory: string): Promise<voi
 }
 
 async function runPending(client: pg.Client, directory: string, log: EngineLog): Promise<string[]> {
-  // Loaded on demand: it imports a TypeScript loader, 150 ms that no start on a migrated database needs.
+  // Loaded on demand: it imports a TypeScript loader, which takes 150 ms and is not needed if the database is up to date.
   const { runner } = await import("node-pg-migrate");
   const quiet = {
     info() {},
@@ -150,7 +150,7 @@ async function runPending(client: pg.Client, directory: string, log: EngineLog):
     schema: "public",
     checkOrder: true,
     singleTransaction: true,
-    // This session already has our lock. The library's lock is shared by all programs that use it.
+    // This session already has Roamfleet's lock. The library's lock would also conflict with other programs that use the library.
     noLock: true,
     logger: quiet,
   });
@@ -159,18 +159,18 @@ async function runPending(client: pg.Client, directory: string, log: EngineLog):
 
 const FILE = "postgres.schema";
 
-/** What the last server recorded about its embedded database, for use while that is not running. */
+/** Schema of the embedded database, recorded by the last server that ran on it. Readable while the database is stopped. */
 interface SchemaRecord {
   /** Version of the program. */
   version: string;
-  /** Names, in the order in which they ran. */
+  /** Names of the migrations, in the order in which they ran. */
   migrations: string[];
 }
 
 export const writeSchemaRecord = (data_directory: string, record: SchemaRecord): Promise<void> =>
   writeDurably(path.join(data_directory, FILE), `${JSON.stringify(record)}\n`, 0o644);
 
-/** Returns undefined if it is missing or unreadable. Then the database itself is checked. */
+/** Reads the record. Returns undefined if it is missing or unreadable; callers then check the database itself. */
 export async function readSchemaRecord(data_directory: string): Promise<SchemaRecord | undefined> {
   try {
     const { version, migrations } = JSON.parse(await readFile(path.join(data_directory, FILE), "utf8")) as Partial<SchemaRecord>;

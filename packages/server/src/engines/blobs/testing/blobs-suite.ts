@@ -20,7 +20,7 @@ const refusal =
   (error: unknown): boolean =>
     error instanceof BlobError && error.code === code;
 
-/** Tests of the contract of a blob store. Each implementation runs them. */
+/** Tests the contract of a blob store. Each implementation runs this suite. */
 export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): void {
   const check = (behavior: string, body: (under_test: BlobsUnderTest) => Promise<void>): void => {
     test(`${name}: ${behavior}`, TIMEOUT, async () => {

@@ -15,9 +15,9 @@ export interface S3Request {
 }
 
 /**
- * A fault of a request. The connection is closed without a response (`close`), reset (`reset`), closed after the request was processed
- * (`lost`), or closed in the middle of the response body (`cut`). Or the store sends nothing (`silent`), stops after the headers and half
- * of the body (`stuck`), or returns an error.
+ * A fault to inject into a request. `close`: closes the connection without a response. `reset`: resets it. `lost`: processes the request,
+ * then closes the connection. `cut`: closes it in the middle of the response body. `silent`: sends nothing. `stuck`: stops after half of
+ * the body. An object: returns this error response.
  */
 export type Fault = "close" | "reset" | "lost" | "cut" | "silent" | "stuck" | { status: number; body: string };
 
@@ -27,9 +27,9 @@ export const s3Fault = (status: number, code: string, more = ""): Fault => ({
   body: `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${code}</Code><Message>planned</Message>${more}</Error>`,
 });
 
-/** An S3 store with injected faults. It tracks unfinished multipart uploads. */
+/** An S3 store for tests that can inject faults. It tracks unfinished multipart uploads. */
 export class S3ForTests implements AsyncDisposable {
-  /** Called for every request. */
+  /** Called for every request; returns the fault to inject, if any. */
   fault: (request: S3Request) => Fault | undefined | Promise<Fault | undefined> = () => undefined;
   readonly requests: S3Request[] = [];
   /** Keys of unfinished multipart uploads, by id. */
@@ -70,7 +70,7 @@ export class S3ForTests implements AsyncDisposable {
     await this.#listen(this.#at);
   }
 
-  /** Returns the settings of a new, empty place. */
+  /** Returns settings with a new prefix that contains no objects. */
   place(): S3Settings {
     this.#places += 1;
     const { host, port } = this.#at;
@@ -134,7 +134,7 @@ export class S3ForTests implements AsyncDisposable {
     } else if (id !== null && (method === "POST" || method === "DELETE")) this.begun.delete(id);
   }
 
-  /** The store used in tests cannot list them, but others can. */
+  /** Lists unfinished multipart uploads. Real stores can do this, but the store used for tests cannot. */
   #listBegun(response: ServerResponse, prefix: string): void {
     const uploads = [...this.begun].filter(([, { key }]) => key.startsWith(prefix));
     const rows = uploads.map(
@@ -145,7 +145,7 @@ export class S3ForTests implements AsyncDisposable {
   }
 }
 
-/** Returns bytes of an endless upload from `start` on that encode their position. Both arguments are multiples of 8. */
+/** Returns `length` bytes from position `start` of a test upload, where each 8 bytes encode their position. Both are multiples of 8. */
 export function patternAt(start: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
   for (let at = 0; at < length; at += 8) bytes.writeDoubleBE(start + at, at);

@@ -17,7 +17,7 @@ export interface BusUnderTest {
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** Tests of the contract of a bus. Each implementation runs them, or states why it cannot. */
+/** Tests the contract of a bus. Each implementation runs this suite; `skip` states why it cannot run here. */
 export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip = false }: { skip?: string | false } = {}): void {
   const check = (behavior: string, body: (bus: BusUnderTest) => Promise<void>): void => {
     test(`${name}: ${behavior}`, { ...TIMEOUT, skip }, async () => {
@@ -149,7 +149,7 @@ async function barrier(publisher: Bus, subscriber: Bus): Promise<void> {
   const subject = `barrier.${barriers}`;
   let passed = false;
   const end = subscriber.subscribe(subject, () => void (passed = true));
-  // Published repeatedly: on a bus between processes the subscription itself takes a moment.
+  // Published repeatedly, because on a bus between processes a subscription becomes active with a delay.
   await until(
     "what was published to arrive",
     () => {

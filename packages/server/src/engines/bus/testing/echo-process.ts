@@ -3,7 +3,7 @@ import { systemClock } from "@roamfleet/clock";
 import { parseNatsUrl } from "../nats-address.ts";
 import { natsBus } from "../nats-bus.ts";
 
-/** A separate process on the bus: answers the messages it receives until it is stopped, and prints its log. */
+/** A separate process on the bus: responds to each message on `rf.question` until it receives `rf.end`, and prints its log. */
 const address = parseNatsUrl(process.argv[2] ?? "");
 if (address === undefined) throw new Error("usage: echo-process.ts nats://…");
 const say = (fields: object, message: string): void => console.log(message, JSON.stringify(fields));

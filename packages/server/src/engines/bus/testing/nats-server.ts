@@ -12,10 +12,10 @@ const program = [...(process.env.PATH ?? "").split(":"), "/usr/sbin"]
   .map((directory) => path.join(directory, "nats-server"))
   .find((file) => existsSync(file));
 
-/** For tests: why tests with a real NATS are skipped; false if they run. */
+/** Why tests with a real NATS server are skipped; false if they run. */
 export const SKIP_NATS: string | false = program === undefined && "nats-server is not installed (apt-get install nats-server)";
 
-/** A real NATS on this machine, with a separate address and directory. */
+/** A real NATS server on this machine, with its own port and temporary directory. */
 export class NatsServer implements AsyncDisposable {
   readonly host: string;
   readonly port: number;
@@ -28,7 +28,7 @@ export class NatsServer implements AsyncDisposable {
     this.#directory = directory;
   }
 
-  /** `config` is in NATS' format. With `start: false` it is first started by `restart`. */
+  /** Creates a server. `config` is in NATS' format. With `start: false`, the server runs only after `restart`. */
   static async start({
     config = "",
     host = "127.0.0.1",
@@ -52,7 +52,7 @@ export class NatsServer implements AsyncDisposable {
     return address;
   }
 
-  /** Kills it if it is running, and starts it again on the same port. */
+  /** Kills the server if it is running, and starts it again on the same port. */
   async restart(): Promise<void> {
     await this.kill();
     if (program === undefined) throw new Error("nats-server is not installed");
@@ -80,8 +80,10 @@ export class NatsServer implements AsyncDisposable {
     await ended;
   }
 
-  /** Sends SIGSTOP: it keeps its connections and answers nothing. */
-  /** Stops its process. Resolves when every thread is stopped: until then it may still answer. */
+  /**
+   * Sends SIGSTOP: the server keeps its connections but does not respond. Resolves when every thread is stopped, because until then it may
+   * still respond.
+   */
   async freeze(): Promise<void> {
     const { pid } = this.#process ?? {};
     if (pid === undefined) return;
