@@ -15,7 +15,7 @@ export interface TrackedActivity extends Activity {
   idle(): Promise<void>;
 }
 
-/** Event loop turns without work that count as idle: a promise chain between two queries takes fewer. */
+/** Consecutive event loop turns without pending work that count as idle. The code between two queries takes fewer. */
 const QUIET_TURNS = 6;
 const IDLE_TIMEOUT_MS = 120_000;
 
@@ -40,13 +40,13 @@ export function trackActivity(): TrackedActivity {
     },
     async idle() {
       const expired = Promise.withResolvers<never>();
-      expired.promise.catch(() => {}); // it may be between two waits
+      expired.promise.catch(() => {}); // prevents an unhandled rejection if no wait is running
       const fail = (): void => expired.reject(new Error(`still ${pending} tasks in flight after ${IDLE_TIMEOUT_MS} ms`));
       const late = setTimeout(fail, IDLE_TIMEOUT_MS);
       try {
         let quiet = 0;
         while (quiet < QUIET_TURNS) {
-          // Waiting in turns would keep a core busy that the awaited process needs, such as PostgreSQL.
+          // Waits without polling, which would keep a core busy that the awaited process (PostgreSQL) needs.
           if (pending > 0) await Promise.race([all_ended.promise, expired.promise]);
           await new Promise((resolve) => setImmediate(resolve));
           quiet = pending === 0 ? quiet + 1 : 0;

@@ -19,7 +19,7 @@ export interface Reached {
   pid: number;
 }
 
-/** Undefined in production, where a point costs one comparison. */
+/** The armed failpoints. Undefined in production, where reaching a failpoint costs only one comparison. */
 let armed: Failpoints | undefined;
 
 /** Arms the failpoints of this process; without options disarms them. Called once by `main` with the settings from config.ts. */
@@ -27,15 +27,15 @@ export function armFailpoints(options: FailpointOptions | undefined): void {
   armed = options === undefined ? undefined : new Failpoints(options);
 }
 
-/** Returns whether failpoints are armed, so that names are built only if needed. */
+/** Returns whether failpoints are armed. Callers check this to avoid computing names that are not needed. */
 export const failpointsArmed = (): boolean => armed !== undefined;
 
-/** A point at which a crash must do no harm. */
+/** Marks a point in the code at which a crash must do no harm. Kills or stops the process if this point is armed. */
 export function failpoint(name: string, within: Within): void {
   armed?.reach(name, within);
 }
 
-/** Like `failpoint`, for a write that a crash may interrupt: `tear` writes a part, and runs only if the process is killed right after. */
+/** Like `failpoint`, for a write that a crash may cut off. `tear` writes a part of it; called only just before the process is killed. */
 export function tornFailpoint(name: string, within: Within, tear: () => void): void {
   armed?.reach(name, within, tear);
 }

@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** Crockford's alphabet in lower case: its order is the byte order, so ids sort by creation time. */
+/** Crockford's base32 alphabet in lower case. It is in byte order, so ids sort by creation time. */
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 
 /** Creates an id: the prefix, `_` and 26 base32 characters of a UUIDv7 (RFC 9562). */

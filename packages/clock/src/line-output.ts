@@ -2,22 +2,22 @@ import type { Writable } from "node:stream";
 import { systemClock } from "./clock.ts";
 import { within } from "./time-limit.ts";
 
-/** Most characters that wait for the reader of a stream: some 5,000 lines of a log. */
+/** Maximum characters buffered for the reader of a stream: about 5,000 log lines. */
 const WAITING_MAX = 1024 ** 2;
 
 /** How long a process that ends waits for the readers of its output. */
 const EXIT_FLUSH_MS = 1_000;
 
-/** A reader that has gone (EPIPE) or a full disk must not end the program. Lost lines are counted where they are written. */
+/** Ignores stream errors: a closed pipe (EPIPE) or a full disk must not end the program. The callback of each write counts lost lines. */
 const ignoreError = (): void => {};
 
 /**
- * Writes lines to stdout or stderr without ever blocking the event loop. A line is written before `write` returns, as long as the pipe has
- * room. After that at most WAITING_MAX characters wait for the reader, and further lines are dropped until all of them are read.
+ * Writes lines to stdout or stderr without blocking the event loop. While the pipe has room, a line is written before `write` returns. When
+ * the pipe is full, up to WAITING_MAX characters are buffered. Further lines are dropped until the reader has read the whole buffer.
  */
 export class LineOutput {
   readonly #stream: Writable;
-  /** Called once per gap, when the reader has continued, with the number of dropped lines. It may write. */
+  /** Called with the number of dropped lines, once per gap, when the reader has read the buffer. It may call `write`. */
   onGap: (lines: number) => void = () => {};
   #gap = 0;
   #lines_dropped = 0;
@@ -34,10 +34,10 @@ export class LineOutput {
 
   write(line: string): void {
     const waiting = this.#stream.writableLength;
-    // Anything may be written to an empty stream, so that one long line, or an earlier error, does not end the output.
+    // An empty buffer accepts any line. Otherwise a line longer than the limit, or an earlier error, would block the output forever.
     if (waiting === 0 || (this.#gap === 0 && waiting + line.length <= WAITING_MAX)) this.#stream.write(line, this.#written);
     else {
-      // Called when all that waits has been read, whatever wrote it.
+      // The callback runs when everything buffered before has been read, including text from other writers.
       if (this.#gap === 0) this.#stream.write("", (error) => error || this.#reportGap());
       this.#drop();
     }
@@ -67,7 +67,7 @@ export async function flushOutput(...streams: readonly Writable[]): Promise<bool
   return (await within(systemClock, EXIT_FLUSH_MS, Promise.all(flushed))) !== undefined;
 }
 
-/** Ends the process. Its last lines are written before, unless they are not read for EXIT_FLUSH_MS. */
+/** Ends the process. Before that, waits up to EXIT_FLUSH_MS until its output has been read. */
 export async function endProcess(code: number): Promise<never> {
   const streams = [process.stdout, process.stderr];
   if (streams.some(isWaiting)) await flushOutput(...streams);

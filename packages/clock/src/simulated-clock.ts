@@ -55,7 +55,7 @@ export class SimulatedClock implements Clock {
     return Uint8Array.from({ length: count }, () => Math.floor(this.random() * 256));
   }
 
-  /** Moves time forward and returns when no timer is due and no tracked work is pending: only then does an empty list prove something. */
+  /** Moves time forward and runs the timers that become due. Resolves when no timer is due and no tracked work is pending. */
   async advance(step: { milliseconds?: number; seconds?: number; minutes?: number; hours?: number; days?: number }): Promise<void> {
     const { milliseconds = 0, seconds = 0, minutes = 0, hours = 0, days = 0 } = step;
     const target = this.#now + milliseconds + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * days)));
@@ -65,7 +65,7 @@ export class SimulatedClock implements Clock {
       if (next === undefined) break;
       this.#due.delete(next);
       this.#now = Math.max(this.#now, next.at);
-      // Not counted as pending: work that sleeps on this clock would wait for itself. Queries and frames that it starts are counted.
+      // Not counted as pending: a timer that sleeps on this clock would block `advance` forever. Its queries and frames are counted.
       void next.work();
     }
     this.#now = target;

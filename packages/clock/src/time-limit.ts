@@ -1,6 +1,6 @@
 import { type Clock, sleepOn, type Timer } from "./clock.ts";
 
-/** Doubles from `first_ms` with each failure, up to `last_ms`. `failures` counts from 0. */
+/** Returns a backoff delay: `first_ms` for 0 failures, doubled for each further failure, up to `last_ms`. */
 export const exponentialMs = (first_ms: number, last_ms: number, failures: number): number =>
   Math.min(last_ms, first_ms * 2 ** Math.min(failures, 16));
 
@@ -63,7 +63,7 @@ export class IdleTimeout {
     this.#timer.cancel();
   }
 
-  /** Continues after `stop`. */
+  /** Restarts the timeout after `stop`. */
   resume(): void {
     this.touch();
     this.#timer = this.#clock.setTimer(this.#ms, () => this.#check());

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
 
 /**
- * Default deadline of a wait for something that normally happens immediately: a machine that runs three test files on two cores is slow.
+ * Default deadline. Long, although the condition is normally true immediately, because a machine with two cores may run three test files.
  */
 export const UNTIL_MS = 60_000;
 const POLL_MS = 10;

@@ -125,8 +125,8 @@ const WAITING_PER_ORG_MAX = 2_000;
 const NO_ORG = "";
 
 /**
- * A pool of connections, which opens them on demand and lends each to one caller at a time. When all are lent, waiting orgs are served round
- * robin: between two callers of an org, every other org gets at most one connection. One timer enforces all timeouts.
+ * A pool of connections, which opens them on demand and lends each to one caller at a time. When all are lent, waiting orgs are served
+ * round robin: between two callers of an org, every other org gets at most one connection. One timer enforces all timeouts.
  */
 export class ConnectionPool {
   readonly #options: PoolOptions;

@@ -25,7 +25,7 @@ const SESSION_SETTINGS = `
   set idle_in_transaction_session_timeout to ${IDLE_TRANSACTION_TIMEOUT_MS}`;
 
 /**
- * PostgreSQL role of connections that serve one org. Row-level security restricts this role to the rows of the org in the setting `app.org`;
+ * PostgreSQL role of connections that serve one org. Row-level security restricts this role to the rows of the org in setting `app.org`;
  * it does not apply to the owner of the tables. The role is built in, and the database owner is a member, so no role needs to be created.
  */
 const TENANT_ROLE = "pg_database_owner";

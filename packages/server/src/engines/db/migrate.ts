@@ -76,7 +76,7 @@ export async function migrationsIn(directory: string): Promise<Set<string>> {
   return known;
 }
 
-/** Returns the only unknown migration of a database if this program tolerates it; undefined if none or several are unknown, or it is not. */
+/** Returns the only unknown migration if this program tolerates it; undefined if none or several are unknown, or it is incompatible. */
 export function oneAhead(run: readonly string[], known: ReadonlySet<string>): string | undefined {
   const [next, ...later] = run.filter((name) => !known.has(name));
   return next !== undefined && later.length === 0 && NEXT_VERSION.test(next) && run.length === known.size + 1 ? next : undefined;

@@ -13,7 +13,7 @@ export type { Db, SystemDb };
 
 /** The connections to one database. */
 export interface DbEngine extends SystemDb {
-  /** Waits for running queries, then closes every connection. New queries fail as a lost connection. */
+  /** Waits for running queries, then closes all connections. New queries reject with ConnectionLost. */
   close(): Promise<void>;
   /** Connections in use, and the number of waiting callers. */
   readonly load: { in_use: number; waiting: number };
@@ -33,8 +33,8 @@ const OIDS: Record<ColumnKind, readonly number[]> = {
 };
 
 /**
- * Compares a result with the store's declaration: names, types and nulls. Throws on the first difference. Runs in tests only, for every
- * statement.
+ * Compares the names, types and nulls of a result with the row that its statement declares. Throws on the first difference. Runs only in
+ * tests, for every statement.
  */
 function checkRows(shape: RowShape, fields: readonly FieldDef[], rows: readonly unknown[], text: string): void {
   const problem = findProblem(shape, fields, rows);
@@ -61,17 +61,17 @@ function findProblem(shape: RowShape, fields: readonly FieldDef[], rows: readonl
 
 export interface ConnectOptions {
   connection: DbAddress;
-  /** Maximum connections; default 10. Three of ten are for work across orgs, so that neither kind blocks the other. */
+  /** Maximum connections (default 10). 30% are for work across orgs, so that it and the work of single orgs do not block each other. */
   pool_size?: number | undefined;
   clock: Clock;
   log: EngineLog;
-  /** Compare every result with the row that its statement declares, for tests. */
+  /** Whether to compare every result with the row that its statement declares. For tests. */
   check_rows?: boolean | undefined;
-  /** Counts every running query and transaction. */
+  /** Counts running queries and transactions as pending work. */
   activity?: Activity | undefined;
 }
 
-/** Queries that may wait for a connection. Further ones would time out anyway. */
+/** Maximum queries waiting for a connection. Further queries are rejected immediately, because they would time out anyway. */
 const POOL_WAITING_MAX = 10_000;
 const TRANSACTION_RETRIES_MAX = 5;
 
@@ -79,7 +79,7 @@ const ALIVE = sql`select 1`;
 
 type Send = (statement: Statement<unknown>) => Promise<QueryResult>;
 
-/** Returns the four ways to read a result, based on one way to send. */
+/** Returns the four query methods, which differ in the expected number of rows. All send with `send`. */
 function reading(send: Send, check_rows: boolean): Pick<Db, "many" | "one" | "maybe" | "run"> {
   async function rows<R>(statement: Statement<R>): Promise<R[]> {
     const result = await send(statement);
@@ -119,12 +119,12 @@ class Transaction {
   readonly #effects: Array<() => void> = [];
   readonly #last: Statement<unknown>[] = [];
   readonly #points = TransactionPoints.ofCaller();
-  /** Statements to send before the first one; undefined: already sent. */
+  /** Statements to send before the first one (set the org, BEGIN); undefined when they have been sent. */
   #preface: readonly Sent[] | undefined;
   #open = true;
-  /** The connection cannot be reused. */
+  /** True if the connection must be closed instead of reused. */
   broken = false;
-  /** The first error. PostgreSQL refuses all later statements, so they fail here too. */
+  /** The first error. Later statements fail with it without being sent, because PostgreSQL would refuse them. */
   #failure: { error: unknown } | undefined;
 
   constructor(connection: Connection, org_id: string | undefined, check_rows: boolean) {
@@ -179,7 +179,7 @@ class Transaction {
     return preface;
   }
 
-  /** Runs the work and commits. Returns the effects to run. */
+  /** Runs the work and commits. Returns its value and the `afterCommit` effects, which the caller runs. */
   async perform<T>(work: (tx: Db) => Promise<T>): Promise<{ value: T; effects: ReadonlyArray<() => void> }> {
     try {
       const value = await work(this.db);
@@ -189,7 +189,7 @@ class Transaction {
       return { value, effects: this.#effects };
     } catch (error) {
       this.#open = false;
-      // The original error is thrown even if the rollback fails: without its connection nothing is committed.
+      // If the rollback fails, the connection is closed, which rolls back too. So the original error is thrown in both cases.
       if (this.#preface === undefined) await this.#connection.ask([ROLLBACK]).catch(() => (this.broken = true));
       throw error;
     }
@@ -197,11 +197,11 @@ class Transaction {
 
   async #commit(): Promise<void> {
     this.#points?.beforeCommit();
-    // After a failed statement, COMMIT rolls back. So sending them in one write is atomic.
+    // COMMIT can be sent without waiting for the statements: if one of them fails, PostgreSQL rolls back instead.
     const { command } = await this.#connection.ask([...this.#last, COMMIT], this.#begin()).catch((error: unknown) => {
       throw classify(error);
     });
-    // For a failed transaction, PostgreSQL answers COMMIT with success and the command tag ROLLBACK.
+    // COMMIT of a failed transaction reports no error. Only the command tag ROLLBACK shows it.
     if (command !== "COMMIT") throw new Error("the database rolled the transaction back");
     this.#points?.afterCommit();
   }
@@ -219,7 +219,7 @@ class PgEngine {
     this.#options = options;
   }
 
-  /** Returns the database restricted to one org; undefined: all rows. */
+  /** Returns the database restricted to the rows of one org, or with all rows if `org_id` is undefined. */
   of(org_id: string | undefined): Db {
     const send: Send = async (statement) => {
       const done = TransactionPoints.lone(statement.text);
@@ -262,7 +262,7 @@ class PgEngine {
   }
 
   async #close(): Promise<void> {
-    // Otherwise callers that wait for a connection would never be served.
+    // Waits for running and queued work: after `end`, callers that wait for a connection would never get one.
     if (this.#under_way > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
     this.#connections.end();
   }
@@ -281,7 +281,7 @@ class PgEngine {
     }
   }
 
-  /** An effect is only a hint: its failure is logged, and the durable transaction still succeeds. */
+  /** Runs an effect. A failure is only logged: the transaction is committed already, and effects are only hints. */
   #perform(effect: () => void): void {
     try {
       effect();
@@ -307,7 +307,7 @@ class PgEngine {
   }
 }
 
-/** Waits some turns of the event loop. It does not use the clock, because contention is real even if a test stops the time. */
+/** Waits some turns of the event loop before a retry. Uses no timer, because a test may stop the simulated clock. */
 async function pause(weight: number): Promise<void> {
   for (let turns = 1 + Math.floor(weight * 8); turns > 0; turns -= 1) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -8,24 +8,24 @@ import { withClient } from "./with-client.ts";
 export interface DatabaseSeen {
   user: string;
   database: string;
-  /** As a comparable number: 150004 for 15.4. */
+  /** Version as PostgreSQL's number: 150004 for 15.4. */
   version: number;
   version_name: string;
   encoding: string;
-  /** fsync, synchronous_commit and full_page_writes, with PostgreSQL's values. */
+  /** The settings fsync, synchronous_commit and full_page_writes. */
   durability: Readonly<Record<string, string>>;
-  /** A standby, or a session that may not write. */
+  /** Why writes are impossible: a standby server, or a read-only setting. Undefined: writes are possible. */
   read_only: "replica" | "settings" | undefined;
-  /** Connections for plain roles: max_connections, or the lower limit of role or database. */
+  /** Connections available to a non-superuser: max_connections, or a lower limit of the role or the database. */
   connections_max: number;
   /** Connections in use by programs other than Roamfleet. */
   connections_of_others: number;
-  /** May create tables in the schema public. */
+  /** Whether the user may create tables in the schema public. */
   may_create: boolean;
-  /** May switch to the role that row-level security applies to. */
+  /** Whether the user may switch to the role that row-level security applies to. */
   may_serve_orgs: boolean;
   is_encrypted: boolean;
-  /** The fastest of several. */
+  /** Duration of the fastest of several round trips. */
   round_trip_ms: number;
   /** The database's clock minus the local one; accurate to half a round trip. */
   clock_ahead_ms: number;
@@ -41,7 +41,7 @@ export interface MigrationsSeen {
   is_new: boolean;
 }
 
-/** The fastest is used, because this process is busy with other checks meanwhile. */
+/** Round trips to measure. The fastest counts, because this process runs other checks at the same time. */
 const ROUND_TRIPS = 20;
 
 const SEEN = `
@@ -87,7 +87,7 @@ export async function probeDatabase(
   return await withClient(connection, examine, { ...timeouts, application_name: "roamfleet doctor", signal });
 }
 
-/** Tests it by switching: since PostgreSQL 16 a member of a role may lack the right to switch to it. */
+/** Tests by switching to the role. Membership is no proof: since PostgreSQL 16, a member may lack the right to switch. */
 async function mayServeOrgs(client: pg.Client): Promise<boolean> {
   await client.query("begin read only");
   const may = await client.query("set local role pg_database_owner").then(

@@ -13,9 +13,9 @@ const HEADER = `-- The whole schema as it stands after every migration, for read
 `;
 
 /**
- * Dumps the schema of a database as text, which is equal for equal schemas on any PostgreSQL version and after any order of migrations. It
- * has sequences and tables with columns, constraints, indexes and row-level security, sorted by name. It omits partitions and the table of
- * migrations.
+ * Dumps the schema of a database as text: sequences and tables with columns, constraints, indexes and row-level security, sorted by name.
+ * Equal schemas give equal text on any PostgreSQL version and after any order of migrations. Partitions and the table of migrations are
+ * omitted.
  */
 export async function dumpSchema(db: Db): Promise<string> {
   const columns = groupByTable(await db.many(selectColumns));
@@ -64,7 +64,7 @@ const selectColumns = sql(columnRow)`
   where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
   order by c.relname, a.attnum`;
 
-/** Since version 18 "not null" is a separate constraint (contype n). Here it is part of its column. */
+/** Constraints except NOT NULL, which the dump shows at the column. PostgreSQL 18 and newer list it as a constraint (contype n). */
 const selectConstraints = sql(constraintRow)`
   select c.relname::text as table_name, k.conname::text as name, pg_get_constraintdef(k.oid, true) as definition
   from pg_constraint k join pg_class c on c.oid = k.conrelid
@@ -77,7 +77,7 @@ const selectIndexes = sql(indexRow)`
   where c.relnamespace = 'public'::regnamespace and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.conrelid = i.indrelid)
   order by c.relname, x.relname`;
 
-/** Whether row-level security is on, the policies, and the grants besides the owner's. */
+/** Whether row-level security is enabled, its policies, and the grants to roles other than the owner. */
 const selectPolicies = sql(policyRow)`
   select table_name, definition from (
     select c.relname::text as table_name, 1 as place, '' as name, 'alter table ' || c.relname || case when c.relforcerowsecurity then ' force' else ' enable' end || ' row level security' as definition

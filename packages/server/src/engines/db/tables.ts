@@ -1,12 +1,12 @@
 import type pg from "pg";
 
-/** A table as in the catalog. */
+/** A table as described in PostgreSQL's catalog. */
 export interface Table {
   /** Schema and name, quoted. */
   name: string;
   /** "p" for a partitioned table, which contains no rows itself. */
   kind: "r" | "p";
-  /** Parent and bound, for a partition. */
+  /** The partitioned parent table, and `bound` the FOR VALUES clause; null if this is no partition. */
   parent: string | null;
   bound: string | null;
   /** Number of levels below its root partitioned table. */
@@ -35,7 +35,7 @@ const TABLES = `
 const SEQUENCES =
   "select format('%I.%I', schemaname, sequencename) as name, last_value::text as value from pg_sequences where last_value is not null";
 
-/** Session settings with which equal values have equal text in both databases. */
+/** Session settings that give equal values equal text in two databases. */
 export const SAME_TEXT =
   "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'";
 
@@ -63,12 +63,12 @@ export const columnList = ({ columns }: Table): string =>
     .map((column) => column.name)
     .join(", ");
 
-/** A bound of dates, or of times at midnight. */
+/** A partition bound from one date to another, or from midnight to midnight. */
 const DATE_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\) TO \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\)$/;
 
 /**
- * Returns the bound of a partition as SQL, rebuilt from its dates. PostgreSQL evaluates a bound as an expression, so text from a file must
- * not be executed.
+ * Returns the bound of a partition as SQL, rebuilt from its two dates. The text itself may come from a backup file and must not be used:
+ * PostgreSQL evaluates a bound as an expression.
  *
  * @throws Error for a bound of another form
  */

@@ -5,14 +5,14 @@ const OUR_FRAME =
   /^\s*at (?:async )?(?:(?<name>[^(]+?) )?\(?(?:file:\/\/)?[^\s()]*\/server\/src\/(?<file>(?:features|link|kernel)\/[^\s():]+)\.ts:/;
 
 /**
- * The failpoints of one transaction, named after the function that started it: `features/sites/store.insertSite:commit`. Names come from
- * the stack, so that every transaction has one. They are only computed when failpoints are armed.
+ * The failpoints of one transaction, named after the function that started it: `features/sites/store.insertSite:before-commit`. The name is
+ * taken from the call stack, so that no transaction needs to state one. It is only computed when failpoints are armed.
  */
 export class TransactionPoints {
   #name: string;
   #statements = 0;
 
-  /** Undefined unless failpoints are armed. */
+  /** Returns the failpoints of a transaction that the caller starts; undefined unless failpoints are armed. */
   static ofCaller(): TransactionPoints | undefined {
     return failpointsArmed() ? new TransactionPoints(callerName()) : undefined;
   }
@@ -25,10 +25,10 @@ export class TransactionPoints {
     failpoint(`${this.#name}:begin`, "transaction");
   }
 
-  /** Call it before a statement is sent, and the returned function after its result. */
+  /** Returns the failpoint of the next statement. Call this before sending it, and the returned function after its result. */
   statement(): () => void {
     const caller = callerName();
-    // The kernel's transaction around a request is named after the feature that runs in it.
+    // If the kernel started the transaction (around a request), it is named after the feature that runs in it.
     if (this.#name.startsWith("kernel/") && !caller.startsWith("kernel/")) this.#name = caller;
     this.#statements += 1;
     const point = `${this.#name}:statement-${this.#statements}`;
@@ -45,7 +45,7 @@ export class TransactionPoints {
   }
 
   /**
-   * A write outside of a transaction is its own transaction: the point is reached before it is sent, and the returned function after it.
+   * Failpoints of a write outside of a transaction. Reaches the first one now, before the write; call the returned function after the result.
    */
   static lone(text: string): (() => void) | undefined {
     if (!failpointsArmed() || /^\s*(--[^\n]*\n\s*)*select\b/i.test(text)) return undefined;
@@ -55,7 +55,7 @@ export class TransactionPoints {
   }
 }
 
-/** Returns the nearest feature on the stack, else the nearest part of the link or the kernel. */
+/** Returns the nearest function on the stack that is in a feature or the link, otherwise the nearest in the kernel. */
 function callerName(): string {
   const before = Error.stackTraceLimit;
   Error.stackTraceLimit = FRAMES_MAX;

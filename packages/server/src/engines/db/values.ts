@@ -29,7 +29,7 @@ function parseBigint(value: string): number {
 
 const parseAnyTimestamp = types.getTypeParser(OID.timestamptz);
 
-/** Sessions use UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which Date.parse accepts almost unchanged. */
+/** Parses a timestamp. Sessions use UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which is fast to convert for Date.parse. */
 function parseTimestamp(value: string): unknown {
   if (value.length >= 22 && value.charCodeAt(10) === 32 && value.endsWith("+00")) {
     const ms = Date.parse(`${value.slice(0, 10)}T${value.slice(11, -3)}Z`);
@@ -41,8 +41,8 @@ function parseTimestamp(value: string): unknown {
 const asIs: Parse = (value) => value;
 
 /**
- * How values of each type are parsed. A separate table instead of the driver's global one: int8 becomes a number, and a date stays text (a
- * JS Date would depend on the machine's time zone).
+ * Parsers for the values of each type, used instead of the driver's global ones. An int8 becomes a number. A date stays text, because a JS
+ * Date would depend on the machine's time zone.
  */
 export const valueParsers = {
   getTypeParser(oid: number, format?: string): Parse {

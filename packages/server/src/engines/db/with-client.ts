@@ -6,11 +6,11 @@ const CONNECT_TIMEOUT_MS = 10_000;
 interface ClientOptions extends pg.ClientConfig {
   /** Called when the connection breaks. */
   onLost?: (error: Error) => void;
-  /** Ends the connection, also while it is being made. */
+  /** Closes the connection when aborted, even during the connect. */
   signal?: AbortSignal;
 }
 
-/** Runs `use` with a connection outside of the pools, and closes it in any case. */
+/** Runs `use` with a separate connection that belongs to no pool, and closes it afterwards, even after an error. */
 export async function withClient<T>(
   connection: DbAddress,
   use: (client: pg.Client) => Promise<T>,
@@ -18,7 +18,7 @@ export async function withClient<T>(
 ): Promise<T> {
   const address = typeof connection === "string" ? { connectionString: connection } : { ...connection, ssl: false };
   const client = new pg.Client({ connectionTimeoutMillis: CONNECT_TIMEOUT_MS, ...config, ...address });
-  // Without a listener a terminated connection (57P01) ends the whole process. The running query rejects in any case.
+  // Without an `error` listener, a terminated connection (57P01) would crash the process. The running query rejects anyway.
   client.on("error", onLost);
   const cut = (): void => void client.end().catch(() => {});
   signal?.addEventListener("abort", cut, { once: true });

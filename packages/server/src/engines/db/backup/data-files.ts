@@ -9,7 +9,7 @@ const FILES = ["node-id", "secrets.key"];
 const DIRECTORIES = [ARTIFACTS, "tls"];
 /** Temporary files whose writer was interrupted before the rename. */
 const HALF_WRITTEN = /\.(tmp|new)$/;
-/** Files that a start creates again, or that the database's own backup contains: `postgres`, `postgres.lock`, `postgres.log.1`, … */
+/** Names of Roamfleet's files at the top of a data directory, including the database's: `postgres`, `postgres.lock`, `postgres.log.1`, … */
 const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|secrets\.key(\.new)?|last-backup(\.new)?|restore-unfinished)$/;
 
 /** Lists the files that a restore needs beside the database, by relative path. */
@@ -26,15 +26,15 @@ async function* walk(root: string, relative: string): AsyncGenerator<string> {
   }
 }
 
-/** Returns the names at the top of a data directory that are not Roamfleet's. A backup does not contain them. */
+/** Returns the names at the top of a data directory that Roamfleet did not create. A backup does not contain them. */
 export async function listStrange(data_directory: string): Promise<string[]> {
   return (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !KNOWN.test(name));
 }
 
-/** Names that file systems, people and `npm start` may create in a directory before the first start. */
+/** Names that may exist in a directory before the first start: hidden files, `lost+found`, and `demo` from `npm start`. */
 const BESIDE = /^(lost\+found|demo|\..*)$/;
 
-/** Returns whether a directory has files but none of a data directory. */
+/** Returns whether a directory contains other files but none of Roamfleet's, so that it is not a data directory. */
 export async function isForeign(data_directory: string): Promise<boolean> {
   const names = (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !BESIDE.test(name));
   return names.length > 0 && !names.some((name) => KNOWN.test(name));
@@ -47,8 +47,8 @@ interface CopiedData {
 }
 
 /**
- * Copies a data directory's files, without the database. Call it after copying the database: an artifact is on disk before its release's
- * row, and stays for a day after the last release that refers to it.
+ * Copies a data directory's files, without the database. Call it after copying the database. Then every artifact in that copy is on disk:
+ * an artifact is stored before the row of its release, and stays for a day after its last release is deleted.
  */
 export async function copyDataFiles(data_directory: string, to: string): Promise<CopiedData> {
   const files: BackupFile[] = [];
@@ -58,7 +58,7 @@ export async function copyDataFiles(data_directory: string, to: string): Promise
     const target = path.join(to, name);
     await mkdir(path.dirname(target), { recursive: true, mode: 0o700 });
     const copied = await copyHashed(path.join(data_directory, name), target).catch((error: unknown) => {
-      // Removed meanwhile: an artifact without a release for a day.
+      // The file was removed meanwhile: an artifact is removed a day after its last release.
       if (errorCode(error) === "ENOENT") return undefined;
       throw error;
     });

@@ -10,9 +10,9 @@ import { dumpRows, ROWS_MANIFEST } from "./table-rows.ts";
 
 export interface BackupOptions {
   data_directory: string;
-  /** An external database; without it the embedded one. */
+  /** URL of an external database; undefined for the embedded one. */
   database_url: string | undefined;
-  /** Directory to create; it must not exist, or be empty. */
+  /** Directory for the backup: absent or empty. */
   to: string;
   clock: Clock;
   log: EngineLog;
@@ -31,9 +31,9 @@ export interface BackupMade {
 }
 
 /**
- * Copies a server's database and files, whether the server runs or not. The backup is consistent and contains everything that was
- * acknowledged before the call. Each write during the call is contained completely or not at all. The directory gets its final name when it
- * is complete.
+ * Copies a server's database and files. The server may be running. The backup is consistent and contains every write that was acknowledged
+ * before the call. It contains each write during the call completely or not at all. The directory gets its final name when the backup is
+ * complete.
  *
  * @throws Refusal when `to` has contents or there is nothing to back up. After any error nothing is left at `to`.
  */
@@ -61,7 +61,7 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
     await requireFree(target);
     await rename(partial, target);
     await syncDirectory(path.dirname(target));
-    // The backup is complete without this file. The server then reports an older backup.
+    // A failure is only logged: the backup is complete, but the server reports an older time of the last backup.
     await writeLastBackup(data_directory, made_at).catch((error: unknown) =>
       log.warn({ err: error, data_directory }, "the time of the backup could not be written to the data directory"),
     );
@@ -106,13 +106,13 @@ async function copyDatabase({ data_directory, database_url, clock, log }: Backup
   }
 }
 
-/** `2030-01-31T023000Z`, in UTC, without colons, which some file systems refuse. */
+/** Name of a dated backup, such as `2030-01-31T023000Z`. It has no colons, because some file systems refuse them. */
 const DATED = /^\d{4}-\d\d-\d\dT\d{6}Z$/;
 const KEPT_MAX = 10_000;
 
 /**
- * Creates a dated backup in the directory `to`, then removes the oldest dated backups there beyond `keep`. The new one is never removed,
- * even if the clock was set back. Other files in the directory stay.
+ * Creates a dated backup in the directory `to`, then keeps the newest `keep` dated backups there and removes the others. It never removes
+ * the new backup, even if the clock was set back. Other files in the directory stay.
  *
  * @throws Refusal when `keep` is not a number of backups. If the new backup fails, all others stay.
  */
@@ -130,7 +130,7 @@ export async function makeRotatedBackup(options: BackupOptions & { keep: number 
   return { ...made, removed };
 }
 
-/** Renames it first, so that an interrupted removal leaves no partial backup under a backup's name. */
+/** Removes a backup. Renames it first, so that an interruption leaves no partial backup under the name of a backup. */
 async function remove(directory: string): Promise<void> {
   const partial = `${directory}.partial-removed`;
   await rm(partial, { recursive: true, force: true });

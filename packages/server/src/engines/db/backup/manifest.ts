@@ -4,13 +4,13 @@ import { hashFile } from "../../../kernel/files.ts";
 import { type BackupFile, Refusal } from "../embedded/index.ts";
 
 /**
- * The contents of a complete backup, as its `manifest.json`. It is written last: without it a backup is incomplete. The database's
+ * Contents of a backup's `manifest.json`, which lists its files. It is written last, so a backup without it is incomplete. The database
  * directory has a separate manifest, whose checksum is in this one.
  */
 export interface Manifest {
   format: typeof FORMAT;
   made_at: string;
-  /** `postgres`: a copy of the embedded database's files. `tables`: the rows of each table, of any PostgreSQL. */
+  /** `postgres`: a copy of the embedded database's files. `tables`: the rows of each table, from an external PostgreSQL. */
   database: "postgres" | "tables";
   /** Checksum of the database's own manifest. */
   database_manifest: BackupFile;
@@ -23,7 +23,7 @@ export const MANIFEST_FILE = "manifest.json";
 /** Directory of a backup with everything except the database. */
 export const DATA = "data";
 
-/** Returns size and checksum of a small file; `relative` to `directory`. */
+/** Returns the size and checksum of a file. `relative` is its path below `directory`. */
 export async function describeFile(directory: string, relative: string): Promise<BackupFile> {
   return { path: relative, ...(await hashFile(path.join(directory, relative))) };
 }
@@ -92,7 +92,7 @@ function isFile(file: BackupFile | undefined): file is BackupFile {
   );
 }
 
-/** The database has a separate directory in a backup. Other files must not be restored into it. */
+/** Returns whether a path is in the database's directory. Files of the manifest must not be restored there. */
 const isOfDatabase = (name: string): boolean => /^postgres($|[./])/.test(path.normalize(name));
 
 async function requireSize(directory: string, { path: name, bytes }: BackupFile): Promise<void> {

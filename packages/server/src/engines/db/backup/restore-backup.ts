@@ -23,7 +23,7 @@ export interface RestoreOptions {
   from: string;
   /** The new data directory: absent or empty. */
   data_directory: string;
-  /** An empty external database; without it an embedded one is created. */
+  /** URL of an empty external database; undefined to create an embedded one. */
   database_url: string | undefined;
   clock: Clock;
   log: EngineLog;
@@ -50,7 +50,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<{ made_at:
     await restoreDatabase(manifest, options);
     await syncTree(data_directory);
   } catch (error) {
-    // It was empty before, and servers refuse it while it is marked. So everything in it is from this restore.
+    // Everything in the directory is from this restore: it was empty before, and servers refuse it while it is marked.
     await clear(data_directory);
     if (errorCode(error) === "ENOSPC") throw new Refusal(`no space is left in ${data_directory}: nothing was restored`);
     throw error;
@@ -64,7 +64,7 @@ async function requireEmpty(data_directory: string): Promise<void> {
   if ((await readdir(data_directory)).length === 0) return;
   const database = path.join(data_directory, "postgres");
   const locked = await exists(`${database}.lock`);
-  // Throws with the process that uses it, if there is one.
+  // If a process uses the database, this throws a Refusal that names it.
   if (locked) await (await lockDirectory(database)).release();
   throw new Refusal(`${data_directory} is not empty: restore into a new --data directory`);
 }
@@ -99,7 +99,7 @@ async function restoreDatabase({ database }: Manifest, options: RestoreOptions):
   }
 }
 
-/** Removes the contents, the mark last. */
+/** Removes the contents of the directory, the marker file last. */
 async function clear(data_directory: string): Promise<void> {
   for (const name of await readdir(data_directory)) {
     if (name !== "restore-unfinished") await rm(path.join(data_directory, name), { recursive: true, force: true });

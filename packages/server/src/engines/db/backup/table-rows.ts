@@ -27,7 +27,7 @@ interface RowsManifest {
 const FORMAT = 1;
 export const ROWS_MANIFEST = "rows.json";
 const SCHEMA = "public";
-/** A name that needs no quoting in SQL, as all of Roamfleet's. */
+/** A table name that needs no quoting in SQL, like all of Roamfleet's tables. */
 const NAME = /^public\.[a-z][a-z0-9_]*$/;
 const UNDEFINED_TABLE = "42P01";
 
@@ -42,7 +42,7 @@ export async function dumpRows(connection: DbAddress, to: string): Promise<void>
   await withBackupClient(connection, (holder) => withBackupClient(connection, (reader) => dumpAll(holder, reader, to)));
 }
 
-/** The transaction of `holder` keeps the snapshot open. Each table is read in a separate transaction with the same snapshot. */
+/** Reads each table in a separate transaction of `reader`, all with the snapshot that the open transaction of `holder` exports. */
 async function dumpAll(holder: pg.Client, reader: pg.Client, to: string): Promise<void> {
   await holder.query("begin isolation level repeatable read read only");
   const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
@@ -73,7 +73,7 @@ async function dumpTable(reader: pg.Client, table: Table, to: string, file: stri
   try {
     await pipeline(reading, hashing, createWriteStream(path.join(to, file), { flags: "wx", mode: 0o600 }));
   } catch (error) {
-    // A daily log partition that retention dropped while the other tables were read.
+    // Retention dropped this daily log partition while earlier tables were read. It counts as empty.
     if (!(error instanceof pg.DatabaseError) || error.code !== UNDEFINED_TABLE || table.parent === null) throw error;
     await reader.query("rollback");
     return { file: { path: file, ...hashing.result() }, rows: 0 };
@@ -82,8 +82,8 @@ async function dumpTable(reader: pg.Client, table: Table, to: string, file: stri
 }
 
 /**
- * Loads a dump into an empty database: creates the schema with the dump's migrations and inserts the rows in one transaction, so that an
- * interruption leaves no row. Newer migrations run at the first start.
+ * Loads a dump into an empty database: creates the schema with the dump's migrations, then inserts all rows in one transaction, so that an
+ * interruption leaves no rows. Newer migrations run when the server first starts.
  *
  * @throws Refusal when the database has rows already, or the dump is damaged or of a newer version.
  */
@@ -108,7 +108,7 @@ export async function loadRows(connection: DbAddress, from: string, log: EngineL
   });
 }
 
-/** Returns a table with its fields in the catalog's order, because they are compared as text. */
+/** Returns a copy of a table with its fields in a fixed order, because tables are compared as JSON text. */
 const plainTable = ({ name, kind, depth, parent, bound, columns }: Table): Table => ({ name, kind, depth, parent, bound, columns });
 
 /** Returns the files of a backup of rows, from its manifest. Throws Refusal for a manifest of another format. */
@@ -126,7 +126,7 @@ async function readRows(from: string): Promise<RowsManifest> {
     !Array.isArray(manifest.sequences)
   )
     throw new Refusal(`${path.join(from, ROWS_MANIFEST)} is not of a format that this version of Roamfleet reads`);
-  // Names become part of SQL. Bounds are rebuilt, and columns are compared with those of the migrations.
+  // Only names need this check, because they become part of SQL. Bounds are rebuilt, and columns are compared with the schema.
   for (const name of [
     ...manifest.tables.flatMap(({ name, parent }) => [name, parent ?? name]),
     ...manifest.sequences.map(({ name }) => name),
@@ -153,7 +153,7 @@ async function migrateAsThen(connection: DbAddress, names: readonly string[], lo
   }
 }
 
-/** Drops all foreign keys, which may form cycles. Returns the statements that create them again, which also checks every row. */
+/** Drops all foreign keys, because they may form cycles. Returns the statements that create them again and so check every row. */
 async function dropForeignKeys(client: pg.Client): Promise<string[]> {
   const { rows } = await client.query<{ name: string; table: string; definition: string }>(
     `select quote_ident(conname) as name, conrelid::regclass::text as table, pg_get_constraintdef(oid) as definition
@@ -192,7 +192,7 @@ class Hashing extends Transform {
   }
 }
 
-/** Runs `use` with a connection whose values have the same text as in every backup. */
+/** Runs `use` with a connection whose settings give values the same text in every backup. */
 const withBackupClient = <T>(connection: DbAddress, use: (client: pg.Client) => Promise<T>): Promise<T> =>
   withClient(
     connection,

@@ -8,7 +8,7 @@ import type { Connection } from "./cluster.ts";
 import { Refusal } from "./refusal.ts";
 import { syncTree } from "./run.ts";
 
-/** Contents of a backup beside the files, as `manifest.json`. */
+/** Contents of a database backup's `manifest.json`. */
 export interface BackupManifest {
   format: 1;
   /** Major version that can start the restored database. */
@@ -36,7 +36,7 @@ export const DATABASE_NAME = "database";
 
 const COPY_BUFFER_BYTES = 1024 * 1024;
 
-/** Copies a file in bounded memory and returns what was written. The source may change meanwhile: copying stops at its end. */
+/** Copies a file in bounded memory. Returns the size and checksum of the copy, because the source may change meanwhile. */
 export async function copyHashed(from: string, to: string): Promise<{ bytes: number; sha256: string }> {
   const source = await open(from, "r");
   try {
@@ -88,8 +88,8 @@ const isLeftOut = (name: string): boolean =>
   FILES_LEFT_OUT.has(name) || name.startsWith("pgsql_tmp") || name.startsWith("pg_internal.init");
 
 /**
- * Lists a live data directory by the rules of a base backup (PostgreSQL manual, "Making a Base Backup Using the Low Level API"). Files that
- * vanish meanwhile were dropped after the backup began. Replaying the log drops them again.
+ * Lists a live data directory by the rules of a base backup (PostgreSQL manual, "Making a Base Backup Using the Low Level API"). Files may
+ * vanish meanwhile: they were dropped after the backup began, and recovery drops them again.
  */
 async function listDatabaseFiles(directory: string): Promise<{ directories: string[]; files: string[] }> {
   const directories: string[] = [];
@@ -115,7 +115,7 @@ export interface BackupOptions {
   connection: Connection;
   /** Its directory on this machine. */
   dataDirectory: string;
-  /** Directory to create; it must not exist, or be empty. */
+  /** Directory for the backup: absent or empty. */
   to: string;
 }
 
@@ -151,7 +151,7 @@ export async function backup({ connection, dataDirectory, to }: BackupOptions): 
 async function copyRunning(client: pg.Client, dataDirectory: string, target: string): Promise<BackupManifest> {
   const tablespaces = await readdir(path.join(dataDirectory, "pg_tblspc"));
   if (tablespaces.length > 0) throw new Refusal("the database uses tablespaces, which this backup does not copy: use pg_basebackup");
-  // The slot keeps the write-ahead log from the start on, however much is written meanwhile.
+  // The slot makes PostgreSQL keep the write-ahead log of the whole backup, however much is written meanwhile.
   await client.query("select pg_create_physical_replication_slot('roamfleet_backup_' || pg_backend_pid(), true, true)");
   const start = await one<{ lsn: string; wal: string }>(
     client,
@@ -205,7 +205,7 @@ async function copyUnlessDropped(from: string, to: string, name: string): Promis
   }
 }
 
-/** pg_control is rewritten in place at each checkpoint, so a read may be torn. Two equal reads are consistent. */
+/** Copies pg_control until two reads are equal. One read may be torn, because each checkpoint rewrites the file in place. */
 async function copyControlFile(from: string, to: string): Promise<{ bytes: number; sha256: string }> {
   const place = path.join(to, PG_CONTROL);
   for (let reads = 0; reads < PG_CONTROL_READS_MAX; reads += 1) {
@@ -217,7 +217,7 @@ async function copyControlFile(from: string, to: string): Promise<{ bytes: numbe
   throw new Error("pg_control kept changing");
 }
 
-/** Returns the log segments from the backup's first to its last, and the timeline histories. */
+/** Returns the names of the write-ahead log segments from `first` to `last`, and of the timeline histories. */
 async function listLog(dataDirectory: string, first: string, last: string): Promise<string[]> {
   const names = await readdir(path.join(dataDirectory, "pg_wal"));
   const segments = names.filter((name) => /^[0-9A-F]{24}$/.test(name) && name >= first && name <= last).toSorted();

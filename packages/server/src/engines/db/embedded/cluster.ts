@@ -13,8 +13,8 @@ import { run } from "./run.ts";
 type Parameters = Readonly<Record<string, string>>;
 
 /**
- * Settings with which a file in the database's directory could make PostgreSQL run a command or load a library. The command line overrides
- * all files, so a directory restored from a tampered backup cannot do that.
+ * Disables the settings that make PostgreSQL run a command or load a library. They are set on the command line, which overrides the files in
+ * the database's directory. So a tampered backup, once restored, cannot run code through its settings files.
  */
 const NO_COMMANDS: Parameters = {
   archive_mode: "off",
@@ -77,8 +77,8 @@ const fits = (directory: string): boolean => Buffer.byteLength(path.join(directo
 
 /**
  * Returns the directory of PostgreSQL's socket, created with mode 0700 if absent. Every user that can enter it is the database's superuser.
- * It is `<directory>.run`. If the socket's path would be too long, that is a link to a private directory below the system's temporary one,
- * which stays the same until a graceful stop.
+ * Its path is `<directory>.run`. If the socket's path would be too long, `<directory>.run` is a link to a private directory in the system's
+ * temporary directory, which is reused until a graceful stop.
  */
 async function socketDirectoryFor(directory: string, runAs: RunAs): Promise<string> {
   const place = `${directory}.run`;
@@ -99,7 +99,7 @@ async function socketDirectoryFor(directory: string, runAs: RunAs): Promise<stri
   return made;
 }
 
-/** Returns whether it is a real directory, owned by us or PostgreSQL's account, and closed to other users: any user can write to /tmp. */
+/** Returns whether PostgreSQL's account owns this directory and no other user can enter it. In /tmp, any user could have created it. */
 async function isPrivate(directory: string, runAs: RunAs): Promise<boolean> {
   const info = await lstat(directory).catch(() => undefined);
   const owner = runAs.account?.uid ?? process.getuid?.();
@@ -118,13 +118,13 @@ export async function removeSocketDirectory(directory: string): Promise<void> {
   await rm(place, { recursive: true, force: true });
 }
 
-/** Removes socket and lock file of a killed PostgreSQL. A new one would consider the process id in them as running. */
+/** Removes the socket and its lock file after PostgreSQL was killed. The process id in the lock file could belong to another process now. */
 export async function removeStaleSocket(socketDirectory: string): Promise<void> {
   await rm(path.join(socketDirectory, SOCKET_NAME), { force: true });
   await rm(path.join(socketDirectory, `${SOCKET_NAME}.lock`), { force: true });
 }
 
-/** Where the database listens, in the form that pg's Client and Pool accept. */
+/** Address of the database, in the form that pg's Client and Pool accept. */
 export interface Connection {
   /** Directory of the Unix socket. */
   host: string;
@@ -197,7 +197,7 @@ export async function openCluster(directory: string, options: ClusterOptions): P
 
 const halfMadePrefix = (directory: string): string => `${path.basename(directory)}.init-`;
 
-/** Runs initdb in a temporary directory, then renames it, so that a kill leaves no partial database. */
+/** Creates a database with initdb in a temporary directory, then renames it, so that a kill leaves no partial database. */
 async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, parameters: Parameters): Promise<void> {
   const parent = path.dirname(directory);
   const half = await mkdtemp(path.join(parent, halfMadePrefix(directory)));
@@ -226,8 +226,8 @@ async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, 
 }
 
 /**
- * Removes the remains of killed initdb runs. One may still be writing, because it outlives a killed server. Its random directory name
- * avoids conflicts, and what cannot be removed now is removed at the next start.
+ * Removes the directories of killed initdb runs. An initdb may still be writing, because it outlives a killed server. It cannot conflict
+ * with a new one, because directory names are random. If its directory cannot be removed now, the next start removes it.
  */
 async function sweepHalfMade(directory: string, log: EngineLog): Promise<void> {
   const parent = path.dirname(directory);

@@ -17,8 +17,8 @@ const TAIL_BYTES = 4 * 1024;
 const logFileOf = (directory: string): string => `${directory}.log`;
 
 /**
- * Opens PostgreSQL's log. It is a file and not a pipe, because PostgreSQL outlives a killed server. Append mode allows truncating the file
- * while PostgreSQL has it open.
+ * Opens PostgreSQL's log. It is a file and not a pipe, because PostgreSQL keeps running if the server is killed. Append mode allows
+ * truncating the file while PostgreSQL writes to it.
  */
 async function openLogFile(directory: string): Promise<{ fd: number; size: number; close(): Promise<void> }> {
   await boundLogFile(directory);
@@ -54,7 +54,7 @@ async function readLogTail(directory: string, offset: number): Promise<string> {
 /** A PostgreSQL that accepts connections. */
 export interface Running {
   pid: number;
-  /** It was running before this server. */
+  /** True if it was already running when this server started. */
   adopted: boolean;
   socketDirectory: string;
   port: number;
@@ -75,7 +75,7 @@ const READY_TIMEOUT_MS = 180_000;
 const READY_POLL_MS = 20;
 const ADOPTED_POLL_MS = 250;
 const PROGRESS_INTERVAL_MS = 4_000;
-/** Children of a killed PostgreSQL keep its shared memory until they notice, which takes seconds. */
+/** How long to retry a start. After PostgreSQL is killed, its children use its shared memory for some more seconds. */
 const HELD_RETRY_MS = 10_000;
 const HELD_RETRY_POLL_MS = 200;
 const HELD = /lock file ".*" already exists|pre-existing shared memory block|is still in use/;
@@ -148,9 +148,9 @@ function adoptedRunning(cluster: Cluster, identity: ProcessIdentity, socketDirec
 }
 
 /**
- * Starts PostgreSQL with `<directory>.live` locked on its descriptor 3, which its children inherit. While any of them lives, in any
- * container, the lock prevents starting a second PostgreSQL, which would destroy the database. PostgreSQL's own check only works inside one
- * container.
+ * Starts PostgreSQL. It inherits the locked file `<directory>.live` as descriptor 3, and so do its children. While any of these processes
+ * runs, in any container, the lock prevents the start of a second PostgreSQL, which would destroy the database. PostgreSQL's own check only
+ * works inside one container.
  */
 async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running: Running } | { failure: string; held?: boolean }> {
   const { directory } = cluster;
@@ -198,7 +198,7 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
   const child = spawn(command.file, command.args, {
     env: binaries.environment,
     cwd: "/",
-    // A separate session: Ctrl-C in the terminal reaches only the server, which then stops PostgreSQL in order.
+    // Starts a separate session, so that Ctrl-C in the terminal reaches only the server, which then stops PostgreSQL gracefully.
     detached: true,
     stdio: ["ignore", output, output, live],
     ...command.account,
@@ -206,14 +206,14 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
   // Registered before any await: a process that refuses its settings exits immediately.
   const exited = new Promise<Ending>((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   await once(child, "spawn");
-  child.on("error", () => {}); // a signal that could not be sent: its sender waits for the exit anyway
+  child.on("error", () => {}); // if a signal cannot be sent, its sender waits for the exit anyway
   return { child, exited };
 }
 
 /**
- * PostgreSQL refuses to start if the process id in its pid file exists, even if it is a zombie, or an unrelated process after a reboot. If
- * no PostgreSQL process runs in the directory, the files are stale and are removed. Otherwise they stay, because they protect against a
- * killed postmaster's surviving children.
+ * Removes the pid file and the socket if no PostgreSQL process runs on the directory. Otherwise PostgreSQL would refuse to start if the id in
+ * the pid file belongs to a zombie, or to another process after a reboot. If a process runs, the files stay: they prevent a second start
+ * while children of a killed postmaster are still running.
  */
 async function clearStaleFiles(cluster: Cluster): Promise<void> {
   if ((await findPostgresOn(cluster.directory)).length > 0) return;
@@ -255,7 +255,7 @@ const IMMEDIATE_TIMEOUT_MS = 10_000;
 const KILLED_TIMEOUT_MS = 10_000;
 const LEFTOVER_POLL_MS = 50;
 
-/** Stops PostgreSQL: fast, then immediate, then by SIGKILL. When it resolves, no process is left. */
+/** Stops PostgreSQL: fast shutdown, after a timeout immediate shutdown, then SIGKILL. Resolves when no process is left. */
 export async function shutDown(cluster: Cluster, running: Running): Promise<void> {
   const { log } = cluster;
   const steps = [

@@ -8,7 +8,7 @@ export interface Lock {
   release(): Promise<void>;
 }
 
-/** Exit code requested from flock(1) if the lock is taken. Its own errors use 64 and above. */
+/** Exit code that flock(1) must return if the lock is taken. Its own errors use 64 and above. */
 const HELD_ELSEWHERE = 9;
 
 /**
@@ -51,7 +51,7 @@ export async function lockDirectory(directory: string): Promise<Lock> {
 export async function lockHolder(directory: string): Promise<string | undefined> {
   const file = `${directory}.lock`;
   const there = await exists(file);
-  // Takes the lock for a moment: the only way to test it that also works across containers.
+  // Tests the lock by taking it briefly, because only this works across containers.
   const handle = there ? await tryLock(file) : undefined;
   await handle?.close();
   return there && handle === undefined ? await readHolder(file) : undefined;

@@ -64,7 +64,7 @@ async function standsIn(pid: number, directory: string): Promise<boolean> {
     return cwd === real && path.basename(program.replace(/ \(deleted\)$/, "")) === "postgres";
   } catch (error) {
     if (errorCode(error) !== "EACCES" && errorCode(error) !== "EPERM") return false;
-    // Another user's process, whose links are not readable. Its arguments are world-readable.
+    // The links of another user's process are not readable. Its arguments are, so they are compared instead.
     const args = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     const position = args.split("\0").indexOf("-D");
     return position >= 0 && args.split("\0")[position + 1] === real;
@@ -93,7 +93,7 @@ export function sendSignal(pid: number, name: NodeJS.Signals): boolean {
   }
 }
 
-/** The checksum follows the fields, whose size differs between major versions of PostgreSQL. */
+/** Offsets between which the checksum in pg_control can be. It follows the fields, whose size differs between major versions. */
 const CHECKSUM_AT_MIN = 200;
 const CHECKSUM_AT_MAX = 500;
 const POLYNOMIAL = 0x82f63b78;

@@ -16,8 +16,8 @@ export interface RestoreOptions {
 }
 
 /**
- * PostgreSQL's settings files are generated instead of copied: those of a backup could contain commands and access rules. The settings that
- * matter are on the command line. The socket is in a directory that only its user can enter, hence `trust`, as after initdb.
+ * PostgreSQL's settings files, which a restore generates. Those of the backup are not used, because they could contain commands and access
+ * rules. Roamfleet's settings are on the command line. Access by `trust` is safe, because only one user can enter the socket's directory.
  */
 const SETTINGS_FILES: Readonly<Record<string, string>> = {
   "postgresql.conf": "# Roamfleet sets everything on the command line.\n",
@@ -40,7 +40,7 @@ export async function restore({ from, directory: given }: RestoreOptions): Promi
   try {
     if ((await readMajor(directory)) !== undefined)
       throw new Refusal(`${directory} already holds a database: restore into a new --data directory`);
-    // The name of partial databases, so that the next start removes the remains of a killed restore.
+    // This name marks a partial database. If the restore is killed, the next start removes it.
     const half = await mkdtemp(`${directory}.init-`);
     try {
       await copyVerified(path.join(from, DATABASE_NAME), half, manifest);

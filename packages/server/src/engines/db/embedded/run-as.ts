@@ -4,8 +4,8 @@ import { Refusal } from "./refusal.ts";
 import { run } from "./run.ts";
 
 /**
- * How PostgreSQL is started. It refuses to run as root. So root starts it in a user namespace, where root's files appear as a plain user's
- * (they stay root's, so a 0700 home works), or under another account.
+ * How to start PostgreSQL. It refuses to run as root. So a server that runs as root starts it in a user namespace, where root appears as a
+ * plain user but can still access root's 0700 directories, or under another account.
  */
 export interface RunAs {
   /** Command prefix. */
@@ -17,11 +17,11 @@ export interface RunAs {
 const UNSHARE = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"] as const;
 
 /**
- * Decides how to start PostgreSQL on `directory`, which need not exist; its parent must.
+ * Decides how to start PostgreSQL on `directory`. The parent directory must exist; the directory itself may be absent.
  *
  * @param directory the database's directory
  * @param bin directory of PostgreSQL's binaries
- * @param userNamespaces false: as if the kernel had disabled them, as in some containers
+ * @param userNamespaces false: do not use them, as in containers where the kernel disables them
  * @throws Refusal when the directory is another user's, or no account can reach it.
  */
 export async function chooseRunAs(directory: string, bin: string, userNamespaces: boolean): Promise<RunAs> {

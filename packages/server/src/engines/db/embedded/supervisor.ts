@@ -17,7 +17,7 @@ import { type Lock, lockDirectory } from "./lock.ts";
 import type { EngineLog } from "../../log.ts";
 import { identifyPostgres, readPostmasterFile } from "./postmaster.ts";
 
-/** Names of directories beside the database's, for replacing it by another one. */
+/** Plan for replacing the database by another one. Both directories are beside the current one. */
 interface Switch {
   /** The new database. */
   upgraded: string;
@@ -29,7 +29,7 @@ const switchFileOf = (directory: string): string => `${directory}.switch`;
 
 /**
  * Replaces the database at `directory` by the one at `upgraded` and renames the current one to `kept`. Two renames are not atomic, so the
- * intention is written to disk first. After a kill between them, the next start finishes the switch instead of creating an empty database.
+ * plan is written to disk first. After a kill between them, the next start finishes the switch instead of creating an empty database.
  */
 export async function switchDirectories(directory: string, next: Switch, log: EngineLog): Promise<void> {
   const file = switchFileOf(directory);
@@ -70,14 +70,14 @@ export interface Embedded {
   readonly major: number;
   /** Process id of the postmaster. It changes with a restart. */
   readonly pid: number;
-  /** PostgreSQL had outlived a killed server and was adopted. */
+  /** True if PostgreSQL was already running, because an earlier server was killed, and was adopted. */
   readonly adopted: boolean;
   /** Stops PostgreSQL and all its processes. Concurrent calls wait for the same stop. */
   stop(): Promise<void>;
 }
 
 const RESTART_DELAY_MS_MIN = 100;
-/** Short, because the cause of the failure may be over, and all requests wait for the database. */
+/** Maximum delay before a restart. Short, because all requests wait for the database, and the cause may be over already. */
 const RESTART_DELAY_MS_MAX = 2_000;
 /** After running this long, PostgreSQL was healthy and its next restart is immediate again. */
 const HEALTHY_AFTER_MS = 60_000;

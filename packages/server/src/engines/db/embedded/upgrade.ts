@@ -26,7 +26,7 @@ import { exists } from "../../../kernel/files.ts";
 async function copyTables(source: pg.Client, target: pg.Client, log: EngineLog): Promise<{ tables: number; rows: number }> {
   for (const client of [source, target]) await client.query(SAME_TEXT);
   await source.query("begin isolation level repeatable read read only");
-  // Foreign keys may form cycles. They are valid in the source, and the comparison proves that the copy is equal.
+  // Disables foreign keys, which may form cycles. They are valid in the source, and the comparison proves that the copy is equal.
   await target.query("set session_replication_role = replica");
   const tables = await listTables(source);
   await alignTables(tables, target);
@@ -82,8 +82,8 @@ export interface UpgradeResult {
 
 /**
  * Moves the database to the newest installed PostgreSQL: creates a new database beside the old one, copies and compares every table, then
- * switches by rename. The old one stays as `<directory>.<major>.old`. After a failure or kill, the old database is in place as before, with
- * its schema migrated.
+ * switches by rename. The old one stays as `<directory>.<major>.old`. After an error or kill, the old database is in place and complete, and its
+ * schema may be migrated. After a kill during the switch, the next start finishes the switch.
  *
  * @throws Refusal when there is nothing to upgrade from or to; Error when the copy is not equal.
  */
@@ -115,7 +115,7 @@ export async function upgradeDatabase({ directory: given, migrate, ...options }:
   }
 }
 
-/** Runs both databases while copying, and stops both at the end in any case. */
+/** Starts both databases, copies the tables, and stops both databases, even after an error. */
 async function copyInto(
   directory: string,
   next: string,

@@ -14,13 +14,13 @@ export interface TestDatabase extends AsyncDisposable {
 }
 
 const given = process.env[TEST_SERVER_VARIABLE];
-/** The test run's server, or this process's own if the file runs alone. */
+/** The server of this process, started if the test file runs alone. Otherwise the test run provides a server. */
 let own: ReturnType<typeof startTestServer> | undefined;
 let databases = 0;
 let open_databases = 0;
 let finished = false;
 
-// Registered before the file's own hooks, so it runs before them: dropping the last database then stops the server.
+// This hook runs before the hooks of the test file, which drop databases. Dropping the last one then stops the server.
 if (given === undefined) {
   after(async () => {
     finished = true;
@@ -39,15 +39,15 @@ async function server(): Promise<TestServer> {
   return (await own).server;
 }
 
-/** Returns a database directory of a stopped PostgreSQL, to copy, and a directory for copies, which is in memory if that has room. */
+/** Returns the database directory of a stopped PostgreSQL as a template, and a directory for its copies, in memory if possible. */
 export async function directoryTemplate(): Promise<{ template: string; place: string }> {
   const { directory, directory_template } = await server();
   return { template: directory_template, place: directory };
 }
 
 /**
- * Creates a database: migrated, or `empty`. Drop it, or use `await using`. With `plane_at`, it may have the partitions that a plane
- * creates when it starts at that time.
+ * Creates a database, migrated unless `empty`. Drop it, or use `await using`. With `plane_at`, it already has the partitions that a server
+ * creates when it starts on that day, if a template for that day exists.
  */
 export async function createTestDatabase({ empty = false, plane_at }: { empty?: boolean; plane_at?: Date } = {}): Promise<TestDatabase> {
   const at = await server();
@@ -55,7 +55,7 @@ export async function createTestDatabase({ empty = false, plane_at }: { empty?: 
   open_databases += 1;
   const database = `test_${process.pid}_${databases}`;
   const template = empty ? "template0" : ((plane_at && at.plane_templates[dayOf(plane_at)]) ?? TEMPLATE);
-  // 25 ms; the default strategy writes every page to the log: 190 ms.
+  // Takes 25 ms. The default strategy takes 190 ms, because it writes every page to the write-ahead log.
   await command(at, `create database ${database} template ${template} strategy file_copy`);
   const { host, port, user } = at;
   const connection = { host, port, user, database };

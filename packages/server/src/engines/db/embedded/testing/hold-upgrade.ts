@@ -2,7 +2,7 @@ import { systemClock } from "@roamfleet/clock";
 import { upgradeDatabase } from "../index.ts";
 import { quietLog } from "./scratch.ts";
 
-/** An upgrade of argv[2] for tests to kill: it prints a line and waits forever once the new database is running. */
+/** Upgrades the database argv[2]. When the old and the new database run, prints a line and waits forever, so that a test can kill it. */
 let calls = 0;
 setInterval(() => {}, 1_000);
 await upgradeDatabase({
