@@ -3,7 +3,7 @@ import { CSRF_HEADER } from "@roamfleet/protocol/paths";
 import { retryAfterSeconds, unreachable, Unreachable } from "./errors.ts";
 import type { ClientOptions, Query } from "./options.ts";
 
-/** Maximum Retry-After to wait for; a longer one is returned to the caller as an error. */
+/** Maximum Retry-After that a retry waits for. With a longer one, the error is returned to the caller. */
 export const RETRY_AFTER_SECONDS_MAX = 60;
 const BACKOFF_FIRST_MS = 200;
 const TIMEOUT_MS = 60_000;
@@ -41,7 +41,7 @@ export function openConnection(options: ClientOptions): Connection {
   };
 }
 
-/** Returns the address without a trailing slash. Throws a TypeError with a readable message. */
+/** Returns the address without a trailing slash. Throws a TypeError with a readable message if it is invalid. */
 export function checkBaseUrl(text: string): string {
   const url = URL.parse(text);
   if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
@@ -63,7 +63,7 @@ export function credentialHeaders(connection: Connection, path: string): Record<
   return headers;
 }
 
-/** Headers that a changing request must send with a session cookie. */
+/** Returns the CSRF header that a request that changes data must send with a session cookie. */
 export function sessionHeaders(connection: Connection): Record<string, string> {
   const token = connection.csrf_token();
   return token === undefined ? {} : { [CSRF_HEADER.toLowerCase()]: token };
@@ -80,16 +80,16 @@ export function urlOf(connection: Connection, path: string, query: Query = {}): 
 
 export interface Attempts {
   /**
-   * Whether a second execution has no further effect: a read, a PUT, or a request with an Idempotency-Key. Only such a call is retried
-   * after a lost connection or a 503, because the server may have committed it before it failed.
+   * Whether the call is idempotent: a read, a PUT, or a request with an Idempotency-Key. After a lost connection or a 503, only idempotent
+   * calls are retried, because the server may have executed the call already.
    */
   repeatable: boolean;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Retries a call after 429, which the server sends before executing anything, and a repeatable call also after 503 and network errors.
- * Waits for the time in Retry-After.
+ * Retries a call after 429, which the server sends before it executes anything. Retries a repeatable call also after 503 and network errors.
+ * Waits for the time in Retry-After, otherwise with exponential backoff.
  */
 export async function withRetries(connection: Connection, attempts: Attempts, attempt: () => Promise<Response>): Promise<Response> {
   for (let tried = 1; ; tried += 1) {
@@ -122,7 +122,7 @@ function nextWait(
   return { wait_ms: seconds === undefined ? backoff_ms : seconds * 1000, error: busy };
 }
 
-/** Runs `work` with a signal that aborts with the caller's signal or on timeout; a timeout throws Unreachable. */
+/** Runs `work` with a signal that is aborted by the caller's signal or by the timeout. Throws Unreachable after the timeout. */
 export async function withDeadline<T>(
   connection: Connection,
   options: { timeout_ms?: number | undefined; signal?: AbortSignal | undefined },

@@ -1,10 +1,10 @@
 import { type Clock, systemClock } from "@roamfleet/clock";
 
-/** An error response: the status, and the envelope's code and message if there was one. */
+/** An error response of the service. Code and message come from the error object in its JSON body, if it has one. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
-  /** Code of the envelope, otherwise `http_error`. */
+  /** Code of the error object in the body, otherwise `http_error`. */
   readonly code: string;
   /** The body: parsed if it was JSON, otherwise its text. */
   readonly body: unknown;
@@ -22,7 +22,7 @@ export class ApiError extends Error {
   }
 }
 
-/** No response was received. The message never contains a query, which may include a token. */
+/** No response was received. The message never contains the URL's query, because it may contain a token. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly base_url: string;
@@ -40,7 +40,7 @@ export class Unreachable extends Error {
     return UNTRUSTED.has(this.reason);
   }
 
-  /** True if the same call can succeed later: a refused certificate stays refused. */
+  /** True if the same call can succeed later. False, for example, for a certificate that is not trusted. */
   get passing(): boolean {
     return !LASTING.has(this.reason);
   }

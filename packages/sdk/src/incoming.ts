@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { ApiError } from "./errors.ts";
 
-/** Maximum response size on node:http: releases and errors are smaller. */
+/** Maximum response size. The responses read here, releases and errors, are smaller. */
 const ANSWER_BYTES_MAX = 1_048_576;
 
 /** Converts a node:http response to a fetch Response. Throws for more than 1 MiB. */

@@ -10,7 +10,7 @@ export interface ClientOptions {
   org_id?: string | undefined;
   /** The service's admin token; sent to `/api/admin/` and `/metrics` only. */
   admin_token?: string | undefined;
-  /** In a browser with a session cookie: returns the session's CSRF token, which changing requests must send. */
+  /** Returns the CSRF token of a browser session. Requests that change data must send it with the session cookie. */
   csrf_token?: (() => string | undefined) | undefined;
   /** PEM of the only trusted certificate authority; default: the system's authorities. */
   ca?: string | undefined;
@@ -27,7 +27,7 @@ export interface ClientOptions {
 /** Names and values of a query; arrays repeat the name, undefined values are omitted. */
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
-/** Optional fields may also be undefined: then they are not sent. */
+/** Allows undefined for optional fields. Undefined fields are not sent. */
 type Loose<T> = { [K in keyof T]: Record<never, never> extends Pick<T, K> ? T[K] | undefined : T[K] };
 type Part<K extends string, T> = keyof T extends never
   ? { [P in K]?: undefined }
@@ -56,7 +56,7 @@ export type Body<N extends RouteName> = AnswerOf<Routes[N]>;
 
 /** Routes with a JSON response. Others (artifacts, metrics, the reference) use `request`. */
 export type JsonRouteName = { [N in RouteName]: [Body<N>] extends [never] ? never : N }[RouteName];
-/** Routes that answer a list. */
+/** Routes that return a page of a list. */
 export type ListRouteName = {
   [N in JsonRouteName]: Body<N> extends { items: unknown[]; next_cursor: string | null } ? N : never;
 }[JsonRouteName];

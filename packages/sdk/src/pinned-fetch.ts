@@ -8,8 +8,8 @@ const WITHOUT_BODY = new Set([101, 204, 205, 304]);
 
 /**
  * Creates a fetch that trusts one certificate authority only. Uses node:https, because Node's fetch can set an authority only for the whole
- * process. Bodies are strings and byte arrays; redirects are returned, not followed. Rejects with a TypeError like the original, with the
- * socket's error as its cause.
+ * process. Request bodies must be strings or byte arrays. Redirects are returned, not followed. Rejects like the standard fetch: with a
+ * TypeError whose cause is the socket's error.
  */
 export function pinnedFetch(ca: string): typeof fetch {
   const agent = proxiedAgent("https:", { ca, keepAlive: true, maxSockets: SOCKETS_MAX });

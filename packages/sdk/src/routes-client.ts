@@ -4,7 +4,7 @@ import { readJson } from "./incoming.ts";
 import type { Query } from "./options.ts";
 import type { Answer, RequestArguments, RoutesClient } from "./types.ts";
 
-/** Arguments of any route, before its name determines their types. */
+/** Arguments of any route, not yet typed by the route's name. */
 interface AnyArguments {
   params?: Record<string, string> | undefined;
   query?: Query | undefined;
@@ -14,7 +14,7 @@ interface AnyArguments {
   timeout_ms?: number | undefined;
 }
 
-/** Creates the methods of all routes from the table of paths, on fetch alone. */
+/** Creates one method per route from the table of paths. Needs only fetch, so it works in browsers. */
 export function routesClient(connection: Connection): RoutesClient {
   const client: Record<string, unknown> = {
     base_url: connection.base_url,
@@ -42,7 +42,7 @@ async function call(connection: Connection, name: RouteName, args: AnyArguments 
   });
 }
 
-/** Returns the timeout of all attempts: for each, one for the head of the response and the same for its body. */
+/** Returns the timeout of a call with all retries. Each attempt may take `timeout_ms` for the response headers and again for the body. */
 function totalTimeout(connection: Connection, args: AnyArguments): number {
   return (args.timeout_ms ?? connection.timeout_ms) * 2 * (connection.retries + 1);
 }

@@ -10,12 +10,12 @@ import { proxiedAgent } from "./proxied-agent.ts";
 
 const HANDSHAKE_MS_MAX = 15_000;
 const PING_INTERVAL_MS = 20_000;
-/** Timeout without a frame or pong, after which the connection counts as lost. */
+/** The connection counts as lost when neither a frame nor a pong has arrived for this long. */
 const SILENCE_MS_MAX = 60_000;
-/** Frames buffered for a slow consumer; beyond this the socket is paused. */
+/** Maximum frames buffered for a slow consumer. When it is reached, the socket is paused. */
 const STREAM_FRAMES_MAX = 1_000;
 const STREAM_BYTES_MAX = 4 * 1024 * 1024;
-/** Bytes queued for sending before `send` blocks its caller. */
+/** When more bytes than this are queued for sending, `send` waits. */
 const SEND_BYTES_MAX = 256 * 1024;
 const FRAME_BYTES_MAX = 16 * 1024 * 1024;
 
@@ -46,13 +46,13 @@ export interface Ending {
   reason: string;
 }
 
-/** Yields frames as they arrive; the iteration ends with the stream, and then `ending` contains the reason. */
+/** Yields frames as they arrive. The iteration ends when the stream ends; `ending` then contains the reason. */
 export interface Stream extends AsyncIterable<Frame> {
   readonly ending: Ending | undefined;
   /** The subprotocol that the server selected; empty: none. */
   readonly protocol: string;
   /**
-   * Strings are sent as text frames, bytes as binary frames and must not be changed afterwards. Resolves when more can be sent or the
+   * Sends a string as a text frame, or bytes as a binary frame. Do not change the bytes afterwards. Resolves when more can be sent or the
    * stream has ended.
    */
   send(data: string | Uint8Array): Promise<void>;
@@ -123,7 +123,7 @@ class SocketStream implements Stream {
       heard_at_ms = connection.clock.monotonic();
     };
     const pulse = connection.clock.every(PING_INTERVAL_MS, () => {
-      // A paused reader receives no pongs: its own pause proves that it is alive.
+      // While the consumer is slow, the paused socket reads no pongs. So a pause must not count as a lost connection.
       if (socket.isPaused) hear();
       if (connection.clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) return socket.terminate();
       if (socket.readyState === socket.OPEN) socket.ping();
@@ -157,7 +157,7 @@ class SocketStream implements Stream {
     if (socket.readyState !== socket.OPEN) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#room.add(resolve);
-    // Called when the data was sent or never will be.
+    // The callback runs when the data was sent or sending has failed.
     socket.send(data, () => resolve());
     if (socket.bufferedAmount > SEND_BYTES_MAX) await promise;
     this.#room.delete(resolve);

@@ -24,7 +24,7 @@ type RouteMethods = { [N in JsonRouteName]: (...rest: Rest<N>) => Promise<Body<N
  */
 export interface RoutesClient extends RouteMethods {
   readonly base_url: string;
-  /** Like the method of that name, but returns status and headers too. */
+  /** Calls the route `name` like its method, but returns status and headers too. */
   call<N extends JsonRouteName>(name: N, ...rest: Rest<N>): Promise<Answer<Body<N>>>;
   /** Pages of a list, following the cursor to the end. */
   pages<N extends ListRouteName>(name: N, ...rest: Rest<N>): AsyncGenerator<Body<N>, void, void>;

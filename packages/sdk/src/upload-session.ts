@@ -8,7 +8,7 @@ import type { Body } from "./options.ts";
 const PART_BYTES = 32 * 1024 * 1024;
 const BACKOFF_FIRST_MS = 500;
 const BACKOFF_LAST_MS = 15_000;
-/** Timeout without progress: a server that accepts no byte for this long is given up. */
+/** The upload fails if the server accepts no byte for this long, despite retries. */
 const GIVE_UP_MS = 10 * 60_000;
 const TUS = { "tus-resumable": "1.0.0" };
 
@@ -16,7 +16,7 @@ export interface UploadArguments {
   release_id: string;
   /** Size of the artifact, sent to the server first. */
   size: number;
-  /** Called with the bytes stored or in transit; starts at the resume offset and decreases if bytes were lost. */
+  /** Called with the number of bytes stored or in transit. It starts at the resume offset, and decreases if bytes were lost. */
   on_progress?: ((bytes_done: number) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -29,7 +29,7 @@ export interface Part {
   on_progress: ((bytes_done: number) => void) | undefined;
 }
 
-/** Sends one request; the response may be an error. Throws Passing if there was no response, and other errors if they are final. */
+/** Sends one request. Returns error responses too. Throws Passing if there was no response, and any other error if a retry is useless. */
 export type SendRequest = (method: string, path: string, headers: Record<string, string>, part: Part | undefined) => Promise<Response>;
 
 /**
@@ -50,7 +50,7 @@ export class Passing extends Error {
   }
 }
 
-/** Statuses that are temporary. During an upload, others mean that another client continues or deleted it. */
+/** Statuses that a retry may fix. For an upload in progress also 404 and 409: another client has deleted or continued it. */
 const PASSING = new Set([408, 423, 429, 500, 502, 503, 504]);
 const PASSING_WITHIN = new Set([...PASSING, 404, 409]);
 
@@ -93,7 +93,7 @@ class Session {
     const offset = offsetOf(started, size);
     const { body } = await readJson(started);
     if (offset < size || (body as Body<"getRelease">).data.artifact_state === "stored") return offset;
-    // All bytes are stored, but the server ended before it verified them: querying the offset completes the upload.
+    // All bytes are stored, but the server stopped before it verified them. Querying the offset makes it complete the upload.
     return offsetOf(await this.#call("startUpload", "HEAD", {}, PASSING_WITHIN), size);
   }
 

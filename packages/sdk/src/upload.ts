@@ -47,7 +47,7 @@ function sender(connection: Connection, { file, signal }: UploadFileArguments, a
     answered.catch(() => {});
     try {
       if (part === undefined) request.end();
-      // A server that refuses may respond before reading everything: its response takes precedence over the broken pipe.
+      // A server that refuses the upload may respond before it has read everything. Its response is used, not the broken pipe.
       else await Promise.race([answered, sendPart(file, part, request)]);
       return await readIncoming(await answered);
     } catch (error) {
@@ -64,7 +64,7 @@ function sender(connection: Connection, { file, signal }: UploadFileArguments, a
 const lengthOf = (part: Part | undefined): Record<string, string> =>
   part === undefined ? {} : { "content-length": String(part.end - part.start) };
 
-/** Rejects only for errors of the file: other errors are in the response. */
+/** Sends a part of the file. Rejects only for file errors; connection errors are reported by the request. */
 async function sendPart(file: string, { start, end, on_progress }: Part, request: NodeJS.WritableStream): Promise<void> {
   try {
     await pipeline(createReadStream(file, { start, end: end - 1 }), counting(start, on_progress), request);

@@ -2,18 +2,18 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions, createSecureContext } from "node:tls";
 import type { OpenSocket, SocketAddress } from "@roamfleet/agent/parts";
 
-/** Enough to keep one process busy while responses are in transit. */
+/** Maximum concurrent handshakes. Enough to keep one process busy while responses are in transit. */
 export const OPENING_MAX = 64;
 
 /**
  * Opens the connections of all robots of a process in request order, with a bounded number of concurrent handshakes.
  *
- * A real robot performs its handshake on its own processor. A process that starts thousands concurrently completes none before the first
- * ones time out, and then restarts all of them. The TLS context is created once, too.
+ * Real robots perform their handshakes on separate processors. One process that starts thousands concurrently completes none before they
+ * time out, and then starts all of them again. All connections share one TLS context.
  */
 export class ConnectionOpener {
   readonly #tls: ConnectionOptions;
-  /** At most one entry per robot; robots that stopped meanwhile are still included. */
+  /** Queue of requests, at most one per robot. Requests of robots that have stopped are skipped later. */
   readonly #waiting: { open: () => void; signal: AbortSignal }[] = [];
   #under_way = 0;
 
@@ -46,7 +46,7 @@ export class ConnectionOpener {
       this.#advance();
     };
     socket.once(is_secure ? "secureConnect" : "connect", over).once("close", over);
-    // The requester listens for the error, unless it has given up.
+    // The caller has an `error` listener too, unless it has aborted. Without any, an error would crash the process.
     socket.on("error", () => {});
     return socket;
   }

@@ -2,7 +2,7 @@ import { askOnce, backoffMs, EnrollmentRefused, type HttpClient } from "@roamfle
 import type { Clock } from "@roamfleet/clock";
 import { deriveRobotKey, type StoredRobot, robotKey } from "./robot-file.ts";
 
-/** Timeout for reaching the server before the first robot; later the wait is unlimited. */
+/** Timeout for enrolling the first robot. After that, retries are unlimited. */
 const FIRST_WAIT_MS = 30_000;
 
 /** The server does not respond, or its response is invalid. */
@@ -24,8 +24,8 @@ export interface EnrollmentOptions {
 }
 
 /**
- * Enrolls robots one after the other, so that their ids have the order of their numbers, and yields each immediately. Robots of `known` are
- * yielded unchanged. Throws EnrollmentRefused for an invalid key, EnrollmentError if the server does not respond or responds with invalid data.
+ * Enrolls robots one after the other, so that their ids sort by robot number, and passes each to `take` immediately. Robots in `known` are
+ * passed unchanged. Throws EnrollmentRefused for an invalid key, EnrollmentError if the server does not respond or responds with invalid data.
  */
 export async function enrollFleet(
   options: EnrollmentOptions,
@@ -46,7 +46,7 @@ export async function enrollFleet(
   }
 }
 
-/** Returns undefined if aborted. */
+/** Enrolls one robot, with retries. Returns undefined if aborted. */
 async function enrollOne(options: EnrollmentOptions, number: number, name: string, heard: boolean): Promise<StoredRobot | undefined> {
   const { server, clock, http, signal, seed, labels } = options;
   const key = deriveRobotKey(options.key, seed, number);

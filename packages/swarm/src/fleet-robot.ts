@@ -39,11 +39,11 @@ export interface FleetShared {
   real_time: boolean;
   /** Duration of a step in milliseconds, randomized on each call. */
   delay: () => number;
-  /** Whether robot `number` fails the verification of its install number `install`; `first`: of the app's first release. */
+  /** Returns whether install number `install` of robot `number` fails verification. `first`: it is the app's first release. */
   isUnwell: (robot: { number: number; install: number; first: boolean }) => boolean;
-  /** Downloads for one robot, or once for all of them. */
+  /** Downloads an artifact with `own`: for each robot, or once for all robots. */
   fetchArtifact: (artifact: Artifact, io: StageIo, own: () => Promise<void>) => Promise<void>;
-  /** Called when the state that the robot would store on disk has changed. */
+  /** Called when the state that a real robot would store on disk has changed. */
   keep: (robot: StoredRobot) => void;
 }
 
@@ -195,7 +195,7 @@ export class FleetRobot {
     return worker;
   }
 
-  /** The counterpart of the agent's journal on disk: the newest record of each app. */
+  /** Returns an in-memory journal with the newest record of each app. The agent stores its journal on disk. */
   #journal(): ConstructorParameters<typeof AppWorker>[0]["journal"] {
     return {
       records: new Map(Object.entries(this.stored.apps)),

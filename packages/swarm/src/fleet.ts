@@ -13,7 +13,7 @@ import type { FleetOptions } from "./options.ts";
 import { Tally } from "./tally.ts";
 
 const FLAP_TICK_MS = 250;
-/** Links closed concurrently when a swarm ends. */
+/** Maximum robots that stop concurrently when a swarm ends. */
 const STOP_AT_ONCE = 500;
 const RUN_ID_BYTES = 8;
 
@@ -21,7 +21,7 @@ export interface FleetParts {
   clock: Clock;
   log: Logger;
   signal: AbortSignal;
-  /** Called when the server is unreachable during enrollment. */
+  /** Called before each retry of an enrollment, when the server is unreachable or too busy. */
   waiting: (reason: string, wait_ms: number) => void;
 }
 
@@ -76,7 +76,7 @@ export class Fleet {
     });
   }
 
-  /** Closes every robot's link in order and saves the robots' state. */
+  /** Closes the links of all robots gracefully and saves the state of the robots. */
   async stop(): Promise<void> {
     this.#flapping?.cancel();
     for (let from = 0; from < this.robots.length; from += STOP_AT_ONCE)
@@ -85,7 +85,7 @@ export class Fleet {
     this.#unlock?.();
   }
 
-  /** Refuses to run the same robots twice on one machine: the server would quarantine them as stolen identities. */
+  /** Locks the robots, so that they cannot run twice on one machine: the server would quarantine them as stolen identities. */
   #lock(): () => void {
     const { state_directory, server, key, seed } = this.#options;
     const name = `roamfleet-swarm-${hash("sha256", [server, key, seed].join("\n")).slice(0, 16)}`;
@@ -98,7 +98,7 @@ export class Fleet {
     };
   }
 
-  /** The authority that robots trust; with a state directory it is stored there, as an agent does. */
+  /** Returns the certificate authority that the robots trust. Like an agent, stores it in the state directory, if there is one. */
   async #trust(): Promise<{ ca?: string }> {
     const { server, ca_fingerprint, ca_file, trust_on_first_use, state_directory } = this.#options;
     const directory = state_directory ?? mkdtempSync(path.join(tmpdir(), "roamfleet-swarm-"));
@@ -141,7 +141,7 @@ export class Fleet {
     };
   }
 
-  /** Drops each robot's link on average once per `mean_ms`, at independent times. */
+  /** Drops the link of each robot at random times, on average once per `mean_ms`. */
   #flap(mean_ms: number): void {
     const random = seededRandom(this.#options.seed + 1);
     this.#flapping = this.#parts.clock.every(FLAP_TICK_MS, () => {
@@ -176,8 +176,8 @@ export function chance(...words: readonly (string | number)[]): number {
 }
 
 /**
- * Returns the numbers (1 to `robots`) of the `fail` robots that fail, each in the middle of its interval, so that any part of the fleet in
- * enrollment order contains its share, plus or minus one.
+ * Returns the numbers (1 to `robots`) of the `fail` robots that fail. They are evenly spaced, so that any range of robot numbers contains a
+ * proportional number of them, plus or minus one.
  */
 export function failingRobots(robots: number, fail: number): Set<number> {
   return new Set(Array.from({ length: fail }, (_, i) => Math.floor(((i + 0.5) * robots) / fail) + 1));

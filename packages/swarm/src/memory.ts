@@ -3,10 +3,10 @@ import { type ConfigFiles, encodeRecord } from "@roamfleet/agent/parts";
 import type { Clock } from "@roamfleet/clock";
 import type { LogLevel, Report, ReportBody } from "@roamfleet/protocol/link";
 
-/** Maximum unsent records; the oldest are dropped first. */
+/** Maximum unacknowledged records; the oldest are dropped first. */
 const RECORDS_MAX = 50;
 
-/** The log of a simulated robot, in memory, for the agent's shipper; an agent stores it on disk. */
+/** The log of a simulated robot, in memory. Real agents store it on disk. The agent's log shipper reads from it. */
 export class MemoryLogSpool {
   readonly #clock: Clock;
   #lines: { seq: number; text: string }[] = [];
@@ -23,7 +23,7 @@ export class MemoryLogSpool {
     if (this.#lines.length > RECORDS_MAX) this.#lines.shift();
   }
 
-  /** Marks the records up to here as stored by the server, and later ones as unsent. */
+  /** Drops the records up to number `acked`, which the server has stored, and marks all later ones as unsent. */
   rewind(acked: number): void {
     this.acknowledge(acked);
     this.#sent = acked;
@@ -87,8 +87,8 @@ export class MemoryOutbox {
   }
 
   /**
-   * Applies the server's acknowledged number on connect. If it exceeds all numbers of this outbox, it belongs to another one: returns
-   * false, and the outbox gets a new name.
+   * Applies the last sequence number that the server acknowledged; call it on connect. If this outbox has never used that number, it belongs
+   * to an earlier outbox with the same id. Then this outbox gets a new id, and the function returns false.
    */
   reconcile(acked_seq: number): boolean {
     if (acked_seq <= this.#last_seq) {

@@ -23,8 +23,8 @@ export interface StoredRobot {
 const FLUSH_MS = 1_000;
 
 /**
- * The robots of a swarm in one file, one line per robot; the last line of a number is valid. Written within a second, so a killed swarm
- * restarts like robots after a power failure.
+ * Stores the robots of a swarm in one file. Each line is the state of one robot, and the last line of a robot is valid. Changes are written
+ * every second, so a killed swarm restarts like robots after a power failure.
  */
 export class RobotFile {
   readonly robots = new Map<number, StoredRobot>();
@@ -42,8 +42,8 @@ export class RobotFile {
   }
 
   /**
-   * Reads the file in this directory, if it exists, and rewrites it without outdated lines. `complain` is called once per failure period of
-   * the disk.
+   * Reads the file in this directory, if it exists, and rewrites it without outdated lines. `complain` is called at the first failed
+   * write, and again only after a successful one.
    */
   static async open(directory: string, clock: Clock, complain: (error: unknown) => void): Promise<RobotFile> {
     const opened = new RobotFile(path.join(directory, "robots.jsonl"), clock, complain);
@@ -94,7 +94,7 @@ export class RobotFile {
 const lineOf = (robot: StoredRobot): string =>
   `${JSON.stringify(robot, (key, value: unknown) => (key === "registry_auth" ? undefined : value))}\n`;
 
-/** Undefined for an incomplete line. */
+/** Parses a line. Returns undefined if it is incomplete. */
 function parseLine(line: string): StoredRobot | undefined {
   const value = parseObject(line) as Partial<StoredRobot> | undefined;
   return typeof value?.number === "number" && typeof value.key === "string" && typeof value.robot_id === "string"

@@ -70,7 +70,7 @@ function onceEach(say: (reason: string, wait_ms: number) => void): (reason: stri
   };
 }
 
-/** Interval at which the same message of another robot is shown again. */
+/** Minimum interval between equal messages, which may come from different robots. */
 const QUIET_MS = 10_000;
 const LINES_REMEMBERED_MAX = 100;
 

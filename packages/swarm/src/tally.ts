@@ -27,7 +27,7 @@ export class Tally {
     const before = this.#phases.get(key);
     if (isEnding(status)) {
       if (before !== undefined) this.#move(before, undefined);
-      // Reported again after each connect: counted once.
+      // A robot reports its latest result again after each connect. It is counted only once.
       if (this.#phases.delete(key)) this.ended[status] += 1;
       return;
     }

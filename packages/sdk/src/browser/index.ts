@@ -9,7 +9,7 @@ export { ApiError, Unreachable } from "../errors.ts";
 export type { Arguments, Body, JsonRouteName, ListRouteName, Rest } from "../options.ts";
 export type { UploadBlobArguments };
 
-/** Creates a client for a page served by the service: a session cookie replaces the token. */
+/** Client for a web page that the service itself serves. A session cookie replaces the token. */
 export interface BrowserClient extends RoutesClient {
   /** Uploads a release's artifact, resuming an earlier upload. */
   upload(args: UploadBlobArguments): Promise<Body<"getRelease">>;
@@ -33,9 +33,9 @@ export interface SocketArguments {
   protocols?: readonly string[] | undefined;
   /** Called with each frame: text, or bytes of a binary frame. */
   on_frame: (data: string | ArrayBuffer) => void;
-  /** Called once when it is open, with the subprotocol selected by the server. */
+  /** Called once when the stream is open, with the subprotocol that the server selected. */
   on_open?: ((protocol: string) => void) | undefined;
-  /** Called once when it has ended; no frames follow. */
+  /** Called once when the stream has ended. No frames follow. */
   on_end: (ending: SocketEnding) => void;
 }
 
@@ -43,14 +43,14 @@ export interface SocketArguments {
 export interface SocketEnding {
   code: number;
   reason: string;
-  /** False if it never opened: browsers do not expose the reason. */
+  /** False if the connection never opened. Browsers do not expose why. */
   was_open: boolean;
 }
 
 export interface SocketStream {
   /** Bytes not sent yet. */
   readonly waiting_bytes: number;
-  /** Does nothing if it is not open. */
+  /** Sends a frame. Does nothing if the stream is not open. */
   send(data: string | Uint8Array<ArrayBuffer>): void;
   close(): void;
 }

@@ -23,7 +23,7 @@ function sender(connection: Connection, { file, signal }: UploadBlobArguments): 
       for (const [name, value] of Object.entries(sent)) request.setRequestHeader(name, value);
       const abort = (): void => request.abort();
       signal?.addEventListener("abort", abort, { once: true });
-      // XMLHttpRequest's own timeout covers the whole request; this one covers a request without progress.
+      // An idle timeout, restarted by progress. XMLHttpRequest's own timeout limits the whole request.
       let idle: ReturnType<typeof setTimeout>;
       const move = (): void => {
         clearTimeout(idle);
@@ -47,7 +47,7 @@ function sender(connection: Connection, { file, signal }: UploadBlobArguments): 
 
 const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error("given up"));
 
-/** Statuses whose responses may have no body. */
+/** Statuses for which the Response constructor refuses a body. */
 const WITHOUT_BODY = new Set([204, 205, 304]);
 
 function asResponse(request: XMLHttpRequest): Response {

@@ -28,7 +28,7 @@ export interface AppHost {
 
 /** Maximum consecutive steps without waiting; the agent's plan never needs as many. */
 const STEPS_AT_ONCE_MAX = 100;
-/** Maximum timer duration: windows may be months away. */
+/** Maximum timer duration until a maintenance window is checked again, because windows may be months away. */
 const WINDOW_LOOK_MS = 3_600_000;
 
 /** One app of a simulated robot: the agent's own plan, with behaviors instead of executors. */
@@ -38,9 +38,9 @@ export class AppRunner {
   #state: AppState;
   #wish: DesiredAppState = "unknown";
   #timer: Timer | undefined;
-  /** The current work never reports again. */
+  /** True if the robot reports nothing more for the current work. */
   #stuck = false;
-  /** A convergence without a deployment failed; it is retried only when the desired release changes. */
+  /** True after an install without a deployment has failed. It is retried only when the desired state changes. */
   #gave_up = false;
 
   constructor(app: string, robot: AppHost) {
@@ -116,7 +116,7 @@ export class AppRunner {
     }
   }
 
-  /** Without a time it waits for the server's next message. */
+  /** Waits until `opens_at`. If it is null, only the next message of the server continues the work. */
   #awaitWindow(opens_at: number | null): void {
     if (opens_at === null) return;
     const { clock } = this.#robot;

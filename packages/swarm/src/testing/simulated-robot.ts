@@ -123,7 +123,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
     await this.#open();
   }
 
-  /** Closes the link in order; events meanwhile are reported after the next connect. */
+  /** Closes the link gracefully. Events while disconnected are reported after the next connect. */
   async disconnect(): Promise<void> {
     this.#wants_link = false;
     this.#retry?.cancel();

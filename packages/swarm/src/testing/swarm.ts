@@ -13,7 +13,7 @@ export interface SwarmOptions {
   reconnects?: boolean;
 }
 
-/** The shared state that robots use. */
+/** A robot, as the swarm uses it. */
 export interface Member {
   readonly connected: boolean;
   connect(): Promise<void>;

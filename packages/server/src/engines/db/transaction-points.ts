@@ -45,7 +45,7 @@ export class TransactionPoints {
   }
 
   /**
-   * Failpoints of a write outside of a transaction. Reaches the first one now, before the write; call the returned function after the result.
+   * Failpoints of a write outside of a transaction. Reaches the first one before the write; call the returned function after its result.
    */
   static lone(text: string): (() => void) | undefined {
     if (!failpointsArmed() || /^\s*(--[^\n]*\n\s*)*select\b/i.test(text)) return undefined;

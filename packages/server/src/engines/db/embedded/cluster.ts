@@ -13,8 +13,8 @@ import { run } from "./run.ts";
 type Parameters = Readonly<Record<string, string>>;
 
 /**
- * Disables the settings that make PostgreSQL run a command or load a library. They are set on the command line, which overrides the files in
- * the database's directory. So a tampered backup, once restored, cannot run code through its settings files.
+ * Disables the settings that make PostgreSQL run a command or load a library. They are on the command line, which overrides the files in the
+ * database's directory. So a tampered backup, once restored, cannot run code through its settings files.
  */
 const NO_COMMANDS: Parameters = {
   archive_mode: "off",
@@ -118,7 +118,7 @@ export async function removeSocketDirectory(directory: string): Promise<void> {
   await rm(place, { recursive: true, force: true });
 }
 
-/** Removes the socket and its lock file after PostgreSQL was killed. The process id in the lock file could belong to another process now. */
+/** Removes the socket and lock file of a killed PostgreSQL. A new PostgreSQL would consider the process id in them as running. */
 export async function removeStaleSocket(socketDirectory: string): Promise<void> {
   await rm(path.join(socketDirectory, SOCKET_NAME), { force: true });
   await rm(path.join(socketDirectory, `${SOCKET_NAME}.lock`), { force: true });

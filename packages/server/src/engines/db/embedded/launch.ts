@@ -211,8 +211,8 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
 }
 
 /**
- * Removes the pid file and the socket if no PostgreSQL process runs on the directory. Otherwise PostgreSQL would refuse to start if the id in
- * the pid file belongs to a zombie, or to another process after a reboot. If a process runs, the files stay: they prevent a second start
+ * Removes the pid file and the socket if no PostgreSQL process runs on the directory. PostgreSQL would refuse to start if the id in the
+ * pid file belongs to a zombie, or to another process after a reboot. If a process runs, the files stay: they prevent a second start
  * while children of a killed postmaster are still running.
  */
 async function clearStaleFiles(cluster: Cluster): Promise<void> {
