@@ -88,8 +88,8 @@ export interface Attempts {
 }
 
 /**
- * Retries a call after 429, which the server sends before it executes anything. Retries a repeatable call also after 503 and network errors.
- * Waits for the time in Retry-After, otherwise with exponential backoff.
+ * Retries a call after 429, which the server sends before it executes anything. Retries a repeatable call also after 503 and network
+ * errors. Waits for the time in Retry-After, otherwise with exponential backoff.
  */
 export async function withRetries(connection: Connection, attempts: Attempts, attempt: () => Promise<Response>): Promise<Response> {
   for (let tried = 1; ; tried += 1) {

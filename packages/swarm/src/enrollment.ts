@@ -25,7 +25,8 @@ export interface EnrollmentOptions {
 
 /**
  * Enrolls robots one after the other, so that their ids sort by robot number, and passes each to `take` immediately. Robots in `known` are
- * passed unchanged. Throws EnrollmentRefused for an invalid key, EnrollmentError if the server does not respond or responds with invalid data.
+ * passed unchanged. Throws EnrollmentRefused for an invalid key, and EnrollmentError if the server does not respond or its response is
+ * invalid.
  */
 export async function enrollFleet(
   options: EnrollmentOptions,

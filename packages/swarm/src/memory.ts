@@ -87,8 +87,8 @@ export class MemoryOutbox {
   }
 
   /**
-   * Applies the last sequence number that the server acknowledged; call it on connect. If this outbox has never used that number, it belongs
-   * to an earlier outbox with the same id. Then this outbox gets a new id, and the function returns false.
+   * Applies the last sequence number that the server acknowledged; call it on connect. If this outbox has never used that number, it
+   * belongs to an earlier outbox with the same id. Then this outbox gets a new id, and the function returns false.
    */
   reconcile(acked_seq: number): boolean {
     if (acked_seq <= this.#last_seq) {

@@ -13,8 +13,8 @@ import { run } from "./run.ts";
 type Parameters = Readonly<Record<string, string>>;
 
 /**
- * Disables the settings that make PostgreSQL run a command or load a library. They are on the command line, which overrides the files in the
- * database's directory. So a tampered backup, once restored, cannot run code through its settings files.
+ * Disables the settings that make PostgreSQL run a command or load a library. They are on the command line, which overrides the files in
+ * the database's directory. So a tampered backup, once restored, cannot run code through its settings files.
  */
 const NO_COMMANDS: Parameters = {
   archive_mode: "off",
