@@ -11,12 +11,12 @@ import {
 } from "./robot-config.ts";
 import { checkRules } from "../streams/forward/rules.ts";
 
-/** Read if it exists and no other file is named. */
+/** Default config file. It is read if no other file is named, and may be absent. */
 const ROBOT_CONFIG_FILE = "/etc/roamfleet/agent.yaml";
 
 /**
- * Reads the robot's own config file (YAML): the named one, which must exist, or ROBOT_CONFIG_FILE, which may be absent. Throws ConfigFileError with
- * the file and the key.
+ * Reads the robot's own config file (YAML). `named` is the path of a file that must exist; undefined means ROBOT_CONFIG_FILE, which may be
+ * absent. Throws ConfigFileError, whose message names the file and the key.
  */
 export async function readRobotConfig(named: string | undefined, root = "/"): Promise<RobotConfig> {
   const file = join(root, named ?? ROBOT_CONFIG_FILE);
@@ -140,13 +140,14 @@ function readContainers(section: Section): RobotConfig["containers"] {
 }
 
 /**
- * A robot that accepts only signed releases may allow shell, files and forward only with an explicit user and targets: the defaults reach too far.
+ * Checks `signed.allow`, the streams that stay allowed while the robot accepts only signed releases. Shell and files require an explicit
+ * `shell.user`, forward requires an explicit `forward.allow`: the defaults permit too much.
  */
 function checkSigned({ signed, shell, forward }: RobotConfig): void {
   const { allow } = signed;
   if (shell.user === undefined && (allow.includes("shell") || allow.includes("files")))
     throw new ConfigFileError("signed.allow: shell and files need shell.user, the user that they run as");
-  // The same object: the file has no forward.allow.
+  // The same array means that the file has no forward.allow: readForward then returns the default itself.
   if (allow.includes("forward") && forward.allow === ROBOT_CONFIG_DEFAULT.forward.allow)
     throw new ConfigFileError("signed.allow: forward needs forward.allow, the addresses and ports that it may reach");
 }
@@ -178,7 +179,8 @@ class Section {
   readonly #path: string;
 
   constructor(value: unknown, path: string) {
-    // Only the whole file may be empty. In a section whose lines are all commented out, the defaults may allow more than its author wanted.
+    // Refuse an empty section, for example one whose lines are all commented out: the defaults may allow more than its author wanted. An
+    // empty file is valid.
     if (value === null && path !== "") throw new ConfigFileError(`${path} is empty: leave it out, or write {} for none`);
     if (value !== undefined && value !== null && !isMapping(value))
       throw new ConfigFileError(`${path || "the file"} must be a mapping of names to values`);
@@ -219,7 +221,7 @@ class Section {
     return value as string[];
   }
 
-  /** Absolute paths. */
+  /** Returns a list of absolute paths. */
   paths(name: string): string[] | undefined {
     const paths = this.texts(name);
     const relative = paths?.find((one) => !isAbsolute(one));
@@ -227,7 +229,7 @@ class Section {
     return paths;
   }
 
-  /** Some of the known texts. */
+  /** Returns a list whose items are all in `known`. */
   choices<T extends string>(name: string, known: readonly T[]): T[] | undefined {
     return this.texts(name)?.map((text) => {
       const found = known.find((one) => one === text);
@@ -236,7 +238,7 @@ class Section {
     });
   }
 
-  /** `on`, `off`, true or false. */
+  /** Reads a switch: `on`, `off`, true or false. */
   onOff(name: string): boolean | undefined {
     const value = this.#take(name);
     if (value === undefined || typeof value === "boolean") return value;
@@ -265,7 +267,8 @@ class Section {
 
   #take(name: string): unknown {
     const value = this.#values.get(name);
-    // All entries are commented out: the default may be the opposite of what the author wanted.
+    // Refuse a key without a value, for example a list whose entries are all commented out: the default may be the opposite of what the
+    // author wanted.
     if (value === null) throw new ConfigFileError(`${this.at(name)} is empty: write [] for none`);
     this.#values.delete(name);
     return value;

@@ -1,11 +1,11 @@
-/** Streams that the robot itself may switch off. */
+/** Streams that the robot's config file can disable. */
 export const STREAM_SWITCHES = ["shell", "camera", "topics", "forward", "files"] as const;
 type StreamSwitch = (typeof STREAM_SWITCHES)[number];
 
 export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
 export type RosAdapterName = (typeof ROS_ADAPTERS)[number];
 
-/** Highest domain id of DDS with valid ports. */
+/** Highest DDS domain id: the port numbers of a higher domain would not be valid. */
 export const DOMAIN_ID_MAX = 232;
 
 /** Streams through which a user could change what a robot runs. */
@@ -24,7 +24,7 @@ export type CameraSource = { name: string } & (
 export interface RobotConfig {
   streams: Record<StreamSwitch, boolean>;
   shell: {
-    /** User that shells run as; absent: the agent's own user, unless that is root. */
+    /** User that shells run as; absent: the agent's own user. If that is root, the agent refuses shells. */
     user?: string;
     /** Absent: the user's login shell. */
     command?: string[];
@@ -56,7 +56,7 @@ export interface RobotConfig {
     directories: string[];
   };
   containers: {
-    /** Whether container manifests may request devices, and likewise the host network below. */
+    /** Whether container manifests may request devices. `host_network` is the same for the host network. */
     devices: boolean;
     host_network: boolean;
   };

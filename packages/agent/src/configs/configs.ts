@@ -12,7 +12,7 @@ import { CONFIG_BYTES_MAX, type Timing } from "../runtime/limits.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import { fetchSmall, RetryLater, retryWaitMs } from "../runtime/download.ts";
 
-/** The files of the configs. Simulated robots keep only their digests, in memory. */
+/** Stores the config files. A simulated robot keeps only their digests, in memory. */
 export interface ConfigFiles {
   /** Returns the SHA-256 of a file; undefined if it cannot be read. */
   digest(namespace: string): string | undefined;
@@ -30,13 +30,13 @@ export const configFiles = (paths: StatePaths): ConfigFiles => ({
     }
   },
   write: (namespace, bytes) => {
-    // Workloads run as the agent's user. Other users must not read values that may be secret.
+    // Only the agent's user can read the file: workloads run as that user, and values may be secret.
     makeDirectory(paths.configs);
     writeAtomically(paths.config(namespace), bytes);
   },
 });
 
-/** Keeps the robot's config files as the server wants them. */
+/** Keeps the robot's config files in their desired state. */
 export class Configs {
   readonly #options: ConfigsOptions;
   readonly #workers = new Map<string, ConfigWorker>();
@@ -86,7 +86,7 @@ interface ConfigsOptions {
   log: Logger;
   reporter: Reporter;
   fetcher: Fetcher;
-  /** Called after the agent has changed the file; notifies the workloads that ask for it. */
+  /** Called after the agent has changed the file; notifies the workloads whose manifests request that. */
   on_change: (namespace: string) => void;
   on_step: (name: string) => void;
 }
@@ -133,11 +133,11 @@ class ConfigWorker {
     this.checkDrift();
     const last = this.#state.finished.at(-1);
     if (last !== undefined) this.#reportFinished(last);
-    // Starts again a download that failed, or that did not start without a link.
+    // Retry a download that failed, or that could not start without a link.
     this.#work();
   }
 
-  /** Reports the file's digest if it differs from the last report: the file was changed by hand. */
+  /** Reports the file's digest if it differs from the last reported one, for example after the file was changed by hand. */
   checkDrift(): void {
     const { applied } = this.#state;
     if (applied === null) return;
@@ -267,7 +267,7 @@ class ConfigWorker {
     this.#options.on_step("config.journalled");
   }
 
-  /** Journals a state that may be lost on a full disk: after a restart the config is applied and reported once more. */
+  /** Journals a state. On a full disk it may be lost: then the config is applied and reported again after a restart. */
   #keep(state: ConfigState): void {
     try {
       this.#save(state);
@@ -293,7 +293,7 @@ export interface ConfigState {
   namespace: string;
   /** The last written version; the file may have been changed by hand since. null: nothing written yet. */
   applied: { version: number; sha256: string } | null;
-  /** Journaled before the file is written. After a crash it shows that the agent changed the file. */
+  /** Digest of the file, journaled before it is written. After a crash it shows that the agent changed the file. */
   writing_sha256: string | null;
   finished: FinishedConfig[];
 }
@@ -308,9 +308,9 @@ interface FetchConfigOptions {
 }
 
 /**
- * Downloads a namespace's effective values until they match the announced digest: before the next announcement the server may already return newer
- * ones. An unreachable server, and one that answers with Retry-After, is asked again until the step's time limit. Other responses count as attempts:
- * after a bounded number it throws StepFailure (`download_failed`, `digest_mismatch`). Throws StepAborted on abort.
+ * Downloads the effective config of a namespace. Retries until the content has this SHA-256, since the server may already return a newer
+ * version than the one in the desired state. Attempts without a response, and responses that ask for a later retry, are not limited. After
+ * `download_tries` other responses it throws StepFailure (`download_failed`, `digest_mismatch`). Throws StepAborted on abort.
  */
 async function fetchConfig(namespace: string, sha256: string, options: FetchConfigOptions): Promise<Buffer> {
   const { fetcher, clock, timing, signal } = options;

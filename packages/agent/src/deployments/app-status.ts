@@ -23,7 +23,9 @@ export function appStatus(
   };
 }
 
-/** Whether the running release is being changed: from here on the robot finishes or rolls back what it began. */
+/**
+ * Returns whether the running release is being changed. Such a change can no longer be cancelled: the robot finishes it or rolls it back.
+ */
 export const isChanging = ({ phase }: Pick<AppStatus, "phase">): boolean =>
   phase === "installing" || phase === "verifying" || phase === "rolling_back" || phase === "removing";
 
@@ -41,7 +43,7 @@ interface HeldUpdateOptions {
   clock: Clock;
   log: Logger;
   reporter: Reporter;
-  /** Called when an update is held back, is held back for another reason, or is no longer held back. */
+  /** Called when an update begins to be held back, is no longer held back, or is held back for another reason. */
   on_change: () => void;
 }
 
@@ -54,7 +56,7 @@ export class HeldUpdate {
     this.#options = options;
   }
 
-  /** Why the update is held back; null: it is not. */
+  /** Returns why the update is held back; null if it is not. */
   get why(): { by: Held["by"]; why: string } | null {
     return this.#now === undefined ? null : { by: this.#now.by, why: this.#now.why };
   }
@@ -73,7 +75,7 @@ export class HeldUpdate {
     on_change();
   }
 
-  /** Reports again that the update is held back: after each connect. */
+  /** Reports to the server that the update is held back. Also called after each connect. */
   tell(): void {
     if (this.#now === undefined) return;
     const { target_id, attempt, release } = this.#now.step;

@@ -5,19 +5,22 @@ import type { Step, StepType } from "./plan.ts";
 import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
 import { errorText } from "../disk/write-atomically.ts";
 
-/** What a step may use of the app's worker. */
+/** The parts of the app's worker that a step may use. */
 export interface StepContext {
   readonly state: AppState;
   readonly signal: AbortSignal;
   readonly locked: boolean;
   executor: (kind: string) => Executor;
-  /** All executors. Those that only delete their own files come first. */
+  /** All executors, in the order in which they remove an app. Those that delete the app's whole directory come last. */
   readonly executors: readonly Executor[];
-  /** Returns the release in the form that may be installed. Throws StepFailure (`signature_invalid`) or StepAborted. */
+  /**
+   * Decides by its signature whether a release may be installed, and returns it in the form that may be installed. Throws StepFailure
+   * (`signature_invalid`) or StepAborted.
+   */
   admit: (release: DesiredRelease, asked: "now" | "lately") => Promise<DesiredRelease>;
   keep_versions: (release_ids: string[]) => void;
   progress: (work: Work, bytes_done: number, bytes_total: number) => void;
-  /** Journals the work, then reports its phase if that is new. A step has no side effect before this returns. */
+  /** Journals the work, then reports its phase if that is new. A step must call this before its first side effect. */
   enter: (work: Work) => void;
   /** Journals the outcome and the release that runs from now on, and reports both. */
   finish: (outcome: Outcome) => void;
@@ -36,7 +39,7 @@ export interface Outcome {
 
 type Of<T extends StepType> = Extract<Step, { type: T }>;
 
-/** One function for each type of step: a step without one does not compile. Each may throw StepAborted, which leaves no result. */
+/** Maps each type of step to its function; the compiler reports a missing one. A function that throws StepAborted leaves no outcome. */
 export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Promise<void> } = {
   idle: async () => {},
   hold: async () => {},
@@ -83,7 +86,7 @@ interface Asked {
 
 const ofDesired = ({ target_id, deployment_id, attempt, release }: DesiredApp): Asked => ({ target_id, deployment_id, attempt, release });
 
-/** Ends work without a change of the running release, unless `runs` names a new one. */
+/** Finishes work with a status. The running release stays the same, unless `runs` names a new one. */
 function end(
   context: StepContext,
   asked: Asked,
@@ -112,7 +115,9 @@ function begin({ enter }: StepContext, desired: DesiredApp, phase: Phase): void 
   enter({ ...ofDesired(desired), verify_seconds: desired.policy.verify_seconds, phase, tries: 0, failure: null });
 }
 
-/** Turns failures of the step into the outcome of the work. An aborted step (cancelled, or the agent stops) has no outcome. */
+/**
+ * Runs `work` and passes a failure to `on_failure`. Rethrows StepAborted: an aborted step (cancelled, or the agent stops) has no outcome.
+ */
 async function trying(work: () => Promise<void>, on_failure: (failure: Failure) => void): Promise<void> {
   try {
     await work();
@@ -123,7 +128,7 @@ async function trying(work: () => Promise<void>, on_failure: (failure: Failure) 
   }
 }
 
-/** Returns why the robot may not install the release, according to its signature. */
+/** Returns why the robot may not install the release, according to its signature; undefined if it may. */
 async function refusalOf(context: StepContext, release: DesiredRelease, asked: "now" | "lately"): Promise<Failure | undefined> {
   let refusal: Failure | undefined;
   await trying(
@@ -142,7 +147,7 @@ async function ensureRunning({ state, executor, signal }: StepContext, release: 
 
 async function stage(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { app } = context.state;
-  // Files left under this release id may belong to another release: the server assigns the ids.
+  // Delete files of this release id first. They may belong to another release, since the server assigns the ids.
   if (before.tries === 0) prune(context);
   const work = { ...before, tries: before.tries + 1 };
   context.enter(work);
@@ -171,7 +176,7 @@ async function install(context: StepContext, before: Work, release: DesiredRelea
     end(context, newest(context, before), "failed", refusal);
     return prune(context);
   }
-  // The lock may have been taken during the signature check. After this line it is too late.
+  // The update lock may have been taken during the signature check. After this line, the lock no longer stops the installation.
   if (before.phase === "staged" && context.locked) throw new StepAborted();
   const tries = before.phase === "installing" ? before.tries + 1 : 1;
   context.enter({ ...before, phase: "installing", tries });
@@ -233,7 +238,7 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   prune(context);
 }
 
-/** Starts the old release again. Returns why it does not run; it stays supervised all the same. */
+/** Starts the old release again. Returns why it does not run; undefined if it does. The executor supervises it in both cases. */
 async function bringBack({ state, executor, signal }: StepContext, old: DesiredRelease, bad: DesiredRelease): Promise<string | undefined> {
   try {
     if (bad.kind !== old.kind) await executor(bad.kind).stop(state.app);

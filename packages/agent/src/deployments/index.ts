@@ -42,7 +42,7 @@ class RobotDeployments implements Deployments {
   readonly #workers = new Map<string, AppWorker>();
   #desired: Desired | undefined;
   #running = false;
-  /** Logins for registries, by release: sent with each desired state, kept in memory only. */
+  /** Registry logins by release id. The server sends them with each desired state; they are kept in memory only. */
   #logins: ReadonlyMap<string, RegistryLogin> = new Map();
 
   constructor(options: DeploymentsOptions, tuning: DeploymentsTuning) {
@@ -68,7 +68,7 @@ class RobotDeployments implements Deployments {
     const containers = new ContainerExecutor({ ...runtime, engine: this.#engine, layers, login });
     const signal_app = (app: string, signal: NodeJS.Signals): boolean => bundles.signal(app, signal) || containers.signal(app, signal);
     this.#containers = containers;
-    // Bundles come last: when an app is removed, the other executors find their own data only while its directory exists.
+    // The order of removal. Bundles come last: their executor deletes the app's directory, in which the other executors find their data.
     this.#executors = [containers, new FileExecutor({ ...runtime, signal_app }), bundles];
     this.#journal = openJournal<AppState>(paths.journal, ({ app }) => app, log);
     this.#config_journal = openJournal<ConfigState>(paths.config_journal, ({ namespace }) => namespace, log);
@@ -161,7 +161,10 @@ class RobotDeployments implements Deployments {
     this.#artifacts.prune(new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : []))));
   }
 
-  /** An app's workload has disappeared; without a name: something that any app may need has become available. */
+  /**
+   * Wakes the worker of an app whose workload has disappeared. Without a name it wakes all workers: the container engine, which any app may
+   * need, answers again.
+   */
   #lookAgain(app?: string): void {
     for (const worker of this.#workers.values()) if (app === undefined || worker.app === app) worker.lookAgain();
   }

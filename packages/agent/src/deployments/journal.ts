@@ -15,7 +15,7 @@ export class Journal<T> {
   readonly #file: string;
   readonly #records: Map<string, T>;
   readonly #key: (record: T) => string;
-  /** Prefix of its failpoints. */
+  /** Prefix of the names of this journal's failpoints. */
   readonly #name: string;
   #handle: number;
   #bytes: number;
@@ -32,12 +32,12 @@ export class Journal<T> {
     this.#setAside();
   }
 
-  /** Opens the file of an earlier agent. `damaged` is the number of unreadable lines. */
+  /** Opens the journal, or creates it. `damaged` is the number of unreadable lines. */
   static open<T>(file: string, key: (record: T) => string): { journal: Journal<T>; damaged: number } {
     makeDirectory(path.dirname(file));
     const bytes = fs.existsSync(file) ? fs.readFileSync(file) : Buffer.alloc(0);
     const whole = bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1);
-    // The next record must not be appended to a torn last line.
+    // Remove a torn last line: the next record must not be appended to it.
     if (whole.length < bytes.length) fs.truncateSync(file, whole.length);
     const { records, damaged } = readRecords(whole.toString("utf8"), key);
     const journal = new Journal(file, records, key);
@@ -54,7 +54,7 @@ export class Journal<T> {
     return this.#records;
   }
 
-  /** Durable when it returns. Throws, and changes nothing, if the disk refuses the write. */
+  /** Appends a record, which is durable when this returns. If the write fails, throws and changes nothing. */
   append(record: T): void {
     const line = encodeLine(record);
     try {
@@ -84,7 +84,7 @@ export class Journal<T> {
     }
   }
 
-  /** Reserves disk space for the last lines on a full disk. */
+  /** Creates the reserve file. On a full disk, deleting it makes room for the last records. */
   #setAside(): void {
     try {
       if (fs.statSync(this.#reserve, { throwIfNoEntry: false })?.size !== RESERVE_BYTES)
@@ -96,7 +96,7 @@ export class Journal<T> {
 
   #compact(): void {
     const content = [...this.#records.values()].map(encodeLine).join("");
-    // Compaction is not worthwhile while the newest records alone are this large.
+    // Compaction is not worthwhile unless it at least halves the file.
     if (content.length > this.#bytes / 2) return;
     try {
       writeAtomically(this.#file, content);

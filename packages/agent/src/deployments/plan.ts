@@ -5,7 +5,7 @@ export type Step =
   | { type: "idle" }
   /** The next step would change the running release, and the robot does not allow that now. */
   | { type: "hold"; release: DesiredRelease | null; target_id: string | null; attempt: number }
-  /** Start the current release of the journal: after a restart. */
+  /** Start the current release of the journal, which does not run, for example after a restart of the agent. */
   | { type: "ensure_running"; release: DesiredRelease }
   /** Wait for the update window: until `opens_at`, or until the server sends another window (null). */
   | { type: "await_window"; opens_at: number | null }
@@ -18,7 +18,7 @@ export type Step =
   | { type: "stage"; work: Work; release: DesiredRelease }
   | { type: "install"; work: Work; release: DesiredRelease }
   | { type: "verify"; work: Work; release: DesiredRelease }
-  /** The phase was begun too often: it probably kills the agent or the robot. */
+  /** End the work as failed: its phase was begun too often, and probably crashes the agent or the robot. */
   | { type: "give_up"; work: Work; failure: Failure }
   | { type: "roll_back"; work: Work; release: DesiredRelease; failure: Failure }
   | { type: "remove"; work: Work };
@@ -31,19 +31,19 @@ export interface Situation {
   kinds: readonly string[];
   /** Id of the release that runs now. */
   running: string | null;
-  /** False while the last attempt to start the current release is too recent. */
+  /** False during the backoff after a failed start of the current release. */
   may_start: boolean;
-  /** False while the last failed attempt to converge without a deployment is too recent. */
+  /** False during the backoff after a failed attempt to converge without a deployment. */
   may_converge: boolean;
-  /** False while the robot's update lock or its gate forbids changes of the running release. */
+  /** False while the update lock or the safe-to-update check forbids changes of the running release. */
   may_install: boolean;
-  /** Milliseconds since 1970 by the server's clock, as precisely as the robot knows it. Update windows use this time. */
+  /** Milliseconds since 1970 by the server's clock, as the robot estimates it. Update windows use this time. */
   server_now: number;
 }
 
 /** A phase that was begun this often and never ended is assumed to kill the agent or the robot. */
 export const PHASE_TRIES_MAX = 5;
-/** Higher, since downloads resume and a robot may be switched off many times during a long one. */
+/** The limit for downloading. It is higher, since downloads resume and a robot may be switched off many times during a long one. */
 export const STAGE_TRIES_MAX = 100;
 
 const IDLE: Step = { type: "idle" };
@@ -80,10 +80,13 @@ function planNew({ state, desired, kinds, running, may_converge, may_install }: 
   return { type: "begin", desired, phase: "downloading" };
 }
 
-/** Failures that are independent of the release: worth another attempt. */
+/** Reasons of failures that do not depend on the release: another attempt may succeed. */
 const PASSING_REASONS: readonly (string | null)[] = ["download_failed", "insufficient_disk", "timeout"];
 
-/** Whether this robot refused the release or rolled it back before: it is not installed again without a deployment. */
+/**
+ * Returns whether the release failed on this robot or was rolled back. Then only a deployment installs it again. PASSING_REASONS do not
+ * count.
+ */
 function provenBad(state: AppState, release_id: string): boolean {
   const last = state.finished.findLast((one) => one.release_id === release_id && one.status !== "cancelled");
   return last !== undefined && (last.status === "rolled_back" || (last.status === "failed" && !PASSING_REASONS.includes(last.reason)));
@@ -94,11 +97,11 @@ export function isWanted(work: Work, desired: DesiredAppState): boolean {
   // No desired state yet: continue the journaled work.
   if (desired === "unknown") return true;
   if (desired === "absent") return false;
-  // A server that rolls back a target sends the previous release as a later attempt: that is other work.
+  // For a rollback, the server sends the same target with the previous release and a higher attempt: that is other work.
   return desired.target_id === work.target_id && (desired.release?.id ?? null) === (work.release?.id ?? null);
 }
 
-/** Returns the step that waits for the server's update window; undefined if it is open or there is none. */
+/** Returns the step that waits for the server's update window; undefined if the window is open or none is set. */
 function awaitWindow(desired: DesiredAppState, server_now: number): Step | undefined {
   if (typeof desired === "string") return undefined;
   const { install_from, install_until } = desired.policy;

@@ -2,7 +2,9 @@ import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import type { SignedHistory } from "../signing/admit-release.ts";
 import { REPORT_MESSAGE_CHARACTERS_MAX } from "../runtime/limits.ts";
 
-/** Progress of a piece of work; each name except `removing` is a status that is reported. */
+/**
+ * Phase of the work on an app. It is reported to the server under the same name, except `removing`, which is reported as `rolling_back`.
+ */
 export type Phase = "downloading" | "staged" | "installing" | "verifying" | "rolling_back" | "removing";
 
 export interface Failure {
@@ -22,7 +24,7 @@ export interface Work {
   phase: Phase;
   /** How often this phase was begun, including by earlier runs of the agent. */
   tries: number;
-  /** Why it is rolled back. */
+  /** Why the release is rolled back; null in other phases. */
   failure: Failure | null;
 }
 
@@ -37,7 +39,7 @@ export interface Finished {
   status: FinalStatus;
   reason: string | null;
   message: string | null;
-  /** The report is in the outbox. */
+  /** True once the report is in the outbox. */
   reported: boolean;
 }
 
@@ -48,7 +50,7 @@ export interface AppState {
   /** The release that ran before; kept on disk. */
   previous: DesiredRelease | null;
   work: Work | null;
-  /** Generations of the signed releases that ran; absent before the first. */
+  /** History of the signed releases that ran; absent before the first. */
   signed?: SignedHistory | undefined;
   /** Newest last. */
   finished: Finished[];
@@ -68,13 +70,13 @@ export type DesiredAppState = DesiredApp | "absent" | "unknown";
 export const namesTarget = (desired: DesiredAppState): desired is DesiredApp & { target_id: string } =>
   typeof desired === "object" && desired.target_id !== null;
 
-/** Returns how the desired target ended here, at this or a later attempt; undefined if it did not. */
+/** Returns how the desired target ended on this robot, at its attempt or a later one; undefined if it has not ended. */
 export function finishedTarget(state: AppState, desired: DesiredAppState): Finished | undefined {
   if (!namesTarget(desired)) return undefined;
   return state.finished.findLast((one) => one.target_id === desired.target_id && one.attempt >= desired.attempt);
 }
 
-/** Returns the fields `reason` and `message` of a report if they have values, truncated to its limits. */
+/** Returns the fields `reason` and `message` of a report if they have values. The message is truncated to the protocol's limit. */
 export function explain(reason: string | null | undefined, message: string | null | undefined): { reason?: string; message?: string } {
   return { ...(reason ? { reason } : {}), ...(message ? { message: message.slice(0, REPORT_MESSAGE_CHARACTERS_MAX) } : {}) };
 }

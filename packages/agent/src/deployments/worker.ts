@@ -30,7 +30,7 @@ interface WorkerOptions {
   timing: Timing;
   log: Logger;
   reporter: Reporter;
-  /** Work has ended: unused downloads may be deleted. */
+  /** Called when work has ended: unused downloads may be deleted. */
   on_finished: () => void;
   on_step: (name: string) => void;
   /** Called when the return value of `status` has changed. */
@@ -75,7 +75,7 @@ export class AppWorker {
     this.#loop ??= this.#run();
   }
 
-  /** Interrupts the step in progress where the journal can resume it. */
+  /** Stops the worker and aborts the step in progress. After a restart, the journal resumes that step. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#step?.abort.abort();
@@ -93,12 +93,12 @@ export class AppWorker {
     }
     const finished = work === null ? finishedTarget(this.#state, desired) : undefined;
     if (finished !== undefined) this.#reportFinished(finished);
-    // Only staging can be aborted: from installing on the robot finishes.
+    // Only staging can be aborted. An installation that has begun is finished or rolled back.
     if (this.#step?.type === "stage" && work !== null && !isWanted(work, desired)) this.#step.abort.abort();
     this.#wakeUp();
   }
 
-  /** Reports the current release and the latest work: after each connect. */
+  /** Reports the current release and the latest work. Called after each connect. */
   announce(): void {
     this.#reportApp();
     const { work, finished } = this.#state;
@@ -152,7 +152,7 @@ export class AppWorker {
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) continue;
-        // Usually the disk refused the journal's line: nothing was done, so the step is retried.
+        // Usually the journal could not be written: the step has done nothing, and is retried.
         failures += 1;
         this.#options.log.error({ app: this.app, step, err: error }, "step could not be taken");
         if (step === "ensure_running") this.#startFailed();
@@ -266,7 +266,7 @@ export class AppWorker {
     on_step(`journal.after.${state.work?.phase ?? "finished"}`);
   }
 
-  /** Journals a state that may be lost on a full disk: it applies at least until the agent ends. */
+  /** Journals a state. If the write fails, for example on a full disk, the state applies until the agent ends. */
   #keep(state: AppState, otherwise: string): void {
     try {
       this.#save(state);
@@ -289,7 +289,7 @@ export class AppWorker {
     this.#start_failures = 0;
     const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
     if (outcome.status === "applied" && current !== null) state.signed = this.#options.guard?.ran(before.signed, current) ?? before.signed;
-    // Only the outcome can be lost: after a restart the work is done, or refused, once more.
+    // If the journal cannot be written, only the outcome is lost: after a restart the work is done, or refused, again.
     this.#keep(state, "the end of a deployment could not be journaled");
     const is_unrequested = outcome.target_id === null && outcome.status === "failed";
     this.#converge_failures = is_unrequested ? this.#converge_failures + 1 : 0;
@@ -368,7 +368,7 @@ export class AppWorker {
     this.#wake?.();
   }
 
-  /** Sleeps until the desired state changes, or a postponed step is due. */
+  /** Sleeps until the worker is woken or a backoff ends. */
   async #sleepUntilWoken(): Promise<void> {
     const now = this.#options.clock.monotonic();
     const waits = [this.#start_after - now, this.#converge_after - now].filter((ms) => ms > 0);

@@ -18,12 +18,12 @@ const held = new Set<string>();
 const TAKEOVERS_MAX = 5;
 
 /**
- * Locks a state directory, by default with `agent.lock`, and returns a function that unlocks it. The lock of a dead process (kill -9, power loss) is
- * taken over. Throws StateLockedError while the holder lives.
+ * Locks a state directory, by default with `agent.lock`, and returns a function that unlocks it. The lock of a dead process (kill -9, power
+ * loss) is taken over. Throws StateLockedError while the holder lives.
  *
- * It consists of two locks. A socket in the kernel's abstract namespace needs no disk space, belongs to the directory and not to its path, and ends
- * with its process. A file names the holder, and also locks across network namespaces, where the socket does not. On a full disk there is only the
- * socket.
+ * The lock has two parts. A socket in the kernel's abstract namespace needs no disk space and disappears with its process; its name
+ * contains the directory's inode, so it does not depend on the path. A file names the holder, and also locks across network namespaces,
+ * where the socket does not. On a full disk, the socket is the only lock.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);
@@ -44,7 +44,7 @@ export function lockState(directory: string, name = "agent.lock"): () => void {
   };
 }
 
-/** Binds the socket; this takes effect before `listen` returns. If it fails for another reason than a holder, the lock is the file alone. */
+/** Binds the socket; it is bound when `listen` returns. If that fails although no agent has the socket, the file is the only lock. */
 function bindSocket(directory: string, name: string): { socket: Server; is_taken: boolean } {
   const { dev, ino, uid } = statSync(directory);
   const server = createServer((connection) => connection.destroy()).unref();
@@ -55,8 +55,9 @@ function bindSocket(directory: string, name: string): { socket: Server; is_taken
 }
 
 /**
- * Returns whether an agent may have bound the socket. Every local user can bind the name, so a process of a user who could not run an agent on this
- * directory does not count. Only root sees which process has a socket of another user: for other users a bound name always counts.
+ * Returns whether an agent may have bound the socket. Every local user can bind the name, so only processes of root, of the directory's
+ * owner and of this process's user count. Only root sees which process has a socket of another user: if no process is visible, a bound name
+ * counts.
  */
 function isTaken(abstract_name: string, agent_uids: ReadonlySet<number>): boolean {
   const line = readText("/proc/net/unix")
@@ -68,7 +69,7 @@ function isTaken(abstract_name: string, agent_uids: ReadonlySet<number>): boolea
   return holders.length === 0 || holders.some((pid) => agent_uids.has(uidOf(pid)));
 }
 
-/** In /proc/net/unix. */
+/** Index of the inode in a line of /proc/net/unix. */
 const UNIX_INODE_FIELD = 6;
 
 function hasOpen(pid: string, link: string): boolean {
@@ -80,7 +81,7 @@ function hasOpen(pid: string, link: string): boolean {
   }
 }
 
-/** Returns the real user of a process; 0, which counts as an agent's user, if it has ended. */
+/** Returns the real user id of a process. Returns 0 (root) if the process has ended: it then counts as an agent. */
 function uidOf(pid: string): number {
   try {
     return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
@@ -89,7 +90,7 @@ function uidOf(pid: string): number {
   }
 }
 
-/** Throws StateLockedError if another agent has the socket or the file. Without disk space no file is created. */
+/** Creates the lock file. Throws StateLockedError if another agent has the socket or the file. On a full disk it creates no file. */
 function takeFile(directory: string, path: string, is_socket_taken: boolean): void {
   const holder = parseHolder(readText(path));
   if (holder !== undefined && lives(holder)) throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
@@ -109,7 +110,7 @@ function writeLockFile(directory: string, path: string): void {
     writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });
     failpoint("lock:prepared", "file");
     for (let tries = 0; ; tries += 1) {
-      // A hard link appears with its content or not at all, and only if there is no other file.
+      // A hard link is atomic: it appears with its content or not at all, and only if `path` does not exist.
       if (linked(mine, path)) break;
       const content = readText(path);
       const holder = parseHolder(content);
@@ -133,7 +134,7 @@ function linked(from: string, to: string): boolean {
   }
 }
 
-/** Moves the stale lock away; restores it if another process took it over in between. */
+/** Removes a stale lock file. It is moved away first, and moved back if another process has replaced it in the meantime. */
 function removeStale(path: string, content: string | undefined): void {
   const aside = `${path}.stale.${process.pid}`;
   try {
@@ -148,7 +149,7 @@ function removeStale(path: string, content: string | undefined): void {
 
 const readText = (path: string): string | undefined => readIfExists(path)?.toString("utf8");
 
-/** Parses a lock file. One torn by power loss has no readable holder: no process of this boot wrote it. */
+/** Parses a lock file; undefined if it was torn by a power loss. Then its holder is gone: no process of this boot wrote it. */
 function parseHolder(text: string | undefined): Holder | undefined {
   const { pid, started, boot_id } = parseObject(text ?? "") ?? {};
   return typeof pid === "number" && typeof started === "string" && typeof boot_id === "string" ? { pid, started, boot_id } : undefined;
@@ -164,8 +165,8 @@ function holderOf(pid: number): Holder {
 }
 
 /**
- * Returns field 22 of /proc/PID/stat; the name before it may contain spaces and parentheses. Empty if the process is gone. Throws for any other
- * error, such as a lack of descriptors: the lock of a live process must not be taken over.
+ * Returns the start time of a process, field 22 of /proc/PID/stat; empty if the process is gone. The process name before it may contain
+ * spaces and parentheses. Throws any other error, such as a lack of descriptors: the lock of a live process must not be taken over.
  */
 function startTime(pid: number): string {
   try {

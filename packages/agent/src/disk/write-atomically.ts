@@ -23,7 +23,7 @@ export function syncDirectory(directory: string): void {
   syncFile(directory);
 }
 
-/** Makes the bytes of a file durable, and its mode, which is set before if given. */
+/** Sets the mode of a file, if given, then makes its content and mode durable. */
 export function syncFile(path: string, mode?: number): void {
   const handle = openSync(path, "r");
   try {
@@ -38,7 +38,7 @@ export function syncFile(path: string, mode?: number): void {
 export function makeDirectory(directory: string, mode = 0o700): void {
   const first = mkdirSync(directory, { recursive: true, mode });
   if (first === undefined) return;
-  // The name of each new directory is an entry of its parent.
+  // Sync the parent of each new directory: the parent contains the entry with its name.
   const top = dirname(resolve(first));
   for (let parent = dirname(resolve(directory)); ; parent = dirname(parent)) {
     syncDirectory(parent);
@@ -46,7 +46,7 @@ export function makeDirectory(directory: string, mode = 0o700): void {
   }
 }
 
-/** Renames a file or directory, which is on disk already, durably. */
+/** Renames a file or directory durably. Its content must already be on disk. */
 export function renameDurably(from: string, to: string): void {
   renameSync(from, to);
   syncDirectory(dirname(to));
@@ -79,7 +79,7 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   });
 }
 
-/** Like `writeAtomically`, with the bytes and the mode of another file of any size. */
+/** Like `writeAtomically`, but copies the content and the mode of another file, which may have any size. */
 export function copyAtomically(from: string, to: string): void {
   replaceBy(to, (temporary) => {
     copyFileSync(from, temporary, constants.COPYFILE_EXCL);
@@ -87,7 +87,7 @@ export function copyAtomically(from: string, to: string): void {
   });
 }
 
-/** Points a symlink to another target atomically: it always exists. */
+/** Points a symlink to another target atomically: a reader finds either the old or the new target. */
 export function switchSymlink(link: string, target: string): void {
   replaceBy(link, (temporary) => symlinkSync(target, temporary));
 }
@@ -110,7 +110,10 @@ function replaceBy(path: string, create: (temporary: string, point: FilePoint | 
 
 type FilePoint = (stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void;
 
-/** Returns the failpoints of writing a file, named after it without the parts that differ between runs; undefined when none are armed. */
+/**
+ * Returns the failpoints for writing a file; undefined when none are armed. They are named after the file, without parts that differ
+ * between runs.
+ */
 function filePoint(path: string): FilePoint | undefined {
   if (!failpointsArmed()) return undefined;
   const name = `file.${basename(path).replace(/\d{4,}|[0-9a-f]{16,}|_[0-9A-Za-z]{12,}/g, "N")}`;
@@ -135,8 +138,8 @@ export function writeJson(path: string, value: object): void {
 export const checksum = (text: string): string => crc32(text).toString(16).padStart(8, "0");
 
 /**
- * Returns the parsed content of a JSON file; undefined if it is absent. Also undefined if it is torn or has a wrong checksum; then `damaged` is
- * called.
+ * Returns the parsed content of a JSON file; undefined if it is absent, torn, or has a wrong checksum. In the last two cases it calls
+ * `damaged`.
  */
 export function readJson(path: string, damaged: () => void = () => {}): unknown {
   const text = readIfExists(path);
@@ -149,7 +152,7 @@ export function readJson(path: string, damaged: () => void = () => {}): unknown 
   }
 }
 
-/** Throws if the checksum is wrong; a value without one is returned unchanged. */
+/** Checks and removes the checksum. Throws if it is wrong; returns a value without a checksum unchanged. */
 function withoutChecksum(value: unknown): unknown {
   if (typeof value !== "object" || value === null || !("crc32" in value)) return value;
   const { crc32: expected, ...rest } = value;

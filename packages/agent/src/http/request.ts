@@ -19,7 +19,7 @@ interface HttpRequest {
   method: "GET" | "POST";
   url: string;
   headers?: Record<string, string>;
-  /** Returns further headers once the connection is open; `channel` is its TLS channel binding, or "". */
+  /** Returns further headers once the connection is open; `channel` is its TLS channel binding, or "" without TLS. */
   bound_headers?: (channel: string) => Record<string, string>;
   body?: string;
   signal: AbortSignal;
@@ -28,15 +28,15 @@ interface HttpRequest {
 export type HttpClient = (request: HttpRequest) => Promise<FetchAnswer>;
 
 /**
- * Sends one HTTP request with node:http: no redirects, no decompression, no connection pool, since a robot's network often kills idle connections.
- * Rejects if the server is unreachable or silent for HTTP_SILENCE_MS. With `ca` no other authority is trusted.
+ * Returns a function that sends one HTTP request: no redirects, no decompression, and no connection pool, since a robot's network often
+ * kills idle connections. It rejects if the server is unreachable or silent for HTTP_SILENCE_MS. With `ca`, only that authority is trusted.
  */
 export function httpClient(clock: Clock, activity: Activity = idleActivity, tls: { ca?: string; agent?: Agent } = {}): HttpClient {
   return async ({ method, url, headers = {}, bound_headers, body, signal }) => {
     signal.throwIfAborted();
     const send = url.startsWith("https:") ? httpsRequest : httpRequest;
     const length: Record<string, string> = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
-    // The TLS channel binding in the robot's signature exists since TLS 1.3.
+    // The robot's signature contains the TLS channel binding, which requires TLS 1.3.
     const options = { agent: false, minVersion: "TLSv1.3", ...tls, method, headers: { ...headers, ...length }, signal } as const;
     const request = send(url, options);
     const silent = new Error(`the server was silent for ${HTTP_SILENCE_MS / 1000} s`);
@@ -62,7 +62,7 @@ export function httpClient(clock: Clock, activity: Activity = idleActivity, tls:
 function answerOf(request: ClientRequest, body: string | undefined, bound: HttpRequest["bound_headers"]): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     request.on("response", resolve);
-    // This listener stays: an error after the response has begun must reach the reader of the body, too.
+    // Keep this listener after the response has begun: a later error must reach the reader of the body, and not be an uncaught exception.
     request.on("error", reject);
     if (bound === undefined) return void request.end(body);
     return void request.once("socket", (socket: Socket) => {

@@ -10,7 +10,7 @@ interface ServerAgentOptions {
   ca?: string | undefined;
   /** May contain HTTPS_PROXY, HTTP_PROXY, NO_PROXY and their lower-case forms. */
   environment: Readonly<Record<string, string>>;
-  /** Returns the earliest possible time, milliseconds since 1970, independent of the robot's clock. */
+  /** Returns a lower bound of the current time, milliseconds since 1970, independent of the robot's clock. */
   least: () => number;
   /** Called when a certificate was accepted that is not valid yet by the robot's clock. */
   early?: () => void;
@@ -29,7 +29,7 @@ export function serverAgent(server: string, options: ServerAgentOptions): HttpAg
 
 type Created = (error: Error | null, socket: Duplex) => void;
 
-/** Passes a connection on once its certificate is accepted: before that nothing is sent. */
+/** HTTPS agent that returns a connection only after its certificate is accepted, so that nothing is sent before. */
 class CheckingAgent extends HttpsAgent {
   readonly #options: ServerAgentOptions;
 
@@ -39,7 +39,7 @@ class CheckingAgent extends HttpsAgent {
       keepAlive: false,
       proxyEnv: options.environment,
       maxCachedSessions: 0,
-      // The TLS channel binding in the robot's signature exists since TLS 1.3.
+      // The robot's signature contains the TLS channel binding, which requires TLS 1.3.
       minVersion: "TLSv1.3",
       ...(options.ca === undefined ? {} : { ca: options.ca }),
     });
@@ -78,12 +78,14 @@ class CheckingAgent extends HttpsAgent {
 export const isSecured = (socket: TLSSocket): boolean => socket.getProtocol() !== null && socket.getPeerX509Certificate() !== undefined;
 
 /**
- * Returns why the server's certificate is refused; undefined if it is accepted. OpenSSL checks it by the robot's clock, with two exceptions:
+ * Returns why the server's certificate is refused; undefined if it is accepted. OpenSSL's check by the robot's clock applies, with two
+ * exceptions:
  *
- * - A certificate that is not valid yet is checked here without its start date. The clock is probably behind (a robot without battery boots in 1970),
- *   and a certificate that a trusted authority issued ahead of time is no attack. Chain, host name, purpose and end date are checked.
- * - A certificate that expired before `least` is refused, even if the robot's clock is behind. If OpenSSL accepted the chain, this concerns only the
- *   server's own certificate; otherwise all certificates up to the trusted authority. Others that the server sends may be old.
+ * - A certificate that is not valid yet is checked here without its start date: chain, host name, purpose and end date. The clock is
+ *   probably behind (a robot without battery boots in 1970), and a certificate that a trusted authority issued ahead of time is no attack.
+ * - A certificate that expired before `least` is refused, even if the robot's clock is behind. If OpenSSL accepted the chain, this applies
+ *   only to the server's own certificate, otherwise to all up to the trusted authority. Other certificates that the server sends may have
+ *   expired.
  */
 function certificateFault(socket: TLSSocket, host: string, { ca, least, early }: ServerAgentOptions): Error | undefined {
   const chain = chainOf(socket);
@@ -121,7 +123,10 @@ function chainOf(socket: TLSSocket): X509Certificate[] {
   return chain;
 }
 
-/** Returns the certificates up to the one signed by a trusted authority, or what is wrong besides dates: signatures, host name, purpose. */
+/**
+ * Returns the certificates up to the one that a trusted authority signed. If a signature, the host name or the purpose is wrong, returns an
+ * error code instead. Dates are not checked.
+ */
 function trustedPath(
   socket: TLSSocket,
   host: string,
@@ -131,7 +136,7 @@ function trustedPath(
   const [leaf] = chain;
   if (leaf === undefined) return "UNABLE_TO_GET_ISSUER_CERT";
   if (checkServerIdentity(host, socket.getPeerCertificate()) !== undefined) return "ERR_TLS_CERT_ALTNAME_INVALID";
-  // Extended key usages. A certificate without any is valid for all purposes.
+  // `keyUsage` lists the extended key usages. A certificate without any is valid for all purposes.
   if (leaf.keyUsage !== undefined && !leaf.keyUsage.includes(SERVER_AUTH)) return "INVALID_PURPOSE";
   const anchors = trusted.map((pem) => new X509Certificate(pem));
   for (const [index, certificate] of chain.entries()) {

@@ -28,8 +28,8 @@ export interface TrustOptions {
 const pinFile = (state_directory: string): string => join(state_directory, "identity", "server-ca.pem");
 
 /**
- * Returns the certificate authority to trust, and pins it in the state directory: from then on no other is accepted. Without settings for it, the
- * machine's trusted authorities apply. Throws UntrustedAuthority, whose message states what to do.
+ * Returns the certificate authority to trust, and pins it in the state directory: from then on no other is accepted. Returns `{}` if the
+ * machine's trusted authorities apply, as they do without settings. Throws UntrustedAuthority, whose message states what to do.
  */
 export async function establishTrust(options: TrustOptions): Promise<{ ca?: string }> {
   const { config, log } = options;
@@ -38,7 +38,7 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
   const pinned = readIfExists(pinFile(state_directory))?.toString("utf8");
   if (ca_file !== undefined) return pin(options, pinned, readAuthority(ca_file, ca_fingerprint));
   if (pinned !== undefined && (ca_fingerprint === undefined || fingerprintOf(pinned) === ca_fingerprint)) return { ca: pinned };
-  // A robot that enrolled without a pin trusts the machine's authorities, and starts without a check.
+  // A robot that enrolled without a pin trusts the machine's authorities. It starts without querying the server here.
   if (ca_fingerprint === undefined && existsSync(enrollmentFile(state_directory))) return {};
   const presented = await look(options);
   if (ca_fingerprint !== undefined) return pin(options, pinned, requireFingerprint(presented, ca_fingerprint));
@@ -90,7 +90,7 @@ function pin({ config, log }: TrustOptions, pinned: string | undefined, ca: stri
   return { ca };
 }
 
-/** Reads the server's certificate; like enrollment, it waits for an unreachable server. */
+/** Reads the server's certificate. While the server is unreachable, retries with backoff, like enrollment. */
 async function look({ config, clock, log, signal }: TrustOptions): Promise<Presented> {
   for (let attempt = 0; ; attempt += 1) {
     try {

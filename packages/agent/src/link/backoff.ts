@@ -2,22 +2,25 @@ import { type Clock, exponentialMs } from "@roamfleet/clock";
 
 const BACKOFF_MS_FIRST = 1_000;
 const BACKOFF_MS_MAX = 60_000;
-/** A server's request for a longer wait than this is ignored. */
+/** Maximum wait that a server can request; a longer one is reduced to this. */
 const RETRY_AFTER_MS_MAX = 3_600_000;
 /** Wait of a robot that the server refuses: a person has to act first. */
 const SLOW_MS = 300_000;
 
-/** Full jitter: uniform between 0 and a bound that doubles from 1 s to 60 s. `attempt` counts failures from 0. */
+/**
+ * Returns the wait in milliseconds with full jitter: uniform between 0 and a bound that doubles from 1 s to 60 s. `attempt` counts failures
+ * from 0.
+ */
 export function backoffMs(clock: Pick<Clock, "random">, attempt: number): number {
   return Math.round(clock.random() * exponentialMs(BACKOFF_MS_FIRST, BACKOFF_MS_MAX, attempt));
 }
 
-/** Returns about five minutes, with a jitter of a fifth so that refused robots do not return at the same time. */
+/** Returns a wait of 4 to 5 minutes in milliseconds, at random so that refused robots do not return at the same time. */
 export function slowMs(clock: Pick<Clock, "random">): number {
   return Math.round(SLOW_MS * (1 - clock.random() / 5));
 }
 
-/** Returns the server's requested wait in milliseconds; undefined if it is not a valid number. */
+/** Returns the wait that the server requested in milliseconds, at most an hour; undefined if it is not a valid number. */
 export function sensibleWaitMs(value: unknown): number | undefined {
   if (typeof value !== "number" || !Number.isFinite(value) || value < 0) return undefined;
   return Math.min(value, RETRY_AFTER_MS_MAX);

@@ -17,21 +17,21 @@ import { envelopeMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
 import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
-/** For name lookup and TCP. */
+/** Timeout of name lookup and TCP connect. */
 const CONNECT_TIMEOUT_MS = 30_000;
-/** For TLS: when all robots reconnect, the server performs handshakes one by one and needs 45 s for the last. */
+/** Timeout of the TLS handshake. When all robots reconnect, the server performs handshakes one by one and needs 45 s for the last. */
 const HANDSHAKE_TIMEOUT_MS = 60_000;
-/** From the handshake to the response: the server queues connections for at most 45 s. */
+/** Timeout from the handshake to the response: the server queues connections for at most 45 s. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const REFUSAL_BYTES_MAX = 16 * 1024;
 const SLOT_CHARACTERS_MAX = 100;
-/** Not authorized, wrong address or no common version: a retry after a minute would have the same result. */
+/** Statuses for not authorized, wrong address and no common version: a retry after a minute would have the same result. */
 const SLOW_STATUSES = [401, 403, 404, 426];
 
 /** Why the link could not be opened, and how long to wait if the server requested a wait. */
 export class ConnectFailed extends Error {
   readonly retry_after_ms: number | undefined;
-  /** Only a person can fix it: retry slowly. */
+  /** True if only a person can fix the problem: the robot retries slowly. */
   readonly slow: boolean;
   /** The reserved admission slot, which the next attempt sends. */
   readonly slot: string | undefined;
@@ -50,7 +50,7 @@ export interface SocketAddress {
   is_secure: boolean;
 }
 
-/** Opens a socket, immediately or later, and passes it on while it connects. After the signal it opens none. */
+/** Opens a socket, immediately or later, and passes it to `opened` while it connects. Opens none after the signal is aborted. */
 export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void, signal: AbortSignal) => void;
 
 interface ConnectOptions {
@@ -65,13 +65,13 @@ interface ConnectOptions {
   clock: Clock;
   activity?: Activity;
   signal: AbortSignal;
-  /** For many robots in one process; absent: a new socket that trusts `ca`. */
+  /** Opens the sockets of many simulated robots in one process; absent: a new socket that trusts `ca`. */
   open_socket?: OpenSocket | undefined;
   /** Called before the first message can arrive, so that listeners can be added. `channel` is the TLS channel binding, or "". */
   on_open: (socket: WebSocket, channel: string) => void;
 }
 
-/** Adapts `open_socket` to Node's createConnection, which returns undefined when the socket comes by the callback. */
+/** Adapts `open_socket` to Node's createConnection, which returns undefined when it passes the socket to the callback. */
 function connectionBy(open_socket: OpenSocket, { server, signal }: ConnectOptions): NonNullable<ClientOptions["createConnection"]> {
   const { protocol, hostname, port } = new URL(server);
   const is_secure = protocol === "https:";
@@ -89,7 +89,7 @@ export function connect(options: ConnectOptions): Promise<void> {
       ...(ca === undefined ? {} : { ca }),
       ...(agent === undefined ? {} : { agent }),
       ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
-      // The TLS channel binding in the robot's signature exists since TLS 1.3.
+      // The robot's signature contains the TLS channel binding, which requires TLS 1.3.
       minVersion: "TLSv1.3",
       perMessageDeflate: false,
       followRedirects: false,
@@ -118,13 +118,13 @@ export function connect(options: ConnectOptions): Promise<void> {
       reject(failure);
     };
     const give_up = (): void => settle(new ConnectFailed("the agent is stopping"));
-    // The timeout starts when there is a socket: simulated robots are queued for one.
+    // The timeout starts when a socket exists: simulated robots wait in a queue for one.
     let timer: Timer | undefined;
     const waitFor = (what: string, ms: number): void => {
       timer?.cancel();
       if (!settled) timer = clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
     };
-    // An HTTP agent passes its socket on once it is connected and secure.
+    // An HTTP agent returns its socket only after the TLS handshake, so one timeout covers both.
     if (agent !== undefined) waitFor("connection", CONNECT_TIMEOUT_MS + HANDSHAKE_TIMEOUT_MS);
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
@@ -141,7 +141,7 @@ export function connect(options: ConnectOptions): Promise<void> {
   }).finally(ended);
 }
 
-/** Returns the error for an HTTP response in place of the upgrade. */
+/** Returns the error for an HTTP response that the server sent instead of the upgrade. */
 async function refusal(response: IncomingMessage, clock: Clock): Promise<ConnectFailed> {
   const status = response.statusCode ?? 0;
   const { date, "retry-after": retry_after, [RETRY_AFTER_MS_HEADER]: retry_after_ms_text, [LINK_SLOT_HEADER]: slot } = response.headers;

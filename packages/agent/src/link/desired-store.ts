@@ -6,7 +6,7 @@ import { errorText, readJson, writeJson } from "../disk/write-atomically.ts";
 import type { Deployments, Reporter } from "../contract.ts";
 import { failureOf } from "../runtime/failure.ts";
 
-/** Per desired state; the server's limit on config namespaces is far lower. */
+/** Maximum config namespaces in a desired state; the server's limit is far lower. */
 const CONFIGS_MAX = 1_024;
 const STORE_RETRY_MS = 10_000;
 
@@ -34,14 +34,15 @@ export class DesiredStore {
     return this.#current;
   }
 
-  /** 0 before the first desired state. */
+  /** Generation of the stored desired state; 0 before the first. */
   get generation(): number {
     return this.#current?.generation ?? 0;
   }
 
   /**
-   * Stores a desired state of the server. `stored` is called once it is on disk, also for a generation that was already there, since the server may
-   * not know. `fresh` is false then, and for an older generation. A failed write is retried; `refused` is called with the first error.
+   * Stores a desired state of the server, then calls `stored`. `fresh` is false if this generation or a newer one was already on disk;
+   * `stored` is called all the same, since the server may not know that. A failed write is retried until it succeeds or a newer desired
+   * state arrives; `refused` is called with the first error only.
    */
   take(desired: Desired, stored: (fresh: boolean) => void, refused?: (error: unknown) => void): void {
     this.stop();
@@ -92,7 +93,10 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Stores a desired state on disk, applies it, then reports it. A stored generation is reported again, since the server may not know. */
+/**
+ * Stores a desired state on disk, applies it, then reports its generation. A generation that was already stored is only reported again,
+ * since the server may not have received the first report.
+ */
 export function takeDesired(
   parts: { store: DesiredStore; reporter: Reporter; deployments: Deployments; log: Logger },
   desired: Desired,
@@ -111,8 +115,8 @@ export function takeDesired(
 }
 
 /**
- * A disk without room for the desired state has no room for a config file either, so its deployment fails with that reason. Without this it would
- * time out, like releases, which take longer and may find room meanwhile.
+ * Reports config deployments as failed if the disk has no room for the desired state: it has none for a config file either, and the
+ * deployments would time out. Release deployments take longer, and the disk may have room by then: they are left to time out.
  */
 function refuseConfigs(desired: Desired, before: Desired | undefined, reporter: Reporter, error: unknown): void {
   const { reason, message } = failureOf(error, "timeout");

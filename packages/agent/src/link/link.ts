@@ -24,7 +24,7 @@ import { backoffMs, slowMs } from "./backoff.ts";
 import { connect, ConnectFailed, type OpenSocket } from "./connect.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
-/** After a link has been up for so long, the next failure starts again from the shortest wait. */
+/** Once a link has been up for this long, the next failure starts the backoff again from its shortest wait. */
 const STABLE_MS = 30_000;
 
 export interface LinkOptions {
@@ -33,14 +33,14 @@ export interface LinkOptions {
   ca?: string | undefined;
   /** Opens connections to the server; absent: each connection has its own agent. */
   agent?: Agent | undefined;
-  /** For many robots in one process. */
+  /** Opens the sockets of many simulated robots in one process. */
   open_socket?: OpenSocket;
   robot_id: string;
   key: RobotKey;
   clock: Clock;
   activity: Activity;
   log: Logger;
-  /** A log that is not sent to the server: for entries that shipping would cause again with each batch. */
+  /** A log that is not sent to the server, for entries that each sent batch of logs would cause again. */
   local: Logger;
   time: RobotTime;
   outbox: ReportQueue & Pick<Outbox, "outbox_id" | "size" | "reconcile">;
@@ -53,7 +53,7 @@ export interface LinkOptions {
   /** Called after each welcome: reports the running apps. */
   announce: () => void;
   desired: (desired: Desired) => void;
-  /** Called when the server has welcomed this robot, and when the link is down, with the reason. */
+  /** Called with true when the server has welcomed this robot, and with false and the reason when the link is down. */
   on_connection?: (connected: boolean, reason?: string) => void;
 }
 
@@ -67,7 +67,7 @@ export class Link {
   #welcomed_at: number | undefined;
   #running: Promise<void> | undefined;
   #last_failure: string | undefined;
-  /** The server was overloaded and reserved this slot for the robot. */
+  /** The admission slot that an overloaded server reserved for this robot. */
   #slot: string | undefined;
 
   constructor(options: LinkOptions) {
@@ -268,10 +268,12 @@ export class Link {
   }
 }
 
-/** After so long without an acknowledgement, reports were lost although the link is up. */
+/** Reports without an acknowledgement for this long are resent: they were lost although the link is up. */
 const REPORT_ACK_TIMEOUT_MS = 30_000;
 const REPORTS_AT_ONCE = 100;
-/** A report is far smaller. With less room than this, the sender waits for frames to leave. */
+/**
+ * Minimum room in the send queue for sending reports; one report is far smaller. With less room, the sender waits until frames have left.
+ */
 const ROOM_BYTES_MIN = 64 * 1024;
 
 /** The part of an outbox that sending needs; simulated robots use one in memory. */
@@ -312,7 +314,7 @@ class ReportSender {
     this.#watchAck();
   }
 
-  /** Sends the reports that were not sent yet while there is room. */
+  /** Sends unsent reports while the send queue has room. */
   pump(): void {
     const session = this.#session;
     if (session === undefined) return;

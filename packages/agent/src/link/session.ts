@@ -34,7 +34,7 @@ import { parseDesired } from "./desired-store.ts";
 import { frameSocket } from "./frame-socket.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
-/** Without any frame for this many heartbeats the link is half open. */
+/** After this many heartbeats without any frame, the link counts as half open and is closed. */
 const SILENT_HEARTBEATS_MAX = 3;
 const CLOSE_TIMEOUT_MS = 2_000;
 const CLOSE_GOING_AWAY = 1001;
@@ -46,7 +46,7 @@ export interface SessionEnd {
   reason: string;
   /** The wait that the server requested. */
   wait_ms?: number | undefined;
-  /** Only a person can fix it: retry slowly. */
+  /** True if only a person can fix the problem: the robot retries slowly. */
   slow?: boolean;
 }
 
@@ -57,12 +57,12 @@ export type AfterWelcome = Exclude<ServerMessage, { type: "refused" }>;
 interface SessionHandlers {
   /** Returns the signed `hello` for this nonce. */
   hello(nonce: string): unknown;
-  /** Called when the server has accepted the robot. Returns why this link must not be used, if so. */
+  /** Called when the server has accepted the robot. Returns why this link must not be used; undefined if it may. */
   welcomed(welcome: Welcome): SessionEnd | undefined;
   message(message: AfterWelcome): void;
   /** Called with the server's time, milliseconds since 1970, at each heartbeat that it answers. */
   time(server_time: number): void;
-  /** Frames have left: there may be room for more. */
+  /** Called when frames have left: the send queue may have room for more. */
   room(): void;
 }
 
@@ -75,7 +75,7 @@ interface SessionOptions {
   sources: ReadonlyMap<string, StreamSource>;
 }
 
-/** One link from the upgrade to its end. */
+/** One connection of the link, from the WebSocket upgrade to its end. */
 export class Session {
   readonly #socket: WebSocket;
   readonly #options: SessionOptions;
@@ -136,7 +136,7 @@ export class Session {
     return this.#welcomed && this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
   }
 
-  /** Queues a batch of logs, already JSON. */
+  /** Queues a batch of logs, encoded as JSON. Returns false if the queue is full or the session is not welcomed. */
   sendLogs(message: string): boolean {
     return this.#welcomed && this.#queue.pushMessage(LOG_CHANNEL, Buffer.from(message));
   }
@@ -347,7 +347,7 @@ function count(value: Record<string, unknown>, field: string): number {
   return found;
 }
 
-/** Limits an interval with which the agent would spin or sleep forever. */
+/** Limits an interval from the server to its bounds: with an extreme value the agent would spin or sleep forever. */
 function within(value: Record<string, unknown>, field: string, bounds: { min: number; max: number }): number {
   const found = value[field];
   if (typeof found !== "number" || !Number.isFinite(found)) throw new FrameError(`${String(value.type)}.${field} is not a number`);
