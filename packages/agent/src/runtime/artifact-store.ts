@@ -72,7 +72,7 @@ export class ArtifactStore {
   }
 }
 
-/** Cache of image parts, so that the next image downloads only new parts. Limited by `prune`: kept parts belong to a kept release. */
+/** Caches image parts, so that the next image downloads only new parts. `prune` limits its size: only parts of kept releases stay. */
 export class LayerStore extends ArtifactStore {
   file(sha256: string): string {
     return path.join(this.options.directory, sha256);
@@ -91,7 +91,7 @@ export class LayerStore extends ArtifactStore {
     for (const part of missing) {
       const progress = (bytes: number): void => io.progress(done + bytes, total);
       await this.mutex.run(part.sha256, io.signal, async () => {
-        // A file of another size is invalid: its name is its digest.
+        // Delete a file with another size: it cannot have the digest that is its name.
         if (!this.has(part)) this.drop([part]);
         await downloadArtifact(part, { ...this.options, signal: io.signal, progress });
       });

@@ -15,7 +15,7 @@ import { stopEarlierProcesses } from "./processes.ts";
 import { checkTree, damagedEntry, isStaged, recordTree, stageVersion, recoverVersion } from "./staged-versions.ts";
 import { Workload } from "./workload.ts";
 
-/** Maximum wait for the server to repair a damaged release; then it is started as it is. */
+/** Maximum wait for the new download of a damaged release; after that, the release is started as it is. */
 const REPAIR_MS_MAX = 60_000;
 
 export interface RuntimeOptions {
@@ -30,7 +30,7 @@ export interface RuntimeOptions {
   on_step: (name: string) => void;
   /** True while only signed releases may run: staged files are verified before each start. */
   requires_signature: () => boolean;
-  /** The workload has disappeared unexpectedly: the app's worker must check it. */
+  /** Called when a workload has disappeared unexpectedly: the app's worker must check it. */
   on_lost: (app: string) => void;
 }
 
@@ -64,13 +64,13 @@ export class BundleExecutor implements Executor {
     await this.#fetch(app, release, io);
   }
 
-  /** Downloads a version beside an existing staged one, and then replaces that. */
+  /** Downloads a version into a separate directory, then replaces an existing staged version with it. */
   async #fetch(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, artifacts, on_step } = this.#options;
     await artifacts.with(release, io, (archive) =>
       stageVersion(paths, app, release.id, async (directory) => {
         on_step("bundle.downloaded");
-        // Loaded on demand: most of the time a robot only supervises.
+        // Import on demand: most of the time a robot only supervises.
         const { unpackBounds, unpackBundle } = await import("./unpack.ts");
         await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
         on_step("bundle.unpacked");
@@ -101,7 +101,10 @@ export class BundleExecutor implements Executor {
     }
   }
 
-  /** Downloads a staged release again that must not be started. On failure throws StepFailure and keeps the files for the next attempt. */
+  /**
+   * Downloads a release again whose staged files must not be started. On failure throws StepFailure and keeps the files for the next
+   * attempt.
+   */
   async #replace(app: string, release: DesiredRelease, problem: string, signal: AbortSignal): Promise<void> {
     const late = new StepFailure("download_failed", `it did not arrive within ${FETCH_AGAIN_MS / 1_000} s`);
     using limit = timeLimit(this.#options.clock, FETCH_AGAIN_MS, late, signal);
@@ -116,7 +119,7 @@ export class BundleExecutor implements Executor {
     }
   }
 
-  /** Returns why the staged release must not be started, and logs it for the app's users. */
+  /** Returns why the staged release must not be started, and logs the reason for the app's users; undefined if it may be started. */
   async #problem(app: string, release: DesiredRelease): Promise<string | undefined> {
     const { paths, log, logs, requires_signature } = this.#options;
     if (!requires_signature()) return undefined;
@@ -137,10 +140,10 @@ export class BundleExecutor implements Executor {
   async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
     const { paths, clock, timing, log, logs, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
-    // Before the check: it must see the files that are started.
+    // Recover before the check, which must see the files that are started.
     const directory = recoverVersion(paths, app, release.id);
     const problem = await this.#problem(app, release);
-    // First, so that a bad release stops even if the previous one cannot be downloaded.
+    // Stop before the download, so that a bad release stops even if the previous one cannot be downloaded.
     await this.stop(app);
     if (problem !== undefined) await this.#replace(app, release, problem, signal);
     const manifest = readBundleManifest(directory);

@@ -1,8 +1,8 @@
 import type { FileHandle } from "node:fs/promises";
 
 /**
- * Reads a stream in parts of the wanted sizes. Between two reads nothing is consumed, so a writer that is faster blocks. Methods throw the stream's
- * error.
+ * Reads a stream in parts of the requested sizes. It consumes the stream only during a read, so that a faster writer blocks. Methods throw
+ * the stream's error.
  */
 export class ByteReader {
   readonly #chunks: AsyncIterator<Uint8Array, undefined>;
@@ -13,7 +13,7 @@ export class ByteReader {
     this.#chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Uint8Array, undefined>;
   }
 
-  /** Returns exactly so many bytes; undefined if the stream ends before. */
+  /** Returns exactly `count` bytes; undefined if the stream ends before. */
   async take(count: number): Promise<Buffer | undefined> {
     while (this.#bytes < count) if (!(await this.#fill())) return undefined;
     return this.#cut(count);
@@ -42,17 +42,19 @@ export class ByteReader {
   }
 }
 
-/** Stream, three zero bytes, length in big endian. */
+/** Size of a frame's header: stream number, three zero bytes, and the length in big endian. */
 const HEADER_BYTES = 8;
 const STDERR = 2;
 
 export interface Output {
   bytes: Uint8Array;
-  /** True for output on stderr, if that is separate: not on a terminal. */
+  /** True for output on stderr. A terminal does not separate stderr from stdout. */
   error: boolean;
 }
 
-/** Splits a container engine's output without a terminal. The engine's library would buffer all that is not read yet. */
+/**
+ * Splits the output of a container engine into stdout and stderr; not for a terminal. The engine's library would buffer all unread output.
+ */
 export async function* engineOutput(stream: AsyncIterable<unknown>): AsyncGenerator<Output, undefined> {
   const reader = new ByteReader(stream);
   for (let header = await reader.take(HEADER_BYTES); header !== undefined; header = await reader.take(HEADER_BYTES))
@@ -64,10 +66,10 @@ export async function* engineOutput(stream: AsyncIterable<unknown>): AsyncGenera
     }
 }
 
-/** Buffer for bytes that are hashed but not sent. */
+/** Size of the buffer through which a file is read for its hash. */
 const HASH_BYTES = 1024 * 1024;
 
-/** Adds the first bytes of a file to a hash; fewer if the file is shorter. Returns their number. */
+/** Adds the first `bytes` bytes of a file to a hash, or fewer if the file is shorter. Returns how many were added. */
 export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Array): unknown }, bytes: number): Promise<number> {
   const buffer = Buffer.allocUnsafe(Math.min(HASH_BYTES, Math.max(1, bytes)));
   for (let at = 0; ;) {

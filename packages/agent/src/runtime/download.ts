@@ -10,10 +10,13 @@ import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
 import { hashPart, readAll } from "./byte-reader.ts";
 
-/** Responses of a server that is busy, starts or stops, or of a proxy before it: the request should be retried. */
+/** Statuses of a server that is busy, starts or stops, or of a proxy in front of it: the request should be retried. */
 const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
 
-/** Returns the backoff with full jitter, and at least the wait that the server asked for: up to one and a half times, so that robots spread. */
+/**
+ * Returns the wait before a retry: half to all of the backoff, and at least the wait that the server asked for, up to one and a half times.
+ * Both are random, so that robots spread.
+ */
 export const retryWaitMs = (clock: Clock, timing: Timing, failures: number, asked_ms = 0): number =>
   Math.max(
     exponentialMs(timing.retry_first_ms, timing.retry_last_ms, failures) * (0.5 + clock.random() / 2),
@@ -42,7 +45,8 @@ interface FetchSmallOptions {
 }
 
 /**
- * Sends one signed GET and returns its small response completely. Throws RetryLater if the server sends Retry-After, otherwise an Error with the cause.
+ * Sends one signed GET and returns its small response completely. Throws RetryLater for the RETRY_LATER_STATUSES, otherwise an Error with
+ * the cause.
  */
 export async function fetchSmall(path: string, options: FetchSmallOptions): Promise<Buffer> {
   const { fetcher, clock, within_ms, bytes_max } = options;
@@ -53,12 +57,12 @@ export async function fetchSmall(path: string, options: FetchSmallOptions): Prom
   options.on_answer?.();
   if (answer.status !== 200) await refuseAnswer(answer);
   const bytes = await readAll(answer.body, bytes_max);
-  // A body may notice its abort late.
+  // The body may end normally although the signal is aborted.
   if (signal.aborted) throw signal.reason;
   return bytes;
 }
 
-/** Throws RetryLater if the server asks for that. */
+/** Throws RetryLater if the status asks for a retry. */
 async function requireAnswer(answer: FetchAnswer, clock: Clock): Promise<void> {
   if (!RETRY_LATER_STATUSES.has(answer.status)) return;
   await discardBody(answer.body);
@@ -182,7 +186,7 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
       if (error instanceof RetryLater) asked_wait_ms = error.wait_ms;
     }
     if (part.bytes >= artifact.size) return;
-    // Compared with the maximum so far: a server that restarts each time makes no progress.
+    // Compare with the maximum so far: a download that restarts from the first byte each time makes no progress.
     idle_tries = part.bytes > most ? 0 : idle_tries + 1;
     // Without a response (no network, or Retry-After), attempts are not limited: they end with the step's timeout.
     if (answered) answered_tries = part.bytes > most ? 0 : answered_tries + 1;
@@ -216,7 +220,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
     if (response.status !== 200 && response.status !== 206) await refuseAnswer(response);
     for await (const chunk of response.body) {
       idle.stop();
-      // A body may notice its abort late: nothing is written after that.
+      // The body may yield a chunk after the abort, which must not be written.
       if (signal.aborted) throw signal.reason;
       if (part.bytes + chunk.length > artifact.size)
         throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
@@ -232,7 +236,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
   }
 }
 
-/** Reads a little, then stops: this ends the connection without an abort error, which would have no listener. */
+/** Ends a response without reading all of it. It reads one chunk and stops: an abort would cause an error that has no listener. */
 async function discardBody(body: AsyncIterable<Uint8Array>): Promise<void> {
   const reading = body[Symbol.asyncIterator]();
   await reading.next();

@@ -13,7 +13,7 @@ export interface RunStatus {
 }
 
 export interface StartOptions {
-  /** Restarts it even if it runs already. */
+  /** Restarts the release even if it runs already. */
   fresh: boolean;
   signal: AbortSignal;
 }
@@ -35,20 +35,20 @@ export interface Executor {
   repair?(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void>;
   /** Starts a staged release after stopping another one. Files that were damaged since staging are downloaded again. */
   start(app: string, release: DesiredRelease, options: StartOptions): Promise<void>;
-  /** Id of the release that was started and not stopped since; null: none, in this process. */
+  /** Returns the id of the release that this process has started and not stopped since; null if there is none. */
   running(app: string): string | null;
   /** Monitors the started release for the policy's verification time. */
   verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict>;
   /** Whether exactly this release runs and is healthy now. */
   probe(app: string, release: DesiredRelease): Promise<ProbeResult>;
-  /** Whether the release that was just started stays up: after a rollback. */
+  /** Returns whether the release that was just started stays up. Used after a rollback. */
   alive(app: string, signal: AbortSignal): Promise<ProbeResult>;
-  /** Called after success: from here on its health is only reported. */
+  /** Called when the work on the release has ended: from here on its health is only reported. */
   settle?(app: string): void;
   stop(app: string): Promise<void>;
   /** Removes the app with all its data; it is stopped first. */
   remove(app: string): Promise<void>;
-  /** Deletes data of the app's other releases outside of their directories; a failure is retried later. */
+  /** Deletes data of the app's other releases that is outside of their directories; a failure is retried later. */
   prune?(app: string, keep_release_ids: readonly string[]): void;
   status(app: string): RunStatus;
   /** Where the app runs; absent: this kind runs no processes. */

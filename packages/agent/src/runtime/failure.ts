@@ -1,5 +1,5 @@
 import { errorCode, errorText } from "../disk/write-atomically.ts";
-/** Why a step ended; values of the API. */
+/** Why a step failed; values of the API. */
 export type FailureReason =
   | "timeout"
   | "health_check_failed"
@@ -12,7 +12,7 @@ export type FailureReason =
   | "rejected_by_robot"
   | "rollback_failed";
 
-/** A step that cannot succeed: ends the deployment with this reason. Any other exception is retried. */
+/** The step cannot succeed: the deployment ends with this reason. */
 export class StepFailure extends Error {
   readonly reason: FailureReason;
 
@@ -50,7 +50,10 @@ export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): P
   }
 }
 
-/** Returns the failure for an exception. A full disk is the robot's problem, not the release's: it has its own reason. */
+/**
+ * Converts an exception to a StepFailure with the reason `otherwise`. A full disk has its own reason: it is the robot's problem, not the
+ * release's.
+ */
 export function failureOf(error: unknown, otherwise: FailureReason): StepFailure {
   if (error instanceof StepFailure) return error;
   const code = errorCode(error);

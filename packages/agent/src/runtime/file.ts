@@ -75,12 +75,12 @@ export class FileExecutor implements Executor {
     }
     const manifest = parseFileManifest(release.manifest);
     const { on_step } = this.#options;
-    // Only the release's own bytes are installed.
+    // Stage again, which verifies the digest: only the release's own bytes are installed.
     await this.stage(app, release, { signal, progress: () => {} });
     try {
       const destination = this.#destination(app, manifest);
       const before = this.#readPlaced(app);
-      // Both paths are recorded first: after a crash we know that either file is ours.
+      // Record the old and the new path first: after a crash the agent knows that both files are its own.
       const kept = this.#keepOriginal(app, destination, before);
       writePlaced(this.#options.paths, app, { ...kept, files: [...new Set([...kept.files, destination])] });
       on_step("file.written_down");
@@ -108,12 +108,12 @@ export class FileExecutor implements Executor {
     return path.join(this.#options.paths.version(app, release.id), ARTIFACT);
   }
 
-  /** Keeps a copy of a file that was there before ours, to restore it when ours is removed. */
+  /** Copies a file of the robot before the release replaces it, to restore it when the release is removed. */
   #keepOriginal(app: string, destination: string, placed: PlacedFiles): PlacedFiles {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
     const copy = path.join(this.#options.paths.app(app), `original.${hash("sha256", destination).slice(0, 16)}`);
     makeDirectory(this.#options.paths.app(app), 0o755);
-    // On disk before ours replaces it: it is the only copy.
+    // The copy must be on disk before the original is replaced: then it is the only one.
     copyAtomically(destination, copy);
     failpoint("file.original:copied", "file");
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };
@@ -205,8 +205,8 @@ const NOTHING: PlacedFiles = { files: [], originals: {} };
 const placedFile = (paths: StatePaths, app: string): string => path.join(paths.app(app), "placed.json");
 
 /**
- * Returns an empty record if the file is damaged, and calls `damaged`: files are deleted according to it, and one changed bit could name another
- * file.
+ * Reads the record of installed files. If it is damaged, calls `damaged` and returns an empty record: files are deleted according to it,
+ * and one changed bit could name another file.
  */
 function readPlaced(paths: StatePaths, app: string, damaged: () => void): PlacedFiles {
   const value = readJson(placedFile(paths, app), damaged);
@@ -230,8 +230,8 @@ const isBelow = (file: string, directory: string): boolean =>
   file.startsWith(directory.endsWith(path.sep) ? directory : directory + path.sep);
 
 /**
- * Returns the path if it is below one of the directories of the robot's config file, after resolving all symlinks: the server must not decide where
- * it may write. Throws StepFailure `rejected_by_robot`.
+ * Returns the path, with its directory's symlinks resolved, if it is below one of `directories`, which the robot allows: the server must
+ * not decide where it may write. Throws StepFailure `rejected_by_robot`.
  */
 function allowedPath(file: string, directories: readonly string[]): string {
   const wanted = path.resolve(file);

@@ -88,7 +88,7 @@ export function getOnce(url: string, { timeout_ms, clock, signal, body_max = 0 }
 function probeFile(check: { path: string; max_age_seconds: number }, { directory, clock }: ProbeContext): ProbeResult {
   try {
     const { mtimeMs } = fs.statSync(path.resolve(directory, check.path));
-    // A time in the future counts as age, too: after the clock was set back, the file must be written again.
+    // A time in the future counts as age, too: after the clock was set back, the workload must write the file again.
     const age_seconds = Math.abs(clock.now().getTime() - mtimeMs) / 1_000;
     return {
       ok: age_seconds <= check.max_age_seconds,
@@ -119,7 +119,7 @@ interface VerifyOptions {
   signal: AbortSignal;
 }
 
-/** Minimum number of probes in a window that is too short for three probes a second apart. */
+/** A window of less than this many probe intervals is divided into this many, so that enough consecutive probes fit. */
 const PROBES_MIN = 5;
 
 /**

@@ -1,11 +1,11 @@
 /** Limits of installing and running software on the robot. Only tests change them, to shorten waits. */
 export interface Timing {
-  /** Backoff between attempts of a download or a config: grows from the first to the last value, with full jitter. */
+  /** Backoff between attempts of a download or a config: grows from the first to the last value, with a random half to all of it. */
   retry_first_ms: number;
   retry_last_ms: number;
   /**
-   * Consecutive responses without a single byte after which a download fails: about 20 minutes with the backoff above. No network, and Retry-After,
-   * do not count as a response.
+   * A download fails after this many consecutive responses without a single byte: about 20 minutes with the backoff above. Attempts without
+   * a network, or with Retry-After, do not count.
    */
   download_tries: number;
   /** A response without data for this long is aborted and retried. */
@@ -13,7 +13,7 @@ export interface Timing {
   /** Backoff between restarts of a workload that exited. */
   restart_first_ms: number;
   restart_last_ms: number;
-  /** A workload that was up for this long restarts without a wait next time. */
+  /** The backoff starts again at its first value after a workload was up for this long. */
   restart_reset_ms: number;
   probe_interval_ms: number;
   probe_timeout_ms: number;
@@ -92,11 +92,11 @@ export const ENGINE_CALL_MS = 60_000;
 export const ENGINE_STALL_MS = 5 * 60_000;
 /** Maximum duration of a load or a pull, even with progress. */
 export const ENGINE_MOVE_MS = 24 * 3_600_000;
-/** Kinds of an engine that did not answer for this long are no longer announced. */
+/** The robot stops announcing the kinds of an engine that did not answer for this long. */
 export const ENGINE_GONE_MS = 10 * 60_000;
 /** Maximum length of one line of an engine's progress, and of the JSON parts of an image archive. */
 export const ENGINE_LINE_BYTES_MAX = 1024 * 1024;
 export const IMAGE_JSON_BYTES_MAX = 8 * 1024 * 1024;
 export const IMAGE_LAYERS_MAX = 512;
-/** Size of the engine's log of a container; the agent's own spool has the rest. */
+/** Maximum size of the engine's log of a container; older lines are in the agent's own spool. */
 export const CONTAINER_LOG_BYTES_MAX = 10 * 1024 * 1024;

@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import { KILL_WAIT_MS } from "./limits.ts";
 import type { StatePaths } from "./paths.ts";
 
-/** The kernel's own, not below a test's root: the pids are used for signals. */
+/** Always the kernel's /proc, even in tests with another root directory: the pids are used for signals. */
 const PROC = "/proc";
 
 /** A process. Zombies are not listed: they no longer run. */
@@ -57,8 +57,9 @@ export const groupMembers = (group: number): ProcessEntry[] => allProcesses().fi
 export const SHELL_VARIABLE = "ROAMFLEET_SHELL";
 
 /**
- * Returns the processes whose environment contains all of `variables`, except those of a user's shell, which has the app's environment. All
- * descendants of a workload inherit its environment. So this finds processes of a killed agent, even if it died before it stored their pid.
+ * Returns the processes whose environment contains all of `variables`. All descendants of a workload inherit its environment. So this finds
+ * processes of a killed agent, even if it died before it stored their pid. Processes of a user's shell have the app's environment, too, and
+ * are left out.
  */
 export function processesWithEnvironment(variables: Record<string, string>): ProcessEntry[] {
   const wanted = Object.entries(variables).map(([name, value]) => `${name}=${value}`);
@@ -145,8 +146,8 @@ interface EarlierProcessesOptions {
 }
 
 /**
- * Ends processes of this app that a killed agent left running, so that there are never two copies. They cannot be adopted, since their output is lost
- * with that agent's pipes: they are started again.
+ * Ends processes of this app that a killed agent left running, so that there are never two copies. This agent cannot adopt them and starts
+ * the app again: their output is lost with the killed agent's pipes.
  */
 export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }: EarlierProcessesOptions): Promise<void> {
   const recorded = readRecorded(paths.process(app));
@@ -157,7 +158,7 @@ export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }:
   await stopStrays(strays, { clock, grace_ms });
 }
 
-/** A recorded pid counts only with its start time: the number may have been reused. */
+/** Returns the recorded process if its start time is the same: the pid may have been reused. */
 function readRecorded(file: string): ProcessEntry | undefined {
   try {
     const record = JSON.parse(fs.readFileSync(file, "utf8")) as ProcessRecord;

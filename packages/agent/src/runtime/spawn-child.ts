@@ -56,7 +56,7 @@ interface CommandOptions {
   clock: Clock;
   /** Ends the command like a timeout. */
   signal?: AbortSignal | undefined;
-  /** Reads all of stdout, not only the end of the output, and ignores stderr; more than this is a failure. */
+  /** If set, all of stdout is returned, not only the end of the output, and stderr is ignored. More bytes than this are a failure. */
   output_bytes_max?: number;
 }
 
@@ -68,7 +68,7 @@ interface CommandResult {
   output?: string;
 }
 
-/** Runs a command to its end, or kills it with all its children. Never throws. */
+/** Runs a command to its end. On a timeout or an abort, kills it with its process group. Never throws. */
 export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...options }: CommandOptions): Promise<CommandResult> {
   const { cwd, output_bytes_max } = options;
   return new Promise((resolve) => {

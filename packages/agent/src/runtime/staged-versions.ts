@@ -7,7 +7,7 @@ import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { makeDirectory, readJson, renameDurably, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
 
-/** True if the version was staged completely: its directory is renamed only after everything in it is on disk. */
+/** True if the version was staged completely: its directory gets its final name only after everything in it is on disk. */
 export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean =>
   fs.existsSync(recoverVersion(paths, app, release_id));
 
@@ -49,7 +49,7 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
-  // Left by an interrupted replacement: this copy is newer.
+  // Delete the copy that an interrupted replacement left: the new copy is newer.
   fs.rmSync(completeCopy(directory), { recursive: true, force: true });
   renameDurably(temporary, fs.existsSync(directory) ? completeCopy(directory) : directory);
   recoverVersion(paths, app, release_id);
@@ -78,7 +78,7 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
   }
 }
 
-/** Removes the first entry only, like an interrupted removal. */
+/** Removes only the first entry, to simulate an interrupted removal. */
 function removeFirst(directory: string): void {
   const [first] = fs.readdirSync(directory);
   if (first !== undefined) fs.rmSync(path.join(directory, first), { recursive: true });
@@ -87,7 +87,9 @@ function removeFirst(directory: string): void {
 interface TreeRecord {
   /** Digest of the archive that it was unpacked from, which the release's signature contains. */
   artifact_sha256: string;
-  /** Contents of a staged directory by relative path: `d`; `l` and the target of a link; `f`, mode and SHA-256 of a file. */
+  /**
+   * Entries of a staged directory by relative path: `d` for a directory; `l` and the target for a link; `f`, mode and SHA-256 for a file.
+   */
   tree: Record<string, string>;
   /** Bytes of each file; absent from records of older agents. */
   sizes?: Record<string, number>;

@@ -62,14 +62,16 @@ export async function unpackBundle(archive: string, directory: string, bounds: U
   }
 }
 
-/** Waits for all, since none may still write during the cleanup; then throws the first failure, which is the cause. */
+/** Waits until all have ended, since none may still write during the cleanup. Then throws the first failure, which is the cause. */
 async function bothEnded(...works: Promise<void>[]): Promise<void> {
   const failures: unknown[] = [];
   await Promise.all(works.map((work) => work.catch((error: unknown) => failures.push(error))));
   if (failures.length > 0) throw failures[0];
 }
 
-/** Counts all unpacked bytes, including padding and headers: a bomb of zeros contains no entry. */
+/**
+ * Limits all unpacked bytes, including padding and headers: an archive bomb of zeros contains no entry. Also checks the free disk space.
+ */
 function countBytes(bounds: UnpackBounds, directory: string): Transform {
   let bytes = 0;
   let next_check = 0;

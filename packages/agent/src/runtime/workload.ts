@@ -23,7 +23,7 @@ interface WorkloadOptions {
   logs: LogSink;
   /** Called before each restart. Returns why the program must not be started again; undefined: it may. */
   check?: () => Promise<string | undefined>;
-  /** Called when the program was not restarted for that reason; this object does not retry. */
+  /** Called when `check` refused a restart; this object does not retry. */
   on_refused?: () => void;
 }
 
@@ -32,7 +32,7 @@ interface WorkloadOptions {
  * copy: the rest of the group is killed before the next start.
  */
 export class Workload {
-  /** Starts after the first one. */
+  /** Number of starts after the first one. */
   restarts = 0;
   /** Description of the last exit. */
   last_exit: string | null = null;
@@ -80,7 +80,7 @@ export class Workload {
     try {
       fs.writeFileSync(process_file, JSON.stringify(record));
     } catch (error) {
-      // The next agent also finds it by its environment.
+      // The next agent also finds the process by its environment.
       log.warn({ app, err: error }, "could not record the workload's process");
     }
     failpoint("workload:recorded", "step");
@@ -99,7 +99,7 @@ export class Workload {
   async #onEnd(child: ChildProcess, how: string): Promise<void> {
     const { app, clock, timing, log, logs } = this.#options;
     this.#child = undefined;
-    // Children that outlive their leader occupy its ports and files.
+    // Kill children that outlive their leader: they occupy its ports and files.
     if (child.pid !== undefined && groupMembers(child.pid).length > 0) {
       signalGroup(child.pid, "SIGKILL");
       await stopGroup(child.pid, { clock, grace_ms: 0 });
@@ -152,7 +152,7 @@ export class Workload {
     fs.rmSync(process_file, { force: true });
   }
 
-  /** Leaves it running when the agent exits: from here on it is not restarted. */
+  /** Leaves the program running when the agent exits; from here on it is not restarted. */
   release(): void {
     this.#stopping = true;
     this.#restart?.cancel();

@@ -42,7 +42,7 @@ interface Running {
   health_timer: Timer | undefined;
 }
 
-/** On shutdown the agent does not wait for an unreachable engine, and only briefly for one that hangs: systemd would kill it. */
+/** On shutdown the agent skips an unreachable engine, and waits only briefly for one that hangs: systemd would kill the agent. */
 const CLOSE_WAIT = { wait_ms: 0, limit_ms: 10_000 };
 
 /** `container_image`: an image in the robot's container engine, and one container of it, which the engine keeps running. */
@@ -254,7 +254,7 @@ export class ContainerExecutor implements Executor {
       container.healthy = ok;
       this.#saveLogPosition(app, container);
     } catch {
-      // The engine is unreachable, or the agent stops: the next check finds out.
+      // The engine is unreachable, or the agent stops. The next poll checks again.
       return;
     }
     if (container.down && running.spec.restart.policy === "always") await this.#restart(app, container);
@@ -332,7 +332,7 @@ export class ContainerExecutor implements Executor {
     this.#options.layers.prune(keep);
   }
 
-  /** Runs cleanup in the background, before the next step that it could disturb; a failure is left for the next cleanup. */
+  /** Runs cleanup in the background; steps that it could disturb wait for it. The next cleanup retries what failed. */
   #cleanUp(app: string, work: () => Promise<void>): void {
     const before = this.#cleanups.get(app) ?? Promise.resolve();
     const turn = before.then(work).catch((error: unknown) => {

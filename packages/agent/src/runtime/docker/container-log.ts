@@ -21,24 +21,27 @@ interface ContainerLogOptions {
 const RETRY_FIRST_MS = 100;
 const RETRY_LAST_MS = 5_000;
 const CLOSE_GRACE_MS = 100;
-/** Lines that were read before are repeated immediately; a line later than this is a new one. */
+/** After a connect, the engine repeats old lines within this time; a line after it is a new one. */
 const REPLAY_MS = 10_000;
 const NANO = 1_000_000_000n;
 const NANO_OF_MS = 1_000_000n;
-/** stdout and stderr lines may be swapped by less than this; more means that the clock was set back. */
+/** Maximum time by which a stdout line may overtake a stderr line, or the reverse. A larger step back means that the clock was set back. */
 const OVERTAKEN_MAX = NANO / 2n;
 
-/** Follows a container's output, across its restarts and those of the engine; each line once. */
+/** Follows a container's output across restarts of the container and of the engine. Logs each line once. */
 export class ContainerLog {
   readonly #options: ContainerLogOptions;
   readonly #stop = new AbortController();
   #read_until: bigint;
-  /** Number of passed lines with the last time, and how many of them will be repeated: podman's times are whole seconds. */
+  /**
+   * `#of_last_time` counts the lines with the time of the last one, `#repeated` how many of them the engine will repeat. Podman's times are
+   * whole seconds, so several lines may have the same time.
+   */
   #of_last_time = Infinity;
   #repeated = Infinity;
   /** The latest time of any line: above `read_until` once the clock was set back. */
   #highest: bigint;
-  /** True while lines are repeated that were read before. */
+  /** True while the engine repeats lines that were read before. */
   #replaying = true;
   /** On the monotonic clock: when this connection began, and when the last new line arrived. */
   #connected_ms = 0;
@@ -47,7 +50,7 @@ export class ContainerLog {
 
   constructor(options: ContainerLogOptions) {
     this.#options = options;
-    // A position in the future: the engine would return nothing until then.
+    // Limit a position in the future to now: the engine would return nothing until then.
     const now = nanosecondsOf(options.clock.now());
     this.#read_until = options.read_until > now ? now : options.read_until;
     this.#highest = this.#read_until;
@@ -63,7 +66,7 @@ export class ContainerLog {
     this.#ended ??= this.#run();
   }
 
-  /** Waits for a moment, so that lines which the engine already has are read. */
+  /** Waits CLOSE_GRACE_MS, so that lines that the engine already has are read, then stops reading. */
   async close(): Promise<void> {
     await this.#options.clock.sleep(CLOSE_GRACE_MS);
     this.#stop.abort();
@@ -78,7 +81,8 @@ export class ContainerLog {
       const before = this.#read_until;
       this.#replaying = true;
       this.#connected_ms = clock.monotonic();
-      // The clock may have been set back: lines since the last one may have times from then on.
+      // If the clock was set back, new lines may have times before `from`. None is older than the current time minus the time since the
+      // last line.
       const since_last_line = nanosecondsOf(clock.now()) - BigInt(Math.ceil(this.#connected_ms - this.#last_new_ms)) * NANO_OF_MS;
       try {
         await this.#followOnce(from < since_last_line ? from : since_last_line);
@@ -100,7 +104,7 @@ export class ContainerLog {
     const options = { what: "show a container's log", signal: this.#stop.signal, limit_ms: 2 ** 31 - 1, wait_ms: 0 };
     await engine.use(options, async (docker, abortSignal) => {
       const query = { follow: true, stdout: true, stderr: true, timestamps: true, since, abortSignal } as const;
-      // The engine accepts fractions of a second, in contrast to the types.
+      // The engine accepts fractions of a second in `since`; the library's types do not.
       const stream = await docker.getContainer(container_id).logs(query as unknown as { follow: true });
       await this.#read(stream);
     });
@@ -135,8 +139,8 @@ export class ContainerLog {
   }
 
   /**
-   * Returns whether a line was read before. Queried from a time on, the engine repeats lines of that time, in the order in which they were printed.
-   * So everything after the last line that was read is new, even with an earlier time.
+   * Returns whether a line was read before. The engine returns lines in the order in which they were printed, and first repeats lines of
+   * the time from which it is queried. So each line after the last line that was read is new, even if its time is earlier.
    */
   #isRepeated(at: bigint): boolean {
     if (at === this.#read_until) {
@@ -150,7 +154,7 @@ export class ContainerLog {
     }
     const may_be_old = this.#replaying && this.#options.clock.monotonic() - this.#connected_ms < REPLAY_MS;
     if (may_be_old && at <= this.#highest) return true;
-    // A line that was slightly overtaken is not a position to resume from.
+    // Keep the position if another line only slightly overtook this one: reading resumes from the later time.
     if (at > this.#read_until || this.#read_until - at > OVERTAKEN_MAX) {
       this.#read_until = at;
       this.#of_last_time = 1;

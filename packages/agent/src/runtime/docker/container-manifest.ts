@@ -28,7 +28,7 @@ export interface ContainerSpec {
   reload: { signal: NodeJS.Signals } | { command: string[] } | null;
 }
 
-/** The server knows the same names; the compiler keeps both in sync. */
+/** Names of the manifest's fields. The type is shared with the server, so that the compiler keeps both in sync. */
 const FIELDS = {
   entrypoint: true,
   command: true,
@@ -57,7 +57,10 @@ const ULIMITS = /^(?:as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|n
 
 const given = (value: unknown): boolean => value !== undefined && value !== null;
 
-/** Checks the manifest of a `container_image` release; null or absent: the image's own. Throws StepFailure that names the field. */
+/**
+ * Validates the manifest of a `container_image` release and adds defaults; null or absent: the image's own settings apply. Throws
+ * StepFailure that names the field.
+ */
 export function readContainerManifest(value: unknown): ContainerSpec {
   const fields = given(value) ? object(value, "container", Object.keys(FIELDS)) : {};
   const host_network = flag(fields["host_network"], "host_network");
@@ -114,7 +117,7 @@ function absolute(value: unknown, field: string): string {
   return path.normalize(place);
 }
 
-/** The entrypoint's arguments: unlike an entrypoint the list may be empty, and so may its items. */
+/** Validates the entrypoint's arguments. Unlike an entrypoint, the list may be empty and may contain empty texts. */
 function readCommand(value: unknown): string[] {
   return list(value, "command", MANIFEST_ARGUMENTS_MAX).map((item, index) => {
     if (typeof item !== "string" || item.includes("\0")) throw bad(`command[${index}]`, "must be a text without NUL");

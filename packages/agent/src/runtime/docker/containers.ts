@@ -14,9 +14,9 @@ export interface Bind {
 }
 
 /**
- * Refuses a directory below one that another container may write, and a writable one above another container's. The engine resolves symlinks at each
- * start of a container. A container that may write a parent directory could replace the checked directory by a symlink to any path on the robot.
- * Throws StepFailure `rejected_by_robot`.
+ * Refuses a mount of a directory below one that a container may write, and a writable mount of a directory above another container's. The
+ * engine resolves symlinks at each start of a container. So a container that may write the parent directory could replace the checked
+ * directory by a symlink to any path on the robot. Throws StepFailure `rejected_by_robot`.
  */
 export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]): void {
   for (const bind of wanted)

@@ -54,7 +54,8 @@ export function createOptions(context: CreateContext): ContainerCreateOptions {
       [LABELS.release]: release.tag,
     },
     StopTimeout: Math.ceil(spec.stop_timeout_seconds),
-    // The agent runs the health checks: podman without systemd never runs them, and both would run them twice.
+    // Disable the engine's health checks, since the agent runs them: podman without systemd never does, and other engines would run them
+    // twice.
     Healthcheck: { Test: ["NONE"] },
     ExposedPorts: Object.fromEntries(spec.ports.map(({ container, protocol }) => [`${container}/${protocol}`, {}])),
     HostConfig: hostConfig(context),
@@ -98,7 +99,7 @@ function hostConfig(context: CreateContext): NonNullable<ContainerCreateOptions[
     ...(memory_bytes === null ? {} : { Memory: memory_bytes }),
     ...(cpus === null ? {} : { NanoCpus: Math.round(cpus * NANO) }),
     ...(pids === null ? {} : { PidsLimit: pids }),
-    // Independent of the engine's default: the agent reads this log, and a robot's disk is small.
+    // Set the log driver and its limit independently of the engine's default: the agent reads this log, and a robot's disk is small.
     LogConfig: { Type: "json-file", Config: { "max-size": String(CONTAINER_LOG_BYTES_MAX) } },
   };
 }
@@ -114,8 +115,8 @@ const tmpfsOptions = (read_only: boolean, size_bytes: number | null): string =>
   [read_only ? "ro" : "rw", ...(size_bytes === null ? [] : [`size=${size_bytes}`])].join(",");
 
 /**
- * Mounts a volume of the app; the name includes the app, since two apps may use one name. App names may contain dots and dashes, but no capital
- * letters.
+ * Mounts a volume of the app. The volume's full name contains the app, since two apps may use one volume name. The capital letter in
+ * `Volume` separates both parts: app names may contain dots and dashes, but no capital letters.
  */
 function volumeMount({ app, state_directory }: CreateContext, source: string, Target: string, ReadOnly: boolean): MountSettings {
   return {
@@ -144,8 +145,8 @@ function bindMounts({ spec, state_directory, configs_directory, mount_directorie
 }
 
 /**
- * Returns the real path on the robot if it is, or is below, a directory of the robot's config file. The server must not decide which host directories
- * a container sees. A guarded directory, or a parent of one, is never allowed.
+ * Returns the real path of a mount on the robot. The path must be one of `directories`, which the robot allows, or below one: the server
+ * must not decide which host directories a container sees. A guarded path is never allowed, nor is anything above or below it.
  */
 export function allowedMount(source: string, directories: readonly string[], guarded: readonly string[] = []): string {
   const refuse = (why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: mount ${source} ${why}`);
@@ -180,7 +181,7 @@ interface SocketDirectoryOptions {
   log: Logger;
 }
 
-/** The directory of the agent's socket, for mounting into containers: only while it contains nothing else. */
+/** Provides the directory of the agent's socket for mounting into containers, but only while the directory contains nothing else. */
 export class SocketDirectory {
   readonly #options: SocketDirectoryOptions;
   #told: string | undefined;
@@ -212,7 +213,7 @@ function whyNot(socket: string, directory: string, state_directory: string): str
     if (directory.includes(":")) return `${directory} has a colon`;
     const other = fs.readdirSync(directory).find((name) => name !== path.basename(socket) && name !== CONFIGS);
     if (other !== undefined) return `${directory} contains other files too, such as ${other}`;
-    // A mount point for the configs cannot be created later in a directory that is mounted read-only.
+    // Create the mount point for the configs now: this is impossible later, when the directory is mounted read-only.
     makeDirectory(path.join(directory, CONFIGS));
     const inside = fs.readdirSync(path.join(directory, CONFIGS))[0];
     return inside === undefined ? undefined : `${path.join(directory, CONFIGS)} is not empty`;

@@ -18,7 +18,7 @@ interface EngineOptions {
 }
 
 export interface CallOptions {
-  /** For messages: the operation. */
+  /** The operation, for error messages. */
   what: string;
   signal: AbortSignal;
   /** Timeout of one attempt. Default: ENGINE_CALL_MS. */
@@ -34,17 +34,17 @@ const RETRY_MS = 250;
 export class Engine {
   readonly #options: EngineOptions;
   #socket: string | undefined;
-  /** On the monotonic clock. */
+  /** When the engine last answered, on the monotonic clock. */
   #answered_at = -Infinity;
   #timer: Timer | undefined;
-  /** How often a call found it unreachable. */
+  /** How often a call found the engine unreachable. */
   breaks = 0;
 
   constructor(options: EngineOptions) {
     this.#options = options;
   }
 
-  /** True if it has answered recently: a restart of the engine does not change which kinds the robot can install. */
+  /** True if the engine has answered recently, so that its restart does not change which kinds of releases the robot can install. */
   get available(): boolean {
     return this.#options.clock.monotonic() - this.#answered_at < ENGINE_GONE_MS;
   }
@@ -76,8 +76,9 @@ export class Engine {
   }
 
   /**
-   * Runs calls of the engine. While it is unreachable they are retried, so they must be idempotent. Throws StepFailure (`incompatible`: there never
-   * was an engine, `timeout`: it did not return, or took too long), StepAborted, or the engine's error.
+   * Runs `work`, which calls the engine. It is retried while the engine is unreachable, so it must be idempotent. Throws StepFailure
+   * (`incompatible`: no engine has ever answered; `timeout`: the engine stayed unreachable, or took too long), StepAborted, or the engine's
+   * error.
    */
   async use<T>(options: CallOptions, work: (docker: Docker, signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, timing } = this.#options;
@@ -128,16 +129,16 @@ export class Engine {
   }
 
   /**
-   * Returns an object whose `ended` is true once the engine has ended since this call, even if it is back and no other call has failed. It uses an
-   * event stream, which stays open as long as the engine's process. The socket's inode does not change when systemd owns the socket. Dispose the
-   * object.
+   * Returns an object whose `ended` becomes true when the engine's process ends, even if a new process already answers. It watches an event
+   * stream, which stays open as long as the engine's process lives. The socket's inode does not show a restart: it stays the same when
+   * systemd owns the socket. The caller must dispose the object.
    */
   watchRun(): Disposable & { readonly ended: boolean } {
     let ended = false;
     let refused = false;
     const never = encodeURIComponent(JSON.stringify({ label: ["roamfleet.no-event"] }));
     const request = http.get({ socketPath: this.#socket, path: `/events?filters=${never}`, agent: false }, (response) => {
-      // An engine, or a proxy before it, that refuses the stream would end each one.
+      // If the engine, or a proxy in front of it, refuses the stream, the stream's end does not mean that the engine has ended.
       if (response.statusCode !== 200) refused = true;
       response.on("error", () => {}).resume();
     });

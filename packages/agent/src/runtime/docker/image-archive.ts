@@ -14,7 +14,7 @@ import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
 type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
 
-/** Contents of an archive, by the names of its entries. */
+/** The image in an archive; `config` and `layers` are names of entries. */
 interface ArchivedImage {
   /** `sha256:…` of the config: the engine's id of the image. */
   image_id: string;
@@ -41,7 +41,7 @@ export function composeArchive(layers: DesiredLayers, tag: string, file: (sha256
 async function writeEntry(tar: Pack, header: Partial<Header> & { name: string }, content: AsyncIterable<Uint8Array>): Promise<void> {
   const entry = tar.entry(header);
   const ended = once(entry, "close");
-  // It may fail while the content is awaited.
+  // The entry may fail before `ended` is awaited: prevent an unhandled rejection.
   ended.catch(() => {});
   for await (const chunk of content) {
     if (entry.destroyed) throw new Error("the archive is no longer read");
@@ -56,7 +56,7 @@ function endArchive(tar: Pack, { config, layers }: Pick<ArchivedImage, "config" 
   tar.finalize();
 }
 
-/** Files of the archive that an engine would apply: other names for the image, or another format of the archive. */
+/** Entries that are not copied: an engine would apply their other names for the image, or their other format of the archive. */
 const DESCRIPTIONS = new Set(["manifest.json", "repositories", "index.json", "oci-layout"]);
 
 /** Converts a docker-archive or OCI archive to a docker-archive whose only image has this name. */
@@ -76,13 +76,13 @@ export function renameArchive(archive: string, image: ArchivedImage, tag: string
   return Readable.from(tar);
 }
 
-/** Returns the name as an engine sees it that unpacks the archive below a directory. */
+/** Returns the path of an entry below the directory into which an engine unpacks the archive. */
 const entryName = ({ name }: Pick<Header, "name">): string => path.posix.resolve("/", name).slice(1);
 
 async function eachEntry(archive: string, use: (header: Header, content: Entry) => Promise<void>): Promise<void> {
   const entries = extract();
   const is_gzip = await isGzip(archive);
-  // Nothing is awaited from here on: an unreadable file must report its error to a listener.
+  // Do not await between here and the pipeline: a read error of the file needs a listener.
   const file = fs.createReadStream(archive);
   const reading = is_gzip ? pipeline(file, createGunzip(), entries) : pipeline(file, entries);
   const using = (async (): Promise<void> => {
@@ -124,7 +124,7 @@ export async function readArchive(archive: string, arch: string): Promise<Archiv
       const chunks: Uint8Array[] = [];
       for await (const chunk of content) chunks.push(chunk as Uint8Array);
       const document = Buffer.concat(chunks);
-      // Small layers are skipped by their first byte.
+      // Skip small layers: only JSON documents begin with { or [.
       if (!/^\s*[[{]/.test(document.subarray(0, 64).toString("latin1"))) return;
       bytes += document.length;
       if (bytes > 4 * IMAGE_JSON_BYTES_MAX) throw refused("has too many documents");
@@ -190,8 +190,8 @@ function fitsMachine({ architecture, os }: Record<string, unknown>, arch: string
 }
 
 /**
- * Returns the bytes of these files with gzip files unpacked: the packed size is no bound, and an engine unpacks until its disk is full. Stops once
- * they exceed `max`. A damaged file counts as 0: the engine refuses it.
+ * Returns the total bytes of these files after gzip files are unpacked: the packed size is no bound, and an engine unpacks until its disk
+ * is full. Stops once the total exceeds `max`. A damaged file counts as 0: the engine refuses it.
  */
 export async function unpackedBytes(files: readonly string[], max: number, signal: AbortSignal): Promise<number> {
   let bytes = 0;
@@ -207,7 +207,7 @@ export async function unpackedBytes(files: readonly string[], max: number, signa
   return bytes;
 }
 
-/** The same for a stream. Throws if it is damaged. */
+/** Returns the bytes of a stream, unpacked if it is gzip; stops once they exceed `max`. Throws if the stream is damaged. */
 async function unpackedBytesOf(content: AsyncIterable<unknown>, max: number, signal: AbortSignal): Promise<number> {
   const chunks = (content as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
   const first = await chunks.next();

@@ -26,7 +26,7 @@ interface ImagesOptions {
   layers: LayerStore;
   clock: Clock;
   timing: Timing;
-  /** Absolute: two agents may share one engine. */
+  /** Absolute path. It distinguishes the images of agents that share one engine. */
   state_directory: string;
   on_step: (name: string) => void;
 }
@@ -87,7 +87,7 @@ export class Images {
     );
     await store.fetch(parts, io);
     on_step("container.layers_fetched");
-    // Loaded on demand: most of the time a robot only supervises.
+    // Import on demand: most of the time a robot only supervises.
     const { composeArchive, unpackedBytes } = await import("./image-archive.ts");
     const files = parts.map(({ sha256 }) => store.file(sha256));
     await this.#checkUnpacked(files, (max) => unpackedBytes(files, max, io.signal), io.signal).catch((error: unknown) => {
@@ -192,7 +192,10 @@ export class Images {
     );
   }
 
-  /** Returns where the engine stores its images; undefined: not visible here, and the engine reports a full disk. */
+  /**
+   * Returns the directory in which the engine stores its images. Undefined: this process cannot see it, and only the engine reports a full
+   * disk.
+   */
   async #root(signal: AbortSignal): Promise<string | undefined> {
     const info: unknown = await this.#options.engine.use({ what: "describe itself", signal }, (docker) => docker.info());
     const { DockerRootDir: root } = fieldsOf(info);
@@ -287,7 +290,7 @@ export class Images {
     for (const { Id, RepoTags } of images) {
       for (const name of RepoTags ?? []) {
         const release_id = name.startsWith(prefix) ? name.slice(prefix.length) : undefined;
-        // A dot: it belongs to an app with a longer name.
+        // A dot means that the tag belongs to an app with a longer name.
         if (release_id === undefined || release_id.includes(".") || keep_release_ids.includes(release_id)) continue;
         await this.#remove(name, signal);
         on_step("container.image_untagged");
@@ -313,7 +316,7 @@ export class Images {
   }
 }
 
-/** Whether a retry would have the same result. Without a login it may not: the server may send one. */
+/** Returns whether a retry would fail in the same way. A refusal without a login is not final: the server may send a login. */
 function isFinal(error: unknown, logged_in: boolean): boolean {
   if (isAway(error)) return false;
   if (!logged_in && /unauthorized|access denied|denied:|no basic auth/i.test(engineMessage(error))) return false;
@@ -328,7 +331,7 @@ function isFinal(error: unknown, logged_in: boolean): boolean {
   );
 }
 
-/** Progress of layers that are downloaded; those that the engine has do not count. */
+/** Progress of the layers that are downloaded, without those that the engine already has. */
 class PullProgress {
   readonly #io: StageIo;
   readonly #layers = new Map<string, { done: number; total: number }>();

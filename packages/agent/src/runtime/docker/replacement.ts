@@ -19,7 +19,7 @@ export interface Kept {
 interface ContainerRecord {
   /** The container to run. */
   current: Kept | null;
-  /** The container for a rollback, unchanged: stopped, or still running beside. */
+  /** The previous container, kept unchanged for a rollback: stopped, or still running beside the current one. */
   old: Kept | null;
   settled: boolean;
   /** The current container was stopped on purpose and kept. */
@@ -44,7 +44,7 @@ export function writeRecord(paths: StatePaths, app: string, record: ContainerRec
   writeJson(recordFile(paths, app), record);
 }
 
-/** Returns the nanoseconds since 1970 up to which the container's output was read; 0 for another container. */
+/** Returns the nanoseconds since 1970 up to which the container's output was read; 0 if none is stored for this container. */
 export function readReading(paths: StatePaths, app: string, container_id: string): bigint {
   const reading = fieldsOf(readJson(readingFile(paths, app)));
   const { read_until } = reading;
@@ -107,9 +107,12 @@ export class Replacement {
     this.#socket = new SocketDirectory(options);
   }
 
-  /** Returns the container to start. The one that it replaces is stopped or kept beside, depending on its manifest. */
+  /**
+   * Returns the container to start. The container that it replaces is stopped or keeps running beside it, depending on the release's
+   * manifest.
+   */
   async choose(app: string, release: DesiredRelease, { fresh, signal }: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
-    // An existing container has it mounted: the directory must exist when the container starts.
+    // The socket's directory must exist before an existing container starts, which has it mounted.
     this.#socket.prepare();
     const found = await this.#options.containers.list(app, { signal });
     const record = readRecord(this.#options.paths, app);
@@ -118,7 +121,7 @@ export class Replacement {
     return this.#install(app, release, record, found, signal);
   }
 
-  /** While signatures are required, a container of another image than the staged one is replaced. */
+  /** Returns whether a container is of the staged image, and removes it if not. Always true while signatures are not required. */
   async #isOfRelease(app: string, release: DesiredRelease, { container_id }: Kept, signal: AbortSignal): Promise<boolean> {
     const { requires_signature, containers, paths, log } = this.#options;
     if (!requires_signature()) return true;
@@ -136,7 +139,7 @@ export class Replacement {
   }
 
   async #checkMounts(app: string, { HostConfig }: ReturnType<typeof createOptions>, signal: AbortSignal): Promise<void> {
-    // Paths contain no colon: such paths are refused.
+    // Splitting at colons is safe: paths with a colon are refused.
     const wanted = (HostConfig?.Binds ?? []).flatMap((bind): Bind[] => {
       const [source = "", , mode] = bind.split(":");
       return isWithin(source, this.#options.paths.root) ? [] : [{ app, source, writable: mode !== "ro" }];
@@ -162,14 +165,14 @@ export class Replacement {
     });
   }
 
-  /** Returns the existing container, after a restart of the agent. */
+  /** Returns the existing container of this release, for example after a restart of the agent. */
   #adopt(release: DesiredRelease, { current }: ContainerRecord, found: readonly Found[]): Kept | undefined {
     const mine = found.filter(({ release_id }) => release_id === release.id);
     const one = mine.find(({ id }) => id === current?.container_id) ?? mine.find(({ state }) => state === "running");
     return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
   }
 
-  /** Returns the same container that ran before, unchanged, if the release is the one to roll back to. */
+  /** Returns the previous container, unchanged, if this release is the one to roll back to. Then it also removes all other containers. */
   async #restorePrevious(
     app: string,
     release: DesiredRelease,
@@ -180,7 +183,7 @@ export class Replacement {
     const { paths, on_step, containers } = this.#options;
     const old = record.settled && record.stopped ? record.current : record.old;
     if (old?.release_id !== release.id || !found.some(({ id }) => id === old.container_id)) return undefined;
-    // The bad container first: it may use resources that the old one needs.
+    // Remove the bad container first: it may use resources that the old one needs.
     for (const { id } of found) if (id !== old.container_id) await containers.remove(id, signal);
     on_step("container.bad_removed");
     writeRecord(paths, app, { ...NO_CONTAINERS, current: old, settled: true });
@@ -200,7 +203,7 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
     const old = record.settled ? record.current : record.old;
-    // By its signed digest: the id recorded at staging is on disk, where it could be changed.
+    // Name the image by its signed digest: the id recorded at staging is on disk, where it could be changed.
     const image = this.#options.requires_signature() && release.image !== null ? release.image : staged.image_id;
     const options = this.#createOptions(app, release, image);
     await this.#checkMounts(app, options, signal);

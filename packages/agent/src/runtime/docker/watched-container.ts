@@ -31,7 +31,7 @@ type State = ContainerInspectInfo["State"];
 export class WatchedContainer {
   /** The engine's count of restarts since the container was created. */
   restarts = 0;
-  /** How often it exited since it is watched. */
+  /** How often the container exited since the agent began to watch it. */
   exits = 0;
   last_exit: string | null = null;
   healthy = true;
@@ -53,7 +53,7 @@ export class WatchedContainer {
     return this.#options.container_id;
   }
 
-  /** undefined while it is down. */
+  /** Process id; undefined while the container is down. */
   get pid(): number | undefined {
     return this.alive ? this.#state?.Pid : undefined;
   }
@@ -62,7 +62,7 @@ export class WatchedContainer {
     return this.#state?.Running === true && !this.#state.Restarting && !this.#state.Paused;
   }
 
-  /** It exited, and the engine does not restart it. */
+  /** True if the container exited and the engine does not restart it. */
   get down(): boolean {
     return this.#state?.Status === "exited" || this.#state?.Status === "dead";
   }
@@ -75,11 +75,11 @@ export class WatchedContainer {
     return this.#log?.read_until ?? this.#options.read_until;
   }
 
-  /** Reads its state, and its output from now on. */
+  /** Reads the container's state and begins to follow its output. */
   async start(signal: AbortSignal): Promise<void> {
     const { spec, containers, container_id } = this.#options;
     if (spec.health !== null && "log" in spec.health) {
-      // Takes time linear in the line's length for any pattern: a pattern of a release must not block the agent.
+      // RE2 takes time linear in the line's length for any pattern: a pattern of a release must not block the agent.
       const { RE2JS } = await import("re2js");
       const pattern = RE2JS.compile(spec.health.log.pattern);
       this.#matches = (line) => pattern.matcher(line).find();
@@ -104,7 +104,7 @@ export class WatchedContainer {
     await this.#log?.close();
   }
 
-  /** Queries its state. Throws StepFailure if the engine does not return. */
+  /** Queries the container's state. Throws StepFailure if the engine stays unreachable. */
   async refresh(wait_ms?: number): Promise<void> {
     const { containers, container_id } = this.#options;
     const wait = wait_ms === undefined ? {} : { wait_ms };
@@ -120,7 +120,7 @@ export class WatchedContainer {
       return;
     }
     const { RestartCount: restarts, State: state } = info;
-    // The engine counts a restart when it begins to wait for it; an exit without a restart is counted here.
+    // The engine counts a restart when it begins to wait for it, so each counted restart is an exit. Count an exit without a restart here.
     const ended = state.Status === "exited" || state.Status === "dead";
     const ended_before = before?.Status === "exited" || before?.Status === "dead";
     const new_exits = Math.max(0, restarts - this.restarts) + (ended && !ended_before && restarts === this.restarts ? 1 : 0);
@@ -165,7 +165,7 @@ export class WatchedContainer {
     return { ok, message: `${ok ? "a line" : "no line"} of its output matches ${pattern}` };
   }
 
-  /** Runs a command in it: the manifest's reload command after a config change. */
+  /** Runs a command in the container: the manifest's reload command after a config change. */
   run(argv: string[], timeout_ms: number): Promise<ProbeResult> {
     return this.#commands.run(argv, timeout_ms, this.#stop.signal, "reload command");
   }
@@ -283,12 +283,12 @@ interface RestartOptions {
 
 const TRIES_MAX = 3;
 
-/** For the message of a check that failed during a restart of the engine each time. */
+/** Added to the message of a check if the engine restarted during each attempt. */
 export const EVERY_TIME = `; the container engine restarted during each of ${TRIES_MAX} checks`;
 
 /**
- * Repeats a check of a container that failed while the engine ended: a restart of the engine ends all containers. Returns the last result, and
- * whether the engine ended during that check, too. Throws StepFailure (`timeout`) if the engine does not return.
+ * Runs a check of a container, and repeats it if it failed while the engine ended: a restart of the engine ends all containers. Returns the
+ * last result, and whether the engine ended during that check, too. Throws StepFailure (`timeout`) if the engine does not return.
  */
 export async function checkAcrossRestarts<R>(
   { app, engine, container, containers, clock, log, signal }: RestartOptions,
@@ -300,7 +300,8 @@ export async function checkAcrossRestarts<R>(
     using run = engine.watchRun();
     const result = await check();
     if (passed(result)) return { result, interrupted: false };
-    // Waits for an unreachable engine. During the sleep, Node handles the end of the watched connection, which came before the response.
+    // The refresh waits for an unreachable engine. During the sleep, Node handles the end of the watched stream, which came before the
+    // response.
     await container.refresh();
     await clock.sleep(1, signal);
     const interrupted = run.ended || engine.breaks !== breaks;
