@@ -8,7 +8,7 @@ import { getOnce } from "../runtime/health-check.ts";
 
 /** Interval at which a held lock is checked for expiry. */
 const LOCK_LOOK_MS = 1_000;
-/** Backoff between checks of the gate: grows from the first to the last value. */
+/** Backoff between safe-to-update checks (the gate): grows from the first to the last value. */
 const GATE_RETRY_FIRST_MS = 1_000;
 const GATE_RETRY_LAST_MS = 60_000;
 /** How long a positive answer of the gate is valid. */
@@ -23,7 +23,7 @@ export interface Held {
 
 /** Decides whether a step that changes the running release may begin. */
 export interface Permission {
-  /** Whether a change may begin now, without a query of the gate. */
+  /** Whether a change may begin now, according to the lock and the gate's last answer. Does not query the gate. */
   readonly may_install: boolean;
   readonly locked: boolean;
   /** Checks the lock and the gate; undefined: a change may begin now. Never rejects. */
@@ -65,7 +65,7 @@ export class RobotPermission implements Permission {
     this.#options = options;
   }
 
-  /** Reads a lock from before the start, and watches it. */
+  /** Watches a lock that was taken before the agent started. */
   start(): void {
     this.#look();
     if (this.lock() !== undefined) this.#watchLock();
@@ -133,7 +133,7 @@ export class RobotPermission implements Permission {
     return { by: "gate", why, retry_ms };
   }
 
-  /** Throws LockHeld, NoSuchProcess, LockBusy. */
+  /** Takes the lock, or renews it for its owner. Throws LockHeld, NoSuchProcess, LockBusy. */
   takeLock(request: LockRequest): HeldLock {
     this.#look();
     const renewed = this.lock() !== undefined;
@@ -144,7 +144,7 @@ export class RobotPermission implements Permission {
     return lock;
   }
 
-  /** Returns whether there was a lock. Throws LockHeld, LockBusy. */
+  /** Releases the lock; with `owner` undefined, that of any owner. Returns whether there was a lock. Throws LockHeld, LockBusy. */
   releaseLock(owner: string | undefined): boolean {
     this.#look();
     const released = this.#options.lock.release(owner);

@@ -12,14 +12,14 @@ import { readBootId } from "../identity/identity.ts";
 /** A program that needs the lock longer than this must renew it. */
 export const LOCK_TTL_SECONDS_MAX = 86_400;
 export const LOCK_OWNER_CHARACTERS_MAX = 100;
-/** How long an unreadable lock file counts as locked: a program wanted a lock. */
+/** How long an unreadable lock file counts as a lock: a program wanted to take one. */
 export const LOCK_UNREADABLE_SECONDS = 600;
 export const LOCK_FILE = "update.lock";
 
 interface LockFile {
   owner: string;
   ttl_seconds: number;
-  /** The lock expires with this process; null: after its TTL only. */
+  /** The lock expires when this process ends; null: only after its TTL. */
   pid: number | null;
   /** Clock ticks from boot to the start of the process: pids are reused, this pair is not. */
   pid_start_time: number | null;
@@ -86,7 +86,7 @@ export class UpdateLock {
     this.#path = join(options.state_directory, LOCK_FILE);
   }
 
-  /** Reads the file. Throws errors of the disk, except that the file does not exist. */
+  /** Reads the lock file and returns the state of the lock. Throws disk errors; a missing file means that the lock is free. */
   look(): LockState {
     let text: string;
     let modified_ms: number;
@@ -102,7 +102,7 @@ export class UpdateLock {
     }
     const file = parseLock(text);
     const { machine } = this.#options;
-    // A start time in the future could lock forever.
+    // A start time in the future could lock forever: such a file is evaluated as one of another program.
     const ours = "boot_id" in file && (file.boot_id !== machine.boot_id || file.taken_uptime_ms <= machine.uptime_ms());
     return ours ? this.#evaluate(file) : this.#evaluateForeign(file, modified_ms, mark);
   }
@@ -210,7 +210,7 @@ const heldBy = ({ owner, pid, ttl_seconds }: Foreign, taken_at: string, left_ms:
 
 type Foreign = Pick<LockFile, "owner" | "ttl_seconds" | "pid">;
 
-/** An unreadable file still counts as a lock: for a default time, with an owner that describes the problem. */
+/** Parses a lock file. An unreadable file counts as a lock for LOCK_UNREADABLE_SECONDS, with an owner that describes the problem. */
 function parseLock(text: string): LockFile | Foreign {
   const unreadable: Foreign = { owner: "an unreadable lock file", ttl_seconds: LOCK_UNREADABLE_SECONDS, pid: null };
   const { owner, ttl_seconds, pid, pid_start_time, boot_id, taken_uptime_ms, taken_at } = parseObject(text) ?? {};

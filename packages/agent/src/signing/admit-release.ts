@@ -71,7 +71,10 @@ function refusalOfContent({ release, known }: AdmissionCase, { tag, image_config
 const contentOf = ({ tag, kind, artifact_sha256, artifact_size, image, manifest }: DesiredRelease): string =>
   canonicalJson({ tag, kind, artifact_sha256, artifact_size, image, manifest: manifest ?? null });
 
-/** Keeps only signed fields, and those that are verified against them: a field that a server adds reaches no executor. */
+/**
+ * Keeps the id, the signed fields, the layers, which are verified against them, and the registry login. No other field that a server adds
+ * reaches an executor.
+ */
 function asSigned(release: DesiredRelease, { image_configs }: ReleaseStatement): DesiredRelease {
   const { id, tag, kind, artifact_sha256, artifact_size, image, manifest, signature, layers, registry_auth } = release;
   return {
@@ -101,8 +104,9 @@ export interface Guard {
   /** True while this robot refuses unsigned releases. */
   readonly requires_signature: boolean;
   /**
-   * Returns the release in the form that may be installed. If signatures are used, it first queries newer keys, unless `asked` is "lately" and it did
-   * so recently. Throws StepFailure (`signature_invalid`) with the failed check in its message, or StepAborted.
+   * Returns the release in the form that may be installed. If signatures are used, it first queries the server for newer keys; with `asked`
+   * "lately", only if the last query is not recent. Throws StepFailure (`signature_invalid`) with the failed check in its message, or
+   * StepAborted.
    */
   admit(app: GuardedApp, release: DesiredRelease, options: { asked: "now" | "lately"; signal: AbortSignal }): Promise<DesiredRelease>;
   /** Returns the history of an app after this admitted release ran. */
@@ -121,7 +125,7 @@ export interface SignedHistory {
   ran: string[];
 }
 
-/** Releases that may be installed again without a higher version. An evicted one is refused, so eviction is safe. */
+/** Number of releases per app that may be installed again without a higher version. An evicted release is refused, so eviction is safe. */
 export const RAN_MAX = 64;
 
 /** Returns the history after a release ran; its numbers never decrease. */

@@ -17,7 +17,7 @@ import { fieldsOf } from "../json.ts";
 
 const trustFile = (state_directory: string): string => join(state_directory, "identity", "signing.json");
 
-/** Used for a damaged file: nothing is installed until keys are set on this machine. */
+/** Applies if the file is damaged: nothing is installed until keys are set on this machine. */
 const NO_KEYS: Trust = { serial: 0, require_signature: true, keys: [] };
 
 /** Returns the keys that this robot trusts; undefined if it has never received any. */
@@ -61,13 +61,13 @@ export function pinAtEnrollment(state_directory: string, org_id: string, answere
 
 export interface TrustKeyFlags {
   state: string;
-  /** Unsigned releases stay allowed. */
+  /** True if unsigned releases stay allowed. */
   optional?: boolean;
 }
 
 /**
- * Makes the robot trust these public keys (PEM files) and no others, authorized by access to this machine. The agent must not run meanwhile.
- * Statements that the robot has applied stay applied; the next one must be signed by one of these keys.
+ * Makes the robot trust these public keys (PEM files) and no others. Access to this machine is the authorization. The agent must not run
+ * meanwhile. The serial number of the last applied key statement is kept; the next statement must be signed by one of these keys.
  */
 export function trustKeys(files: readonly string[], { state, optional = false }: TrustKeyFlags, print: (text: string) => void): void {
   const keys = files.map(readKey);

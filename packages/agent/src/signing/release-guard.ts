@@ -12,7 +12,10 @@ export interface ReleaseGuardOptions {
   robot_id: string;
   labels: Readonly<Record<string, string>>;
   clock: Clock;
-  /** Milliseconds since 1970 by the server's clock, for a robot whose own is behind. It can only make more signatures expire. */
+  /**
+   * Milliseconds since 1970 by the server's clock, for a robot whose own is behind. The later of both times applies, so this can only make
+   * more signatures expire.
+   */
   server_time: () => number;
   fetcher: Fetcher;
   log: Logger;

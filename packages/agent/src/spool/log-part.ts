@@ -146,14 +146,14 @@ export interface Gap {
 
 export const mergeGaps = (a: Gap, b: Gap): Gap => ({ from: a.from, to: b.to, count: a.count + b.count });
 
-/** Removes the records that the server already has; only possible if every number in between was dropped. */
+/** Removes from a gap the numbers that the server already has. Only possible if every number in the gap was dropped. */
 export function trimGap(gap: Gap, acked: number): void {
   if (gap.from > acked || gap.to <= acked || gap.count !== gap.to - gap.from + 1) return;
   gap.from = acked + 1;
   gap.count = gap.to - acked;
 }
 
-/** Returns none if the file is damaged: then only the reason for missing numbers is lost. */
+/** Reads the stored gaps. Returns none if the file is damaged: then only the reason for missing numbers is lost. */
 export function readGaps(path: string): Gap[] {
   return listOf(fieldsOf(readJson(path))["gaps"]).filter(isGap);
 }

@@ -7,7 +7,7 @@ import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";
 import { DiskPart, type Gap, type LogLine, type LogPart, MemoryPart, mergeGaps, readGaps, trimGap, writeGaps } from "./log-part.ts";
 import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
-/** Maximum numbers of a segment: after a restart numbers continue beyond them, so that none is used twice. */
+/** Maximum numbers of a segment. After a restart, numbering continues beyond them, so that no number is used twice. */
 const SEGMENT_NUMBERS = 65_536;
 const SEGMENT_BYTES_MAX = 1024 * 1024;
 const MEMORY_PART_BYTES = 64 * 1024;
@@ -19,10 +19,10 @@ const DISK_RETRY_MS = 5_000;
 
 interface LogSpoolOptions {
   directory: string;
-  /** On disk; beyond this the oldest records are dropped. */
+  /** Maximum size on disk; beyond this the oldest records are dropped. */
   bytes_max: number;
   clock: Clock;
-  /** Time for records without one. */
+  /** Returns the time for records that have none. */
   now: () => Date;
   /** Called when writes to the disk fail (reason) or succeed again (undefined). */
   on_disk: (reason: string | undefined) => void;
@@ -76,7 +76,7 @@ export class LogSpool {
     return this.#unflushed.length > 0 || this.#entries.some((entry) => lastOf(entry) > this.#sent);
   }
 
-  /** Numbers a record and stores it; never throws. It is in the file system before any other code runs, so kill -9 loses none. */
+  /** Numbers a record and stores it; never throws. A microtask writes it before the next event is handled, so kill -9 loses none. */
   append(record: LogRecord): void {
     if (this.#closed) return;
     const text = encodeRecord(this.#next, record, this.#options.now);
@@ -128,7 +128,7 @@ export class LogSpool {
     if (had_gaps) this.#saveGaps();
   }
 
-  /** Sets the cursor back to what the server has: the rest is read again. */
+  /** Moves the cursor back to the last record that the server has: later records are read again. */
   rewind(acked: number): void {
     if (acked >= this.#next) return this.#startBehind(acked);
     this.acknowledge(acked);
@@ -138,7 +138,10 @@ export class LogSpool {
     this.#saveGaps();
   }
 
-  /** Flushes appended records to disk, for sources that then forget them. Throws if the disk fails now or failed before. */
+  /**
+   * Flushes appended records to disk, for sources that then delete their own copy. Throws if the disk fails, or if records are still in
+   * memory because it failed before.
+   */
   sync(): void {
     this.#flush();
     if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("writes of the log to the disk fail");
@@ -288,7 +291,10 @@ export class LogSpool {
     this.#saveGaps();
   }
 
-  /** Splits a dropped part at the cursor: the part that was read may have arrived, and becomes a gap only if it must be sent again. */
+  /**
+   * Returns the gaps of a dropped part, split at the cursor. Records before the cursor may have arrived at the server: their gap is sent
+   * only if they must be sent again.
+   */
   #gapsFor(part: LogPart): Entry[] {
     const gaps: Entry[] = [];
     const from = Math.max(part.first, this.#acked + 1);
@@ -300,7 +306,10 @@ export class LogSpool {
     return gaps;
   }
 
-  /** The server has higher numbers than were ever used here: this disk is an old copy. Its records cannot be distinguished from newer ones. */
+  /**
+   * Continues after the server's number, which is higher than any used here: this disk is an old copy. Replaces its records by one gap,
+   * since they cannot be distinguished from newer ones.
+   */
   #startBehind(acked: number): void {
     this.#flush();
     let count = 0;
@@ -325,7 +334,7 @@ export class LogSpool {
     this.#tryDisk(() => writeGaps(join(this.#options.directory, "gaps.json"), gaps));
   }
 
-  /** Returns false while the disk fails; it is then not used for DISK_RETRY_MS. */
+  /** Runs `work`, which writes to the disk. Returns false if it fails; the disk is then not used for DISK_RETRY_MS. */
   #tryDisk(work: () => void): boolean {
     const now = this.#options.clock.monotonic();
     if (this.#disk_retry_at !== undefined && now < this.#disk_retry_at) return false;

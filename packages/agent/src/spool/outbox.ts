@@ -6,12 +6,12 @@ import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically, wri
 import { fieldsOf, parseObject } from "../json.ts";
 import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
-/** Maximum waiting reports; past it superseded ones are dropped first, then `append` throws. */
+/** Maximum number of waiting reports. When it is reached, superseded reports are dropped; if that is not enough, `append` throws. */
 export const OUTBOX_REPORTS_MAX = 10_000;
 /** Maximum reports in memory while writes to the disk fail. */
 const OUTBOX_UNWRITTEN_MAX = 1_000;
 const SEGMENT_BYTES_MAX = 256 * 1024;
-/** Maximum numbers of a segment, written or not: after a restart numbers continue beyond them. */
+/** Maximum numbers of a segment, written or not. After a restart, numbering continues beyond them. */
 const SEGMENT_NUMBERS = 4_096;
 const DISK_RETRY_MS = 5_000;
 
@@ -55,7 +55,7 @@ export class Outbox {
     this.#recover();
   }
 
-  /** Id of this outbox, within which numbers count. */
+  /** Id of this outbox. Report numbers are unique within it. */
   get outbox_id(): string {
     return this.#id;
   }
@@ -176,7 +176,7 @@ export class Outbox {
     return writer?.usable === true && writer.bytes <= SEGMENT_BYTES_MAX && this.#next <= writer.first + SEGMENT_NUMBERS;
   }
 
-  /** Starts the next segment. Only then may the previous one be removed, so that the newest name always contains the used numbers. */
+  /** Starts the next segment. The previous one may be removed only after that: the newest segment's name contains the used numbers. */
   #rotate(first = this.#next): void {
     const before = this.#writer;
     this.#writer = new SegmentWriter(this.#options.directory, first);
@@ -237,7 +237,7 @@ function parseReport(line: string): Report | undefined {
 
 const FINAL: readonly ReportedStatus[] = ["applied", "rolled_back", "failed", "cancelled"];
 
-/** Drops reports that a later one supersedes; how a target ended is always kept. Keeps the order. */
+/** Drops reports that a later report supersedes, but never the final status of a target. Keeps the order. */
 function compactReports(reports: Report[]): Report[] {
   const newest = new Map<string, Report>();
   for (const report of reports) newest.set(subjectOf(report.body), report);

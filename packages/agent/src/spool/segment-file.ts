@@ -41,7 +41,7 @@ export function readWholeLines(path: string): string[] {
 export class SegmentWriter {
   readonly path: string;
   readonly first: number;
-  /** Prefix of its failpoints: the directory's name. */
+  /** Prefix of the names of this file's failpoints: the directory's name. */
   readonly #name: string;
   #handle: number | undefined;
   #bytes = 0;
@@ -127,7 +127,7 @@ const SEAL_CHARACTERS = 9;
  */
 export const sealLine = (text: string): string => `${text} ${checksum(text)}\n`;
 
-/** Returns the sealed text of a line without its newline; undefined for a damaged one. */
+/** Returns the text of a line that sealLine encoded, without its newline; undefined if the line is damaged. */
 export function openLine(line: string): string | undefined {
   const text = line.slice(0, -SEAL_CHARACTERS);
   return line === `${text} ${checksum(text)}` ? text : undefined;
