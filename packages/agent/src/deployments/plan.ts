@@ -84,8 +84,8 @@ function planNew({ state, desired, kinds, running, may_converge, may_install }: 
 const PASSING_REASONS: readonly (string | null)[] = ["download_failed", "insufficient_disk", "timeout"];
 
 /**
- * Returns whether the release failed on this robot or was rolled back. Then only a deployment installs it again. PASSING_REASONS do not
- * count.
+ * Returns whether the last attempt of this release was rolled back, or failed for a reason other than PASSING_REASONS. Then only a
+ * deployment installs it again.
  */
 function provenBad(state: AppState, release_id: string): boolean {
   const last = state.finished.findLast((one) => one.release_id === release_id && one.status !== "cancelled");

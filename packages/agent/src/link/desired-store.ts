@@ -41,7 +41,7 @@ export class DesiredStore {
 
   /**
    * Stores a desired state of the server, then calls `stored`. `fresh` is false if this generation or a newer one was already on disk;
-   * `stored` is called all the same, since the server may not know that. A failed write is retried until it succeeds or a newer desired
+   * `stored` is called all the same, since the server may not know that. A failed write is retried until it succeeds or another desired
    * state arrives; `refused` is called with the first error only.
    */
   take(desired: Desired, stored: (fresh: boolean) => void, refused?: (error: unknown) => void): void {

@@ -14,8 +14,8 @@ import { hashPart, readAll } from "./byte-reader.ts";
 const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
 
 /**
- * Returns the wait before a retry: half to all of the backoff, and at least the wait that the server asked for, up to one and a half times.
- * Both are random, so that robots spread.
+ * Returns the wait before a retry in milliseconds: a random half to all of the backoff. It is at least the wait that the server asked for,
+ * times a random factor from 1 to 1.5, so that robots spread.
  */
 export const retryWaitMs = (clock: Clock, timing: Timing, failures: number, asked_ms = 0): number =>
   Math.max(

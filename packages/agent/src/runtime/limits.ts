@@ -1,6 +1,8 @@
 /** Limits of installing and running software on the robot. Only tests change them, to shorten waits. */
 export interface Timing {
-  /** Backoff between attempts of a download or a config: grows from the first to the last value, with a random half to all of it. */
+  /**
+   * Backoff between attempts of a download or a config: grows from the first to the last value. Each wait is a random half to all of it.
+   */
   retry_first_ms: number;
   retry_last_ms: number;
   /**

@@ -65,7 +65,7 @@ export class RobotPermission implements Permission {
     this.#options = options;
   }
 
-  /** Watches a lock that was taken before the agent started. */
+  /** Watches a lock that was taken before the agent started; removes it if it has expired. */
   start(): void {
     this.#look();
     if (this.lock() !== undefined) this.#watchLock();

@@ -25,7 +25,7 @@ const CLOSE_GRACE_MS = 100;
 const REPLAY_MS = 10_000;
 const NANO = 1_000_000_000n;
 const NANO_OF_MS = 1_000_000n;
-/** Maximum time by which a stdout line may overtake a stderr line, or the reverse. A larger step back means that the clock was set back. */
+/** Nanoseconds by which a stdout line may overtake a stderr line, or the reverse. A larger step back means that the clock was set back. */
 const OVERTAKEN_MAX = NANO / 2n;
 
 /** Follows a container's output across restarts of the container and of the engine. Logs each line once. */
@@ -34,8 +34,8 @@ export class ContainerLog {
   readonly #stop = new AbortController();
   #read_until: bigint;
   /**
-   * `#of_last_time` counts the lines with the time of the last one, `#repeated` how many of them the engine will repeat. Podman's times are
-   * whole seconds, so several lines may have the same time.
+   * `#of_last_time` is the number of lines with the time `read_until`; `#repeated` is how many of them the engine will repeat. Podman's
+   * times are whole seconds, so several lines may have the same time.
    */
   #of_last_time = Infinity;
   #repeated = Infinity;

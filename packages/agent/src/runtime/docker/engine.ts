@@ -76,7 +76,7 @@ export class Engine {
   }
 
   /**
-   * Runs `work`, which calls the engine. It is retried while the engine is unreachable, so it must be idempotent. Throws StepFailure
+   * Runs `work`, which calls the engine. While the engine is unreachable, `work` is retried, so it must be idempotent. Throws StepFailure
    * (`incompatible`: no engine has ever answered; `timeout`: the engine stayed unreachable, or took too long), StepAborted, or the engine's
    * error.
    */
