@@ -4,14 +4,14 @@ import type { Plugin } from "esbuild";
 import { bundleProgram } from "../../tools/bundle.ts";
 
 /**
- * dockerode immediately loads modules for building images (gRPC, protobuf) and for reaching an engine over ssh. They take 33 MB of memory, and an
- * agent that talks to a unix socket never uses them. They are left out.
+ * Modules that the bundle replaces by empty ones. dockerode loads them at startup: to build images (gRPC, protobuf) and to reach an engine
+ * over SSH. They take 33 MB of memory, and an agent that uses only a unix socket never calls them.
  */
 const UNUSED = /^(?:@grpc\/grpc-js|@grpc\/proto-loader|protobufjs|ssh2|tar-fs)$/;
 const withoutUnused: Plugin = {
   name: "without-unused",
   setup(build) {
-    // The agent itself reads protobuf messages of ROS bridges.
+    // The agent's own imports are kept: it decodes protobuf messages of ROS bridges.
     build.onResolve({ filter: UNUSED }, ({ path: name, importer }) =>
       importer.startsWith(path.join(here, "src")) ? undefined : { path: name, namespace: "unused" },
     );
@@ -22,8 +22,9 @@ const withoutUnused: Plugin = {
 const here = path.dirname(fileURLToPath(import.meta.url));
 
 /**
- * Bundles `rf-agent` for publishing: a program, and beside it chunks that are loaded on demand, such as the unpacking of bundles. Idle it takes 64 MB
- * of memory; from source, with the module that removes types, 110 MB. Returns the program's path.
+ * Bundles `rf-agent` for publishing and returns the program's path. Modules that are needed only on demand, such as the one that unpacks
+ * bundles, become chunks beside the program. An idle agent takes 64 MB of memory as a bundle. From source it takes 110 MB, since Node then
+ * also loads the module that removes types.
  */
 export function buildAgent(directory = path.join(here, "dist")): Promise<string> {
   return bundleProgram({ name: "rf-agent", entry: path.join(here, "src", "main.ts"), directory, plugins: [withoutUnused] });

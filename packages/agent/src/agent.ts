@@ -37,9 +37,9 @@ export interface AgentOptions {
   clock: Clock;
   /** Counts work in flight, for tests with a simulated clock. */
   activity?: Activity;
-  /** Receives the agent's own log as human-readable lines; absent: they are dropped. */
+  /** Receives the agent's own log as human-readable lines. If absent, the lines are dropped. */
   log?: (line: string) => void;
-  /** Aborts an enrollment that waits for its server. A started agent is stopped by `stop`. */
+  /** Aborts an enrollment that waits for its server. It does not stop a started agent: call `stop`. */
   signal?: AbortSignal;
   /** Creates the part that installs and runs releases; tests pass their own. */
   create_deployments?: CreateDeployments;
@@ -56,8 +56,8 @@ export interface Agent {
 }
 
 /**
- * Starts an agent on its state directory. It enrolls first if necessary, and waits for an unreachable server. Then it runs the last known desired
- * state and keeps the link up. Throws StateLockedError, EnrollmentRefused, NotEnrolled.
+ * Starts an agent with the given state directory. Enrolls first if necessary, and waits while the server is unreachable. Then runs the last
+ * known desired state and keeps the link up. Throws StateLockedError, EnrollmentRefused, NotEnrolled.
  */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { config } = options;
@@ -84,7 +84,7 @@ interface ServerTls {
   agent: HttpAgent;
 }
 
-/** Opens the connections to the server. Warns once if the server's certificate is not valid yet by the robot's clock. */
+/** Returns the HTTP agent for the server. Logs one warning if the server's certificate is not valid yet by the robot's clock. */
 function openServerAgent(
   { server, workload_environment: environment }: AgentConfig,
   { time, log }: Disk,
@@ -104,7 +104,7 @@ interface Disk {
   log: Logger;
   local: Logger;
   sink: LogSink;
-  /** The same spool with a rate limit per source: a source that writes too much loses only its own records. */
+  /** Writes to the same spool as `sink`, with a rate limit per source: a source that writes too much loses only its own records. */
   limiter: LogRateLimiter;
   spool: LogSpool;
   shipper: LogShipper;
@@ -178,7 +178,7 @@ async function run(
   const { robot_id, org_id, name } = enrollment;
   const { state_directory, labels, workload_environment: environment } = config;
   const store = new DesiredStore({ state_directory, clock, log });
-  // The link is created last, since it needs all other parts; they reach it through `parts`.
+  // The link is created last, since it needs all other parts. The other parts use it through `parts.link`.
   const parts: { link?: Link } = {};
   const reporter: Reporter = {
     report: (body) => {
@@ -213,7 +213,7 @@ async function run(
     store.stop();
     await deployments.stop();
     await link.stop();
-    // The shells end with the link. Those that ignore it are killed before the agent exits.
+    // Closing the link ends the shells. Wait here until processes that ignored this have been killed.
     await shells.ended();
     log.info("agent stopped");
     disk.close();

@@ -10,7 +10,7 @@ import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpda
 export interface AgentConfig {
   /** Origin and base path of the server, without a slash at the end. */
   server: string;
-  /** Absolute. */
+  /** Absolute path. */
   state_directory: string;
   /** Used once, to enroll; absent on an enrolled robot. */
   enroll_key?: string;
@@ -42,13 +42,16 @@ export interface AgentConfig {
   robot: RobotConfig;
   /** Path of the config file, if named; absent: the default path. */
   config_file?: string;
-  /** Environment that the agent's children inherit, without the agent's own settings. Workloads get part of it: `inheritedByWorkloads`. */
+  /**
+   * Environment of the agent's children: the agent's own environment without the agent's settings. Workloads get only a part of it (see
+   * `inheritedByWorkloads`).
+   */
   workload_environment: Record<string, string>;
-  /** Root of /proc and /sys; tests pass their own directory. */
+  /** Directory below which /proc, /sys and other system files are read; tests pass their own. */
   system_root: string;
   /** Where to crash, and the log that proves it. For crash tests only, and only with --crash-at-failpoint. */
   failpoint?: FailpointOptions;
-  /** The environment names a failpoint but no flag allows it: it is ignored, with a warning. */
+  /** True if the environment names a failpoint but no flag allows it. The failpoint is then ignored, with a warning. */
   failpoint_ignored?: boolean;
 }
 
@@ -56,7 +59,7 @@ export const LOG_SPOOL_BYTES_DEFAULT = 64 * 1024 * 1024;
 const LOG_SPOOL_BYTES_MIN = 256 * 1024;
 const LOG_LEVELS_ALLOWED = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
 
-/** A wrong flag or variable: printed without a stack, exit code 2. */
+/** An invalid flag or environment variable. The program prints it without a stack trace and exits with code 2. */
 export class UsageError extends Error {}
 
 /** The command line's flags; the environment fills in absent ones. */
@@ -88,9 +91,9 @@ export interface ConfigFlags {
 }
 
 /**
- * Reads the flags, the environment and the robot's own config file (`--config` or ROAMFLEET_AGENT_CONFIG). Throws UsageError for errors in the first
- * two. Throws ConfigFileError for errors in the file: it can be corrected on the robot, so the agent is restarted. `root`: disk image in which the
- * file is read.
+ * Reads the flags, the environment and the robot's own config file (`--config` or ROAMFLEET_AGENT_CONFIG). Throws UsageError for an error
+ * in a flag or a variable. Throws ConfigFileError for an error in the file; the agent is then restarted, since the file can be corrected on
+ * the robot. `root`: root directory of the disk image that contains the file.
  */
 export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env, root = "/"): Promise<AgentConfig> {
   const named = flags.config ?? env.ROAMFLEET_AGENT_CONFIG;

@@ -16,7 +16,7 @@ const SYSTEMCTL_TIMEOUT_MS = 120_000;
 export interface PlaceFlags {
   /** Prints what would be done. */
   dryRun?: boolean;
-  /** Works below this directory, for a disk image: nothing is started or stopped. */
+  /** Directory of a disk image to work in instead of `/`. Nothing is started or stopped then. */
   root?: string;
 }
 
@@ -35,7 +35,10 @@ interface UnitFlags {
 
 type Print = (text: string) => void;
 
-/** Writes the unit and its environment file (mode 0600: it contains the enrollment key) and prints the next commands; or prints the unit. */
+/**
+ * Writes the systemd unit and its environment file (mode 0600, since it contains the enrollment key), and prints the next commands. With
+ * `dryRun`, only prints the unit.
+ */
 export async function install(flags: InstallFlags, print: Print): Promise<void> {
   const config = await loadConfig(flags, undefined, flags.root);
   if (flags.user !== undefined) requireParentsOfRoot(config.state_directory, flags.root);
@@ -73,15 +76,16 @@ function programOf({
 }
 
 function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions, "user" | "allow_new_privileges"> {
-  // User names as on Debian; the name is unquoted in the unit.
+  // Only user names that Debian accepts: the unit contains the name without quotes.
   if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user))
     throw new UsageError(`--user must be the name of a user, not "${user}"`);
   return { ...(user === undefined ? {} : { user }), allow_new_privileges: allowNewPrivileges ?? false };
 }
 
 /**
- * Root changes the owner of the state directory at each start: the owner of a directory above it could replace it by a link to any other directory.
- * Root creates missing directories. Throws UsageError.
+ * Throws UsageError unless every directory above the state directory belongs to root. Root changes the owner of the state directory at each
+ * start. An owner of a directory above it could replace it by a link to any other directory. Missing directories are allowed: root creates
+ * them.
  */
 export function requireParentsOfRoot(state_directory: string, root = "/"): void {
   const above = (place: string): string[] => (place === dirname(place) ? [place] : [...above(dirname(place)), place]);
@@ -132,7 +136,7 @@ function systemctl(...words: string[]): void {
   if (status !== 0) throw new Error(`systemctl ${words.join(" ")} failed: ${error?.message ?? stderr.trim()}`);
 }
 
-/** The maximum stop timeout of a manifest, plus some time for the agent; after this systemd kills the remaining processes. */
+/** Seconds after which systemd kills the remaining processes: the maximum stop timeout of a manifest, plus 60 s for the agent. */
 const STOP_TIMEOUT_SECONDS = STOP_TIMEOUT_SECONDS_MAX + 60;
 
 interface UnitOptions {
@@ -175,13 +179,13 @@ WantedBy=multi-user.target
 }
 
 /**
- * Bundles are children of the agent and share its sandbox: a restriction on devices, directories or system calls would also apply to the programs
- * that drive the robot. So the only restrictions are the user, and those that affect only unprivileged processes.
+ * Returns the unit's lines for its user. They restrict only the user and what unprivileged processes may do. Bundles are children of the
+ * agent and share its sandbox, so limits on devices, directories or system calls would also affect the programs that drive the robot.
  */
 function userLines({ state_directory, local_api }: AgentConfig, { user, allow_new_privileges }: UnitOptions): string {
   if (user === undefined) return "";
   const group = local_api?.group;
-  // Root changes the owner at each start; the contents already belong to the user.
+  // Root sets the owner of the directory at each start. The contents already belong to the user.
   const make = ["/usr/bin/install", "-d", "-o", user, ...(group === undefined ? [] : ["-g", group])];
   const lines = [
     `User=${user}`,
@@ -197,7 +201,10 @@ const flag = (name: string, value: string | undefined): string[] => (value === u
 const each = (name: string, values: readonly string[]): string[] => values.flatMap((value) => [name, value]);
 const either = (name: string, is_set: boolean): string[] => (is_set ? [name] : []);
 
-/** The command line of each flag of `rf-agent run`, as written in the unit: a flag that is missing here does not compile. */
+/**
+ * Returns, for each flag of `rf-agent run`, its words on the unit's command line. The type requires every flag, so a forgotten one does not
+ * compile.
+ */
 const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> = {
   server: ({ server }) => ["--server", server],
   state: ({ state_directory }) => ["--state", state_directory],
@@ -214,7 +221,7 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
   allowDevices: ({ allow_devices }) => either("--allow-devices", allow_devices),
   allowHostNetwork: ({ allow_host_network }) => either("--allow-host-network", allow_host_network),
   allowMounts: ({ mount_directories }) => each("--allow-mounts", mount_directories),
-  // Several sockets: the default ones.
+  // Several sockets are the default ones, so no flag is needed.
   containerSocket: ({ container_sockets: [first, ...more] }) => (more.length > 0 ? [] : ["--container-socket", first ?? "none"]),
   socket: ({ local_api, state_directory }) => (local_api?.socket === socketIn(state_directory) ? [] : flag("--socket", local_api?.socket)),
   socketGroup: ({ local_api }) => flag("--socket-group", local_api?.group),
@@ -239,7 +246,7 @@ const commandLine = (config: AgentConfig, { node, program }: UnitOptions): strin
   ...Object.values(FLAG_WORDS).flatMap((words) => words(config)),
 ];
 
-/** Quotes one word of ExecStart, without expansion. */
+/** Quotes one word of ExecStart, and escapes `%` and `$`, which systemd would expand. */
 function unitWord(word: string): string {
   const plain = word.replace(/%/g, "%%").replace(/\$/g, "$$$$");
   return /^[\w@:./=+%$-]+$/.test(plain) ? plain : `"${plain.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n")}"`;

@@ -62,10 +62,10 @@ async function run(flags: ConfigFlags): Promise<void> {
   armFailpoints(config.failpoint);
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
-  // The second signal exits without waiting for workloads to stop: the next start of the agent finds and ends the remaining ones.
+  // A second signal exits without waiting for workloads to stop. The next start of the agent finds the remaining workloads and ends them.
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => (stopping.signal.aborted ? void endProcess(128 + constants.signals[signal]) : stopping.abort()));
-  // The reader of our log may stop, or disappear (a closed terminal or pipe): the agent continues.
+  // The reader of stderr may stall or disappear (a closed terminal or pipe). The agent continues.
   const output = new LineOutput(process.stderr);
   output.onGap = (lines) =>
     output.write(`${systemClock.now().toISOString()} warn  dropped log lines that stderr did not accept lines=${lines}\n`);
@@ -122,13 +122,13 @@ function program(): Command {
     .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
     .option("--optional", "accept unsigned releases too")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
-  // Started by the agent, to read and write files as another user.
+  // The agent itself starts this command, to read and write files as another user.
   command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/own-process.ts")).serveStdio());
   addLocalCommands(command, (code) => (exit_code = code));
   return command;
 }
 
-/** Exit code of a command that ran another one. */
+/** Exit code that a local command has set, for example that of the program it ran. */
 let exit_code: number = EXIT.ok;
 
 const REFUSALS: Record<number, number> = { 400: EXIT.usage, 404: EXIT.not_found, 409: EXIT.conflict };
@@ -147,12 +147,12 @@ try {
   process.exitCode = exit_code;
 } catch (error) {
   if (error instanceof CommanderError) {
-    // Commander has already printed the error; help and version end here, too.
+    // Commander has already printed the error. It also throws after printing help or the version, with exit code 0.
     process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   } else {
     process.stderr.write(`rf-agent: ${errorText(error)}\n`);
     process.exitCode = exitCodeOf(error);
   }
 }
-// Lines that are not read would keep the process running for ever.
+// Unread output on stderr would keep the process alive forever, so exit explicitly.
 if (!(await flushOutput(process.stderr))) process.exit();

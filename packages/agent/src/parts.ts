@@ -1,4 +1,4 @@
-/** The parts of a robot that simulated robots share; they run them with a different runtime. */
+/** The parts of the agent that simulated robots reuse with a different runtime. */
 export { parseLabels, parseServer, UsageError } from "./config.ts";
 export { type ConfigFiles, Configs } from "./configs/configs.ts";
 export type { Fetcher, Logger, Reporter } from "./contract.ts";

@@ -4,16 +4,16 @@ import type { Clock } from "@roamfleet/clock";
 import { writeAtomically } from "./disk/write-atomically.ts";
 import metadata from "../package.json" with { type: "json" };
 
-/** Below this offset the robot's own clock is used: the server's time is delayed by the network. */
+/** The robot's own clock is used while it differs from the server's time by less than this: the network delays the server's time. */
 const CLOCK_OFFSET_BELIEVED_MS = 5_000;
-/** The server's time is stored again once it is this much later. */
+/** The server's time is stored again once it is this much later than the stored one. */
 const STORE_AFTER_MS = 24 * 60 * 60 * 1_000;
 /** Build time of this version of the agent: a lower bound of the current time. */
 const MADE_AT = Date.parse(metadata.made_at);
 
 /**
- * The best known time on a robot whose clock may be wrong (no battery, no NTP): the server's time at the last welcome or heartbeat, advanced by the
- * monotonic clock, so that setting the robot's clock does not change it.
+ * Estimates the current time on a robot whose clock may be wrong (no battery, no NTP). Takes the server's time from the last welcome or
+ * heartbeat and advances it by the monotonic clock. So setting the robot's clock does not change it.
  */
 export class RobotTime {
   readonly #clock: Clock;
@@ -21,7 +21,7 @@ export class RobotTime {
   #server: { time: number; monotonic: number } | undefined;
   #stored: number;
 
-  /** With a state directory the server's time is stored there for the next start. */
+  /** If `state_directory` is given, the server's time is stored there and read at the next start. */
   constructor(clock: Clock, state_directory?: string) {
     this.#clock = clock;
     this.#file = state_directory === undefined ? undefined : join(state_directory, "identity", "server-time");
@@ -31,7 +31,7 @@ export class RobotTime {
   /** Sets the server's current time (milliseconds since 1970). */
   sync(server_time: number): void {
     this.#server = { time: server_time, monotonic: this.#clock.monotonic() };
-    // An earlier time is stored immediately: the server that sent the later one had a wrong clock.
+    // If the server's time is before the stored one, store it immediately: the stored one came from a server with a wrong clock.
     const is_near = server_time >= this.#stored && server_time < this.#stored + STORE_AFTER_MS;
     if (this.#file === undefined || is_near) return;
     this.#stored = server_time;
@@ -43,9 +43,9 @@ export class RobotTime {
   }
 
   /**
-   * Returns a lower bound of the current time, in milliseconds since 1970: the build time of this program, or the server's time. The server's counts
-   * only while the robot's clock is before the build time: the time of a server whose clock is ahead must not persist on a robot with a correct
-   * clock.
+   * Returns a lower bound of the current time, in milliseconds since 1970: the build time of this program, or the server's time if that is
+   * later. The server's time is used only while the robot's clock is before the build time. Otherwise a server whose clock is ahead would
+   * affect a robot with a correct clock for good.
    */
   least(): number {
     if (this.#clock.now().getTime() >= MADE_AT) return MADE_AT;

@@ -16,9 +16,12 @@ import {
 import { JpegSplitter } from "./jpeg-splitter.ts";
 import type { CameraSource } from "../../config-file/robot-config.ts";
 
-/** Maximum width unless a client requests more. */
+/** Default maximum width in pixels; a client may request more. */
 const WIDTH_DEFAULT = 1280;
-/** Lower rates are produced by dropping frames: ffmpeg's fps filter would delay the first frame until it has the second. */
+/**
+ * Minimum rate of ffmpeg's fps filter, which delays the first frame until it has the second. Lower rates are reached by dropping frames
+ * later.
+ */
 const FILTER_FPS_MIN = 5;
 const STOP_GRACE_MS = 1_500;
 /** Best and worst quality of the encoder. */
@@ -38,7 +41,7 @@ export const hasFfmpeg = ({ environment }: Pick<FfmpegOptions, "environment">): 
 /** Converts quality from 1 to 100 to the encoder's scale. */
 export const qscaleOf = (quality: number): number => Math.round(QSCALE.worst - ((quality - 1) / 99) * (QSCALE.worst - QSCALE.best));
 
-/** Never larger than the camera's picture, with the aspect ratio kept and even sides. */
+/** Returns the filter that scales a picture. It never enlarges the camera's picture, keeps the aspect ratio, and makes both sides even. */
 function scaleFilter({ width, height, scale }: Picture): string {
   const parts = [`${width ?? (height === undefined ? WIDTH_DEFAULT : 1e6)}/iw`, ...(height === undefined ? [] : [`${height}/ih`])];
   const part = parts.reduce((least, one) => `min(${least},${one})`, "1");
@@ -46,7 +49,7 @@ function scaleFilter({ width, height, scale }: Picture): string {
   return `scale=w=${side("iw")}:h=${side("ih")}`;
 }
 
-/** `filters` come before scaling. */
+/** Returns ffmpeg's arguments for its output. `filters` are applied before scaling. */
 function outputArguments(picture: Picture, filters: readonly string[]): string[] {
   const encoder = ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-q:v", String(qscaleOf(picture.quality ?? QUALITY_DEFAULT))];
   // One thread: each further thread would delay the output by a frame.
@@ -65,8 +68,9 @@ export const inputArguments = (input: readonly string[], picture: Picture): stri
 const FED = ["-f", "mpjpeg", "-probesize", "32", "-analyzeduration", "0", "-fflags", "nobuffer", "-threads", "1", "-i", "pipe:0"];
 
 /**
- * ffmpeg outputs a picture only after it has read the next one (measured with 5.1, with any option). So each picture is fed twice, and every second
- * one is dropped. Without new timestamps it would fill gaps with repeats.
+ * How often each picture is passed to ffmpeg. ffmpeg outputs a picture only after it has read the next one (measured with 5.1, with any
+ * option). So each picture is passed twice, and FED_FILTERS drops every second one. The filters also set new timestamps, since ffmpeg would
+ * otherwise fill gaps with repeated pictures.
  */
 const FED_COPIES = 2;
 const FED_FILTERS = [`select='not(mod(n,${FED_COPIES}))'`, "setpts=N/(25*TB)"];
@@ -74,24 +78,30 @@ const FED_FILTERS = [`select='not(mod(n,${FED_COPIES}))'`, "setpts=N/(25*TB)"];
 /** ffmpeg's command line for JPEGs that are fed as a multipart body. */
 const fedArguments = (picture: Picture): string[] => [...QUIETLY, ...FED, ...outputArguments(picture, FED_FILTERS)];
 
-/** Starts ffmpeg. If no file descriptors are left it has no pipes and emits an error. */
+/** Starts ffmpeg. If no file descriptors are left, the child has no pipes and emits `error`. */
 function start(args: readonly string[], fed: boolean, environment: Readonly<Record<string, string>>): ChildProcess {
   return spawnChild("ffmpeg", args, {
     stdio: [fed ? "pipe" : "ignore", "pipe", "pipe"],
     env: { ...environment, AV_LOG_FORCE_NOCOLOR: "1" },
-    // A separate process group, so that its children end with it.
+    // A separate process group, so that ffmpeg's children can be stopped with it.
     detached: true,
   });
 }
 
-/** Whether the input is finite: a file or a generated picture. All others are live, and their end is a failure for any exit code. */
+/**
+ * Returns whether the input is finite: a file or a generated picture. All other inputs are live, so their end is a failure, whatever the
+ * exit code is.
+ */
 function hasEnd(input: readonly string[]): boolean {
   const source = input[input.indexOf("-i") + 1] ?? "";
   const is_file = !/^[a-z][a-z0-9+.-]*:/i.test(source) && !source.startsWith("/dev/");
   return input.includes("lavfi") || is_file || source.startsWith("file:");
 }
 
-/** Runs ffmpeg until it exits or the signal is aborted, and passes on its frames. Its pipe is always read: frames waiting there would be late. */
+/**
+ * Runs ffmpeg until it exits or the signal is aborted, and passes on its frames. Reads its pipe without pause: a frame that waits in the
+ * pipe would be shown late.
+ */
 export async function runFfmpeg(input: readonly string[], run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
   const end = await watchChild(start(inputArguments(input, run.picture), false, options.environment), run, options);
   return end.failed || hasEnd(input) || run.signal.aborted ? end : { failed: true, reason: "the camera ended its stream" };
@@ -99,7 +109,7 @@ export async function runFfmpeg(input: readonly string[], run: SourceRun, option
 
 /** Scales frames of another source with ffmpeg. */
 interface Feeding {
-  /** Passes a frame to ffmpeg; while that is busy only the newest frame is kept. */
+  /** Passes a frame to ffmpeg. While ffmpeg is busy, only the newest frame is kept. */
   feed: (jpeg: Uint8Array) => void;
   ended: Promise<SourceEnd>;
 }
@@ -163,7 +173,7 @@ function endOf(code: number | null, killed: string | null, { line }: StderrTail,
   return { failed: true, reason: `ffmpeg: ${line ?? (code === null ? `ended by ${killed}` : `ended with ${code}`)}` };
 }
 
-/** Largest picture that is scaled. */
+/** Maximum bytes of a picture that is passed to ffmpeg for scaling. */
 const FED_BYTES_MAX = 8 * 1024 * 1024;
 
 interface JpegRun extends Omit<SourceRun, "picture"> {
@@ -174,7 +184,7 @@ interface JpegRun extends Omit<SourceRun, "picture"> {
 /** Runs a source whose frames are already JPEG: passes them on until the signal is aborted or the source ends. */
 export type RunJpegs = (run: JpegRun) => Promise<SourceEnd>;
 
-/** A source of JPEGs: passed on unchanged, or through ffmpeg if another size or quality is requested. */
+/** Creates a source from JPEG frames. They are passed on unchanged, or through ffmpeg if another size or quality is requested. */
 export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, options: FfmpegOptions): FrameSource {
   return {
     kind,
@@ -188,7 +198,9 @@ export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, opti
   };
 }
 
-/** The source and ffmpeg end together; the reason is that of the first one to end. */
+/**
+ * Runs a source and passes its frames to ffmpeg. When one of the two ends, the other is stopped. Returns the result of the first to end.
+ */
 async function runAdjusted(run_jpegs: RunJpegs, run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
   const ending = new AbortController();
   const signal = AbortSignal.any([run.signal, ending.signal]);

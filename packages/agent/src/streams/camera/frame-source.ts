@@ -48,7 +48,10 @@ export interface Picture {
   scale: number;
 }
 
-/** Reductions if the network does not carry even a few frames a second: quality first, then size. */
+/**
+ * Steps of reduction while the network does not carry even a few frames a second: quality first,
+ * then size.
+ */
 const LEVELS = [
   { quality: 1, scale: 1 },
   { quality: 0.65, scale: 1 },
@@ -57,7 +60,10 @@ const LEVELS = [
   { quality: 0.3, scale: 0.35 },
 ] as const;
 export const LEVELS_COUNT = LEVELS.length;
-/** Below this a picture is useless; a client that requests less gets that. */
+/**
+ * Minimum quality to which a picture is reduced; below it, a picture is useless. If the client
+ * requests less, that is the minimum.
+ */
 const QUALITY_FLOOR = 15;
 
 /** Returns the picture of a request at a level: 0 is as requested. */
@@ -79,17 +85,17 @@ export const isUnchanged = ({ width, height, quality, scale }: Picture): boolean
   width === undefined && height === undefined && quality === undefined && scale === 1;
 
 export interface SourceEnd {
-  /** False: it ended normally, such as a file. */
+  /** False if the source ended normally, such as a file. */
   failed: boolean;
   /** For people, without secrets. */
   reason: string;
-  /** A retry would fail, too. */
+  /** True if a retry would fail, too. */
   final?: boolean;
 }
 
 export interface SourceRun {
   picture: Picture;
-  /** Ends the run; `run` resolves once all its processes are gone. */
+  /** Aborting it ends the run. `run` then resolves once all processes of the source are gone. */
   signal: AbortSignal;
   /** Receives a frame: a complete JPEG of at most CAMERA_FRAME_BYTES_MAX in separate memory. */
   frame: (jpeg: Uint8Array) => void;
@@ -105,14 +111,17 @@ export interface FrameSource {
   run(run: SourceRun): Promise<SourceEnd>;
 }
 
-/** After so long without a picture the source counts as failed. */
+/** A source that produces no picture for this long counts as failed. */
 export const FRAME_IDLE_MS = 20_000;
 
 const KEPT_CHARACTERS = 4_096;
-/** So that a reason fits into a WebSocket's close frame (123 bytes) after a short prefix. */
+/**
+ * Maximum characters of a reason, so that it fits into a WebSocket's close frame (123 bytes) after a
+ * short prefix.
+ */
 const SAID_CHARACTERS = 90;
 
-/** The end of a program's standard error. */
+/** Keeps the end of a program's standard error output. */
 export class StderrTail {
   #text = "";
 

@@ -11,7 +11,7 @@ import { testPicture } from "./test-picture.ts";
 
 /** Maximum running sources: each may be a process. */
 const SOURCES_MAX = 8;
-/** For so long after a failure, new viewers get that failure instead of another attempt. */
+/** For this long after a failure, new viewers get the same failure instead of a new attempt. */
 const FAILED_MS = 2_000;
 
 interface CameraOptions {
@@ -28,7 +28,10 @@ interface CameraOptions {
 export function cameraStreams(options: CameraOptions): StreamSource {
   const shared = new Map<string, SharedSource>();
   const failed = new Map<string, { end: SourceEnd; at: number }>();
-  /** By camera, the source that is about to end: a device may only be opened once. */
+  /**
+   * The source of each camera that is about to end. A new source waits for it, since a device can
+   * be opened only once.
+   */
   const ending = new Map<string, Promise<void>>();
   return (channel, params) => {
     const request = readCameraRequest(params);

@@ -100,7 +100,7 @@ function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
   return `is not JPEG (format: ${typeof format === "string" ? format.slice(0, 40) : "unknown"})`;
 }
 
-/** JSON adapters return bytes as Base64 or as numbers. */
+/** Returns the bytes of a field. JSON adapters encode bytes as Base64 or as an array of numbers. */
 function bytesOf(data: unknown): Uint8Array | undefined {
   if (data instanceof Uint8Array) return data;
   if (typeof data === "string") return Buffer.from(data, "base64");

@@ -24,9 +24,9 @@ type Place =
   | "data_code";
 
 /**
- * Splits a stream of JPEGs by parsing markers. A search for the end marker is not enough: the payload of a segment may contain any bytes. Pictures
- * may have any chunk boundaries, and any data without 0xff 0xd8 between them. A broken picture is dropped, and so is one over the limit, of which no
- * more than the limit is buffered.
+ * Splits a stream of JPEGs by parsing markers. A search for the end marker is not enough: the payload of a segment may contain any bytes.
+ * Chunk boundaries may be anywhere, and any data without 0xff 0xd8 may be between pictures. Broken pictures and pictures over the limit are
+ * dropped. At most the limit is buffered.
  */
 export class JpegSplitter {
   readonly #emit: (jpeg: Uint8Array) => void;
@@ -35,7 +35,7 @@ export class JpegSplitter {
   #place: Place = "outside";
   #ff = false;
   #left = 0;
-  /** The segment is the last one before compressed data. */
+  /** True in the last segment before the compressed data. */
   #scan = false;
   #parts: Uint8Array[] = [];
   #bytes = 0;
@@ -47,7 +47,7 @@ export class JpegSplitter {
     this.#refused = refused;
   }
 
-  /** The chunk may be reused afterwards: kept bytes are copied. */
+  /** Parses the next chunk. Copies the bytes that it keeps, so the caller may reuse the chunk. */
   push(chunk: Uint8Array): void {
     /** Offset in this chunk where its part of the picture begins. */
     let start = 0;
@@ -87,7 +87,7 @@ export class JpegSplitter {
     }
   }
 
-  /** SOI is stored separately: it may have been split over two chunks. */
+  /** Begins a picture after its SOI marker. The marker is stored separately, since it may have been split over two chunks. */
   #begin(after: number): number {
     this.#ff = false;
     this.#place = "marker";
@@ -131,7 +131,10 @@ export class JpegSplitter {
     return true;
   }
 
-  /** Ends the picture at this byte; it is complete if the byte is the code of an EOI. Returns where to continue. */
+  /**
+   * Ends the picture at this byte. The picture is complete if the byte is the code of an EOI marker. Returns the offset at which parsing
+   * continues.
+   */
   #finish(chunk: Uint8Array, start: number, at: number): number {
     const byte = chunk[at]!;
     const behind_marker = this.#place === "code" || this.#place === "data_code";

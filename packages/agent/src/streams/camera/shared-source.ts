@@ -4,11 +4,14 @@ import type { Logger } from "pino";
 import { type CameraRequest, type FrameSource, LEVELS_COUNT, pictureAt, type SourceEnd } from "./frame-source.ts";
 
 const OBSERVE_MS = 1_000;
-/** Waits between restarts while there are viewers; after the last one the source fails. A network camera takes about a minute to boot. */
+/**
+ * Waits before the restarts of a failed source that has viewers. A failure after the last restart is final. A network camera takes about a
+ * minute to boot.
+ */
 const RESTART_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000, 15_000, 15_000];
 /** Maximum wait for an earlier source to end. */
 const EARLIER_END_MS_MAX = 10_000;
-/** After a run of this length the next failure starts again from the shortest wait. */
+/** A failure after a run of at least this length starts again from the shortest wait. */
 const GOOD_RUN_MS = 30_000;
 
 interface SharedSourceOptions {
@@ -17,15 +20,18 @@ interface SharedSourceOptions {
   request: CameraRequest;
   clock: Clock;
   log: Logger;
-  /** The end of an earlier source of the camera, which must be awaited first. */
+  /** The end of the camera's previous source. The new source waits for it before it starts. */
   after: Promise<void> | undefined;
-  /** Called once when no viewer is left; the source may still be about to end. */
+  /**
+   * Called once: with the result when the source has ended, or with undefined when the last viewer has left. Its processes may still be
+   * running.
+   */
   over: (end: SourceEnd | undefined) => void;
 }
 
-/** One running source for all channels with the same request: it starts with the first and ends with the last. */
+/** One running source that all channels with the same request share. It starts with the first channel and stops with the last. */
 export class SharedSource {
-  /** Resolves when all of its processes are gone. */
+  /** Resolves when all processes of the source are gone. */
   readonly done: Promise<void>;
   readonly #options: SharedSourceOptions;
   readonly #outputs = new Set<CameraOutput>();
@@ -33,7 +39,7 @@ export class SharedSource {
   readonly #observing: Timer;
   #pace: Pace;
   #levels = 1;
-  /** Ends the current run, so that the next one uses another level. */
+  /** Aborted to end the current run, so that the next one uses another level. */
   #run = new AbortController();
   #last: Uint8Array | undefined;
   #frames = 0;
@@ -58,7 +64,8 @@ export class SharedSource {
 
   async #serve(): Promise<void> {
     const { source, clock, log, name, after } = this.#options;
-    // A child in uninterruptible sleep (a camera driver that hangs) does not end: another one is tried then, which at worst finds the device busy.
+    // The previous source may never end, if its child is in uninterruptible sleep because a camera driver hangs. After the timeout this
+    // source starts anyway; at worst it finds the device busy.
     if (after !== undefined) await Promise.race([after, clock.sleep(EARLIER_END_MS_MAX, this.#leaving.signal)]);
     if (source.adjustable()) this.#levels = LEVELS_COUNT;
     for (let failures = 0; !this.#leaving.signal.aborted;) {
@@ -72,7 +79,7 @@ export class SharedSource {
       const wait = RESTART_MS[good ? 0 : failures];
       failures = good ? 1 : failures + 1;
       log.warn({ camera: name, reason: end.reason }, "a camera's source ended");
-      // A source that never had a picture fails immediately.
+      // A source that has never produced a picture is not restarted.
       if (!end.failed || end.final === true || this.#frames === 0 || wait === undefined) return this.#end(end);
       await clock.sleep(wait, this.#leaving.signal);
     }
@@ -103,7 +110,7 @@ export class SharedSource {
 
   #observe(): void {
     const all = Array.from(this.#outputs, (output) => output.carried()).filter((one) => one !== undefined);
-    // All outputs share the network: the one that is blocked most determines the pace.
+    // All outputs share the network, so the most blocked output determines the pace.
     const worst = all.toSorted((a, b) => partBlocked(b) - partBlocked(a))[0];
     if (worst !== undefined) this.#setPace(nextPace(this.#pace, this.#options.request.fps, this.#levels, worst));
   }
@@ -132,10 +139,10 @@ const partBlocked = ({ blocked_ms, elapsed_ms }: Carried): number => blocked_ms 
 
 /** Fraction of the interval by which a frame may be early: sources have jitter. */
 const EARLY = 0.3;
-/** A frame that has waited for so long is reported as blocked before it was sent. */
+/** A frame that takes longer than this to send counts as blocked time before it is sent. */
 const REPORT_BLOCKED_MS = 5_000;
 
-/** Sends the newest frame to one channel each time the previous one has been sent, but not above the given rate. */
+/** Sends frames to one channel: the newest one each time the previous one has been sent, at most at the given rate. */
 export class CameraOutput {
   readonly channel: Channel;
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
@@ -162,7 +169,7 @@ export class CameraOutput {
     this.#interval_ms = 1_000 / fps;
   }
 
-  /** Replaces a frame that has not been sent yet. */
+  /** Offers a frame for sending. It replaces the previous frame if that has not been sent yet. */
   offer(jpeg: Uint8Array): void {
     this.#newest = jpeg;
     this.#sendWhenDue();
@@ -173,7 +180,7 @@ export class CameraOutput {
     this.#newest = undefined;
   }
 
-  /** Returns what was sent since the last call; undefined while that is unknown. */
+  /** Returns what was sent since the last call. Undefined if nothing was sent but a frame is still being sent. */
   carried(): Carried | undefined {
     const now = this.#clock.monotonic();
     if (this.#sending_since !== undefined) {
@@ -203,7 +210,7 @@ export class CameraOutput {
     const jpeg = this.#newest;
     if (jpeg === undefined) return;
     this.#newest = undefined;
-    // A pause of the source is not compensated by a higher rate.
+    // After a pause of the source, the rate is not raised to catch up.
     this.#due_at = Math.max(this.#due_at, now - this.#interval_ms) + this.#interval_ms;
     this.#sending_since = now;
     const sent = (await this.channel.write(dataMessage(jpeg))) && (await this.channel.drained());
@@ -216,7 +223,7 @@ export class CameraOutput {
   }
 }
 
-/** What the network carried in an interval. Bytes of frames, milliseconds. */
+/** What the network carried in an interval. Sizes are in bytes, times in milliseconds. */
 interface Carried {
   elapsed_ms: number;
   /** Part of the interval in which a frame waited to be sent. */
@@ -240,12 +247,12 @@ export interface Pace {
   ease: number;
 }
 
-/** If frames wait for this fraction of the time, the throughput is the network's capacity; otherwise there is room. */
+/** If frames wait for at least this fraction of the time, the network is saturated and its throughput is its capacity. */
 const BUSY = 0.6;
 /** Fraction of the capacity that is used, so that other traffic, and each frame, passes without delay. */
 const HEADROOM = 0.85;
 const GROWTH = 1.1;
-/** A budget of so many times the requested rate counts as unlimited. */
+/** An estimated capacity of more than this many times the need of the requested rate counts as unlimited. */
 const NEED_FACTOR = 4;
 /** Before quality and size are reduced, the rate goes down to this, or to the requested rate if that is lower. */
 const FPS_FLOOR = 3;
@@ -254,14 +261,17 @@ const FPS_MIN = 0.2;
 const LEVEL_GAIN = 1.8;
 /** Minimum observations before the next reduction: the source restarts with each level. */
 const AGE_MIN = 3;
-/** Consecutive observations in which a better level must fit before it is used. Twice as slow as the reduction. */
+/**
+ * Consecutive observations in which a better level must fit before it is used. More than AGE_MIN, so that quality recovers more slowly than
+ * it is reduced.
+ */
 const EASE_MIN = 10;
 
 export const firstPace = (asked_fps: number): Pace => ({ fps: asked_fps, level: 0, budget: Infinity, frame_bytes: 0, age: 0, ease: 0 });
 
 /**
- * Computes the next pace from what the network has just carried. If it is saturated, the rate is reduced first; below FPS_FLOOR frames a second,
- * quality and size are, down to the last of `levels`. They recover in the opposite order, more slowly.
+ * Computes the next pace from what the network has just carried. On a saturated network the rate is reduced first. If fewer than FPS_FLOOR
+ * frames a second fit, quality and size are reduced, down to the last of `levels`. They recover in the opposite order, more slowly.
  */
 export function nextPace(pace: Pace, asked_fps: number, levels: number, carried: Carried): Pace {
   const { bytes, frames } = carried;
@@ -291,7 +301,10 @@ const changed = (level: number, fps: number, budget: number, frame_bytes: number
 
 const smooth = (before: number, now: number): number => (before === 0 ? now : before * 0.7 + now * 0.3);
 
-/** Estimates the capacity: the throughput of a saturated network. With room, the estimate grows slowly until it is unlimited. */
+/**
+ * Estimates the network's capacity. If the network is saturated, this is its throughput less HEADROOM. Otherwise the previous estimate
+ * grows slowly until it counts as unlimited.
+ */
 function nextBudget(before: number, { elapsed_ms, blocked_ms, bytes }: Carried, need: number): number {
   if (blocked_ms > 0 && blocked_ms >= elapsed_ms * BUSY) return Math.max(1, ((bytes * 1_000) / blocked_ms) * HEADROOM);
   if (before === Infinity) return before;

@@ -21,7 +21,7 @@ const BARS: readonly Ycc[] = [
 const BLACK: Ycc = [16, 128, 128];
 const WHITE: Ycc = [235, 128, 128];
 
-/** Three squares wide, five high, row by row. */
+/** Shape of each digit, row by row: three squares wide, five high. */
 const DIGITS: Record<string, string> = {
   "0": "111101101101111",
   "1": "010110010010111",
@@ -124,7 +124,7 @@ function headOf(columns: number, rows: number): number[] {
   ];
 }
 
-/** Encodes a baseline JPEG of flat squares of 8 × 8 pixels: enough for a test picture, and without a transform. About 6 KB for 80 × 60 squares. */
+/** Encodes a baseline JPEG of flat squares of 8 × 8 pixels, which need no cosine transform. About 6 KB for 80 × 60 squares. */
 function flatJpeg(columns: number, rows: number, color: (column: number, row: number) => Ycc): Uint8Array {
   const bytes = headOf(columns, rows);
   let bits = 0;
