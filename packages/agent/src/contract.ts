@@ -12,8 +12,8 @@ export type { AgentConfig, Clock, Logger };
 
 export interface Reporter {
   /**
-   * Appends to the outbox and fsyncs before it returns. While the disk is full or broken, reports are kept in bounded memory, sent all the same, and
-   * written when the disk has room again. Throws only when that memory is full, too.
+   * Appends to the outbox and fsyncs before it returns. While the disk is full or broken, reports are kept in bounded memory. They are
+   * still sent, and are written once the disk accepts writes again. Throws only if that memory is full, too.
    */
   report(body: ReportBody): void;
   /** Not durable: dropped when the link is down. */
@@ -37,7 +37,7 @@ export interface LogSink {
 }
 
 interface FetchHeaders {
-  /** Case-insensitive; returns null for an absent header. */
+  /** Header names are case-insensitive. Returns null for an absent header. */
   get(name: string): string | null;
 }
 
@@ -50,8 +50,8 @@ export interface FetchAnswer {
 
 export interface Fetcher {
   /**
-   * Sends a signed GET to the server (RobotSignature header). `path` starts with `/`. `range_start` applies only while the ETag is `if_range`;
-   * otherwise the whole body is returned. Throws if the server is unreachable.
+   * Sends a signed GET to the server (RobotSignature header). `path` starts with `/`. `range_start`: offset of the first byte to return, if
+   * the ETag still equals `if_range`; otherwise the whole body is returned. Throws if the server is unreachable.
    */
   get(path: string, options: { range_start?: number; if_range?: string; signal: AbortSignal }): Promise<FetchAnswer>;
 }
@@ -72,7 +72,7 @@ export interface AppStatus {
   desired: ReleaseName | null;
   /** Phase of the change in progress; null: none. */
   phase: Phase | null;
-  /** Why the robot holds the update back; null: it does not hold it back. */
+  /** Why the robot blocks the update; null: it does not. */
   held: { by: "lock" | "gate"; why: string } | null;
   /** Status of the app's workload; null: none runs. */
   workload: { status: string; restarts: number } | null;
@@ -85,7 +85,10 @@ export interface ReleaseName {
 }
 
 export interface EngineCalls {
-  /** Runs calls of the engine. `what`: for messages; `wait_ms`: how long to wait for an engine that does not answer. */
+  /**
+   * Calls `work` with the container engine. `what` names the work in messages. `wait_ms` limits the wait for an engine that does not
+   * answer.
+   */
   use<T>(
     options: { what: string; signal: AbortSignal; wait_ms?: number },
     work: (docker: Docker, signal: AbortSignal) => Promise<T>,
@@ -100,10 +103,10 @@ export type AppPlace =
 export interface Deployments {
   /** Sets the newest desired state, which the link has already stored on disk. */
   desired(desired: Desired): void;
-  /** Receives what each desired state contains but the disk must not: logins for registries. */
+  /** Receives the parts of each desired state that must not be written to disk: logins for registries. */
   learn(desired: Desired): void;
   workloads(): WorkloadStatus[];
-  /** For the robot's own software. */
+  /** Returns the status of every app, for the robot's own software. */
   apps(): AppStatus[];
   /** Returns where an app runs, for a shell in the same place; undefined if it does not run. */
   place(app: string): AppPlace | undefined;
@@ -123,12 +126,12 @@ export interface DeploymentsOptions {
   reporter: Reporter;
   logs: LogSink;
   fetcher: Fetcher;
-  /** As last stored; undefined before the first one. */
+  /** The desired state as last stored on disk; undefined before the first one. */
   desired: Desired | undefined;
   config: AgentConfig;
   /** Checks by its signature whether a release may be installed; absent: every release may. */
   guard?: Guard;
-  /** Whether the robot may be changed now; absent: always. */
+  /** Decides whether the robot may be changed now; absent: it always may be. */
   permission?: Permission;
   /** Milliseconds since 1970 by the server's clock, as precisely as the robot knows it; absent: by the robot's clock. */
   server_time?: () => number;

@@ -83,9 +83,9 @@ function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions,
 }
 
 /**
- * Throws UsageError unless every directory above the state directory belongs to root. Root changes the owner of the state directory at each
- * start. An owner of a directory above it could replace it by a link to any other directory. Missing directories are allowed: root creates
- * them.
+ * Throws UsageError unless every directory above the state directory belongs to root and others cannot write to it. Root changes the owner
+ * of the state directory at each start. A user who controls a directory above it could replace it by a link to any other directory. Missing
+ * directories are allowed: root creates them.
  */
 export function requireParentsOfRoot(state_directory: string, root = "/"): void {
   const above = (place: string): string[] => (place === dirname(place) ? [place] : [...above(dirname(place)), place]);

@@ -23,7 +23,10 @@ interface StreamParts {
   ros?: TopicsOptions["ros"];
 }
 
-/** Returns the kinds of streams that this agent serves: the server opens a channel with the kind's name. Kinds that the robot forbids are refused. */
+/**
+ * Returns the handler of each kind of stream. The server opens a channel with the kind's name. Channels of kinds that the robot forbids are
+ * refused.
+ */
 export function streamSources(parts: StreamParts): ReadonlyMap<string, StreamSource> {
   const { robot, clock, log, state_directory, signatures, environment, shells, ros } = parts;
   const is_confined = (): boolean => signatures.requires_signature;
@@ -60,14 +63,14 @@ function signedOnly(kind: SignedSwitch, source: StreamSource, robot: RobotConfig
     void channel.ended.then(() => left.abort());
     const is_required = await policy.askRequired(left.signal).catch(() => policy.requires_signature);
     if (is_required && !is_allowed) return refuse(channel);
-    // A stream that is already open may have been started with more rights.
+    // End the open channel when the requirement begins: it may have been started with more rights.
     const forget = policy.onRequired(() => refuse(channel));
     void channel.ended.then(forget);
     return source(channel, params);
   };
 }
 
-/** Sends all messages back, as fast as the other end reads them: tests and measures the connection to the robot. */
+/** Sends each message back, no faster than the other end reads. Tests and measures the connection to the robot. */
 export async function echo(channel: Channel): Promise<void> {
   for await (const message of channel) if (!(await channel.write(message))) return;
 }

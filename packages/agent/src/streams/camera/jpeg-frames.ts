@@ -50,7 +50,10 @@ export function mjpegFrames(url: string, clock: Clock): RunJpegs {
     });
 }
 
-/** Reads frames of a topic of sensor_msgs/CompressedImage. One in another format than JPEG is dropped, and reported if there are no others. */
+/**
+ * Reads frames of a topic of sensor_msgs/CompressedImage. Frames that are not JPEG are dropped; if no JPEG arrives, the failure names their
+ * format.
+ */
 export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | undefined, clock: Clock): RunJpegs {
   return async ({ signal, frame, refused, bytes_max }) => {
     if (ros === undefined) return { failed: true, reason: "this agent has no ROS", final: true };

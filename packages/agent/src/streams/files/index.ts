@@ -23,7 +23,10 @@ interface FilesOptions {
   log: Pick<Logger, "warn">;
 }
 
-/** Files of the robot, read and written as the user of its shells. A channel is a session of many requests. */
+/**
+ * Serves files of the robot, which are read and written as the user of its shells. A channel is a session of
+ * many requests.
+ */
 export function filesSource(options: FilesOptions): StreamSource {
   const processes: Processes = { running: 0 };
   return (channel) => serve(channel, options, processes);

@@ -10,11 +10,11 @@ import { serveFiles } from "./session.ts";
 import { ByteReader } from "../../runtime/byte-reader.ts";
 
 const CLOSE_TOO_MANY = 4429;
-/** Maximum processes: each has a separate Node runtime on the robot. */
+/** Maximum concurrent processes: each one runs a separate Node runtime on the robot. */
 export const PROCESSES_MAX = 8;
 /** Time limit for a process to end. */
 const END_TIMEOUT_MS = 5_000;
-/** The process gets none of the agent's own settings. */
+/** PATH of the process. It inherits no environment variables from the agent. */
 const PATH_OF_CHILD = "/usr/local/bin:/usr/bin:/bin";
 
 /** The running processes of one robot, until they have ended. */
@@ -22,7 +22,7 @@ export interface Processes {
   running: number;
 }
 
-/** The agent's program: in a bundle the file that was started. */
+/** Returns the path of the agent's program; in a bundle, the file that was started. */
 const program = (): string =>
   import.meta.filename.endsWith(".ts") ? path.resolve(import.meta.dirname, "../../main.ts") : (process.argv[1] ?? "");
 
@@ -55,7 +55,7 @@ export async function serveInProcess(
     await port.write(controlMessage({ type: "room", ...room }));
     for await (const message of channel) if (!(await port.write(message))) return;
   })();
-  // Awaited below, possibly after it has failed.
+  // The promise is awaited below, possibly after it has failed: this handler prevents an unhandled rejection.
   inward.catch(() => {});
   for (let message = await port.read(); message !== undefined; message = await port.read()) if (!(await channel.write(message))) break;
   channel.reset(CLOSE_NOT_AVAILABLE, `the robot cannot serve files as ${user.name}`);
@@ -64,7 +64,7 @@ export async function serveInProcess(
 
 const LENGTH_BYTES = 4;
 
-/** Messages through a pair of pipes, each with a length prefix of four bytes. */
+/** A message port over a pair of pipes. Each message has a length prefix of four bytes. */
 class PipePort implements MessagePort {
   readonly #reader: ByteReader;
   readonly #output: Writable;
@@ -72,7 +72,7 @@ class PipePort implements MessagePort {
   constructor(input: Readable, output: Writable) {
     this.#reader = new ByteReader(input);
     this.#output = output;
-    // Errors of a pipe are followed by its close, which is handled.
+    // After an error a pipe emits `close`, which is handled.
     input.on("error", () => {});
     output.on("error", () => {});
   }
@@ -103,7 +103,10 @@ class PipePort implements MessagePort {
   }
 }
 
-/** The other end of serveInProcess: receives the allowed directories first, then requests. Ends with its input. */
+/**
+ * Runs in the process that `serveInProcess` starts. Receives the allowed directories first, then requests. Ends
+ * when its input ends.
+ */
 export async function serveStdio(): Promise<void> {
   const port = new PipePort(process.stdin, process.stdout);
   const first = await port.read();

@@ -17,11 +17,11 @@ export interface FileRoom {
   closed: string;
 }
 
-/** An open directory, and a name in it: until it is disposed, the checked path cannot be redirected. */
+/** An open directory and a name in it. Until it is disposed, a changed directory or link on the path cannot redirect access. */
 export interface Place extends AsyncDisposable {
   /** Absolute, without symbolic links. */
   path: string;
-  /** The same path through the open directory. */
+  /** The same file, addressed through the open directory. */
   at: string;
   /** Returns another name in the same directory. */
   beside(name: string): string;
@@ -43,7 +43,7 @@ export async function findPlace(written: unknown, room: FileRoom): Promise<Place
   try {
     return await hold(await realpath(wanted), room);
   } catch (error) {
-    // Whether a path outside the allowed directories exists is not revealed.
+    // Do not reveal whether a path outside the allowed directories exists.
     if (!(error instanceof FileRefused) && !(await isInRoom(wanted, room))) throw forbidden(wanted, room);
     throw error;
   }
@@ -66,11 +66,11 @@ export async function findTarget(written: unknown, room: FileRoom): Promise<Plac
 }
 
 async function hold(real: string, room: FileRoom): Promise<Place> {
-  // The root directory has no name in a parent.
+  // The root directory has no parent directory with a name for it.
   const name = path.basename(real) || ".";
   const directory = await open(path.dirname(real), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    // The path of the opened directory is checked: a directory may have been moved since the request.
+    // Check the path of the opened directory: it may have been moved since its path was resolved.
     const held = await readlink(`/proc/self/fd/${directory.fd}`);
     const place = path.join(held, name);
     if (!(await isInRoom(place, room))) throw forbidden(place, room);
@@ -88,12 +88,12 @@ function forbidden(place: string, { directories }: FileRoom): FileRefused {
   return new FileRefused("forbidden", `${place}: the robot's configuration allows files ${allowed}`);
 }
 
-/** Identifies a directory under any name: a bind mount gives it a second one. */
+/** Identifies a directory by device and inode, since a bind mount gives it a second path. */
 const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
 
 /**
- * Returns the identities of the closed directory and its subdirectories. Those that this process cannot see are left out, since it cannot reach files
- * in them.
+ * Returns the identities of the closed directory and its direct subdirectories. Subdirectories that this process cannot see are omitted,
+ * since it cannot reach files in them.
  */
 async function closedDirectories({ closed }: FileRoom): Promise<Set<string>> {
   const names = await readdir(closed).catch(() => []);
@@ -118,7 +118,10 @@ async function requireOpen(directory: FileHandle, name: string, room: FileRoom):
   }
 }
 
-/** Throws FileRefused if one of the file's hard links may be in the closed directory: the file has several links and belongs to the agent's user. */
+/**
+ * Throws FileRefused if another hard link of the file may be in the closed directory: the file has several links, and its owner and file
+ * system are those of the closed directory.
+ */
 async function requireOneName(stats: Stats, place: Place, { closed }: FileRoom): Promise<void> {
   if (stats.nlink === 1) return;
   const own = await stat(closed).catch(() => undefined);
@@ -134,7 +137,7 @@ async function isInRoom(place: string, { directories }: FileRoom): Promise<boole
   return false;
 }
 
-/** Opens a regular file only, without following a link that replaced it meanwhile. */
+/** Opens a file only if it is regular. Does not follow a symbolic link that has replaced the file meanwhile. */
 export async function openRegular(place: Place, room: FileRoom): Promise<{ file: FileHandle; stats: Stats }> {
   requireRegular(await lstat(place.at), place);
   const file = await open(place.at, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -192,7 +195,7 @@ export function refusalOf(error: unknown, path: string): FileRefused {
 export interface MessagePort {
   /** Returns the next message, or undefined at the end. */
   read(): Promise<Uint8Array | undefined>;
-  /** Resolves with true once there was room, with false if the other end is gone. One call at a time. */
+  /** Waits until there is room for the message, then resolves with true; with false if the other end is gone. One call at a time. */
   write(message: Uint8Array): Promise<boolean>;
 }
 

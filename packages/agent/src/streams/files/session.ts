@@ -18,7 +18,7 @@ import {
 import { hashPart } from "../../runtime/byte-reader.ts";
 import { FileWriter } from "./write-file.ts";
 
-/** A request of type FileRequest, not validated yet. */
+/** The fields of a FileRequest that has not been validated yet. */
 type Asked = Readonly<Record<string, unknown>>;
 
 /** Handles requests, in sequence, until the other end closes. Throws FrameError for an invalid message. */
@@ -26,7 +26,7 @@ export async function serveFiles(port: MessagePort, room: FileRoom, now: () => n
   const writer = new FileWriter(room, now);
   for (let message = await port.read(); message !== undefined; message = await port.read()) {
     const { control } = readMessage(message);
-    // Data of a write that has already failed, and its end.
+    // The rest of a write that has already failed: its data, and its end.
     if (control === undefined || control["type"] === "end") continue;
     try {
       await serveRequest(port, room, writer, control);
@@ -63,7 +63,7 @@ const ENTRIES_MAX = 100;
 const NAMES_MAX = 100_000;
 const MODE_MASK = 0o777;
 
-/** Two files with the same version have the same bytes, as far as their metadata show. */
+/** Returns the version of a file. Two files with the same version have the same bytes, as far as their metadata show. */
 const versionOf = ({ ino, size, mtimeMs }: Stats): string => `${ino}-${size}-${mtimeMs}`;
 
 const modeOf = ({ mode }: Stats): number => mode & MODE_MASK;
@@ -94,7 +94,10 @@ async function answerList(port: MessagePort, room: FileRoom, path: unknown): Pro
   await answer(port, { type: "listed", unnamed: names.length - named.length });
 }
 
-/** Returns undefined if the entry has disappeared. A link to a file counts as the file, unless its target is not allowed. */
+/**
+ * Returns the entry of a name in a directory; undefined if it has disappeared. A link to a file is listed as that file if
+ * the target is allowed.
+ */
 async function entryOf(place: Place, name: string, room: FileRoom): Promise<FileEntry | undefined> {
   const at = `${place.at}/${name}`;
   try {
@@ -149,7 +152,7 @@ async function answerRead(port: MessagePort, room: FileRoom, request: ReadReques
   const hash = createHash("sha256");
   await hashPart(opened, hash, offset);
   await sendFrom(opened, port, hash, offset, size, place);
-  // Bytes of two versions must not be mixed.
+  // If the file has changed, the sent bytes are a mix of two versions.
   if (versionOf(await opened.stat()) !== version) throw changed(place);
   await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
 }

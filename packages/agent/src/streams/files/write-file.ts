@@ -42,7 +42,7 @@ interface Wanted {
 export class FileWriter {
   readonly #room: FileRoom;
   readonly #now: () => number;
-  /** Directories in which old partial files were already searched for. */
+  /** Directories that were already searched for old partial files. */
   readonly #tidied = new Set<string>();
 
   /** `now` in milliseconds since 1970. */
@@ -86,13 +86,15 @@ function wantedOf({ size, sha256, mode }: WriteRequest): Wanted {
   return { size: Number(size), sha256, mode: Number(mode) & MODE_MASK };
 }
 
-/** The same bytes for the same target share a partial file, all others have separate ones. */
+/**
+ * Returns the name of the partial file. Writes of the same bytes to the same target share a partial file; all others have separate ones.
+ */
 function partName(place: Place, { sha256 }: Wanted): string {
   return `.rf-${hashOf("sha256", `${path.basename(place.path)}\0${sha256}`).slice(0, 24)}.part`;
 }
 
 /**
- * Returns whether the target already has exactly these bytes, and then sets its mode. Throws FileRefused if the target cannot be replaced by a file.
+ * Returns whether the target already has exactly these bytes; if so, sets its mode. Throws FileRefused if a file cannot replace the target.
  */
 async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mode }: Wanted): Promise<boolean> {
   const there = await lstat(place.at).catch(() => undefined);
@@ -106,7 +108,7 @@ async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mod
   const hash = createHash("sha256");
   await hashPart(file, hash, size);
   if (hash.digest("hex") !== sha256) return false;
-  // On the opened file: another one may have its name by now.
+  // Use the opened file: its name may lead to another file by now.
   await file.chmod(mode);
   return true;
 }
@@ -130,7 +132,7 @@ async function take(port: MessagePort, place: Place, part: string, file: FileHan
   } catch (error) {
     if (error instanceof PortClosed) throw error;
     const refusal = refusalOf(error, place.path);
-    // Resuming would fail again, and a full disk needs the room.
+    // Delete the partial file: resuming it would fail again, and a full disk needs the space.
     if (refusal.code === "checksum" || refusal.code === "disk_full" || refusal.code === "bad_request")
       await unlink(place.beside(part)).catch(() => {});
     throw refusal;
@@ -143,7 +145,7 @@ async function requireSpace(place: Place, bytes: number): Promise<void> {
     throw new FileRefused("disk_full", `${place.path}: the robot's disk has ${free} bytes left, and the file needs ${bytes} more`);
 }
 
-/** Writes data until `end`; returns the file's size then. */
+/** Writes data until the `end` message, and returns the file's size. */
 async function takeBytes(
   port: MessagePort,
   file: FileHandle,
@@ -179,12 +181,12 @@ async function putInPlace(place: Place, part: string, file: FileHandle, { mode }
   await file.chmod(mode);
   await file.sync();
   await rename(place.beside(part), place.at).catch(async (error: NodeJS.ErrnoException) => {
-    // Two copies of the same bytes were written concurrently: the other one was faster.
+    // Another writer of the same bytes has already renamed the shared partial file.
     const there = error.code === "ENOENT" ? await lstat(place.at).catch(() => undefined) : undefined;
     if (there?.ino !== (await file.stat()).ino) throw error;
   });
   const directory = await open(place.beside("."), constants.O_RDONLY | constants.O_DIRECTORY).catch(() => undefined);
-  // Where directories cannot be synced or read, the rename is as durable as the file system makes it.
+  // If the directory cannot be opened or synced, the file system determines how durable the rename is.
   await directory?.sync().catch(() => {});
   await directory?.close();
 }

@@ -49,16 +49,17 @@ const CLOSE_ENDED = 4410;
 const CLOSE_BAD_MESSAGE = 1008;
 
 /**
- * Forwards bytes between a connected socket and a channel, each way until its sender is done: a FIN becomes `eof` and vice versa. Neither is read
- * faster than the other end accepts data. `open` is sent to the channel first. Resolves when both are closed; `reason` converts a socket's error to
- * words.
+ * Forwards bytes between a connected socket and a channel. Each direction ends separately: a FIN becomes `eof`, and vice versa. Neither end
+ * is read faster than the other accepts data. Sends `open` to the channel first, and resolves when both are closed. `reason` returns the
+ * words for an error of the socket.
  */
 async function carryTunnel(channel: Channel, socket: Socket, outward: Outward, reason: (error: Error) => string): Promise<void> {
   let failed: Error | undefined;
   let over = false;
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", (error) => (failed = error));
-  // The viewer's end never closes normally before ours: its end is a reset, and the service must not mistake it for a FIN.
+  // The viewer never closes the channel normally before the robot does. If the channel ends first, the connection is reset: the service
+  // must not mistake that for a FIN.
   void channel.ended.then(() => {
     if (!over) socket.resetAndDestroy();
   });
@@ -86,7 +87,7 @@ async function carryIn(channel: Channel, connection: Socket): Promise<void> {
   }
 }
 
-/** The direction from a connection to a channel: forwards data as soon as there is a connection. */
+/** Forwards data from a connection to a channel. Data that arrives before `begin` waits in a queue. */
 class Outward {
   readonly #done = Promise.withResolvers<void>();
   /** Resolves when the channel has sent everything, including the end, or accepts no more. */
@@ -102,7 +103,7 @@ class Outward {
     this.#channel = channel;
   }
 
-  /** Copies received bytes; returns false if the connection must pause. */
+  /** Queues a copy of received bytes. Returns false if the connection must pause. */
   take(bytes: Uint8Array): boolean {
     this.#waiting.push(dataMessage(bytes));
     this.#waiting_bytes += bytes.length;
@@ -117,7 +118,7 @@ class Outward {
       this.#waiting.push(controlMessage({ type: "eof" }));
       if (!this.#writing) void this.#write(socket);
     });
-    // Without an end the connection was reset: there is nothing to wait for.
+    // A connection that closes without `end` was reset: nothing more is sent.
     socket.once("close", () => {
       if (!this.#ended) this.#done.resolve();
     });
@@ -129,7 +130,7 @@ class Outward {
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       if (!(await this.#channel.write(next))) return this.#done.resolve();
       const had = this.#waiting_bytes;
-      // A control message does not count as data of the connection.
+      // Only data messages count against the limit of waiting bytes.
       if (next[0] === 0) this.#waiting_bytes -= next.length - 1;
       if (had > RESUME_BYTES && this.#waiting_bytes <= RESUME_BYTES) socket.resume();
     }
@@ -138,9 +139,9 @@ class Outward {
   }
 }
 
-/** Per address, including the name lookup. */
+/** Time limit for connecting to one address, including the name lookup. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Detects a dead peer, and keeps the connection in the tables of routers. */
+/** Interval of keep-alive probes. They detect a dead peer, and keep the connection in the tables of routers. */
 const KEEP_ALIVE_MS = 30_000;
 
 interface Target {
@@ -151,7 +152,7 @@ interface Target {
 /** Why there is no connection, in words for the user. */
 class NoConnection extends Error {}
 
-/** Receives bytes of a connection, whose memory is reused afterwards; false pauses the connection until it is resumed. */
+/** Receives bytes of a connection; their memory is reused after the call. Returning false pauses the connection until it is resumed. */
 type TakeBytes = (bytes: Uint8Array) => boolean;
 
 /** Maximum bytes of one read from a connection. */
@@ -173,7 +174,7 @@ async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock,
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
-      // One buffer for the whole connection: a new one for each read would spend most of the time on garbage collection.
+      // Reuse one buffer: with a new one for each read, most of the time would be spent on garbage collection.
       onread: { buffer: Buffer.allocUnsafe(READ_BYTES), callback: (count, bytes) => take(bytes.subarray(0, count)) },
     });
     try {
@@ -200,7 +201,7 @@ const nameOf = ({ host, port }: Target): string => `${isIP(host) === 6 ? `[${hos
 
 const connected = (socket: Socket): Promise<void> =>
   new Promise((resolve, reject) => {
-    // The listener stays: a later error of the connection needs one, too.
+    // Keep this listener after the connect: an `error` event without a listener would throw.
     socket.on("error", reject);
     socket.once("connect", resolve);
   });

@@ -8,7 +8,7 @@ import { endSession, OutputQueue, type ShellExit, type Size, type Terminal, writ
 import { engineOutput, type Output } from "../../runtime/byte-reader.ts";
 
 const INSPECT_MS = 200;
-/** Maximum wait for the engine to return the exit code; then it is unknown. */
+/** Maximum wait for the engine to return the exit code. After that the exit code is unknown. */
 const EXIT_TOLD_MS_MAX = 5_000;
 /** Exit code of a program whose real one is unknown. */
 const EXIT_UNKNOWN = 255;
@@ -17,8 +17,8 @@ const MARKER_BYTES = 12;
 const NO_WAIT = { wait_ms: 0 };
 
 /**
- * Kills processes inside the container by their environment, if they cannot be signaled from outside. The script has the marker as its $0, not in its
- * environment.
+ * Script that kills processes inside the container if they cannot be signaled from outside. It finds them by a marker in their environment.
+ * The script gets the marker as $0, not in its environment, so it does not find itself.
  */
 const KILL_INSIDE = 'for p in /proc/[0-9]*; do grep -qs "$0" "$p/environ" && kill -9 "${p#/proc/}"; done; true';
 
@@ -27,7 +27,7 @@ interface ContainerShell extends Size {
   container_id: string;
   argv: readonly string[];
   term: string;
-  /** Without it bytes are unchanged, and stderr is separate. */
+  /** Whether the program has a terminal. Without one, bytes are unchanged and stderr is separate from stdout. */
   tty: boolean;
   clock: Clock;
 }
@@ -57,7 +57,7 @@ export class ContainerTerminal implements Terminal {
         AttachStdout: true,
         AttachStderr: true,
         Tty: tty,
-        // A sequence that no input contains, so that every byte reaches the program.
+        // A detach sequence that no input contains, so that every byte reaches the program.
         DetachKeys: "ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@",
         Env: [marker, ...(tty ? [`TERM=${term}`] : [])],
         ...(tty ? { ConsoleSize: [rows, cols] as [number, number] } : {}),
@@ -163,7 +163,7 @@ export class ContainerTerminal implements Terminal {
   }
 }
 
-/** Reads output without a terminal. It ends when `close` destroys the connection. */
+/** Returns a reader of output without a terminal. The output ends when `close` destroys the connection. */
 function framesOf(socket: Duplex): Pick<OutputQueue, "read" | "end"> {
   const frames = engineOutput(socket);
   const next = async (): Promise<Output | undefined> => (await frames.next()).value;

@@ -6,7 +6,10 @@ import { spawnChild } from "../../runtime/spawn-child.ts";
 import { endSession, OutputQueue, type Program, type Session, sessionOf, type ShellExit, type Terminal, writeInput } from "./terminal.ts";
 import type { Output } from "../../runtime/byte-reader.ts";
 
-/** A daemon that the program left behind may keep its output open; the program's own output arrives within this time. */
+/**
+ * Maximum silence after the exit before the output counts as complete. A daemon that the program left behind may keep the
+ * output open.
+ */
 const SILENCE_AFTER_EXIT_MS = 1_000;
 const SHELL_CANNOT_START = 126;
 
@@ -36,7 +39,7 @@ export class PipedTerminal implements Terminal {
       { stream: stderr, error: true },
     ]);
     this.#session = child.pid === undefined ? undefined : sessionOf(child.pid);
-    // A program that closed its input gets no more of it.
+    // The program may close its input; further input is dropped.
     stdin.on("error", () => {});
     this.exited = new Promise((resolve) => {
       child.once("error", () => resolve({ code: SHELL_CANNOT_START }));

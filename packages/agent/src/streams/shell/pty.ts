@@ -6,11 +6,17 @@ import type { Clock } from "@roamfleet/clock";
 import { endSession, type Program, type Session, sessionOf, type ShellExit, type Size, type Terminal } from "./terminal.ts";
 import type { Output } from "../../runtime/byte-reader.ts";
 
-/** Maximum unread output that the kernel buffers for a terminal: later output belongs to other processes. */
+/**
+ * Maximum output read from the kernel's buffer after the program has exited. The buffer is not larger, so later output is from other
+ * processes.
+ */
 const TAIL_BYTES_MAX = 128 * 1024;
 const READ_BYTES = 64 * 1024;
 
-/** The compiled part of node-pty. Its JavaScript part closes the terminal 200 ms after an exit, even with unread output, so it is replaced here. */
+/**
+ * The compiled part of node-pty. Its JavaScript part is replaced here, since it closes the terminal 200 ms after an exit, even with unread
+ * output.
+ */
 interface Native {
   fork(
     ...args: [
@@ -59,8 +65,8 @@ export class PtyTerminal implements Terminal {
   readonly #clock: Clock;
   readonly #fd: number;
   /**
-   * Kept open until the program has ended. Without it libuv treats the hang-up after the last process as the end of the data, and output in the
-   * kernel's buffer is lost.
+   * Our own handle of the terminal's other end, open until the program has ended. Without it libuv treats the hang-up after the last
+   * process as the end of the data, and loses output in the kernel's buffer.
    */
   #slave: number | undefined;
   readonly #stream: tty.ReadStream;
@@ -86,12 +92,12 @@ export class PtyTerminal implements Terminal {
     this.#stream = new tty.ReadStream(fd);
     this.#stream.pause();
     this.#stream.on("data", (bytes: Buffer) => {
-      // After the exit `read` returns this data directly.
+      // After the exit, `#takeTail` reads the stream and returns this data itself.
       if (this.#has_exited) return;
       this.#stream.pause();
       this.#give({ bytes, error: false });
     });
-    // No process has the terminal open any more: `read` detects that.
+    // No process has the terminal open any more: answer a waiting read.
     this.#stream.on("error", () => this.#answer());
   }
 
@@ -110,7 +116,9 @@ export class PtyTerminal implements Terminal {
     waiting?.(output);
   }
 
-  /** After the program's end, returns what this end has read already, then what is left in the kernel's buffer. */
+  /**
+   * After the program's end, answers a waiting read: first with data that the stream has buffered, then with data in the kernel's buffer.
+   */
   #answer(): void {
     if (this.#waiting === undefined || (!this.#has_exited && !this.#stream.destroyed)) return;
     this.#stream.pause();
@@ -135,7 +143,7 @@ export class PtyTerminal implements Terminal {
 
   write(bytes: Uint8Array): Promise<void> {
     if (this.#has_exited || this.#stream.destroyed) return Promise.resolve();
-    // Called in any case: `close` destroys the stream.
+    // The callback is always called, since `close` destroys the stream.
     return new Promise((resolve) => this.#stream.write(bytes, () => resolve()));
   }
 

@@ -23,15 +23,16 @@ interface ShellUserOptions {
   /** Environment of the agent's children; contains the home of a user without a passwd entry. */
   environment?: Readonly<Record<string, string>>;
   /**
-   * A directory that the user must not be able to enter: the agent's state. The user must then be neither root nor the agent's own, and runs without
-   * supplementary groups and without ways to gain privileges.
+   * A directory that the user must not be able to enter: the agent's state. If set, the user must be neither root nor the agent's own user.
+   * The user's programs then run without supplementary groups and cannot gain privileges.
    */
   kept_from?: string | undefined;
 }
 
 /**
- * Returns the user for shells: the one in the robot's config file, or the agent's own; `environment` contains that one's home if it has no passwd
- * entry. Throws ShellRefused if that is root without being named, if there is no such user, or if the agent may not switch to it.
+ * Returns the user for shells: the one in the robot's config file, or the agent's own. `environment` contains the home of the agent's user
+ * if that has no passwd entry. Throws ShellRefused if the user is root without being named, does not exist, does not meet `kept_from`, or
+ * is another user to which the agent may not switch.
  */
 export async function findShellUser(named: string | undefined, { environment = {}, kept_from }: ShellUserOptions = {}): Promise<ShellUser> {
   const own = process.getuid?.() ?? 0;
@@ -48,7 +49,8 @@ export async function findShellUser(named: string | undefined, { environment = {
   if (own !== 0) throw new ShellRefused(`the agent does not run as root, and so cannot open a shell of ${named}`);
   const setpriv = SETPRIV.find((file) => fs.existsSync(file));
   if (setpriv === undefined) throw new ShellRefused(`setpriv is not installed, and so no shell of ${named} can be opened`);
-  // Its groups may include that of a container engine, and setuid programs such as sudo could give it root.
+  // Drop supplementary groups, one of which may give access to a container engine. Disable setuid programs such as sudo, which could give
+  // root.
   const rights = kept_from !== undefined ? ["--clear-groups", "--no-new-privs"] : ["--init-groups"];
   return { ...user, become: [setpriv, `--reuid=${user.uid}`, `--regid=${user.gid}`, ...rights, "--"] };
 }
@@ -66,7 +68,7 @@ function requireKept(directory: string, { name, uid, gid }: Entry, own: number):
 
 type Entry = Omit<ShellUser, "become">;
 
-/** Finds users of other sources, too: getent uses all that the robot has configured. */
+/** Finds a user in /etc/passwd, or in the robot's other user databases through getent. */
 async function lookUp(name: string): Promise<Entry | undefined> {
   return parseEntry(fromFile(name) ?? (await fromGetent(name)));
 }
@@ -101,7 +103,7 @@ function parseEntry(line: string | undefined): Entry | undefined {
   return { name, uid: Number(uid), gid: Number(gid), home: home || "/", shell: shell || SHELL_OTHERWISE };
 }
 
-/** In a container the agent may run with a uid that has no passwd entry. */
+/** Returns an entry for a uid without a passwd entry, with which the agent may run in a container. */
 function nameless(uid: number, { HOME }: Readonly<Record<string, string>>): Entry {
   const home = HOME !== undefined && path.isAbsolute(HOME) ? HOME : "/";
   return { name: String(uid), uid, gid: process.getgid?.() ?? uid, home, shell: SHELL_OTHERWISE };

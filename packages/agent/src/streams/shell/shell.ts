@@ -21,9 +21,9 @@ export async function runShell(seams: ShellSeams, channel: Channel, params: Chec
   } catch (error) {
     return channel.reset(CLOSE_NOT_AVAILABLE, engineMessage(error) || "the shell could not be started");
   }
-  // Even while nothing is printed or typed: disconnecting ends the shell.
+  // Disconnecting ends the shell, even if nothing is printed or typed.
   const left = channel.ended.then(() => terminal.close());
-  // Awaited below, possibly after it has failed.
+  // The promise is awaited below, possibly after it has failed: this handler prevents an unhandled rejection.
   left.catch(() => {});
   const typing = takeInput(channel, terminal);
   await sendOutput(channel, terminal);
@@ -31,7 +31,10 @@ export async function runShell(seams: ShellSeams, channel: Channel, params: Chec
   await Promise.all([left, typing]);
 }
 
-/** Sends output as fast as the other end reads: without credit it stays in the program's pipe or terminal. */
+/**
+ * Sends output as fast as the other end reads. While the channel has no credit, output waits in the program's
+ * pipe or terminal.
+ */
 async function sendOutput(channel: Channel, terminal: Terminal): Promise<void> {
   for (let output = await terminal.read(); output !== undefined; output = await terminal.read()) {
     const message = output.error
@@ -70,7 +73,7 @@ export interface ShellSeams {
 }
 
 const SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** The shells available in a container are unknown. */
+/** Starts bash if the container has it, otherwise sh. */
 const SHELL_IN_CONTAINER = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l"];
 /** Variables of the agent's environment that a shell of another user gets. */
 const LOCALE = /^(LANG|LANGUAGE|LC_\w+|TZ)$/;
@@ -112,7 +115,7 @@ function environmentOf(
   const own = user.become.length === 0;
   const base = own ? environment : Object.fromEntries(Object.entries(environment).filter(([name]) => LOCALE.test(name)));
   const env: Record<string, string> = {
-    // A service has no locale, and without one no program would show more than ASCII.
+    // A service has no locale. Without one, most programs would show only ASCII.
     LANG: "C.UTF-8",
     ...base,
     ...app_environment,
@@ -123,12 +126,15 @@ function environmentOf(
     SHELL: user.shell,
     [SHELL_VARIABLE]: "1",
   };
-  // These belong to the terminal in which the agent itself was started.
+  // These variables describe the terminal in which the agent itself was started.
   for (const name of ["TERM", "TERMCAP", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "STY", "WINDOW", "PWD", "OLDPWD"]) delete env[name];
   if (term !== undefined) env["TERM"] = isKnown(term) ? term : "xterm-256color";
   return env;
 }
 
-/** Programs refuse to start on an unknown kind of terminal. */
+/**
+ * Returns whether the robot has a description of this kind of terminal. Programs refuse to start on an
+ * unknown kind.
+ */
 const isKnown = (term: string): boolean =>
   ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"].some((place) => fs.existsSync(path.join(place, term.slice(0, 1), term)));

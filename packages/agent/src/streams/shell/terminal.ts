@@ -20,14 +20,14 @@ export interface Terminal {
    * that prints faster blocks. One read at a time.
    */
   read(): Promise<Output | undefined>;
-  /** Resolves when the program, or the kernel for it, has accepted the bytes, or when it has ended. One write at a time. */
+  /** Resolves when the program or the kernel has accepted the bytes, or when the program has ended. One write at a time. */
   write(bytes: Uint8Array): Promise<void>;
   /** Ends the input. On a terminal the user types Ctrl-D instead. */
   endInput(): void;
   resize(cols: number, rows: number): void;
   /** Resolves once the program has ended, possibly before all of its output was read. */
   readonly exited: Promise<ShellExit>;
-  /** Ends all of its processes; resolves when none is left. May be called again. */
+  /** Ends all processes of the program; resolves when none is left. May be called again. */
   close(): Promise<void>;
 }
 
@@ -130,7 +130,7 @@ export class OutputQueue {
 /** Time for programs to exit after the terminal has hung up. */
 const EXIT_GRACE_MS = 500;
 
-/** A session of the kernel: the processes of a terminal, or those of a command without one. */
+/** A session of the kernel (see setsid): the processes of a terminal, or of a command without one. */
 export interface Session {
   id: number;
   /** Start time of its leader: pids are reused. */
@@ -139,7 +139,7 @@ export interface Session {
 
 export const sessionOf = (leader: number): Session => ({ id: leader, start_time: readProcess(leader)?.start_time });
 
-/** Returns its processes, except those that started a separate session, as daemons do. */
+/** Returns the processes of a session. Processes that started a separate session, as daemons do, are not among them. */
 function membersOf({ id, start_time }: Session): ProcessEntry[] {
   const leader = readProcess(id);
   if (leader !== undefined && leader.start_time !== start_time) return [];
@@ -148,7 +148,7 @@ function membersOf({ id, start_time }: Session): ProcessEntry[] {
 
 /** Sends SIGHUP to all processes of a session, and kills those that do not exit. Resolves when none is left. */
 export async function endSession(session: Session, clock: Clock): Promise<void> {
-  // A stopped program receives SIGHUP once it is continued.
+  // A stopped program handles SIGHUP only after SIGCONT.
   for (const name of ["SIGHUP", "SIGCONT"] as const) signalAll(session, name);
   if (await isEmptyWithin(session, EXIT_GRACE_MS, clock)) return;
   signalAll(session, "SIGKILL");
@@ -160,7 +160,7 @@ function signalAll(session: Session, name: NodeJS.Signals): void {
     try {
       process.kill(pid, name);
     } catch {
-      // Ended meanwhile, or another user's through sudo: the terminal's hang-up reaches it.
+      // The process has ended, or belongs to another user through sudo. The hang-up of the terminal reaches the latter.
     }
   }
 }

@@ -8,7 +8,7 @@ import { type FieldPath, FULL_BYTES_MAX, parseFieldPath, pickField, showMessage,
 const LIST_MS = 1_000;
 /** If a topic sends nothing for this long and is not in the list of topics, its stream ends with a reason. */
 const UNPUBLISHED_MS = 1_500;
-/** Maximum time that a list waits for the search for further adapters once one is connected. */
+/** Once an adapter is connected, maximum time that a list waits for searches for further adapters. */
 const LIST_REST_MS = 1_000;
 /** Maximum topics in the list. */
 const LIST_MAX = 2_000;
@@ -50,7 +50,7 @@ async function sendTopics({ ros, clock }: TopicsOptions, channel: Channel, follo
   for (let before = ""; !ended.aborted;) {
     const topics = (await ros.topics()).slice(0, LIST_MAX);
     const { adapters } = ros;
-    // The first adapter has separate fields for clients that support only one.
+    // The fields `adapter` and `distro` describe the first adapter, for clients that support only one.
     const first = adapters.find(({ state }) => state === "connected");
     const list = { type: "topics", topics, adapter: first?.name ?? null, distro: first?.distro ?? null, adapters };
     const text = JSON.stringify(list);
@@ -121,7 +121,7 @@ class Echo {
       this.#skipped = 0;
       const line = this.#lineOf(message, skipped);
       if (line === undefined || !(await this.#channel.write(dataMessage(Buffer.from(line))))) return;
-      // A message in the queue is not sent yet: it would be older than the next one.
+      // Wait until the message has left the queue; meanwhile a newer one may replace the next message.
       if (!(await this.#channel.drained())) return;
     }
     this.#sending = false;

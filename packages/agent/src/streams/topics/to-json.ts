@@ -14,12 +14,12 @@ export const SUMMARY_TEXT_BYTES_MAX = 128 * 1024;
 /** Maximum bytes of a full message as JSON; a larger one is summarized. Two of them may wait for a viewer. */
 export const FULL_BYTES_MAX = 512 * 1024;
 const DEPTH_MAX = 64;
-/** The note of a message that was requested in full. */
+/** Note on a message that was requested in full but is too large for that. */
 export const SUMMARIZED = `more than ${FULL_BYTES_MAX} bytes: summarized`;
 
 interface Shown {
   message: unknown;
-  /** Why it is not what was requested. */
+  /** Why the value differs from what was requested. */
   note?: string;
 }
 
@@ -71,7 +71,7 @@ abstract class Shape {
     const shown: Record<string, unknown> = {};
     for (const [name, field] of Object.entries(value)) {
       this.count(name.length + NAME_BYTES);
-      // Assignment would not create a field named __proto__.
+      // An assignment to `__proto__` would set the prototype instead of creating a field.
       Object.defineProperty(shown, name, { value: this.show(field, depth + 1), enumerable: true });
     }
     return shown;
@@ -90,7 +90,7 @@ abstract class Shape {
   protected abstract bytes(value: Uint8Array): { length: number };
 }
 
-/** Minimum bytes as JSON; quotes, colon and comma of a name. */
+/** Minimum bytes of a number as JSON. NAME_BYTES: the quotes, colon and comma of a field's name. */
 const NUMBER_BYTES = 2;
 const NAME_BYTES = 4;
 
