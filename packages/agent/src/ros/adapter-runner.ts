@@ -19,7 +19,7 @@ const REASON_CHARACTERS_MAX = 500;
 export interface AdapterStatus {
   name: RosAdapterName;
   state: RosAdapterState;
-  /** Of a connected adapter. */
+  /** Only for a connected adapter. */
   distro?: string | null;
   reason?: string;
 }
@@ -30,13 +30,13 @@ interface AdapterRunnerOptions {
   settings: RosSettings;
   clock: Clock;
   log: Logger;
-  /** Whether this adapter may run now. Call `reconsider` when the answer may have changed. */
+  /** Returns whether this adapter may run now. Call `reconsider` when the answer may have changed. */
   isNeeded: () => boolean;
-  /** Called after the adapter connects or is lost, and after each search. */
+  /** Called when the adapter connects or is lost, and after each search. */
   changed: () => void;
 }
 
-/** Runs one adapter: searches for it, uses it until it is lost, and searches again after a backoff. Independent of all other adapters. */
+/** Runs one adapter, independently of all others: searches for it, uses it until it is lost, and searches again after a backoff. */
 export class AdapterRunner {
   readonly name: RosAdapterName;
   /** Whether a first search has ended. */
@@ -84,19 +84,25 @@ export class AdapterRunner {
     return this.#options.isNeeded() ? { name, ...this.#result } : { name, state: "standby" };
   }
 
-  /** Whether the latest list of a connected adapter has the topic, of that type if one is given. */
+  /**
+   * Returns whether the adapter's latest topic list contains the topic, with the given type if there is one. False for an adapter that is
+   * not connected.
+   */
   offers(topic: string, type: string | undefined): boolean {
     return this.topics.latest.some((one) => one.name === topic && (type === undefined || one.type === type));
   }
 
-  /** Closes an adapter that is no longer needed, and searches for one that is. */
+  /** Reacts to a changed `isNeeded`: closes the adapter if it is no longer needed, otherwise ends its standby. */
   reconsider(): void {
     if (this.#options.isNeeded()) {
       if (this.#result.state === "standby") this.#wake();
     } else void this.#adapter?.close().catch(() => {});
   }
 
-  /** Searches now unless the adapter is connected, not needed or being searched for. Resolves to the adapter if there is one. */
+  /**
+   * Searches now, unless the adapter is connected or not needed. Joins a search that is already running. Resolves to the adapter if there
+   * is one.
+   */
   search(): Promise<RosAdapter | undefined> {
     if (this.#adapter !== undefined || this.#stopping.signal.aborted || !this.#options.isNeeded()) return Promise.resolve(this.#adapter);
     this.#search ??= this.#searchOnce().then((adapter) => {
@@ -146,7 +152,7 @@ export class AdapterRunner {
     try {
       const adapter = await unlessAborted(limit.signal, search);
       if (adapter === undefined) {
-        // Keep the reason of a loss: it explains why nothing answers now.
+        // A lost adapter that is not found again keeps the reason of its loss, which explains why nothing answers now.
         if (this.#result.state !== "lost") this.#result = { state: "not_found" };
         return undefined;
       }
@@ -154,7 +160,7 @@ export class AdapterRunner {
       await adapter.close();
       return undefined;
     } catch (error) {
-      // The search may ignore its signal: what it finds later is not used.
+      // The search may ignore its signal: an adapter that it finds later is closed.
       search.then((adapter) => adapter?.close()).catch(() => {});
       const reason = errorText(error).slice(0, REASON_CHARACTERS_MAX);
       this.#result = { state: "failed", reason };
@@ -164,7 +170,7 @@ export class AdapterRunner {
   }
 }
 
-/** Maximum wait of a caller for a slow adapter; then it gets the adapter's latest list. */
+/** Maximum wait of a caller for a slow adapter. After that the caller gets the adapter's latest list. */
 const CALLER_WAIT_MS = 2_000;
 
 interface LatestAnswerOptions<T> {
@@ -174,12 +180,12 @@ interface LatestAnswerOptions<T> {
 }
 
 /**
- * A list queried from an adapter, with one query at a time for all callers. The list of an adapter that fails, or takes over ROS_ASK_TIMEOUT_MS, is
- * empty.
+ * A list that an adapter returns. All callers share one query at a time. If the adapter fails or takes more than ROS_ASK_TIMEOUT_MS, the
+ * list is empty.
  */
 class LatestAnswer<T> {
   latest: readonly T[] = [];
-  /** Whether a query has ended, also with a failure, since the adapter connected. */
+  /** Whether a query has ended since the adapter connected, successfully or not. */
   is_known = false;
   readonly #options: LatestAnswerOptions<T>;
   #asking: Promise<void> | undefined;
@@ -198,7 +204,7 @@ class LatestAnswer<T> {
   ask(): Promise<void> {
     if (this.#asking !== undefined) return this.#asking;
     const asking = this.#ask().then((answer) => {
-      // After `clear` the result belongs to an adapter that is gone.
+      // After `clear`, the result is from an adapter that is gone.
       if (this.#asking !== asking) return;
       this.#asking = undefined;
       this.latest = answer;

@@ -1,4 +1,7 @@
-/** The interface of every way to reach the ROS of a robot. The bridge (bridge.ts) finds the adapters that answer; all other code uses the bridge. */
+/**
+ * The interface of all ROS adapters; each one reaches a robot's ROS in its own way. The bridge (bridge.ts) finds the adapters that answer.
+ * All other code uses the bridge.
+ */
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { createConnection } from "node:net";
@@ -9,19 +12,19 @@ import { errorText } from "../disk/write-atomically.ts";
 export type { RosAdapterName };
 
 export interface RosTopic {
-  /** As ROS writes it: `/camera/image/compressed`. */
+  /** As ROS writes it, for example `/camera/image/compressed`. */
   name: string;
-  /** As ROS writes it: `std_msgs/msg/String` in ROS 2, `std_msgs/String` in ROS 1. */
+  /** As ROS writes it, for example `std_msgs/msg/String` in ROS 2 and `std_msgs/String` in ROS 1. */
   type: string;
 }
 
 export interface RosMessage {
   type: string;
-  /** When it was published if the adapter receives that, otherwise when it arrived. */
+  /** Time at which it was published, if the adapter receives that; otherwise the time at which it arrived. */
   at: Date;
   /**
-   * The decoded message: objects of fields, arrays or typed arrays, bigint for 64-bit integers, NaN and infinities unchanged. An adapter may decode
-   * it on first access, so that unused messages cost nothing. A message that cannot be decoded is an UndecodedMessage.
+   * The decoded message: objects of fields, arrays or typed arrays, bigint for 64-bit integers, NaN and infinities unchanged. An adapter
+   * may decode it on first access, so that unused messages cost no decoding. If it cannot be decoded, this is an UndecodedMessage.
    */
   readonly message: unknown;
 }
@@ -29,7 +32,7 @@ export interface RosMessage {
 /** Replaces a message whose type is unknown, or whose bytes do not match its type. */
 export class UndecodedMessage {
   readonly bytes: Uint8Array;
-  /** For people: why, and what would help. */
+  /** Why the message was not decoded, and what would help; for people. */
   readonly reason: string;
 
   constructor(bytes: Uint8Array, reason: string) {
@@ -40,17 +43,17 @@ export class UndecodedMessage {
 
 export interface RosAdapter {
   readonly name: RosAdapterName;
-  /** `humble`, `noetic`; null if unknown. */
+  /** Name of the ROS distribution, for example `humble` or `noetic`; null if unknown. */
   readonly distro: string | null;
-  /** Resolves, with the reason, when the adapter no longer answers; after `close` as well. Never rejects. */
+  /** Resolves with the reason when the adapter no longer answers, and also after `close`. Never rejects. */
   readonly gone: Promise<string>;
   /** Returns the known names of nodes as ROS writes them. An adapter that has to query them may take up to ROS_ASK_TIMEOUT_MS. */
   nodes(): string[] | Promise<string[]>;
   /** Returns the topics that have a publisher. */
   topics(): RosTopic[] | Promise<RosTopic[]>;
   /**
-   * Passes on each message of the topic until the returned function is called; called once per topic at a time. The topic may have no publisher yet.
-   * `on` is never called once the adapter is gone.
+   * Passes on each message of the topic until the returned function is called. The topic may have no publisher yet. The caller keeps at
+   * most one subscription for each topic. `on` is never called once the adapter is gone.
    */
   subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void>;
   close(): Promise<void>;
@@ -67,12 +70,13 @@ export interface RosAdapterOptions {
 }
 
 /**
- * Returns an adapter if ROS is reachable this way, otherwise undefined (no server listens, no such command, no participant on the bus). The latter is
- * the usual case: it is cheap, logs nothing and takes at most ROS_FIND_TIMEOUT_MS. Heavy modules are imported only once success is likely.
+ * Returns an adapter if ROS is reachable in this way. Otherwise returns undefined: no server listens, there is no such command, or no
+ * participant is on the bus. That is the usual case, so it must be cheap, log nothing and take at most ROS_FIND_TIMEOUT_MS. Heavy modules
+ * are imported only once success is likely.
  */
 export type FindRosAdapter = (options: RosAdapterOptions) => Promise<RosAdapter | undefined>;
 
-/** Includes a list of the `ros2` command, which is slow on a small computer. */
+/** Long enough for a list of the `ros2` command, which is slow on a small computer. */
 export const ROS_FIND_TIMEOUT_MS = 30_000;
 
 /** The largest message that is accepted, with room for an uncompressed 4K image. */
@@ -102,10 +106,10 @@ export function addressTowards(url: string, clock: Clock, signal: AbortSignal): 
   });
 }
 
-/** May throw: an UndecodedMessage then replaces the message. */
+/** Decodes a message. If it throws, an UndecodedMessage replaces the message. */
 export type Decode = (bytes: Uint8Array) => unknown;
 
-/** A message that is decoded once, on first access; it becomes an UndecodedMessage if it cannot be decoded. */
+/** A message that is decoded once, on first access. If that fails, its content is an UndecodedMessage. */
 export class LazyMessage implements RosMessage {
   readonly type: string;
   readonly at: Date;

@@ -11,9 +11,9 @@ import { errorText } from "../disk/write-atomically.ts";
 const HEALTH_NODES_MAX = 1_000;
 const HEALTH_TOPICS_MAX = 5_000;
 const HEALTH_NAME_CHARACTERS_MAX = 200;
-/** Interval at which the adapters' topic lists decide again which adapter serves a subscription. */
+/** Interval at which topic lists are queried again, to decide which adapter serves each subscription. */
 const REVIEW_MS = 5_000;
-/** Starts a Python process for each list and topic, so it runs only while no adapter before it is connected. */
+/** This adapter starts a Python process for each list and topic. So it runs only while no adapter before it in the order is connected. */
 const FALLBACK: RosAdapterName = "ros2";
 
 /** A topic of the robot, as described by the first adapter in the configured order that has it. */
@@ -39,8 +39,8 @@ interface RosBridgeOptions {
 }
 
 /**
- * The robot's ROS through all adapters that answer. Each runs independently of the others. A topic of several adapters is served by the first of them
- * in the configured order, with one subscription for all listeners.
+ * Gives access to the robot's ROS through all adapters that answer. Each adapter runs independently of the others. If several adapters have
+ * a topic, the first in the configured order serves it, with one subscription for all listeners.
  */
 export class RosBridge {
   readonly #options: RosBridgeOptions;
@@ -75,8 +75,8 @@ export class RosBridge {
   }
 
   /**
-   * Searches for the adapters that are not connected. Returns whether one is connected, as soon as that is known; with `rest_ms` after
-   * the remaining searches have ended, or that many milliseconds.
+   * Searches for the adapters that are not connected. Returns whether one is connected, as soon as the first one is found or all searches
+   * have ended. If one is connected, `rest_ms` additionally waits up to that many milliseconds for the remaining searches.
    */
   async find({ rest_ms = 0 }: { rest_ms?: number } = {}): Promise<boolean> {
     this.start();
@@ -93,7 +93,7 @@ export class RosBridge {
     return true;
   }
 
-  /** Topics that are published, by name, each name once; none when no ROS answers. */
+  /** Returns the published topics sorted by name, each name once; none if no ROS answers. */
   async topics(): Promise<BridgedTopic[]> {
     await Promise.all(this.#connected.map(({ topics }) => topics.refresh()));
     this.#assign();
@@ -115,8 +115,8 @@ export class RosBridge {
   }
 
   /**
-   * Calls `on` with the messages of a topic until the returned function is called. The topic may have no publisher yet. A subscription moves to
-   * another adapter if only that one has the topic.
+   * Calls `on` with the messages of a topic until the returned function is called. The topic may have no publisher yet. The subscription
+   * moves to another adapter when the adapter that should serve the topic changes.
    */
   subscribe(topic: string, { rate, type }: SubscribeOptions, on: (message: RosMessage) => void): Promise<() => void> {
     this.start();
@@ -136,7 +136,7 @@ export class RosBridge {
     return Promise.resolve(shared.add(rate, on));
   }
 
-  /** For the health snapshot: `ros` is null when no ROS answers, and names the first adapter. */
+  /** Returns the ROS part of the health snapshot. `ros` names the first connected adapter; it is null if no ROS answers. */
   async health(): Promise<Pick<HealthBody, "ros"> & Required<Pick<HealthBody, "ros_adapters">>> {
     const short = (name: string): boolean => name.length > 0 && name.length <= HEALTH_NAME_CHARACTERS_MAX;
     const [nodes, topics] = await Promise.all([this.nodes(), this.topics()]);
@@ -178,7 +178,7 @@ export class RosBridge {
     this.#reviewNow();
   }
 
-  /** Queries the adapters' topics if that can change an assignment, and assigns the subscriptions as each adapter answers. */
+  /** Assigns the subscriptions to adapters. Queries topic lists if they can change an assignment, and assigns again after each answer. */
   #reviewNow(): void {
     this.#assign();
     const subscriptions = [...this.#subscriptions.values()];
@@ -195,14 +195,17 @@ export class RosBridge {
     }
   }
 
-  /** Returns the first adapter that has the topic. A topic that none has stays with its current adapter, or else waits at the first one. */
+  /**
+   * Returns the first adapter that has the topic. If no adapter has it, the subscription stays at its current adapter, or else waits at the
+   * first one.
+   */
   #adapterFor({ topic, type, adapter: current }: SharedSubscription): RosAdapter | undefined {
     const connected = this.#connected;
     const offering = connected.find((runner) => runner.offers(topic, type));
     if (offering !== undefined) return offering.adapter;
     if (current !== undefined && connected.some(({ adapter }) => adapter === current)) return current;
     if (type !== undefined) return undefined;
-    // Another adapter may have the topic: wait for all lists.
+    // Another adapter may have the topic, so wait until all lists are known.
     return connected.every(({ topics }) => connected.length === 1 || topics.is_known) ? connected[0]?.adapter : undefined;
   }
 }
@@ -262,7 +265,7 @@ class SharedSubscription {
   add(rate: number | undefined, on: (message: RosMessage) => void): () => void {
     const listener: Listener = { interval_ms: rate === undefined ? 0 : 1_000 / rate, next_at: -Infinity, on };
     this.#listeners.add(listener);
-    // A latched message, for instance a map, is published once: a late listener gets the latest message.
+    // A latched message, for instance a map, is published only once. So a late listener immediately gets the latest message.
     const newest = this.#newest;
     if (newest !== undefined) queueMicrotask(() => this.#listeners.has(listener) && this.#deliver(listener, newest));
     return () => {
@@ -323,7 +326,8 @@ class SharedSubscription {
   #deliver(listener: Listener, message: RosMessage): void {
     const now = this.#options.clock.monotonic();
     if (now < listener.next_at) return;
-    // Counted from the due time, so that 10 of 30 messages a second are exactly 10; after a long pause from now, so that there is no burst.
+    // Normally the next time counts from the due time, so that exactly 10 of 30 messages a second are delivered. After a long pause it
+    // counts from now, so that there is no burst.
     const late_ms = now - listener.next_at;
     listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
     try {
@@ -333,7 +337,9 @@ class SharedSubscription {
     }
   }
 
-  /** Counts a message that a listener failed to process. Its content may not match its type; only that listener loses it. */
+  /**
+   * Counts and logs a message that a listener failed to process, since its content may not match its type. Other listeners still get it.
+   */
   #drop(error: unknown, now: number): void {
     this.#dropped += 1;
     if (now - this.#dropped_logged_at < FAILURE_LOG_MS) return;

@@ -6,17 +6,20 @@ import { DOMAIN_ID_MAX, type RobotConfig, type RosAdapterName } from "../config-
 export interface RosSettings {
   /** The adapters to try, in this order; empty: ROS is disabled. */
   adapters: readonly RosAdapterName[];
-  /** From the config file, or ROS_DOMAIN_ID; undefined: not set, which means 0. */
+  /** From the config file, or ROS_DOMAIN_ID; undefined if not set, which means domain 0. */
   domain_id?: number;
   /** ROS_LOCALHOST_ONLY=1, or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST: ROS uses only this machine. */
   localhost_only?: boolean;
-  /** From the config file; else the server's default address. */
+  /** From the config file; otherwise the server's default address. */
   foxglove_url: string;
   rosbridge_url: string;
-  /** From the config file, or ROS_MASTER_URI; else the default address. */
+  /** From the config file, or ROS_MASTER_URI; otherwise the default address. */
   ros1_master_uri: string;
   distro?: string;
-  /** Prefixes with message definitions: those of the config file, then AMENT_PREFIX_PATH, or else the distributions below /opt/ros. */
+  /**
+   * Directories with message definitions: those of the config file, then AMENT_PREFIX_PATH. If neither is set, the distributions below
+   * /opt/ros.
+   */
   prefixes: readonly string[];
   /** The environment of children such as `ros2`. */
   environment: Readonly<Record<string, string>>;
@@ -29,8 +32,8 @@ export const DEFAULT_ADDRESSES = {
 } as const;
 
 /**
- * Combines the robot's config file with the agent's environment, which applies where the file sets nothing. A service has no ROS variables in its
- * environment: then the distributions below `system_root`/opt/ros apply.
+ * Combines the robot's config file with the agent's environment. The file takes precedence. A service has no ROS variables in its
+ * environment; then the distributions below `system_root`/opt/ros apply.
  */
 export function rosSettings(configured: RobotConfig["ros"], environment: Readonly<Record<string, string>>, system_root = "/"): RosSettings {
   const { ROS_DOMAIN_ID, ROS_MASTER_URI, ROS_DISTRO, AMENT_PREFIX_PATH } = environment;

@@ -5,14 +5,14 @@ import { ROS_MESSAGE_BYTES_MAX } from "./adapter.ts";
 
 const HANDSHAKE_MS_MAX = 3_000;
 const PING_INTERVAL_MS = 15_000;
-/** Idle timeout: without a message or pong for so long the peer hangs, even if TCP is still connected. */
+/** Idle timeout. A peer without a message or pong for this long hangs, even if TCP is still connected. */
 const SILENCE_MS_MAX = 45_000;
 
 interface RosSocketOptions {
   url: string;
   protocols: string[];
   clock: Clock;
-  /** Aborts the attempt; an open connection is closed by `close`. */
+  /** Aborts the attempt to connect. An open connection is closed by `close` instead. */
   signal: AbortSignal;
   /** Called with each message; if it throws, the connection ends with that reason. */
   on: (data: Buffer, binary: boolean) => void;
@@ -58,7 +58,10 @@ export class RosSocket {
     });
   }
 
-  /** Resolves when it is open; undefined if no server answers, or one without these protocols. */
+  /**
+   * Resolves when the connection is open; undefined if no server answers, or if the server supports none
+   * of these protocols.
+   */
   static async open(options: RosSocketOptions): Promise<RosSocket | undefined> {
     const { url, protocols, signal } = options;
     if (signal.aborted) return undefined;

@@ -1,7 +1,7 @@
 /**
- * Validates each datagram before the RTPS library, which trusts its input. There, a wrong length causes an exception outside of its error handling, a
- * heartbeat over 2^60 messages an endless loop, and data with inline QoS a payload with a wrong start. Any host on the network can send such
- * datagrams.
+ * Validates each datagram before it reaches the RTPS library, which trusts its input. In the library, a wrong length causes an exception
+ * outside of its error handling. A heartbeat over 2^60 messages causes an endless loop. Data with inline QoS gets a payload with a wrong
+ * start. Any host on the network can send such datagrams.
  */
 import { Buffer } from "node:buffer";
 import type { EntityId, Participant, ParticipantView } from "@foxglove/rtps";
@@ -14,11 +14,11 @@ export const DDS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024;
 /** DDS vendors use fragments of about 1 KiB or more; the most common ones on robots use 64 KiB. */
 const FRAGMENT_BYTES_MIN = 256;
 /**
- * Maximum fragments per message: the library allocates a list of that length at the first fragment. At 1 KiB each, this is more than the largest
- * message has.
+ * Maximum fragments of one message: the library allocates a list of that length at the first fragment. With fragments of 1 KiB, even the
+ * largest message has fewer.
  */
 const FRAGMENTS_MAX = 40_000;
-/** Messages that a writer may keep; the library's loop over them takes milliseconds. */
+/** Maximum range of messages in a heartbeat. The library's loop over them takes milliseconds. */
 const HEARTBEAT_RANGE_MAX = 65_536n;
 const SET_BITS_MAX = 256;
 
@@ -63,11 +63,11 @@ const STATUS_UNREGISTERED = 0x02;
 export const PARTICIPANT_WRITER = 0x0100c2;
 export const PUBLICATIONS_WRITER = 0x0003c2;
 
-/** A participant or an endpoint that has announced its end. */
+/** A participant or endpoint that has announced that it ends. */
 export interface DisposedEntity {
   /** PARTICIPANT_WRITER or PUBLICATIONS_WRITER: the kind of entity. */
   writer: number;
-  /** 32 hex digits: 24 of the participant, 8 of the endpoint. */
+  /** 32 hex digits: 24 for the participant, then 8 for the endpoint. */
   guid: string;
 }
 
@@ -112,7 +112,7 @@ function readHeader(view: DataView, offset: number): Submessage {
   let id = view.getUint8(offset);
   const flags = view.getUint8(offset + 1);
   const little = (flags & FLAG_LITTLE_ENDIAN) !== 0;
-  // The timestamp is absent: the library would read the following bytes as one.
+  // The submessage has no timestamp, but the library would read the following bytes as one. Turn it into padding.
   if (id === INFO_TS && (flags & FLAG_INVALIDATE) !== 0) view.setUint8(offset, (id = PAD));
   let length = view.getUint16(offset + 2, little);
   // A length of 0 in the last submessage means "to the end", which the library does not support.
@@ -121,7 +121,7 @@ function readHeader(view: DataView, offset: number): Submessage {
   return { view, id, offset, flags, little, end: offset + SUBMESSAGE_HEADER_BYTES + length };
 }
 
-/** Whether the submessage's numbers cause neither a long loop nor a large buffer. */
+/** Returns whether the numbers in a submessage cause neither a long loop nor a large buffer in the library. */
 function isSound(submessage: Submessage): boolean {
   const { view, id, offset, little, end } = submessage;
   const sequence = (at: number): bigint =>
@@ -154,13 +154,13 @@ function areFragmentsSound({ view, offset, little, flags, end }: Submessage): bo
   if (size < FRAGMENT_BYTES_MIN || total > DDS_MESSAGE_BYTES_MAX || start < 1 || count < 1 || total > size * FRAGMENTS_MAX) return false;
   const first = (start - 1) * size;
   const bytes = Math.min(count * size, total - first);
-  // With inline QoS there is less payload; takeInlineQos then checks the length.
+  // With inline QoS the payload is shorter than this; `takeInlineQos` then checks the length.
   return first < total && (count - 1) * size < total - first && ((flags & FLAG_INLINE_QOS) !== 0 || offset + 36 + bytes <= end);
 }
 
 /**
- * Replaces the inline QoS before a payload by padding, and returns the disposed entity that it names. In: header, QoS, payload. Out: a PAD submessage
- * as long as the QoS, header, payload.
+ * Replaces the inline QoS before a payload by padding, and returns the disposed entity that the QoS names. Before: header, QoS, payload.
+ * After: a PAD submessage as long as the QoS, then header and payload.
  */
 function takeInlineQos(submessage: Submessage): DisposedEntity | "broken" | undefined {
   const { view, id, offset, flags, little, end } = submessage;
@@ -173,7 +173,8 @@ function takeInlineQos(submessage: Submessage): DisposedEntity | "broken" | unde
   const writer = view.getUint32(offset + 12, false);
   const has_data = (flags & FLAG_DATA) !== 0 || id === DATA_FRAG;
   const entity = over && id === DATA ? disposedEntityOf(view, writer, parameters, end) : undefined;
-  // Without a payload the library parses the QoS as one, finds no known field, and correctly counts the message as received.
+  // Without a payload, leave the QoS in place. The library parses it as a payload, finds no known field, and correctly counts the message
+  // as received.
   if (!has_data) return entity;
   const qos_bytes = parameters.end - (offset + header_bytes);
   const header = Uint8Array.prototype.slice.call(new Uint8Array(view.buffer, view.byteOffset + offset, header_bytes));
@@ -207,7 +208,7 @@ function disposedEntityOf(view: DataView, writer: number, inline: Parameters, en
   if (writer !== PARTICIPANT_WRITER && writer !== PUBLICATIONS_WRITER) return undefined;
   const wanted = writer === PARTICIPANT_WRITER ? PID_PARTICIPANT_GUID : PID_ENDPOINT_GUID;
   let key = inline.found.get(PID_KEY_HASH);
-  // The key is either plain (a parameter list) or hashed; for a GUID the hash is the GUID.
+  // The key is either plain (a parameter list) or a hash. The hash of a GUID is the GUID itself.
   if (inline.end + 4 <= end) {
     const list = readParameters(view, inline.end + 4, end, view.getUint8(inline.end + 1) === 3);
     key = list?.found.get(wanted) ?? key;
@@ -218,11 +219,13 @@ function disposedEntityOf(view: DataView, writer: number, inline: Parameters, en
 const hex = (view: DataView, at: number, length: number): string => Buffer.from(view.buffer, view.byteOffset + at, length).toString("hex");
 
 /**
- * Limits the memory of the RTPS library for fragmented messages. For any sender, it allocates a list as long as the announced message, and keeps the
- * whole datagram of each fragment.
+ * Limits the memory that the RTPS library uses for fragmented messages. Without limits, it allocates a list as long as any sender
+ * announces, and keeps the whole datagram of each fragment.
  */
 
-/** Maximum messages that are reassembled at a time, of all writers, and their announced bytes. */
+/**
+ * Maximum messages of all writers that are reassembled at the same time. FRAGMENTED_BYTES_MAX limits the sum of their announced lengths.
+ */
 export const FRAGMENTED_MESSAGES_MAX = 64;
 export const FRAGMENTED_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -246,8 +249,8 @@ interface Fragment {
 }
 
 /**
- * Drops fragments of unknown writers, and those of messages without room. A writer's older incomplete messages are evicted first: a best-effort
- * writer continues when a fragment is lost, and a reliable one sends again.
+ * Drops fragments of unknown writers, and of messages for which there is no room. To make room, older incomplete messages of the same
+ * writer are evicted first: a best-effort writer continues after a lost fragment, and a reliable one sends it again.
  */
 export function boundFragments(participant: Participant): void {
   const inside = participant as unknown as FragmentsInside;
@@ -265,7 +268,7 @@ export function boundFragments(participant: Participant): void {
   };
 }
 
-/** Evicts older messages of the writer. Returns whether a message of so many bytes may begin. */
+/** Evicts older messages of the writer until the limits allow a new message of this many bytes. Returns whether they do. */
 function makeRoom(participants: Participants, sender: ParticipantView, writer: EntityId, bytes: number): boolean {
   let [count, sum] = [1, bytes];
   for (const { writerIdToDataFragments } of participants.values())
@@ -275,7 +278,7 @@ function makeRoom(participants: Participants, sender: ParticipantView, writer: E
         sum += totalBytes;
       }
   const fits = (): boolean => count <= FRAGMENTED_MESSAGES_MAX && sum <= FRAGMENTED_BYTES_MAX;
-  // In the order in which they began.
+  // Oldest first: in the order in which the messages began.
   for (const [sequence, { totalBytes }] of sender.writerIdToDataFragments.get(writer) ?? []) {
     if (fits()) break;
     sender.removeFragments(writer, sequence);

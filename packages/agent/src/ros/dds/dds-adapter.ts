@@ -5,22 +5,22 @@ import { type FindRosAdapter, type RosAdapter, type RosAdapterOptions, type RosM
 import { Decoder } from "./definitions.ts";
 import { DdsParticipant } from "./participant.ts";
 
-/** Wait for participants, which announce themselves immediately to a new one. */
+/** Maximum wait for the first publisher. Other participants announce themselves immediately to a new one. */
 const ANSWER_MS = 3_000;
-/** After so long without a publisher, ROS is considered gone. */
+/** ROS is considered gone after this long without a publisher. */
 const ALONE_MS = 60_000;
 const ALONE_CHECK_MS = 5_000;
 /** Maximum topics of the domain that are listed. */
 const TOPICS_MAX = 5_000;
 
-/** Numbers of the library's enumerations: the library is imported later. */
+/** Values of the library's enumerations. They are repeated here because the library is imported later. */
 const BEST_EFFORT: Reliability = 1;
 const RELIABLE: Reliability = 2;
 const VOLATILE: Durability = 0;
 const TRANSIENT_LOCAL: Durability = 1;
 const KEEP_LAST: HistoryKind = 0;
 
-/** Resolves with an adapter if there is a publisher in the domain, as every ROS node is. Another agent that only listens does not count. */
+/** Resolves with an adapter if the domain has a publisher; every ROS node is one. An agent that only listens does not count. */
 export const findDds: FindRosAdapter = async (options) => {
   const adapter = new DdsAdapter(options);
   await adapter.start();
@@ -32,11 +32,11 @@ export const findDds: FindRosAdapter = async (options) => {
 interface Subscription {
   dds_topic: string;
   on: (message: RosMessage) => void;
-  /** One reader for each type that the topic is published with; more than one only if publishers disagree. */
+  /** One reader for each type with which the topic is published; several only if publishers disagree on the type. */
   readers: Map<string, { options: SubscribeOpts; end: () => void }>;
 }
 
-/** The robot's ROS 2 through its wire protocol, DDS: needs no ROS software besides the publishers. */
+/** Reaches the robot's ROS 2 through DDS, its wire protocol. This needs no ROS software besides the publishers. */
 class DdsAdapter implements RosAdapter {
   readonly name = "dds";
   readonly distro: string | null;
@@ -169,13 +169,13 @@ class DdsAdapter implements RosAdapter {
   }
 }
 
-/** The reader's history has no effect: each message is passed on immediately. */
+/** The reader's history has no effect, since each message is passed on immediately. */
 const HISTORY = { kind: KEEP_LAST, depth: 1 };
 const reliability = (kind: Reliability): SubscribeOpts["reliability"] => ({ kind, maxBlockingTime: { sec: 0, nsec: 100_000_000 } });
 
 const isSame = (a: SubscribeOpts, b: SubscribeOpts): boolean => a.durability === b.durability && a.reliability.kind === b.reliability.kind;
 
-/** The path of the prefix, such as `/opt/ros/humble`, names the distribution, too. */
+/** Returns the distribution named by a prefix, such as `humble` for `/opt/ros/humble`. */
 function distroOf(prefixes: readonly string[]): string | null {
   for (const prefix of prefixes) {
     const [, distro] = /^\/opt\/ros\/([a-z]+)\/?$/.exec(prefix) ?? [];
@@ -199,7 +199,7 @@ function ddsTopicOf(topic: string): string {
   return TOPIC_PREFIX + topic.replace(/^\/+/, "");
 }
 
-/** `std_msgs::msg::dds_::String_` becomes `std_msgs/msg/String`; a type of a writer that is not of ROS stays unchanged. */
+/** `std_msgs::msg::dds_::String_` becomes `std_msgs/msg/String`. A type that is not of ROS stays unchanged. */
 function rosTypeOf(dds_type: string): string {
   const parts = DDS_TYPE.exec(dds_type);
   return parts === null ? dds_type : `${parts[1]}/${parts[2]}/${parts[3]}`;
@@ -209,7 +209,10 @@ function rosTypeOf(dds_type: string): string {
 const DISCOVERY_INFO_TOPIC = "ros_discovery_info";
 const NODES_MAX = 1_000;
 
-/** GID lengths of rmw_dds_common: 24 bytes until Humble, 16 since Iron. Its definitions need not be installed on the robot. */
+/**
+ * Lengths of a GID in rmw_dds_common: 24 bytes until Humble, 16 since Iron. The definitions are built in, since the robot may not have
+ * them.
+ */
 const GID_BYTES = [16, 24];
 
 type DiscoveryInfo = { node_entities_info_seq: { node_namespace: string; node_name: string }[] };
@@ -231,24 +234,24 @@ class NodeNames {
     for (const reader of this.#readers) {
       try {
         const { node_entities_info_seq: nodes } = reader.readMessage<DiscoveryInfo>(bytes);
-        // With the wrong length of GIDs the rest is invalid, or does not end at the end of the message.
+        // The GID length is wrong if more than padding is left after decoding.
         if (bytes.length - reader.lastReadByteLength() >= PADDING_BYTES) continue;
         this.#by_participant.set(participant, nodes.slice(0, NODES_MAX).map(fullName));
         return;
       } catch {
-        // The other length is tried.
+        // The GID length is wrong: try the other one.
       }
     }
   }
 
-  /** Returns each name once, of participants that are present. */
+  /** Returns the node names of all participants that are present, each name once. */
   names(is_there: (participant: string) => boolean): string[] {
     for (const participant of this.#by_participant.keys()) if (!is_there(participant)) this.#by_participant.delete(participant);
     return [...new Set(Array.from(this.#by_participant.values()).flat())];
   }
 }
 
-/** A message is padded to a multiple of this. */
+/** A message is padded to a multiple of this many bytes. */
 const PADDING_BYTES = 4;
 
 const fullName = ({ node_namespace, node_name }: DiscoveryInfo["node_entities_info_seq"][number]): string =>

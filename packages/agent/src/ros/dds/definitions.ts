@@ -10,7 +10,7 @@ import { type Decode, UndecodedMessage } from "../adapter.ts";
 /** Maximum types whose definitions are cached. */
 const TYPES_MAX = 1_000;
 
-/** How long an unknown type is cached. */
+/** Time after which an unknown type is searched for again. */
 const UNKNOWN_MS = 10_000;
 
 interface DecoderOptions {
@@ -20,7 +20,7 @@ interface DecoderOptions {
   log: Logger;
 }
 
-/** Decodes ROS 2 messages (CDR) by the definitions of their types; each type is searched for once. */
+/** Decodes ROS 2 messages (CDR) with the definitions of their types. Searches for the definition of each type once. */
 export class Decoder {
   readonly #options: DecoderOptions;
   readonly #types = new Map<string, Promise<Decode>>();
@@ -33,7 +33,7 @@ export class Decoder {
   find(type: string): Promise<Decode> {
     let found = this.#types.get(type);
     if (found === undefined) {
-      // Names of types come from the network, so the cache is limited: it is cleared when full.
+      // Type names come from the network, so the cache has a limit: it is cleared when full.
       if (this.#types.size >= TYPES_MAX) this.#types.clear();
       found = this.#find(type);
       this.#types.set(type, found);
@@ -53,7 +53,7 @@ export class Decoder {
     } catch (error) {
       const reason = errorText(error);
       if (!(error instanceof UnknownType)) log.warn({ type, reason }, "the definition of a ROS type cannot be used");
-      // Searched for again after a time: its package may be installed meanwhile.
+      // Search again after a time, since the type's package may have been installed by then.
       clock.setTimer(UNKNOWN_MS, () => this.#types.delete(type));
       return (bytes) => new UndecodedMessage(bytes, reason);
     }
@@ -79,14 +79,16 @@ const DEFINITION_BYTES_MAX = 256 * 1024;
 interface TypeDefinition {
   /** The type itself first, then its nested types. */
   definitions: MessageDefinition[];
-  /** Where they were found: a file of the robot, or the agent's own list. */
+  /** Where the definitions were found: a file of the robot, or the agent's own list. */
   source: string;
 }
 
 /** A type that cannot be decoded; the message states why, for people. */
 export class UnknownType extends Error {}
 
-/** A ROS 2 type: `std_msgs/msg/String`. Names become paths, so they are letters, digits and underscores. */
+/**
+ * Pattern of a ROS 2 type such as `std_msgs/msg/String`. Names become parts of paths, so only letters, digits and underscores are allowed.
+ */
 const TYPE = /^([A-Za-z]\w*)\/(msg|srv|action)\/([A-Za-z]\w*)$/;
 
 /**
@@ -164,7 +166,7 @@ async function findIdl(type: string, prefixes: readonly string[]): Promise<TypeD
   return { definitions: [root, ...parsed.filter((one) => one !== root)], source: source ?? "" };
 }
 
-/** The newest distribution, for robots whose ROS distribution is unknown. */
+/** The newest distribution, used if the robot's ROS distribution is unknown. */
 const COMMON_DEFAULT = "jazzy";
 
 async function findCommon(type: string, distro: string | null): Promise<TypeDefinition | undefined> {

@@ -18,15 +18,18 @@ import { errorText } from "../../disk/write-atomically.ts";
 import { boundFragments, DDS_MESSAGE_BYTES_MAX, type DisposedEntity, PARTICIPANT_WRITER, screenDatagram } from "./datagram.ts";
 import { ddsAddresses, DdsSocket } from "./sockets.ts";
 
-/** Other participants drop one that does not announce itself within its lease of 10 s. */
+/** Announcement interval. Other participants drop a participant that does not announce itself within its lease of 10 s. */
 const ANNOUNCE_MS = 3_000;
-/** A participant is gone after its lease, but not before this time: some renew late. */
+/** Minimum time without a datagram after which a participant is gone, even if its lease is shorter: some renew late. */
 const LEASE_MS_MIN = 20_000;
 const TIDY_MS = 1_000;
-/** Messages of one writer that are reassembled at a time, and cleanup rounds after which one without progress is dropped. */
+/**
+ * Maximum messages of one writer that are reassembled at a time. FRAGMENTED_ROUNDS_MAX: cleanup rounds without progress after which a
+ * message is dropped.
+ */
 const FRAGMENTED_MAX = 4;
 const FRAGMENTED_ROUNDS_MAX = 10;
-/** Maximum participants; a network has more only if they are forged. */
+/** Maximum participants. Real networks have fewer; more than this are forged. */
 const PARTICIPANTS_MAX = 1_000;
 /** The library's warnings are logged at most once in this time. */
 const FAILURE_LOG_MS = 60_000;
@@ -48,19 +51,22 @@ interface Inside {
   handlePublication: (parameters: Uint8Array, timestamp: unknown) => unknown;
 }
 
-/** A participant in a DDS domain that only listens: the library's, with protection against invalid input (see datagram.ts and received.ts). */
+/**
+ * A participant in a DDS domain that only listens. It wraps the library's participant and protects it against invalid input (see
+ * datagram.ts and `Received`).
+ */
 export class DdsParticipant {
   readonly #options: DdsParticipantOptions;
   readonly #rtps: typeof Rtps;
   readonly #participant: Participant;
   readonly #inside: Inside;
   readonly #participants: Map<string, ParticipantView>;
-  /** When each was last heard, on the monotonic clock. */
+  /** Time at which each participant was last heard, on the monotonic clock. */
   readonly #heard = new Map<string, number>();
-  /** By reader. */
+  /** Which messages each reader has received. */
   readonly #received = new Map<EntityId, Received>();
   readonly #context = { writer: "" };
-  /** Cleanup rounds without progress of a message, and its missing fragments. */
+  /** For each incomplete message: its missing fragments, and the cleanup rounds since their number last changed. */
   #stuck = new WeakMap<object, { remaining: number; rounds: number }>();
   #timers: Timer[] = [];
   #failure_logged_at = -Infinity;
@@ -144,7 +150,7 @@ export class DdsParticipant {
     const { guid_prefix, disposed } = datagram;
     if (this.#heard.has(guid_prefix)) this.#heard.set(guid_prefix, this.#options.clock.monotonic());
     else if (this.#heard.size >= PARTICIPANTS_MAX) return false;
-    // The participant is removed once the library has processed its disposal, too.
+    // Remove the entity after the library has processed this datagram, which contains the disposal.
     if (disposed.length > 0) queueMicrotask(() => disposed.forEach((entity) => this.#leave(entity, guid_prefix)));
     return true;
   }
@@ -172,7 +178,7 @@ export class DdsParticipant {
     this.#options.changed();
   }
 
-  /** Replaces the history of new readers by our own. */
+  /** Replaces the library's history by our own in readers that do not have it yet. */
   #countReceived(): void {
     const make: MakeSet = (base, bits) => new this.#rtps.SequenceNumberSet(base, bits);
     for (const participant of this.#participants.values()) {
@@ -187,7 +193,7 @@ export class DdsParticipant {
 
   #take(data: UserData): void {
     const writer = this.#rtps.makeGuid(data.publication.guidPrefix, data.publication.entityId);
-    // Sent again while an acknowledgement was in transit.
+    // The writer sent the message again while our acknowledgement was in transit.
     if (this.#received.get(data.subscription.entityId)?.has(writer, data.writerSeqNumber) === true) return;
     if (data.serializedData.length <= DDS_MESSAGE_BYTES_MAX) this.#options.received(data);
   }
@@ -201,11 +207,11 @@ export class DdsParticipant {
     }
   }
 
-  /** Drops incomplete messages without progress: the library waits forever for missing fragments of a best-effort message. */
+  /** Drops incomplete messages that make no progress. The library would wait forever for missing fragments of a best-effort message. */
   #tidyFragments(participant: ParticipantView): void {
     for (const [writer, messages] of participant.writerIdToDataFragments) {
       let kept = messages.size;
-      // In the order in which they began.
+      // Oldest first: in the order in which the messages began.
       for (const [sequence, message] of messages) {
         const before = this.#stuck.get(message);
         const stands = before !== undefined && before.remaining === message.remainingFragments;
@@ -226,13 +232,16 @@ export class DdsParticipant {
   }
 }
 
-/** A parameter list begins after it; its second byte is the kind of the list. */
+/** Header before a parameter list. Its second byte is the kind of the list. */
 const ENCAPSULATION_BYTES = 4;
 const LITTLE_ENDIAN_LIST = 3;
-/** PID_RELIABILITY: its head, reliable, 0 s, 0.1 s as a fraction of 2^32. */
+/** The parameter PID_RELIABILITY: its header, the kind `reliable`, and a blocking time of 0 s plus 0.1 s as a fraction of 2^32. */
 const RELIABLE_PARAMETER = [0, 2, 0, 0x19999999];
 
-/** Adds the default reliability to a writer that announces none. Cyclone omits it for reliable writers, and the library ignores such writers. */
+/**
+ * Adds reliability to the announcement of a writer that states none. Cyclone omits it for reliable writers, and the library ignores writers
+ * without it.
+ */
 function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array {
   const given = rtps.ParametersView.FromCdr(parameters);
   if (given === undefined || given.reliability() !== undefined || given.topicName() === undefined) return parameters;
@@ -242,7 +251,7 @@ function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array 
   longer.set(parameters.subarray(ENCAPSULATION_BYTES), ENCAPSULATION_BYTES + 4 * RELIABLE_PARAMETER.length);
   const view = new DataView(longer.buffer, ENCAPSULATION_BYTES);
   RELIABLE_PARAMETER.forEach((word, i) => view.setUint32(4 * i, word, little));
-  // The first word consists of two 16-bit numbers.
+  // The first word consists of two 16-bit numbers: the parameter's id and length.
   view.setUint16(0, 0x001a, little);
   view.setUint16(2, 0x000c, little);
   return longer;
@@ -251,7 +260,7 @@ function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array 
 /** Returns whether an entity is one of those used for discovery, by the two highest bits of its kind. */
 const isBuiltin = (entity: EntityId): boolean => (entity & 0xc0) === 0xc0;
 
-/** Maximum messages received after a missing one; beyond this, the missing one is no longer requested. */
+/** Maximum messages received after a missing one. Beyond this, missing messages are no longer requested. */
 const AHEAD_MAX = 1_024;
 /** Maximum messages that one acknowledgement can request. */
 const ASKED_MAX = 256;
@@ -268,8 +277,8 @@ interface FromWriter {
 type MakeSet = (base: SequenceNumber, bits: number) => SequenceNumberSet;
 
 /**
- * Tracks which messages of its writers a reader has. Replaces the library's history, which keeps an entry for each message of a best-effort writer
- * forever, iterates over a gap number by number, and mixes the numbers of two writers of one process.
+ * Tracks which messages of each writer a reader has received. Replaces the library's history. That one keeps an entry for each message of a
+ * best-effort writer forever, iterates over a gap number by number, and mixes up the numbers of two writers of one process.
  */
 export class Received {
   readonly depth = 0;
@@ -277,7 +286,7 @@ export class Received {
   readonly #context: { writer: string };
   readonly #make_set: MakeSet;
 
-  /** `context.writer` is the writer of the current heartbeat: the library does not pass it. */
+  /** `context.writer` is the writer of the heartbeat in progress, which the library does not pass to `heartbeatUpdate`. */
   constructor(context: { writer: string }, make_set: MakeSet) {
     this.#context = context;
     this.#make_set = make_set;
@@ -296,7 +305,7 @@ export class Received {
     const from = this.#from(writerGuid);
     if (sequenceNumber <= from.low) return;
     from.ahead.add(sequenceNumber);
-    // Drops half of them in one step: finding the minimum for each message costs 100 µs.
+    // Advances past half of them in one step: searching for the minimum at each message costs 100 µs.
     if (from.ahead.size > AHEAD_MAX) jump(from, Array.from(from.ahead).toSorted((a, b) => (a < b ? -1 : 1))[AHEAD_MAX / 2] ?? 0n);
     settle(from);
   }
@@ -311,7 +320,10 @@ export class Received {
     settle(from);
   }
 
-  /** Returns the messages between these numbers that the reader lacks, of the context's writer; base 0: no acknowledgement is needed. */
+  /**
+   * Returns which messages in this range the reader lacks, for the writer in the context. A set with base 0 means that no acknowledgement
+   * is needed.
+   */
   heartbeatUpdate(first: SequenceNumber, last: SequenceNumber): SequenceNumberSet {
     const from = this.#from(this.#context.writer);
     if (first - 1n > from.low) jump(from, first - 1n);
@@ -335,12 +347,12 @@ export class Received {
   }
 }
 
-/** Advances the watermark over messages without a gap. */
+/** Advances the watermark over all messages that follow it without a gap. */
 function settle(from: FromWriter): void {
   while (from.ahead.delete(from.low + 1n)) from.low += 1n;
 }
 
-/** Advances the watermark: messages up to there are no longer requested. */
+/** Advances the watermark to `low`. Missing messages up to there are no longer requested. */
 function jump(from: FromWriter, low: SequenceNumber): void {
   from.low = low;
   for (const one of from.ahead) if (one <= low) from.ahead.delete(one);

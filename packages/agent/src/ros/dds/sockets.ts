@@ -25,16 +25,16 @@ const isMulticast = (address: string): boolean => {
 
 interface DdsSocketOptions {
   addresses: readonly string[];
-  /** Checks each datagram; false keeps it from the library. */
+  /** Checks each datagram. If it returns false, the library does not receive the datagram. */
   screen: (bytes: Uint8Array) => boolean;
   /** Called with an exception of the library. */
   failed: (error: unknown) => void;
 }
 
 /**
- * The sockets of an RTPS participant. They differ from the library's in three ways. They receive and send multicast on every interface (a robot has
- * several, and ROS may be restricted to the loopback). A failed send is a lost datagram instead of an unhandled rejection. A message that causes an
- * exception does no further harm.
+ * The sockets of an RTPS participant. They differ from the library's in three ways. They receive and send multicast on every interface,
+ * since a robot has several and ROS may be restricted to the loopback. A failed send counts as a lost datagram and causes no unhandled
+ * rejection. An exception while a message is processed is caught.
  */
 export class DdsSocket extends EventEmitter implements UdpSocket {
   readonly #socket: Socket;
