@@ -25,7 +25,10 @@ const withPlace = (command: Command): Command =>
     .option("--socket <path>", "the agent's socket (or ROAMFLEET_SOCKET)")
     .option("--state <dir>", "the agent's state directory, where its socket is (or ROAMFLEET_STATE, or /var/lib/roamfleet-agent)");
 
-/** Adds the commands for people and scripts on the robot. They call the running agent through its socket. `end` receives the exit code. */
+/**
+ * Adds the commands for people and scripts on the robot. They call the running agent through its socket. `end` is called with the exit
+ * code.
+ */
 export function addLocalCommands(program: Command, end: (code: number) => void): void {
   const print = (text: string): void => void process.stdout.write(text);
   withPlace(program.command("status"))

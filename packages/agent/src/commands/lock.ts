@@ -10,7 +10,7 @@ import { statePaths } from "../runtime/paths.ts";
 import { spawnChild } from "../runtime/spawn-child.ts";
 import { type HeldLock, LockBusy, LockHeld, type LockRequest, thisMachine, UpdateLock } from "../safety/update-lock.ts";
 
-/** Where the agent listens, and where its lock file is while it does not run; `state_directory` is undefined if that is unknown. */
+/** The agent's socket, and the state directory whose lock file is used while no agent runs. The state directory is undefined if unknown. */
 interface LockPlace {
   socket: string;
   state_directory: string | undefined;
@@ -28,7 +28,8 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
     return (await askAgent<{ lock: HeldLock }>(place.socket, "PUT", "/v1/lock", request)).lock;
   } catch (error) {
     const { state_directory } = place;
-    // Without the agent's state directory a lock file would have no effect. An agent that runs but does not answer may be updating.
+    // Use a lock file only if no agent runs and its state directory is known. An agent that runs but does not answer may be updating, and a
+    // lock file in another directory would have no effect.
     if (!(error instanceof AgentAbsent) || state_directory === undefined) throw error;
     place.say(`${error.message}: the lock applies from its next start`);
     makeDirectory(state_directory);
@@ -40,7 +41,10 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
   }
 }
 
-/** Throws the error that the agent would return during a change: after its next start it continues the change. */
+/**
+ * Throws an error if the stopped agent was in the middle of a change, as the running agent would: it continues the change at its next
+ * start.
+ */
 function refuseWhileChanging(state_directory: string): void {
   for (const { app, work } of Journal.read<AppState>(statePaths(state_directory).journal, (state) => state.app).values())
     if (work !== null && isChanging(work))
@@ -64,7 +68,7 @@ async function whileBusy<T>({ clock }: LockPlace, work: () => T): Promise<T> {
 const isRefusedLock = (error: unknown): boolean =>
   error instanceof LockHeld || (error instanceof AgentRefused && (error.code === "locked" || error.code === "update_in_progress"));
 
-/** Like `take`, but retries each second for up to `wait_ms` while another owner holds the lock or a change is in progress. */
+/** Takes or renews the lock. While another owner has it or a change is in progress, retries each second for up to `wait_ms`. */
 export async function takeLock(place: LockPlace, request: LockRequest, wait_ms: number): Promise<HeldLock> {
   const give_up_at = place.clock.monotonic() + wait_ms;
   let said: string | undefined;
@@ -81,7 +85,10 @@ export async function takeLock(place: LockPlace, request: LockRequest, wait_ms: 
   }
 }
 
-/** Releases the lock; with `owner` undefined, that of any owner. Returns whether there was a lock. Throws AgentRefused, LockHeld. */
+/**
+ * Releases the lock of the given owner, or with `owner` undefined that of any owner. Returns whether there was a lock. Throws AgentRefused,
+ * LockHeld.
+ */
 export async function releaseLock(place: LockPlace, owner: string | undefined): Promise<boolean> {
   const query = owner === undefined ? "force=true" : `owner=${encodeURIComponent(owner)}`;
   try {
@@ -94,8 +101,8 @@ export async function releaseLock(place: LockPlace, owner: string | undefined): 
 }
 
 /**
- * Runs a command under the lock, renews the lock, and releases it afterwards. Returns the command's exit code, or 128 plus the number of the signal
- * that ended it. If this process is killed, the lock belongs to the command's process.
+ * Takes the lock, runs a command and releases the lock afterwards; renews the lock meanwhile. Returns the command's exit code, or 128 plus
+ * the number of the signal that ended it. The lock names the command's process, so it stays valid for that process if this one is killed.
  */
 export async function runLocked(place: LockPlace, request: LockRequest, wait_ms: number, command: readonly string[]): Promise<number> {
   const { owner, ttl_seconds } = request;
@@ -106,7 +113,7 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
   const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, forward);
   const ended = endOf(child);
-  // A failed start of the program is reported below, after the lock is released.
+  // The promise is awaited below: this handler prevents an unhandled rejection if the program cannot be started.
   ended.catch(() => {});
   const renew = async (): Promise<void> => {
     try {
@@ -129,7 +136,8 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
 const endOf = (child: ChildProcess): Promise<number> =>
   new Promise((resolve, reject) => {
     child.on("error", (error) => {
-      // With a pid, this is a signal that we may not send it: it continues to run, and the lock must stay.
+      // A child with a pid did start, and this error only means that a signal could not be sent to it. It continues to run, so the lock
+      // must stay.
       if (child.pid === undefined) reject(error);
     });
     child.once("exit", (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { statfs } from "node:fs/promises";
 import { type Clock, within } from "@roamfleet/clock";
 
-/** Reads /proc and /sys below a root that tests replace. Missing values are null, empty or 0, never an error. */
+/** Functions that read /proc and /sys below a root directory, which tests replace. A missing value is null, empty or 0, never an error. */
 
 /** Returns the content of a small file; empty if it cannot be read. */
 function readSmall(...path: string[]): string {
@@ -39,7 +39,7 @@ export interface CpuTimes {
 /** Returns ticks since boot over all cores. */
 export function readCpuTimes(root: string): CpuTimes {
   const lines = readSmall(root, "proc/stat").split("\n");
-  // user nice system idle iowait irq softirq steal; guest time is included in user.
+  // Columns: user nice system idle iowait irq softirq steal. Guest time is already included in user.
   const ticks = (lines[0] ?? "")
     .trim()
     .split(/\s+/)
@@ -50,7 +50,7 @@ export function readCpuTimes(root: string): CpuTimes {
   return { busy: total - idle, total, cores: Math.max(1, lines.filter((line) => /^cpu\d/.test(line)).length) };
 }
 
-/** Used is the memory that cannot be freed by dropping caches: total minus MemAvailable. */
+/** Returns the memory of the robot. Used memory is what dropping caches cannot free: total minus MemAvailable. */
 export function readMemory(root: string): { used_bytes: number; total_bytes: number } {
   const values = new Map<string, number>();
   for (const line of readSmall(root, "proc/meminfo").split("\n")) {
@@ -63,8 +63,8 @@ export function readMemory(root: string): { used_bytes: number; total_bytes: num
 }
 
 /**
- * Returns the hottest thermal zone, or else the hottest hardware sensor; null if there is none. Disabled sensors have invalid values and do not
- * count.
+ * Returns the temperature of the hottest thermal zone, or of the hottest hardware sensor if there is no zone; null if there is neither.
+ * Disabled sensors have invalid values and are ignored.
  */
 export function readTemperatureCelsius(root: string): number | null {
   const zones = listNames(root, "sys/class/thermal")
@@ -83,13 +83,13 @@ function hottest(texts: string[]): number | null {
   return celsius.length === 0 ? null : Math.max(...celsius);
 }
 
-/** Returns the robot's battery; several count as one with the average charge. */
+/** Returns the robot's battery. Several batteries count as one with their average charge. */
 export function readBattery(root: string): { percent: number; charging: boolean } | null {
   const percents: number[] = [];
   let charging = false;
   for (const name of listNames(root, "sys/class/power_supply")) {
     const read = (file: string): string => readSmall(root, "sys/class/power_supply", name, file).trim();
-    // A wireless mouse has a battery, too: scope Device.
+    // Skip batteries of devices such as a wireless mouse: they have the scope Device.
     if (read("type") !== "Battery" || read("scope") === "Device") continue;
     const percent = numberOr(read("capacity"), Number.NaN);
     if (Number.isNaN(percent)) continue;
@@ -122,7 +122,7 @@ interface Disk {
 
 const DISKS_MAX = 64;
 const STATFS_TIMEOUT_MS = 2_000;
-/** Not disks of this machine, or (network) able to block the caller forever. */
+/** File systems that are no disk of this machine. Access to the network file systems among them could block forever. */
 const NO_DISK = /^(proc|sysfs|tmpfs|devtmpfs|ramfs|squashfs|iso9660|nfs\d?|cifs|smb3|9p|ceph|autofs|fuse\.(?!fuseblk).*)$/;
 
 interface Mount {
@@ -131,13 +131,15 @@ interface Mount {
   type: string;
 }
 
-/** Returns the mounted disks, each device once, by its shortest mount point; always including the root. A disk that does not answer is left out. */
+/**
+ * Returns the mounted disks. A disk with several mount points appears once, with the shortest one. A disk that does not answer is omitted.
+ */
 export async function readDisks(root: string, clock: Clock): Promise<Disk[]> {
   const mounts = new Map<string, Mount>();
   for (const line of readSmall(root, "proc/mounts").split("\n")) {
     const [device, mount, type] = line.split(" ").map(unescape);
     if (!device || !mount || !type || NO_DISK.test(type)) continue;
-    // For containers and overlays: the mount of the root is the disk, under any device name.
+    // Accept any device name for the root: in containers and on overlays, the mount of the root is the disk.
     if (!device.startsWith("/dev/") && mount !== "/") continue;
     const known = mounts.get(device);
     if (known === undefined || mount.length < known.mount.length) mounts.set(device, { device, mount, type });
@@ -154,7 +156,7 @@ async function readDisk(root: string, mount: string, clock: Clock): Promise<Disk
     const stats = await within(clock, STATFS_TIMEOUT_MS, statfs(join(root, mount)));
     if (stats === undefined || stats.blocks === 0) return undefined;
     const used = (stats.blocks - stats.bfree) * stats.bsize;
-    // As in df: blocks reserved for root count neither as used nor as available.
+    // Like df: blocks that are reserved for root count neither as used nor as available.
     return { mount: mount.slice(0, 500), used_bytes: used, total_bytes: used + stats.bavail * stats.bsize };
   } catch {
     return undefined;

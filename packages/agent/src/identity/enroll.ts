@@ -10,9 +10,9 @@ import { pinAtEnrollment } from "../signing/pinned-trust.ts";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
 import { type Enrollment, parseEnrollment, readEnrollment, readPlatform, type RobotKey, writeEnrollment } from "./identity.ts";
 
-/** The server refuses to enroll this robot; retrying changes nothing. */
+/** The server refuses to enroll this robot, and a retry would not change that. */
 export class EnrollmentRefused extends Error {}
-/** There is neither a stored enrollment nor an enrollment key. */
+/** The robot has neither a stored enrollment nor an enrollment key. */
 export class NotEnrolled extends Error {}
 
 const ANSWER_BYTES_MAX = 64 * 1024;
@@ -28,8 +28,8 @@ export interface EnrollOptions {
 }
 
 /**
- * Returns the robot's identity: from disk, or by enrolling with the key of the config, which is retried until the server answers. The server
- * identifies a robot by its public key, so an enrollment whose response was lost returns the same robot again.
+ * Returns the robot's identity: the stored one, or a new one by enrolling with the key in the config. Retries until the server answers. The
+ * server identifies a robot by its public key. So if the response to an enrollment is lost, the next attempt returns the same robot.
  */
 export async function enroll(options: EnrollOptions): Promise<Enrollment> {
   const { config, clock, log, signal } = options;
@@ -43,7 +43,7 @@ export async function enroll(options: EnrollOptions): Promise<Enrollment> {
     const result = await askOnce(options, config.enroll_key);
     failpoint("enrol:answered", "step");
     if ("enrollment" in result) {
-      // First: an enrolled robot that lost its trusted keys would trust any key.
+      // Store the trusted keys before the enrollment: after a crash in between, an enrolled robot without them would trust any key.
       pinAtEnrollment(config.state_directory, result.enrollment.org_id, result.trust);
       writeEnrollment(config.state_directory, result.enrollment);
       log.info({ robot_id: result.enrollment.robot_id, name: result.enrollment.name, server: config.server }, "enrolled");
@@ -63,7 +63,10 @@ type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
   key: Pick<RobotKey, "public_key">;
 };
 
-/** Sends one request. Returns why it should be retried, if so; throws EnrollmentRefused, or Error if a retry cannot help. */
+/**
+ * Sends one enrollment request. Returns the enrollment, or why the request should be retried. Throws EnrollmentRefused, or another Error if
+ * a retry cannot help.
+ */
 export async function askOnce({ config, key, clock, http, signal }: AskOptions, enroll_key: string): Promise<Asked> {
   let status: number;
   let text: string;

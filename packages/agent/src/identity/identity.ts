@@ -25,15 +25,16 @@ const keyFile = (state_directory: string): string => join(state_directory, "iden
 export const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
- * Reads the key in the state directory, or creates and fsyncs it (mode 0600). So an enrollment whose response was lost is repeated with the same key.
- * Throws if the file is not an Ed25519 key: a new key would be another robot.
+ * Reads the key in the state directory, or creates it (mode 0600) and fsyncs it. The key is durable before it is used, so an enrollment
+ * whose response was lost is repeated with the same key. Throws if the file is not an Ed25519 key: the robot would enroll as another one
+ * with a new key.
  */
 export function openKey(state_directory: string): RobotKey {
   const path = keyFile(state_directory);
   const private_key = readKey(path) ?? makeKey(state_directory, path);
   const der = createPublicKey(private_key).export({ type: "spki", format: "der" });
   return {
-    // The SPKI form of Ed25519 is a fixed prefix and the raw key.
+    // The SPKI encoding of an Ed25519 key is a fixed prefix followed by the raw key.
     public_key: der.subarray(-32).toString("base64"),
     sign: (text) => sign(null, Buffer.from(text), private_key).toString("base64"),
   };
@@ -63,7 +64,10 @@ function makeKey(state_directory: string, path: string): KeyObject {
   return privateKey;
 }
 
-/** Returns undefined if the robot has not enrolled, or if the file is torn: enrolling again returns the same identity. */
+/**
+ * Reads the stored enrollment. Returns undefined if the robot has not enrolled, or if the file is damaged: enrolling again returns the same
+ * identity.
+ */
 export function readEnrollment(state_directory: string, damaged: () => void = () => {}): Enrollment | undefined {
   return parseEnrollment(readJson(enrollmentFile(state_directory), damaged));
 }

@@ -3,16 +3,18 @@ import { errorCode } from "../disk/write-atomically.ts";
 import { KEEP_ALIVE_MS } from "./events.ts";
 import { readAll } from "../runtime/byte-reader.ts";
 
-/** An agent that takes longer than this to answer is stuck. */
+/** Time limit for an answer. An agent that takes longer is stuck. */
 const ANSWER_TIMEOUT_MS = 15_000;
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Idle timeout of an event stream, in which a quiet agent sends keep-alives: one late keep-alive is tolerated. */
+/**
+ * Idle timeout of an event stream. The agent sends keep-alives while there are no events; late ones are tolerated.
+ */
 const EVENTS_SILENCE_MS = 3 * KEEP_ALIVE_MS;
 
-/** The agent does not answer at the socket. */
+/** The agent cannot be reached at the socket. */
 export class AgentUnreachable extends Error {}
 
-/** No agent runs, in contrast to one that does not answer or denies access. */
+/** No agent runs. The other cases of AgentUnreachable are an agent that does not answer or denies access. */
 export class AgentAbsent extends AgentUnreachable {}
 
 /** The agent's error response: its code (`locked`, `update_in_progress`, `not_found`, …) and its message. */
@@ -55,7 +57,9 @@ export async function askAgent<T>(socket: string, method: string, path: string, 
   return answer.data as T;
 }
 
-/** Yields every event's `event` and `data` until the agent ends the stream. Throws AgentUnreachable, AgentRefused. */
+/**
+ * Yields the id, type and data of each event until the agent ends the stream. Throws AgentUnreachable, AgentRefused.
+ */
 export async function* readEvents(socket: string, last_event_id?: string): AsyncGenerator<{ id: string; type: string; data: unknown }> {
   const response = await open(socket, "GET", "/v1/events", last_event_id === undefined ? {} : { "last-event-id": last_event_id });
   if (response.statusCode !== 200) {

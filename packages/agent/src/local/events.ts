@@ -8,21 +8,21 @@ interface LocalEvent {
 }
 
 interface NumberedEvent extends LocalEvent {
-  /** `<run>-<number>`: numbers restart with each run of the agent. */
+  /** `<run>-<number>`: the numbers start again with each run of the agent. */
   id: string;
 }
 
-/** Events kept for readers that reconnect. */
+/** Maximum events that are kept for readers which reconnect. */
 export const EVENTS_KEPT_MAX = 256;
 
-/** The latest events, numbered, and their listeners. */
+/** Ring buffer of the latest events. It numbers them and notifies listeners. */
 export class EventRing {
   readonly #run: string;
   #number = 0;
   readonly #kept: NumberedEvent[] = [];
   readonly #listeners = new Set<(event: NumberedEvent) => void>();
 
-  /** `run` names this run of the agent, without a dash. */
+  /** `run` is the id of this run of the agent. It must not contain a dash. */
   constructor(run: string) {
     this.#run = run;
   }
@@ -40,7 +40,10 @@ export class EventRing {
     return `${this.#run}-${this.#number}`;
   }
 
-  /** Returns all events after this id; undefined if some are lost: from another run of the agent, or evicted. */
+  /**
+   * Returns all events after this id. Returns undefined if some of them are lost: the id is from another run of the agent, or events
+   * were evicted.
+   */
   after(id: string): NumberedEvent[] | undefined {
     const match = /^([^-]+)-(\d{1,15})$/.exec(id);
     const number = Number(match?.[2]);
@@ -61,9 +64,12 @@ export class EventRing {
 
 /** Maximum concurrent readers of events; another one is refused. */
 export const EVENT_READERS_MAX = 16;
-/** Maximum bytes that a reader has not taken yet. Past this it is disconnected, and may resume with the last id that it received. */
+/**
+ * Maximum bytes that wait for a slow reader. A reader over this limit is disconnected; it may resume from the last id that it
+ * received.
+ */
 export const EVENT_BACKLOG_BYTES_MAX = 64 * 1024;
-/** Interval of keep-alive comments, so that both ends notice a lost connection. */
+/** Interval of keep-alive comments. They let both ends notice a lost connection. */
 export const KEEP_ALIVE_MS = 15_000;
 
 interface EventStreamOptions {
@@ -85,7 +91,7 @@ export function streamEvents(request: IncomingMessage, response: ServerResponse,
   };
   const last_id = request.headers["last-event-id"];
   const missed = typeof last_id === "string" ? ring.after(last_id) : [];
-  // A reader that missed events reads the state again; with this id it continues from here.
+  // A reader that missed events must read the state again. This id lets it continue from here.
   if (missed === undefined) write(textOf({ id: ring.last_id, type: "events.missed", data: { last_event_id: last_id } }));
   else write(": listening\n\n");
   for (const event of missed ?? []) write(textOf(event));

@@ -19,7 +19,9 @@ interface LocalInterfaceOptions {
   log: Logger;
 }
 
-/** The agent's interface to the robot's own software: checks whether the robot may be changed, and serves the local API. */
+/**
+ * The agent's interface to the robot's own software. It decides whether the robot may be changed, and serves the local API.
+ */
 export class LocalInterface {
   readonly permission: RobotPermission;
   readonly #options: LocalInterfaceOptions;
@@ -82,7 +84,7 @@ export class LocalInterface {
     try {
       sha256 = hash("sha256", readFileSync(statePaths(state_directory).config(namespace)));
     } catch {
-      // The file was removed meanwhile: the reader of the event will notice.
+      // The file was removed in the meantime. The event is published all the same; its reader finds no file.
     }
     this.#ring.add("config.changed", { namespace, sha256 });
   };

@@ -62,7 +62,7 @@ export const LOCAL_ROUTES: Record<string, Answer> = {
 };
 export const EVENTS_PATH = "/v1/events";
 
-/** Answers a request, or throws LocalError. */
+/** Returns the answer to a request. Throws LocalError. */
 export function answerLocal(view: AgentView, method: string, request: LocalRequest): unknown {
   const pattern = request.path.startsWith("/v1/configs/") ? "/v1/configs/{namespace}" : request.path;
   const route = LOCAL_ROUTES[`${method} ${pattern}`];
@@ -87,10 +87,13 @@ function lockRequest(body: unknown): LockRequest {
   return { owner, ttl_seconds, ...(pid === undefined ? {} : { pid }) };
 }
 
-/** Takes the lock. It is refused while a change is in progress, so its owner can rely on it. */
+/**
+ * Takes the lock. Refused while a change is in progress, so the owner of a lock can rely on no
+ * change being in progress.
+ */
 function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLock {
   const changing = apps().find(isChanging);
-  // The owner may renew: the change began before it had the lock.
+  // The lock's owner may renew it even then: the change began before the owner took the lock.
   if (changing !== undefined && permission.lock()?.owner !== request.owner)
     throw new LocalError(409, "update_in_progress", `app ${changing.app} is being changed (${changing.phase?.replace("_", " ")})`, {
       app: changing.app,

@@ -10,13 +10,13 @@ import { type AgentView, answerLocal, EVENTS_PATH, LocalError } from "./routes.t
 import { clearSocket, openToGroup, socketIn } from "./socket-path.ts";
 import { readAll } from "../runtime/byte-reader.ts";
 
-/** Maximum concurrent connections; another one is closed immediately. */
+/** Maximum concurrent connections; further ones are closed immediately. */
 export const LOCAL_CLIENTS_MAX = 32;
 export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
 /** Time limit for receiving a complete request. */
 export const REQUEST_TIMEOUT_MS = 10_000;
 export const HEADER_BYTES_MAX = 8 * 1024;
-/** A full or read-only disk may become writable later. */
+/** Delay before listening is retried: a full or read-only disk may become writable again. */
 const LISTEN_RETRY_MS = 10_000;
 
 interface LocalApiOptions {
@@ -42,7 +42,7 @@ export class LocalApi {
     this.#options = options;
   }
 
-  /** Resolves when it listens, or after the first failed attempt. */
+  /** Resolves when the server listens, or after the first failed attempt to listen. */
   start(): Promise<void> {
     return (this.#starting = this.#listen());
   }
@@ -112,14 +112,14 @@ export class LocalApi {
 }
 
 function send(response: ServerResponse, status: number, body: unknown): void {
-  // The unread rest of a body must not be parsed as the next request.
+  // Close the connection, so that the unread rest of the body is not parsed as the next request.
   const more = status === 413 ? { connection: "close" } : {};
   response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", ...more });
   response.end(`${JSON.stringify(body)}\n`);
 }
 
 async function readBody(request: IncomingMessage): Promise<unknown> {
-  // The error response still needs the socket when the body is too large.
+  // Keep the socket open when the body is too large: the error response still needs it.
   const stream = request.iterator({ destroyOnReturn: false });
   const tooLarge = (): Error => new LocalError(413, "too_large", `a body has at most ${LOCAL_BODY_BYTES_MAX} bytes`);
   const body = await readAll(stream, LOCAL_BODY_BYTES_MAX, tooLarge);

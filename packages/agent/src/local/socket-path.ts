@@ -4,20 +4,20 @@ import { dirname, join } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import { errorCode, isMissing } from "../disk/write-atomically.ts";
 
-/** Linux accepts 108 bytes for the path of a unix socket, including the terminating zero. */
+/** Maximum bytes of a unix socket's path. Linux accepts 108, including the terminating zero. */
 export const SOCKET_PATH_BYTES_MAX = 107;
 const SOCKET_MODE = 0o660;
-/** Users of the socket may pass through its directories, but not list them. */
+/** Mode of the directories above the socket: the group may pass through them, but not list them. */
 const PASSABLE_MODE = 0o710;
 const PROBE_TIMEOUT_MS = 1_000;
 
 /**
- * Returns the default path of the agent's socket. It is in a separate directory, which containers mount: the state directory contains the private
- * key, and a mount of the socket file alone breaks when the agent restarts.
+ * Returns the default path of the agent's socket. The socket has a separate directory, which containers mount. They must not mount the
+ * state directory, which contains the private key. A mount of the socket file alone would break when the agent restarts.
  */
 export const socketIn = (state_directory: string): string => join(state_directory, "run", "agent.sock");
 
-/** Returns the state directory whose default socket this is; undefined for a socket at another path. */
+/** Returns the state directory whose default socket is at this path; undefined for any other path. */
 export function stateDirectoryOf(socket: string): string | undefined {
   const state_directory = dirname(dirname(socket));
   return socketIn(state_directory) === socket ? state_directory : undefined;
@@ -26,7 +26,7 @@ export function stateDirectoryOf(socket: string): string | undefined {
 /** Another agent answers at this path, or the file is not a socket. */
 class SocketTaken extends Error {}
 
-/** Removes a socket without a listener. Throws SocketTaken. */
+/** Removes a socket at which no process listens. Throws SocketTaken. */
 export async function clearSocket(path: string, clock: Clock): Promise<void> {
   try {
     if (!lstatSync(path).isSocket()) throw new SocketTaken(`${path} exists and is not a socket`);
@@ -48,12 +48,12 @@ function answers(path: string, clock: Clock): Promise<boolean> {
     };
     const timer = clock.setTimer(PROBE_TIMEOUT_MS, () => end(true));
     socket.once("connect", () => end(true));
-    // ECONNREFUSED: the file has no listener. Any other error (no permission, too many connections) means that there is one.
+    // ECONNREFUSED or ENOENT: no process listens. Any other error, such as missing permission or too many connections, means that one does.
     socket.once("error", (error) => end(errorCode(error) !== "ECONNREFUSED" && errorCode(error) !== "ENOENT"));
   });
 }
 
-/** Lets the owner and, if one is named, a group use the socket. */
+/** Allows access to the socket for its owner and, if one is named, for a group. */
 export function openToGroup(path: string, state_directory: string, group: string | undefined): void {
   chmodSync(path, SOCKET_MODE);
   if (group === undefined) return;

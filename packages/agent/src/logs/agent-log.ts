@@ -2,7 +2,7 @@ import { type Logger, pino } from "pino";
 import { LOG_LEVELS, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogSink } from "../contract.ts";
 
-/** Entries with this binding stay on the robot: they are about shipping logs, and shipping them would create more of them. */
+/** Marks entries that stay on the robot. They are about sending logs to the server: to send them would create more of them. */
 const LOCAL = { local: true };
 const SOURCE = "agent";
 const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
@@ -16,7 +16,8 @@ interface AgentLogOptions {
 }
 
 /**
- * Creates the agent's own log: lines for people on stderr, and records of source `agent` for the server. `local` is for the parts that ship records.
+ * Creates the agent's own log. `log` writes lines for people to stderr and records of source `agent` for the server. `local` writes only to
+ * stderr, for the parts that send the records.
  */
 export function agentLog({ level, now, print, sink }: AgentLogOptions): { log: Logger; local: Logger } {
   const write = (line: string): void => {
@@ -43,6 +44,6 @@ function humanFields(fields: Record<string, unknown>): string {
     .join("");
 }
 
-/** Escapes control characters: an external value must not add lines or terminal commands. */
+/** Escapes control characters, so that an external value cannot add lines or terminal commands. */
 const oneLine = (text: string): string =>
   text.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -1,18 +1,24 @@
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { LogRecord, LogSink } from "../contract.ts";
 
-/** Sustained rate limit of one source. A busy robot with many sources still sends less than a camera does. */
+/** Sustained rate limit of one source. At this limit, a robot with many sources still sends less than a camera does. */
 export const SOURCE_RECORDS_PER_SECOND = 1_000;
 const SOURCE_BYTES_PER_SECOND = 512 * 1024;
-/** Burst after a quiet time: a stack trace of all threads, the start of a large program. At most a quarter of the spool. */
+/**
+ * Burst that a source may write after a quiet time, for example a stack trace of all threads or the start of a large program. At most a
+ * quarter of the spool.
+ */
 export const SOURCE_RECORDS_BURST = 20_000;
 export const SOURCE_BYTES_BURST = 16 * 1024 * 1024;
-/** After a drop, records are dropped until this much is allowed again: one large gap instead of many small ones. */
+/**
+ * Once a source has dropped a record, it drops all records until it may write this many again. So there is one large gap instead of many
+ * small ones.
+ */
 const RESUME_RECORDS = 500;
 const RESUME_BYTES = 256 * 1024;
-/** Time after which the drops of a source that has fallen silent are reported. */
+/** Maximum delay before drops are reported. A source that resumes sooner reports its drops with its next record. */
 const REPORT_AFTER_MS = 1_000;
-/** Maximum sources with a separate rate limit; further ones share one. */
+/** Maximum sources with a separate rate limit. All further sources share one. */
 export const SOURCES_MAX = 1_000;
 const OTHERS = "others";
 /** Bytes of a record besides its message. */
@@ -27,8 +33,8 @@ interface Bucket {
 }
 
 /**
- * Rate limiter that keeps one noisy source from filling the shared spool. Each source has a separate rate and burst. Records over it are dropped, and
- * a record that names the source reports how many.
+ * Rate limiter that keeps one noisy source from filling the shared spool. Each source has a separate rate and burst. Records over the limit
+ * are dropped. A later record names the source and the number of dropped records.
  */
 export class LogRateLimiter implements LogSink {
   readonly #sink: LogSink;
@@ -63,14 +69,14 @@ export class LogRateLimiter implements LogSink {
     this.#sink.write(record);
   }
 
-  /** Returns whether the source may write now. For sources whose records can wait. */
+  /** Returns whether the source may write now, for sources that can read their records later. */
   hasRoom(source: string, at_ms = this.#clock.monotonic()): boolean {
     const bucket = this.#bucketOf(source, at_ms);
     refill(bucket, at_ms);
     return bucket.records >= RESUME_RECORDS && bucket.bytes >= RESUME_BYTES;
   }
 
-  /** Counts records of the source that were left out elsewhere. */
+  /** Counts records of the source that the caller has dropped. */
   drop(source: string, count: number, at_ms = this.#clock.monotonic()): void {
     this.#bucketOf(source, at_ms).dropped += count;
     this.#report_timer ??= this.#clock.setTimer(REPORT_AFTER_MS, () => {
@@ -110,7 +116,7 @@ export class LogRateLimiter implements LogSink {
     return bucket;
   }
 
-  /** Evicts sources whose burst is fully available: they equal new ones. */
+  /** Evicts sources that may write a full burst: a new source starts in the same state. */
   #evictIdle(at_ms: number): void {
     for (const bucket of this.#buckets.values()) {
       refill(bucket, at_ms);
@@ -122,7 +128,7 @@ export class LogRateLimiter implements LogSink {
 
 function refill(bucket: Bucket, at_ms: number): void {
   const seconds = Math.max(0, at_ms - bucket.at_ms) / 1_000;
-  // After a clock was set back, counting continues from there.
+  // If the clock was set back, continue from the new time.
   bucket.at_ms = at_ms;
   bucket.records = Math.min(SOURCE_RECORDS_BURST, bucket.records + seconds * SOURCE_RECORDS_PER_SECOND);
   bucket.bytes = Math.min(SOURCE_BYTES_BURST, bucket.bytes + seconds * SOURCE_BYTES_PER_SECOND);

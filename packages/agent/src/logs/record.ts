@@ -1,11 +1,13 @@
 import { LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogRecord } from "../contract.ts";
 
-/** Maximum length of a record's line in the spool, and so in a batch. */
+/** Maximum bytes of a record as a line, in the spool and in a batch. */
 export const LOG_LINE_BYTES_MAX = 160 * 1024;
 const SOURCE_CHARACTERS_MAX = 200;
 const FIELDS_BYTES_MAX = 32 * 1024;
-/** Deeper fields are not sent: receivers limit the depth of JSON, and one record must not invalidate a batch. */
+/**
+ * Maximum depth of fields; deeper ones are not sent. Receivers limit the depth of JSON, and one record must not make a whole batch invalid.
+ */
 const FIELDS_DEPTH_MAX = 16;
 
 /**
@@ -21,7 +23,7 @@ export function encodeRecord(seq: number, record: LogRecord, now: () => Date): s
   return `{"seq":${seq},"at":"${at.toISOString()}","level":"${level}","source":${JSON.stringify(source)},"message":${JSON.stringify(message)},"fields":${fields}}`;
 }
 
-/** Encodes the record for a gap. Its number is that of the last lost record, so its acknowledgement covers all of them. */
+/** Encodes a record that reports a gap. Its number is that of the last lost record, so its acknowledgement covers all lost records. */
 export function encodeGap(gap: { from: number; to: number; count: number }, now: () => Date): string {
   const record: LogRecord = {
     level: "warn",
@@ -41,7 +43,7 @@ export function lineSeq(line: string): number | undefined {
 function cutMessage(text: string): { message: string; cut_bytes: number } {
   const message = text.toWellFormed();
   if (message.length <= LOG_MESSAGE_CHARACTERS_MAX) return { message, cut_bytes: 0 };
-  // Does not split a surrogate pair.
+  // Do not split a surrogate pair.
   const high = message.charCodeAt(LOG_MESSAGE_CHARACTERS_MAX - 1);
   const end = high >= 0xd800 && high <= 0xdbff ? LOG_MESSAGE_CHARACTERS_MAX - 1 : LOG_MESSAGE_CHARACTERS_MAX;
   return { message: message.slice(0, end), cut_bytes: Buffer.byteLength(message.slice(end)) };
@@ -61,7 +63,7 @@ function encodeFields(fields: Record<string, unknown> | undefined): string {
   return json;
 }
 
-/** Returns true for a cycle, too. */
+/** Returns whether a value is nested deeper than `depth_max`; also true for a cycle. */
 function depthOver(value: unknown, depth_max: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth_max === 0) return true;

@@ -3,21 +3,24 @@ import { LOG_BATCH_RECORDS_MAX } from "@roamfleet/protocol/link";
 import type { LogSpool } from "../spool/log-spool.ts";
 
 const LOG_BATCH_BYTES_MAX = 256 * 1024;
-/** Maximum bytes sent and not acknowledged. */
+/** Maximum bytes sent but not yet acknowledged. */
 const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
 /** Flush interval while a client follows the log. */
 const FOLLOW_FLUSH_MS = 50;
-/** After so long without an acknowledgement, the batch was lost although the link is up. */
+/**
+ * Without an acknowledgement for this long, a batch counts as lost although the link is up, and is sent
+ * again.
+ */
 const LOG_ACK_TIMEOUT_MS = 30_000;
 
 /** Receives batches while the link is up. */
 interface LogOutlet {
   room(): number;
-  /** Returns false if the batch could not be queued; it is then passed again later. */
+  /** Returns false if the batch could not be queued. The caller then passes the batch again later. */
   send(message: string): boolean;
 }
 
-/** The part of a spool that shipping needs; simulated robots use one in memory. */
+/** The part of a spool that is needed to send its records. Simulated robots use a spool in memory. */
 type LogSource = Pick<LogSpool, "next" | "rewind" | "acknowledge">;
 
 /** Sends the spool in batches, with a limit on unacknowledged bytes. */
@@ -62,7 +65,10 @@ export class LogShipper {
     else this.recordAdded();
   }
 
-  /** Called for each record: schedules a flush if none is pending. No timer runs while nothing is written. */
+  /**
+   * Must be called after each new record: schedules a flush if none is pending. While nothing is written, no
+   * timer runs.
+   */
   recordAdded(): void {
     if (this.#outlet === undefined || this.#flush !== undefined) return;
     this.#flush = this.#clock.setTimer(this.#following ? Math.min(FOLLOW_FLUSH_MS, this.#flush_ms) : this.#flush_ms, () => {
@@ -78,7 +84,8 @@ export class LogShipper {
     const behind = this.#in_flight.length > 0;
     this.#in_flight = this.#in_flight.filter((batch) => batch.last_seq > seq);
     this.#watchAck();
-    // A pending flush collects more records; without one, records wait for this acknowledgement.
+    // A pending flush will send the waiting records. Without one, records waited only for this
+    // acknowledgement, so send them now.
     if (behind && this.#flush === undefined) this.pump();
   }
 

@@ -116,7 +116,7 @@ export class RosBridge {
 
   /**
    * Calls `on` with the messages of a topic until the returned function is called. The topic may have no publisher yet. The subscription
-   * moves to another adapter when the adapter that should serve the topic changes.
+   * moves if another adapter becomes the first in the configured order that has the topic.
    */
   subscribe(topic: string, { rate, type }: SubscribeOptions, on: (message: RosMessage) => void): Promise<() => void> {
     this.start();

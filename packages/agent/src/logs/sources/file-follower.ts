@@ -18,26 +18,31 @@ import {
   type TailState,
 } from "./tail.ts";
 
-/** Maximum bytes read from one file before other files are read. */
+/** Maximum bytes read from one file before the next file is read. */
 const TURN_BYTES_MAX = 1024 * 1024;
-/** Unread bytes beyond this are counted and skipped: the agent could never catch up with a writer that is always too fast. */
+/**
+ * If more bytes than this are unread, lines are counted and skipped: the agent could never catch up with a writer that is always too fast.
+ */
 export const FILE_BACKLOG_BYTES_MAX = 64 * 1024 * 1024;
-/** A rotated file is closed after so long without growth: its writer continues with it until it reopens its log. */
+/**
+ * A rotated file is closed after it has not grown for this long. Until then its writer may still append to it, because it has not reopened
+ * its log yet.
+ */
 export const ROTATED_QUIET_MS = 10_000;
 /** Maximum rotated files of one path that are still read. */
 const ROTATED_MAX = 5;
-/** A file with a zero byte among its first bytes is binary. */
+/** A file with a zero byte among its first bytes, as many as this, is binary. */
 const BINARY_BYTES = 512;
 
 interface FollowerOptions {
   path: string;
   clock: Clock;
   limiter: LogRateLimiter;
-  /** Whether the spool has room; without it, lines wait in the file. */
+  /** Returns whether the spool has room. If not, lines wait in the file. */
   spoolHasRoom: () => boolean;
-  /** Whether a file is already read under another name. */
+  /** Returns whether a file is already read under another name. */
   isRead: (file: Stats) => boolean;
-  /** Whether a path is followed separately. */
+  /** Returns whether another follower reads this path. */
   isFollowed: (path: string) => boolean;
 }
 
@@ -49,23 +54,23 @@ export interface FinishedFile {
 
 interface Rotated {
   tail: Tail;
-  /** Monotonic time at which it last grew. */
+  /** Time at which the file last grew, on the monotonic clock. */
   grew_at: number;
-  /** A copy of a file that was then truncated: no process writes to it. */
+  /** True for the copy of a file that was then truncated (copytruncate): no process writes to the copy. */
   copy: boolean;
 }
 
-/** Follows the log file of one path through its rotations, by rename and by copy and truncate. */
+/** Follows the log file at one path through its rotations, whether they rename the file or copy and truncate it. */
 export class FileFollower {
   readonly path: string;
-  /** Rotated files that were read to their end; cleared by the owner of the followers. */
+  /** Rotated files that were read to their end. The owner of this follower takes them and clears the list. */
   readonly finished: FinishedFile[] = [];
   readonly #options: FollowerOptions;
   #current: Tail | undefined;
   #rotated: Rotated[] = [];
   #moved = false;
   #binary = false;
-  /** Saved positions in files that cannot be opened at present. */
+  /** Saved positions in files that cannot be opened at the moment. */
   #unseen: TailState[] = [];
 
   constructor(options: FollowerOptions) {
@@ -73,7 +78,7 @@ export class FileFollower {
     this.#options = options;
   }
 
-  /** Starts with a new file; `at_end`: only with lines appended from now on. Returns false if it cannot be read. */
+  /** Starts with a new file. With `at_end`, only lines appended from now on are read. Returns false if the file cannot be read. */
   begin(at_end: boolean): boolean {
     const opened = openRegular(this.path);
     if (opened === undefined) return false;
@@ -92,7 +97,10 @@ export class FileFollower {
     return this.#binary;
   }
 
-  /** Resumes from saved positions, also in files that were rotated since. Also reads the files that were written and rotated after those. */
+  /**
+   * Resumes from saved positions, also in files that were rotated meanwhile. Also reads files that were both written and rotated after the
+   * saved positions.
+   */
   resume(states: readonly TailState[]): void {
     if (statEntry(this.path) === "unseen") {
       this.#unseen = [...states];
@@ -137,7 +145,7 @@ export class FileFollower {
     const now = this.#options.clock.monotonic();
     for (const rotated of this.#rotated) if (this.#read(rotated.tail)) rotated.grew_at = now;
     this.#closeQuiet(now);
-    // In the order of writing: the current file only after the rotated ones are almost read to their end.
+    // Keep the order of writing: read the current file only once the rotated ones are almost read to their end.
     if (this.#current !== undefined && this.#rotated.every(({ tail }) => tail.stat().size - tail.offset < LINE_BYTES_MAX))
       this.#read(this.#current);
     const moved = this.#moved;
@@ -151,10 +159,10 @@ export class FileFollower {
     this.#current = undefined;
   }
 
-  /** Detects whether the path leads to another file than before, and whether the file was truncated. */
+  /** Detects whether the path now leads to another file, and whether the file was truncated. */
   #look(): void {
     const seen = statEntry(this.path);
-    // The open file can still be read. The path is checked again when it is accessible.
+    // Continue with the open file. The path is checked again when it is accessible.
     if (seen === "unseen") return;
     const stat = seen === "gone" ? undefined : seen;
     if (this.#unseen.length > 0) this.resume(this.#unseen.splice(0));
@@ -170,7 +178,7 @@ export class FileFollower {
     else if (!this.#options.isRead(stat)) this.begin(false);
   }
 
-  /** Handles a truncated file: its unread rest is in the rotated copy, if there is one. */
+  /** Handles a truncated file. Its unread rest is read from the rotated copy, if there is one. */
   #onCut(current: Tail): void {
     const found = findRotated(this.path, current.state);
     if (found === undefined) this.#reportLost();
@@ -182,10 +190,10 @@ export class FileFollower {
     this.#moved = true;
   }
 
-  /** Adds the files that were written and rotated after a partly read file, while no agent was reading. */
+  /** Adds the files that were written and rotated while no agent was reading, after a file that was only read in part. */
   #addBetween(after_ms: number): void {
     for (const { path, mtime_ms } of rotatedFiles(this.path)) {
-      // File times are coarse: files with the same time are included, and those already read are recognized by inode.
+      // File times are coarse, so files with the same time are included. Files that were already read are recognized by their inode.
       if (
         mtime_ms < after_ms ||
         !path.startsWith(this.path) ||
@@ -269,14 +277,17 @@ export class FileFollower {
   }
 }
 
-/** Programs write their level near the beginning of a line; a word later in a sentence is not a level. */
+/**
+ * Maximum characters that are searched for a level. Programs write the level near the beginning; a matching word later in a line is not a
+ * level.
+ */
 const LOOKED_AT_CHARACTERS = 120;
 const WORD = /(?<![\w-])(?:(TRACE)|(DEBUG)|(INFO|NOTICE)|(WARN|WARNING)|(ERROR|ERR)|(FATAL|CRITICAL|CRIT|EMERG|PANIC))(?![\w-])/;
 const LOWER =
   /(?:\[|level=|"level":\s?")(?:(trace)|(debug)|(info|notice)|(warn|warning)|(error|err)|(fatal|critical|crit|emerg|panic))(?![\w-])/;
 const LEVELS: readonly LogLevel[] = ["trace", "debug", "info", "warn", "error", "fatal"];
 
-/** Returns the level that a line names in capitals, in brackets, or as a field; `info` if it names none. */
+/** Returns the level that a line states: in capitals, in brackets, or as a field. Returns `info` if it states none. */
 function levelOfLine(line: string): LogLevel {
   const head = line.slice(0, LOOKED_AT_CHARACTERS);
   const match = WORD.exec(head) ?? LOWER.exec(head);

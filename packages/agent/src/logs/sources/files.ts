@@ -12,14 +12,14 @@ import { statEntry, statOf, PACKED } from "./tail.ts";
 const POLL_MS = 500;
 /** Interval at which globs are evaluated again. */
 const FIND_MS = 5_000;
-/** Maximum open files, without recently rotated ones. */
+/** Maximum followed files, not counting recently rotated ones. */
 export const FILES_MAX = 100;
-/** Maximum remembered rotated files that were read to their end and may still match a glob. */
+/** Maximum remembered rotated files. They were read to their end but may still match a glob. */
 const FINISHED_MAX = 500;
 
 interface FilesOptions {
   globs: readonly string[];
-  /** Nothing below it is followed: the agent's own files change with each record. */
+  /** No file below it is followed: the agent's own files change with each record. */
   state_directory: string;
   clock: Clock;
   log: Logger;
@@ -53,13 +53,13 @@ export class FileLogs {
     }));
     const saved_at_ms = positions.saved_at_ms;
     const paths = this.#attempt(globs.join(" "), () => this.#match()) ?? [];
-    // Known paths come first: a file that matches a glob may be a rotation of one of them.
+    // Resume known paths first: a file that matches a glob may be a rotated file of a known path.
     for (const path of Object.keys(files)) {
       if (paths.includes(path) || paths.length < FILES_MAX) this.#resume(path, FileFollower.readStates(files[path]));
     }
     for (const path of paths) if (!this.#followers.has(path)) this.#begin(path, !isNewer(path, saved_at_ms));
     this.#found_at = clock.monotonic();
-    // Starting positions are saved first, so that an agent which dies here misses no later line.
+    // Save the starting positions now. If the agent dies here, its next start misses no later line.
     positions.save();
     this.#timer = clock.every(POLL_MS, () => this.poll());
   }
@@ -92,7 +92,7 @@ export class FileLogs {
     for (const follower of this.#followers.values()) follower.close();
   }
 
-  /** Follows new files, and forgets those that are gone for good. Returns whether there are new ones. */
+  /** Follows new files, and stops following files that no longer exist. Returns whether there are new files. */
   #find(): boolean {
     let found = false;
     for (const path of this.#match()) if (!this.#followers.has(path) && this.#begin(path, false)) found = true;
@@ -108,7 +108,7 @@ export class FileLogs {
     const paths = new Set<string>();
     for (const glob of globs)
       for (const path of globSync(glob)) if (!path.startsWith(state_directory + sep) && !PACKED.test(path)) paths.add(path);
-    // A glob may also match the rotated files of a log.
+    // A glob may also match the rotated files of a log; leave these out.
     return [...paths].filter((path) => !isRotationOf(path, paths)).toSorted();
   }
 
@@ -168,7 +168,7 @@ export class FileLogs {
   #isRead({ dev, ino, birthtimeMs }: Stats, path: string): boolean {
     for (const [other, { tails }] of this.#followers)
       if (other !== path && tails.some((tail) => tail.dev === dev && tail.ino === ino)) return true;
-    // A reused inode belongs to a file with a later birth time.
+    // A file with a later birth time only reuses the inode, so it was not read yet.
     return this.#finished.some((file) => file.dev === dev && file.ino === ino && file.birth_ms === birthtimeMs);
   }
 }
@@ -181,7 +181,10 @@ const isRotationOf = (path: string, paths: ReadonlySet<string>): boolean => {
   return false;
 };
 
-/** Whether the file is newer than the saved positions: it was created while no agent ran, and is read from its beginning. */
+/**
+ * Returns whether the file was created after positions were last saved, that is, while no agent ran. Such a file is read
+ * from its beginning.
+ */
 function isNewer(path: string, saved_at_ms: number | undefined): boolean {
   const stat = statOf(path);
   return stat !== undefined && saved_at_ms !== undefined && stat.birthtimeMs > saved_at_ms;

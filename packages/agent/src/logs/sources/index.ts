@@ -15,12 +15,15 @@ export interface LogSourcesOptions {
   log: Logger;
   sink: LogSink;
   environment: Readonly<Record<string, string>>;
-  /** True while less than half of the spool is used. Beyond that, lines wait in files and in the journal, which are as durable as the spool. */
+  /**
+   * Returns true while less than half of the spool is used. Otherwise lines wait in their files and in the journal, which are as durable as
+   * the spool.
+   */
   spoolHasRoom: () => boolean;
   sync: () => void;
   /** The robot's ROS; absent: none. */
   ros?: RosoutTopic;
-  /** For tests: another journal. */
+  /** Command that replaces `journalctl`, for tests with another journal. */
   journalctl?: readonly string[];
 }
 
@@ -81,7 +84,10 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
 
 const ROSOUT = "/rosout";
 
-/** A node chooses its name, so all nodes share one rate limit in addition to their own. Records without room are dropped: they cannot wait. */
+/**
+ * Creates the sink for /rosout. All nodes share one rate limit in addition to their own, since a node chooses its name. Records over it, or
+ * without room in the spool, are dropped: they cannot wait.
+ */
 function rosoutSink(
   { clock, spoolHasRoom, nodes }: Pick<LogSourcesOptions, "clock" | "spoolHasRoom"> & { nodes: LogRateLimiter },
   stops: (() => void | Promise<void>)[],
@@ -101,7 +107,10 @@ export interface RosoutTopic {
   subscribe(topic: string, options: { type?: string }, on: (message: { at: Date; message: unknown }) => void): Promise<() => void>;
 }
 
-/** rosgraph_msgs/Log of ROS 1 and rcl_interfaces/msg/Log of ROS 2 number their levels differently, and share no number but these. */
+/**
+ * rosgraph_msgs/Log of ROS 1 and rcl_interfaces/msg/Log of ROS 2 use different numbers for their levels. No number is used by both, so one
+ * table is enough.
+ */
 const LEVELS: Readonly<Record<number, LogLevel>> = {
   1: "debug",
   2: "info",
@@ -147,15 +156,15 @@ export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined 
   };
 }
 
-/** Converts a timestamp. It is 0 if it was not set or time is simulated. */
+/** Converts a timestamp; returns undefined if it is not set or is simulated time. */
 function dateOf(stamp: unknown): Date | undefined {
   const { sec, nsec, nanosec } = fieldsOf(stamp);
   const seconds = Number(sec);
-  // Simulated time begins at 0: such records would be sorted long before all others.
+  // Unset timestamps are 0, and simulated time begins at 0. Such records would be sorted long before all others.
   if (!Number.isFinite(seconds) || seconds < STAMP_SECONDS_MIN) return undefined;
   const at = new Date(seconds * 1_000 + Number(nanosec ?? nsec ?? 0) / 1e6);
   return Number.isNaN(at.getTime()) ? undefined : at;
 }
 
-/** The year 2001: no wall clock shows an earlier time. */
+/** The year 2001, in seconds since 1970. A correct clock never shows an earlier time. */
 const STAMP_SECONDS_MIN = 1_000_000_000;

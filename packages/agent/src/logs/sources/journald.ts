@@ -12,12 +12,12 @@ import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import type { Positions } from "./positions.ts";
 import type { LogRecord } from "../../contract.ts";
 
-/** An entry may have any size; one that is longer as JSON is dropped and reported. */
+/** Maximum bytes of an entry as JSON. Entries may have any size; a longer one is dropped and reported. */
 const ENTRY_BYTES_MAX = 256 * 1024;
 const STOP_TIMEOUT_MS = 2_000;
 const ROOM_LOOK_MS = 250;
 const STDERR_CHARACTERS_MAX = 300;
-/** The backoff starts again from its shortest wait after a child has run for so long. */
+/** After a child has run for this long, the backoff starts again from its shortest wait. */
 const SETTLED_MS = 60_000;
 
 interface JournalOptions {
@@ -36,11 +36,11 @@ interface JournalOptions {
 
 interface JournalState {
   cursor?: string;
-  /** Set while the journal had no entry: only entries after this time, seconds since 1970, are read. */
+  /** Set if the journal had no entry yet: only entries after this time (seconds since 1970) are read. */
   since?: number;
 }
 
-/** Follows the system's journal through a `journalctl` that starts after the last processed entry. */
+/** Follows the system's journal. A `journalctl` child prints the entries after the last one that was processed. */
 export class Journal {
   readonly #options: JournalOptions;
   readonly #own_unit = ownUnit();
@@ -63,7 +63,7 @@ export class Journal {
     positions.provide("journald", () => this.#state);
     if (this.#state.cursor === undefined && this.#state.since === undefined) {
       this.#state = { since: Math.floor(clock.now().getTime() / 1_000) };
-      // Entries from now on are read, even if the agent dies before the first one.
+      // Save the start time now, so that all later entries are read even if the agent dies before the first one.
       positions.save();
     }
     this.#run();
@@ -103,12 +103,12 @@ export class Journal {
     const child = spawnChild(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     const { stdout, stderr } = child;
-    // Both are missing when no file descriptors are left; then `error` is emitted.
+    // If no file descriptors are left, stdout and stderr are missing, and the child emits `error`.
     if (stdout) boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
     stderr?.setEncoding("utf8").on("data", (text: string) => this.#logStderr(text));
     this.#ended = new Promise((resolve) => {
       let has_ended = false;
-      // A command that could not be started emits both error and close.
+      // A command that could not be started may emit both `error` and `close`.
       const end = (how: string, missing: boolean): void => {
         if (has_ended) return;
         has_ended = true;
@@ -123,7 +123,7 @@ export class Journal {
       child.once("error", (error) => {
         if (child.pid === undefined) end(errorText(error), errorCode(error) === "ENOENT");
       });
-      // `close` comes after all output has been read.
+      // `close` is emitted after all output has been read.
       child.once("close", (code, signal) => end(signal ?? `exit code ${code}`, false));
     });
   }
@@ -143,12 +143,12 @@ export class Journal {
     if (entry === undefined) return;
     this.#state = { cursor: entry.cursor };
     positions.moved();
-    // This agent's own output to stderr is already among its records.
+    // Skip the agent's own output to stderr: it is already among the agent's records.
     if (entry.unit === undefined || entry.unit !== this.#own_unit) limiter.write(entry.record, entry.record.at.getTime());
     this.#waitForRoom();
   }
 
-  /** While the spool is full, entries wait in the journal: the child blocks on its pipe. */
+  /** While the spool is full, stops reading: the child blocks on its pipe, and entries wait in the journal. */
   #waitForRoom(): void {
     const { spoolHasRoom, clock } = this.#options;
     if (spoolHasRoom() || this.#room !== undefined) return;
@@ -163,7 +163,7 @@ export class Journal {
     this.#room = clock.setTimer(ROOM_LOOK_MS, look);
   }
 
-  /** Logs journalctl's stderr once, such as missing permission to read other users' entries. */
+  /** Logs the stderr of journalctl, for example a missing permission to read other users' entries. Repeated text is logged once. */
   #logStderr(text: string): void {
     const said = text.trim().slice(0, STDERR_CHARACTERS_MAX);
     if (said === "" || said === this.#said) return;
@@ -174,12 +174,12 @@ export class Journal {
 
 function readState(value: unknown): JournalState {
   const { cursor, since } = fieldsOf(value);
-  // The cursor becomes a command-line argument.
+  // Validate the cursor: it becomes a command-line argument.
   if (typeof cursor === "string" && /^[\w=;-]{1,500}$/.test(cursor)) return { cursor };
   return typeof since === "number" ? { since } : {};
 }
 
-/** Returns the service that this process belongs to, by its control group; undefined if it was started by hand. */
+/** Returns the systemd service of this process, found by its control group; undefined if it was started by hand. */
 function ownUnit(): string | undefined {
   try {
     return /\/([^/\s]+\.service)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
@@ -191,8 +191,8 @@ function ownUnit(): string | undefined {
 const NEWLINE = 0x0a;
 
 /**
- * Passes on each complete line, or its number of bytes if it is longer than the limit. Text after the last newline is ignored: the journal writes
- * that entry again after its cursor.
+ * Passes on each complete line, or the number of its bytes if it is longer than the limit. Text after the last newline is ignored: its
+ * entry was not processed, so journalctl prints it again after the last cursor.
  */
 export function boundedLines(stream: Readable, bytes_max: number, take: (line: string | { bytes: number }) => void): void {
   let pieces: Buffer[] = [];

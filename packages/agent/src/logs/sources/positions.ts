@@ -4,14 +4,17 @@ import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../../disk/write-atomically.ts";
 import { fieldsOf } from "../../json.ts";
 
-/** Maximum delay between writing records to the spool and saving the position after them: after kill -9 these records are repeated. */
+/**
+ * Maximum delay between writing records to the spool and saving the position after them. If the agent is killed in between, it sends these
+ * records again.
+ */
 const SAVE_AFTER_MS = 1_000;
 
 interface PositionsOptions {
   state_directory: string;
   clock: Clock;
   log: Logger;
-  /** Flushes the spool to disk: a position must never be ahead of it. */
+  /** Flushes the spool to disk. Called before a save, since a saved position must never be ahead of the records on disk. */
   sync: () => void;
 }
 
@@ -34,7 +37,7 @@ export class Positions {
     this.#stored = { ...fieldsOf(readJson(this.#path, damaged)) };
   }
 
-  /** Returns the stored value of a source; undefined: none. The caller must validate it. */
+  /** Returns the saved value of a source; undefined if there is none. The caller must validate the value. */
   stored(name: string): unknown {
     return this.#stored[name];
   }
@@ -45,7 +48,7 @@ export class Positions {
     return typeof saved_at_ms === "number" ? saved_at_ms : undefined;
   }
 
-  /** `state` is called whenever positions are saved. */
+  /** Registers a source. `state` is called at each save and returns the source's value. */
   provide(name: string, state: () => unknown): void {
     this.#providers.set(name, state);
   }

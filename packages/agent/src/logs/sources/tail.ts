@@ -2,9 +2,9 @@ import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, type 
 import { basename, dirname, join } from "node:path";
 import { fieldsOf } from "../../json.ts";
 
-/** First bytes that identify a file: its inode may be reused, and its content may be truncated and rewritten. */
+/** Maximum first bytes by which a file is recognized: its inode may be reused, and its content may be truncated and rewritten. */
 const HEAD_BYTES_MAX = 256;
-/** Maximum bytes read at a time; a longer line is truncated there, and its rest is skipped. */
+/** Maximum bytes read at a time. A longer line is truncated there, and its rest is skipped. */
 export const LINE_BYTES_MAX = 64 * 1024;
 const NEWLINE = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
@@ -14,7 +14,7 @@ export interface TailState {
   dev: number;
   ino: number;
   offset: number;
-  /** In the middle of an overlong line, whose rest is skipped. */
+  /** True if the position is in the middle of an overlong line, whose rest is skipped. */
   skipping: boolean;
   /** The first bytes, base64. */
   head: string;
@@ -25,7 +25,7 @@ export interface TailLine {
   cut: boolean;
 }
 
-/** One open file whose lines are read as they are appended. It keeps no lines in memory. */
+/** Reads the lines of one open file as they are appended. Keeps no lines in memory. */
 export class Tail {
   /** Identity of the open file, whatever its path is now. */
   readonly dev: number;
@@ -36,7 +36,7 @@ export class Tail {
   #offset: number;
   #skipping: boolean;
   #head: Buffer;
-  /** Size up to which no complete line was found. */
+  /** File size at the last read that found no complete line; the file is not read again until it grows. */
   #looked_at = -1;
 
   constructor(handle: number, stat: Stats, from: { offset: number; skipping?: boolean; head?: Buffer }) {
@@ -66,7 +66,7 @@ export class Tail {
     return fstatSync(this.#handle);
   }
 
-  /** Returns whether the file was truncated since: it is shorter than the offset, or its first bytes have changed. */
+  /** Returns whether the file was truncated since it was last read: it is shorter than the offset, or its first bytes have changed. */
   wasCut(stat: Stats): boolean {
     return stat.size < this.#offset || !readHead(this.#handle, this.#head.length).equals(this.#head);
   }
@@ -104,7 +104,7 @@ export class Tail {
     return start;
   }
 
-  /** Reads the text after the last newline of a file that no process writes to any more. */
+  /** Reads the text after the last newline, for a file to which no process writes any more. */
   readRest(size: number, take: (line: TailLine) => boolean): void {
     const length = Math.min(LINE_BYTES_MAX, size - this.#offset);
     if (length <= 0 || this.#skipping) return;
@@ -129,7 +129,7 @@ export function readHead(handle: number, length: number): Buffer {
   return bytes.subarray(0, length === 0 ? 0 : readSync(handle, bytes, 0, length, 0));
 }
 
-/** Opens a regular file; undefined if it is absent, forbidden, or not a regular file: opening a pipe would block. */
+/** Opens a regular file. Returns undefined if it is absent, forbidden, or not regular (opening a pipe would block). */
 export function openRegular(path: string): { handle: number; stat: Stats } | undefined {
   let handle: number;
   try {
@@ -185,7 +185,7 @@ export function isTailState(value: unknown): value is TailState {
   );
 }
 
-/** Compressed after rotation: they cannot be read from a position in the middle. */
+/** Files that were compressed after rotation. They cannot be read from a position in the middle. */
 export const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
 /** Maximum files beside a log that are examined. */
 const SIBLINGS_MAX = 200;
@@ -220,7 +220,10 @@ export function rotatedFiles(path: string): Sibling[] {
     .toSorted((a, b) => a.mtime_ms - b.mtime_ms);
 }
 
-/** Opens the file of a saved state at its position; undefined if the path now has another file. */
+/**
+ * Opens the file of a saved state at its position. Returns undefined if the file at the path is not that file (or, for `copy`, a copy of
+ * it).
+ */
 export function reopen(path: string, state: TailState, how: "same_file" | "copy"): Tail | undefined {
   const opened = openRegular(path);
   if (opened === undefined) return undefined;
@@ -236,17 +239,17 @@ export function reopen(path: string, state: TailState, how: "same_file" | "copy"
     )
       return new Tail(handle, stat, { offset: state.offset, skipping: state.skipping, head });
   } catch {
-    // The disk cannot read it.
+    // The disk cannot read the file.
   }
   closeSync(handle);
   return undefined;
 }
 
-/** Returns the rest of a file that is no longer at its path, or was truncated: the file that it was renamed or copied to. */
+/** Finds the file to which the saved file was renamed or copied, and opens it at the saved position. */
 export function findRotated(path: string, state: TailState): { tail: Tail; mtime_ms: number } | undefined {
   const siblings = rotatedFiles(path).toReversed();
   for (const how of ["same_file", "copy"] as const) {
-    // Nothing was read of it, so a copy cannot be recognized.
+    // Nothing was read of the file, so its copy cannot be recognized by its first bytes.
     if (how === "copy" && state.offset === 0) continue;
     for (const sibling of siblings) {
       const tail = reopen(sibling.path, state, how);

@@ -15,13 +15,13 @@ import {
 import type { RosSettings } from "../settings.ts";
 import { RosSocket } from "../web-socket.ts";
 
-/** The framing is the same in both; foxglove_bridge 3 and later accepts only the first, earlier ones only the second. */
+/** foxglove_bridge 3 and later accepts only the first, earlier versions only the second. The framing is the same in both. */
 const SUBPROTOCOLS = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
 const SERVER_INFO_MS_MAX = 3_000;
-/** After the opcode: the subscription's id (uint32), the log time (uint64, ns), the message. */
+/** Opcode of a message. After it come the subscription's id (uint32), the log time (uint64, ns) and the message. */
 const MESSAGE_DATA = 1;
 const MESSAGE_DATA_HEADER_BYTES = 13;
-/** A robot has hundreds; further ones are ignored. */
+/** Maximum channels; further ones are ignored. A robot has hundreds. */
 const CHANNELS_MAX = 10_000;
 const GRAPH_ENTRIES_MAX = 50_000;
 const NS_PER_MS = 1_000_000n;
@@ -39,7 +39,7 @@ interface Subscription {
   decode: Decode | undefined;
 }
 
-/** Finds foxglove_bridge, or another server with its protocol, by WebSocket. */
+/** Finds a WebSocket server with the Foxglove protocol, such as foxglove_bridge. */
 export const findFoxglove: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new FoxgloveAdapter(clock, settings);
   return (await adapter.connect(settings.foxglove_url, signal)) ? adapter : undefined;
@@ -63,7 +63,7 @@ class FoxgloveAdapter implements RosAdapter {
     this.distro = settings.distro ?? null;
   }
 
-  /** Returns false if there is no such server. */
+  /** Returns false if no such server answers at the address. */
   async connect(url: string, signal: AbortSignal): Promise<boolean> {
     const clock = this.#clock;
     const socket = await RosSocket.open({ url, protocols: SUBPROTOCOLS, clock, signal, on: (data, binary) => this.#take(data, binary) });
@@ -122,7 +122,7 @@ class FoxgloveAdapter implements RosAdapter {
         (bytes) =>
           new UndecodedMessage(bytes, reason(error)),
     );
-    // The subscription may have ended meanwhile, or the channel may be gone.
+    // The subscription may have ended while the decoder was loaded, or the channel may be gone.
     if (this.#subscriptions.get(id) !== subscription || subscription.channel !== channel) return;
     subscription.decode = decode;
     this.#socket?.send({ op: "subscribe", subscriptions: [{ id, channelId: channel.id }] });
@@ -172,7 +172,7 @@ class FoxgloveAdapter implements RosAdapter {
     }
   }
 
-  /** Updates the connection graph: publishers, subscribers and services. It is the only source of node names. */
+  /** Updates the connection graph: publishers, subscribers and services. Node names come only from there. */
   #takeGraph(update: Record<string, unknown>): void {
     for (const [list, ids] of [
       ["publishedTopics", "publisherIds"],
@@ -205,7 +205,7 @@ interface FoxgloveChannel {
   encoding: string;
   schema_name: string;
   schema: string;
-  /** Absent in old servers: it follows from the encoding. */
+  /** Old servers do not send it; then it follows from `encoding`. */
   schema_encoding: string | undefined;
 }
 
@@ -223,7 +223,7 @@ function readChannel(value: unknown): FoxgloveChannel | undefined {
   };
 }
 
-/** Returns the decoder of a channel. Messages in an encoding that is not of ROS become an UndecodedMessage. */
+/** Returns the decoder of a channel. If the encoding is not one of ROS, each message becomes an UndecodedMessage. */
 async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
   const { encoding, schema, schema_encoding } = channel;
   const wanted = `${encoding}+${schema_encoding ?? { cdr: "ros2msg", ros1: "ros1msg", protobuf: "protobuf" }[encoding] ?? ""}`;
@@ -252,8 +252,8 @@ async function ros2Decoder(definitions: ConstructorParameters<typeof Ros2Reader>
 }
 
 /**
- * Returns a decoder for protobuf messages of a channel, whose schema is a FileDescriptorSet in base64. As in protobuf's JSON, 64-bit integers are
- * strings, enums are names, and unset fields have their defaults. Throws if the schema is invalid or lacks the type.
+ * Returns a decoder for the protobuf messages of a channel. The channel's schema is a FileDescriptorSet in Base64. As in protobuf's JSON,
+ * 64-bit integers are strings, enums are names, and unset fields have their defaults. Throws if the schema is invalid or lacks the type.
  */
 async function protobufDecoder({ schema, schema_name }: FoxgloveChannel): Promise<Decode> {
   const [{ default: protobuf }, { default: descriptor }] = await Promise.all([

@@ -2,9 +2,9 @@ import { type Clock, timeLimit } from "@roamfleet/clock";
 import { type HttpClient, httpClient, readText } from "../../http/request.ts";
 
 const ASK_MS_MAX = 4_000;
-/** Per response: the names of a few thousand topics and nodes. */
+/** Maximum bytes of one response: the names of a few thousand topics and nodes. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024;
-/** First element of every response in ROS 1: 1 success, 0 failure, -1 error. */
+/** Status that each response in ROS 1 begins with: 1 success, 0 failure, -1 error. */
 const SUCCESS = 1;
 
 export class Ros1Master {
@@ -45,7 +45,7 @@ export class Ros1Master {
   }
 }
 
-/** Deeper than any response of a master. */
+/** Maximum nesting of arrays; no response of a master is that deep. */
 const DEPTH_MAX = 16;
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
 
@@ -56,8 +56,9 @@ export function callText(method: string, params: readonly string[]): string {
 }
 
 /**
- * Parses a method's response: numbers, strings, booleans and arrays of them, which is all that a ROS master returns here. Throws for a fault, and for
- * an invalid response. The library's parser takes 13 MB of memory, and a robot with ROS 1 is polled continuously.
+ * Parses the response to a method call: numbers, strings, booleans, and arrays of them. A ROS master returns nothing else here. Throws for
+ * a fault and for an invalid response. The library's parser is not used: it takes 13 MB of memory, and the agent polls a ROS 1 master all
+ * the time.
  */
 export function readAnswer(text: string): unknown {
   const tokens = tokensOf(text);
@@ -66,7 +67,7 @@ export function readAnswer(text: string): unknown {
   return readValue(tokens, 0);
 }
 
-/** A stream of tags, and of texts between them. */
+/** A stream of XML tags and the texts between them. */
 class Tokens {
   readonly #tokens: string[];
   #at = 0;
@@ -84,7 +85,7 @@ class Tokens {
   }
 }
 
-/** The XML declaration and whitespace are dropped. */
+/** Splits a response into tags and texts, without the XML declaration and whitespace between tags. */
 const tokensOf = (text: string): Tokens =>
   new Tokens((text.replace(/^\s*<\?[^>]*\?>/, "").match(/<[^<>]*>|[^<>]+/g) ?? []).filter((token) => token.trim() !== ""));
 

@@ -18,23 +18,25 @@ import { Ros1Master } from "./master.ts";
 import type { TcpRosReader } from "./sockets.ts";
 
 const WATCH_INTERVAL_MS = 5_000;
-/** A busy master may miss one answer. */
+/** A busy master may miss one answer, so two missed answers in a row mean that the master is gone. */
 const MISSED_ANSWERS_MAX = 2;
 
 interface Subscription {
   on: (message: RosMessage) => void;
-  /** Type as given by the publishers; empty before the first one. */
+  /** Type that the publishers state; empty before the first one connects. */
   type: string;
   decode: Decode;
   begun: boolean;
 }
 
-/** Finds ROS 1. The agent is a node that subscribes, and registers with the master only while a topic has listeners. */
+/**
+ * Finds ROS 1. The agent subscribes to topics as a ROS node. It registers with the master only while a topic has listeners.
+ */
 export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
   const uri = settings.ros1_master_uri;
   const address = await addressTowards(uri, clock, signal);
   if (address === undefined) return undefined;
-  // A second node with the same name would end the first.
+  // The name is random: a second node with the same name would end the first.
   const name = `/roamfleet_agent_${Buffer.from(clock.randomBytes(4)).toString("hex")}`;
   const master = new Ros1Master({ uri, clock, caller: name });
   try {
@@ -54,7 +56,10 @@ export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
   });
 };
 
-/** Returns the host name under which the master reaches this node: ROS's own setting, unless the master is on this machine. */
+/**
+ * Returns the host name under which the master reaches this node. If the master is on this machine, that is the loopback
+ * address; otherwise ROS_HOSTNAME, ROS_IP or the given address, in this order.
+ */
 function hostnameOf({ environment }: RosSettings, address: string): string {
   if (address.startsWith("127.") || address === "::1") return address;
   return environment["ROS_HOSTNAME"] ?? environment["ROS_IP"] ?? address;
@@ -64,7 +69,7 @@ interface Ros1Options {
   name: string;
   master: Ros1Master;
   clock: Clock;
-  /** Changes with every start of roscore. */
+  /** roscore sets a new one at each start. */
   run_id: string | undefined;
   distro: string | null;
   hostname: string;
@@ -117,7 +122,7 @@ class Ros1Adapter implements RosAdapter {
       if (this.#subscriptions.size === 0) void this.#endNode();
     };
     try {
-      // Any type is accepted: the publisher sends it.
+      // Subscribe with any type: the publisher sends the actual one.
       (await (this.#node ??= this.#makeNode())).subscribe({ topic, dataType: "*" });
       subscription.begun = true;
     } catch (error) {
@@ -190,7 +195,7 @@ class Ros1Adapter implements RosAdapter {
     };
   }
 
-  /** Polls the master: nothing reports its end, or a restart, after which it has lost this node. */
+  /** Polls the master. Nothing else reports that it has ended, or has restarted and so has lost this node. */
   async #look(): Promise<void> {
     const { master } = this.#options;
     try {
@@ -204,7 +209,7 @@ class Ros1Adapter implements RosAdapter {
     }
     const run_id = await master.textParameter("/run_id");
     if (run_id !== undefined && this.#run_id !== undefined && run_id !== this.#run_id) return this.#gone.resolve("roscore was restarted");
-    // roscore sets both a moment after its master answers.
+    // Both may still be missing: roscore sets them a moment after its master begins to answer.
     this.#run_id ??= run_id;
     this.distro ??= (await master.textParameter("/rosdistro")) ?? null;
     const node = await this.#node?.catch(() => undefined);

@@ -7,7 +7,7 @@ import type { HttpHandler, HttpServer } from "@foxglove/xmlrpc";
 import { ByteReader, readAll } from "../../runtime/byte-reader.ts";
 import { ROS_MESSAGE_BYTES_MAX } from "../adapter.ts";
 
-/** The header contains the definition of the message's type. */
+/** Maximum bytes of a header, which contains the definition of the message's type. */
 const HEADER_BYTES_MAX = 1024 * 1024;
 const CONNECT_MS_MAX = 5_000;
 const LENGTH_BYTES = 4;
@@ -21,8 +21,8 @@ export interface TcpRosReader {
 }
 
 /**
- * A connection to a publisher. RosNode opens and closes it, but reads nothing from it: its reader decodes every message, takes up to 1 GB for one,
- * and after a reconnect takes the publisher's header for a message.
+ * A connection to a publisher. RosNode opens and closes it, and this class reads it instead of RosNode's own reader. That reader decodes
+ * every message, takes up to 1 GB for one, and after a reconnect mistakes the publisher's header for a message.
  */
 export class TcpRosSocket extends EventEmitter implements TcpSocket {
   readonly #to: { host: string; port: number };
@@ -38,7 +38,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     this.#reader = reader;
   }
 
-  /** Rejects if it cannot connect; `close` is emitted then as well, and RosNode retries later. */
+  /** Rejects if it cannot connect, and also emits `close`. RosNode retries later. */
   connect(): Promise<void> {
     return new Promise((resolve, reject) => {
       const socket = createConnection(this.#to);
@@ -82,7 +82,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     }
   }
 
-  /** RosNode writes only the header of the subscription. */
+  /** Keeps the topic of the header. The header of the subscription is all that RosNode writes. */
   async write(data: Uint8Array): Promise<void> {
     this.#topic = TcpConnection.ParseHeader(data.subarray(LENGTH_BYTES)).get("topic") ?? "";
     await new Promise<void>((resolve, reject) => {
@@ -119,14 +119,14 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
   }
 }
 
-/** Limit of a request: the master sends only the publishers of a topic. */
+/** Maximum bytes of a request: the master sends only the publishers of one topic. */
 const BODY_BYTES_MAX = 256 * 1024;
 const REQUEST_MS_MAX = 5_000;
 const CONNECTIONS_MAX = 16;
 
 /**
- * HTTP server on which the master notifies this node of a topic's publishers. It listens on one address only, with limits that the library's server
- * lacks.
+ * HTTP server through which the master notifies this node of a topic's publishers. It listens on one address only, and has limits that the
+ * library's server lacks.
  */
 export class FollowerServer implements HttpServer {
   handler: HttpHandler = () => Promise.resolve({ statusCode: 404 });

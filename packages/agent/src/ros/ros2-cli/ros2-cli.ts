@@ -7,14 +7,14 @@ import { type FindRosAdapter, LazyMessage, type RosAdapter, type RosMessage, typ
 import { stopGroup } from "../../runtime/processes.ts";
 import { spawnChild, runCommand, findProgram } from "../../runtime/spawn-child.ts";
 
-/** Python starts slowly on a small computer. */
+/** Time limit of a list: Python starts slowly on a small computer. */
 const LIST_MS_MAX = 20_000;
-/** Each list takes a process of several seconds, so lists are cached. */
+/** Lists are cached for this long, since each one takes a process that runs for several seconds. */
 const LIST_FRESH_MS = 30_000;
 const FAILED_LISTS_MAX = 2;
-/** Runs without the daemon, which would stay behind; the command then has to discover the network. */
+/** Do not start the daemon of `ros2`, which would keep running. Without it, the command has to discover the network by itself. */
 const ALONE = ["--no-daemon", "--spin-time", "2"];
-/** Its own topics exist even without ROS. */
+/** Topics of the command itself, which exist even without ROS. */
 const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);
 
 const readBytes = (bytes: Uint8Array): unknown => readDocument(Buffer.from(bytes).toString("utf8"));
@@ -25,7 +25,7 @@ interface Lists {
   nodes: string[];
 }
 
-/** Finds the `ros2` command. It runs a child process for each list, and one for each topic with listeners. */
+/** Finds the `ros2` command. The adapter runs a child process for each list, and one for each topic with listeners. */
 export const findRos2: FindRosAdapter = async ({ settings, clock, signal }) => {
   const program = findProgram("ros2", settings.environment["PATH"] ?? "");
   if (program === undefined) return undefined;
@@ -45,7 +45,7 @@ async function readLists(command: Ros2Command, signal?: AbortSignal): Promise<Li
   return { topics: readTopics(topics), nodes: [...new Set(nodes.split("\n").filter((name) => name.startsWith("/")))] };
 }
 
-/** Parses lines `/chatter [std_msgs/msg/String]`; of several types the first. */
+/** Parses lines such as `/chatter [std_msgs/msg/String]`. Of several types, the first is used. */
 const readTopics = (text: string): RosTopic[] =>
   [...text.matchAll(/^(\/\S*) \[([^\s,\]]+)[^\]\n]*\]$/gm)].map(([, name = "", type = ""]) => ({ name, type }));
 
@@ -96,7 +96,7 @@ class Ros2Adapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  /** Refreshes old lists; the caller gets the old ones meanwhile. */
+  /** Refreshes the lists if they are old. Does not wait: the caller gets the old lists. */
   #refresh(): void {
     if (this.#listing !== undefined || this.#closing.signal.aborted || this.#clock.monotonic() - this.#listed_at_ms < LIST_FRESH_MS) return;
     this.#listing = this.#list().finally(() => (this.#listing = undefined));
@@ -111,11 +111,14 @@ class Ros2Adapter implements RosAdapter {
     if (this.#failed >= FAILED_LISTS_MAX) this.#gone.resolve("ros2 lists no topics any more");
   }
 
-  /** Runs `ros2 topic echo`. It exits when the topic has no type yet, and may exit at any time: it is restarted with backoff. */
+  /**
+   * Runs `ros2 topic echo` until the signal is aborted. The command exits if the topic has no type yet, and may exit at any time, so it is
+   * restarted with backoff.
+   */
   async #echo(topic: string, on: (message: RosMessage) => void, signal: AbortSignal): Promise<void> {
     for (let tries = 0; !signal.aborted; tries += 1) {
       const type = this.#typeOf(topic);
-      // A topic that is not listed yet may still exist; the command then determines its type.
+      // A topic that is not in the list may still exist: without a type, the command finds it itself.
       const came = await this.#echoOnce(topic, type, on, signal).catch(() => false);
       if (came) tries = 0;
       if (!signal.aborted) await this.#clock.sleep(backoffMs(this.#clock, tries), signal);
@@ -147,7 +150,7 @@ class Ros2Adapter implements RosAdapter {
   }
 }
 
-/** Per list: the names of a few thousand topics. */
+/** Maximum bytes of one list: the names of a few thousand topics. */
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
 const STOP_GRACE_MS = 1_000;
 
@@ -158,8 +161,8 @@ interface Ros2Command {
 }
 
 /**
- * Starts the command as the leader of a process group. When no file descriptors are left it has no pipe and emits an error. Python's output is
- * unbuffered, since it would otherwise delay what it writes to a pipe.
+ * Starts the command as the leader of a process group. If no file descriptors are left, the child has no pipe and emits `error`. Python
+ * must not buffer its output, since that would delay what it writes to a pipe.
  */
 export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcess {
   const env = { ...environment, PYTHONUNBUFFERED: "1" };
@@ -184,7 +187,7 @@ export async function outputOf(
   return ok ? output : undefined;
 }
 
-/** The longest document that is parsed: parsing blocks the event loop, for a quarter of a second at this size. */
+/** Maximum length of a document. Parsing blocks the event loop: a quarter of a second for this length. */
 export const ROS2_DOCUMENT_CHARACTERS_MAX = 128 * 1024;
 
 const END = "---\n";
@@ -194,7 +197,7 @@ export class Documents {
   readonly #decoder = new StringDecoder("utf8");
   readonly #take: (text: string | undefined) => void;
   #text = "";
-  /** Offset up to which no end was found. */
+  /** Offset where the next search for the end begins. */
   #seen = 0;
   #too_long = false;
 
@@ -213,12 +216,12 @@ export class Documents {
     }
     if (this.#text.length <= ROS2_DOCUMENT_CHARACTERS_MAX) return;
     this.#too_long = true;
-    // The separator may have begun.
+    // Keep the last characters: they may be the beginning of the separator.
     this.#text = this.#text.slice(-END.length);
     this.#seen = 0;
   }
 
-  /** Returns the offset of the line of dashes that ends the first document; -1: not received yet. */
+  /** Returns the offset of the line of dashes that ends the first document; -1 if it was not received yet. */
   #end(): number {
     for (;;) {
       const at = this.#text.indexOf(END, this.#seen);
@@ -232,7 +235,7 @@ export class Documents {
   }
 }
 
-/** Parses a document: integers are numbers while they are exact, and bigint beyond. */
+/** Parses a YAML document. Integers are numbers as long as they are exact, and bigint beyond. */
 export function readDocument(text: string): unknown {
   return exact(parse(text, { intAsBigInt: true, maxAliasCount: 0, logLevel: "error" }));
 }

@@ -11,11 +11,11 @@ interface Subscription {
   on: (message: RosMessage) => void;
   type: string;
   bytes: ByteFields;
-  /** Aborted when the last listener has left. */
+  /** Aborted when the topic's last listener has left. */
   over: AbortController;
 }
 
-/** Finds rosbridge_server, protocol version 2, by WebSocket; topics and nodes come from rosapi if it runs. */
+/** Finds rosbridge_server, protocol version 2, by WebSocket. Lists of topics and nodes need rosapi on that server. */
 export const findRosbridge: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new RosbridgeAdapter(clock, settings);
   return (await adapter.connect(settings.rosbridge_url, signal)) ? adapter : undefined;
@@ -60,7 +60,7 @@ class RosbridgeAdapter implements RosAdapter {
 
   async topics(): Promise<RosTopic[]> {
     const answer = await this.#ask("topics", {});
-    // Both lists are read by position.
+    // Names and types belong together by their position, so keep a place for an invalid type.
     const types = listOf(answer?.["types"]).map((type) => (typeof type === "string" ? type : ""));
     return listOf(answer?.["topics"]).flatMap((name, index) => (typeof name === "string" ? [{ name, type: types[index] ?? "" }] : []));
   }
@@ -85,7 +85,10 @@ class RosbridgeAdapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  /** Returns whether the server answers a call, even with "no such service". Some servers have rosapi's services only without the leading slash. */
+  /**
+   * Returns whether the server answers a call of rosapi, even with "no such service". Some servers have rosapi's services only without the
+   * leading slash.
+   */
   async #isRosbridge(): Promise<boolean> {
     let answered = false;
     for (const prefix of ["/rosapi/", "rosapi/"]) {
@@ -106,7 +109,7 @@ class RosbridgeAdapter implements RosAdapter {
     return answer?.ok === true ? answer.values : undefined;
   }
 
-  /** Subscribes once the topic is published: rosbridge refuses a topic that has no type yet. */
+  /** Subscribes once the topic is published. rosbridge refuses a topic that has no type yet. */
   async #begin(subscription: Subscription): Promise<void> {
     const { id, topic, over } = subscription;
     for (let tries = 0; !over.signal.aborted; tries += 1) {
@@ -154,7 +157,10 @@ class Calls {
     this.#send = send;
   }
 
-  /** Calls a service. `ok` is false if there is no such service; undefined: no response within CALL_MS_MAX. */
+  /**
+   * Calls a service. The answer's `ok` is false if there is no such service or the call fails. Resolves with undefined after CALL_MS_MAX
+   * without a response.
+   */
   call(service: string, args: Record<string, unknown>): Promise<Answer | undefined> {
     if (this.#ended) return Promise.resolve(undefined);
     const id = `call:${(this.#count += 1)}`;
@@ -175,7 +181,7 @@ class Calls {
     this.#waiting.get(String(id))?.(failed ? { ok: false } : { ok: true, values: values as Record<string, unknown> });
   }
 
-  /** Ends all calls without a response, pending and future ones. */
+  /** Ends all pending calls without a response, and all future ones immediately. */
   end(): void {
     this.#ended = true;
     for (const answer of this.#waiting.values()) answer(undefined);
@@ -185,7 +191,7 @@ class Calls {
 /** Types whose arrays rosbridge sends as base64. */
 const BYTE_TYPES = new Set(["uint8", "char", "byte", "octet"]);
 
-/** The fields of one message type that contain bytes: true for an array of bytes, a map for a nested message. */
+/** The fields with bytes in a message type, by name: true for an array of bytes, a map for a nested message. */
 type ByteFields = ReadonlyMap<string, true | ByteFields>;
 
 /** Parses the response of `rosapi/message_details`: the type itself comes first, then its nested types. */
@@ -201,7 +207,7 @@ function readByteFields(type: string, typedefs: unknown): ByteFields {
 function byteFieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, unknown>>, above: ReadonlySet<string>): ByteFields {
   const made = new Map<string, true | ByteFields>();
   const definition = definitions.get(type);
-  // Protects against a response in which a type contains itself.
+  // Stop at a type that contains itself, so that a wrong response causes no endless recursion.
   if (definition === undefined || above.has(type)) return made;
   const [names, types, lengths] = ["fieldnames", "fieldtypes", "fieldarraylen"].map((key) => listOf(definition[key]));
   for (const [index, name] of names!.entries()) {
@@ -228,5 +234,8 @@ function withBytes(message: unknown, fields: ByteFields): unknown {
   return message;
 }
 
-/** Details may use either `sensor_msgs/msg/Image` (ROS 2) or `sensor_msgs/Image` (ROS 1). */
+/**
+ * Returns the type's name in the form of ROS 1, for example `sensor_msgs/Image`. Details may also use the form of ROS 2,
+ * `sensor_msgs/msg/Image`.
+ */
 const plainType = (type: string): string => type.replace("/msg/", "/");

@@ -10,7 +10,7 @@ import { freePort } from "@roamfleet/clock/testing/free-port";
 import { signalGroup } from "../../runtime/processes.ts";
 
 const ROSCORE = "/usr/bin/roscore";
-/** Debian's Python, for which its ROS is built; the PATH may have another one first. */
+/** Debian's ROS is built for this Python; the first one on the PATH may be another. */
 const PYTHON = "/usr/bin/python3";
 
 /** Why tests with a real ROS 1 cannot run here; false if they can. */
@@ -56,7 +56,10 @@ export async function startRoscore(t: TestContext): Promise<Roscore> {
     stops.push(stop);
     return { child, stop };
   };
-  /** Children of roscore have process groups of their own and end only if roscore is terminated gracefully. */
+  /**
+   * Starts roscore. Its children have separate process groups, and end only if roscore is terminated
+   * gracefully.
+   */
   const startMaster = (): (() => Promise<void>) => {
     const child = spawn(ROSCORE, ["-p", String(port)], { env, cwd: directory, detached: true, stdio: "ignore" });
     const ended = once(child, "exit");
@@ -94,7 +97,7 @@ export async function startRoscore(t: TestContext): Promise<Roscore> {
   };
 }
 
-/** Resolves when roscore has set its parameters, in either order. */
+/** Resolves when roscore has set both of its parameters, which may happen in either order. */
 const answering = (uri: string): Promise<boolean> =>
   until("roscore to have started", async () => (await hasParameter(uri, "/run_id")) && (await hasParameter(uri, "/rosdistro")), {
     poll_ms: 50,

@@ -8,9 +8,9 @@ export class ScriptedRos {
   searches = 0;
   closed = 0;
   distro = "humble";
-  /** Topic lists never return. */
+  /** If true, topic lists never return. */
   hangs = false;
-  /** Rejects subscriptions. */
+  /** If true, subscriptions are rejected. */
   refuses = false;
   published: RosTopic[] = [];
   node_names: string[] = [];
