@@ -76,7 +76,7 @@ export class RosBridge {
 
   /**
    * Searches for the adapters that are not connected. Returns whether one is connected, as soon as the first one is found or all searches
-   * have ended. If one is connected, `rest_ms` additionally waits up to that many milliseconds for the remaining searches.
+   * have ended. If one is connected, first waits up to `rest_ms` milliseconds for the remaining searches.
    */
   async find({ rest_ms = 0 }: { rest_ms?: number } = {}): Promise<boolean> {
     this.start();

@@ -31,7 +31,7 @@ export const FILE_BACKLOG_BYTES_MAX = 64 * 1024 * 1024;
 export const ROTATED_QUIET_MS = 10_000;
 /** Maximum rotated files of one path that are still read. */
 const ROTATED_MAX = 5;
-/** A file with a zero byte among its first bytes, as many as this, is binary. */
+/** Number of first bytes that are checked: a file with a zero byte among them is binary. */
 const BINARY_BYTES = 512;
 
 interface FollowerOptions {

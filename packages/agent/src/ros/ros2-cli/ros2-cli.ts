@@ -12,7 +12,7 @@ const LIST_MS_MAX = 20_000;
 /** Lists are cached for this long, since each one takes a process that runs for several seconds. */
 const LIST_FRESH_MS = 30_000;
 const FAILED_LISTS_MAX = 2;
-/** Do not start the daemon of `ros2`, which would keep running. Without it, the command has to discover the network by itself. */
+/** Options that run `ros2` without its daemon, which would keep running. The command then has to discover the network each time. */
 const ALONE = ["--no-daemon", "--spin-time", "2"];
 /** Topics of the command itself, which exist even without ROS. */
 const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);

@@ -60,7 +60,7 @@ class RosbridgeAdapter implements RosAdapter {
 
   async topics(): Promise<RosTopic[]> {
     const answer = await this.#ask("topics", {});
-    // Names and types belong together by their position, so keep a place for an invalid type.
+    // Each type belongs to the name at the same position, so an invalid type is replaced, not removed.
     const types = listOf(answer?.["types"]).map((type) => (typeof type === "string" ? type : ""));
     return listOf(answer?.["topics"]).flatMap((name, index) => (typeof name === "string" ? [{ name, type: types[index] ?? "" }] : []));
   }

@@ -121,7 +121,7 @@ class Echo {
       this.#skipped = 0;
       const line = this.#lineOf(message, skipped);
       if (line === undefined || !(await this.#channel.write(dataMessage(Buffer.from(line))))) return;
-      // Wait until the message has left the queue; meanwhile a newer one may replace the next message.
+      // Wait until the message has left the queue, so that the next one is chosen as late as possible and is the newest.
       if (!(await this.#channel.drained())) return;
     }
     this.#sending = false;
