@@ -44,8 +44,8 @@ export class RobotTime {
 
   /**
    * Returns a lower bound of the current time, in milliseconds since 1970: the build time of this program, or the server's time if that is
-   * later. The server's time is used only while the robot's clock is before the build time. Otherwise a server whose clock is ahead would
-   * affect a robot with a correct clock for good.
+   * later. The server's time is used only while the robot's clock is before the build time. A wrong time from a server thus has no lasting
+   * effect on a robot with a correct clock.
    */
   least(): number {
     if (this.#clock.now().getTime() >= MADE_AT) return MADE_AT;

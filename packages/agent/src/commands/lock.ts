@@ -42,8 +42,8 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
 }
 
 /**
- * Throws an error if the stopped agent was in the middle of a change, as the running agent would: it continues the change at its next
- * start.
+ * Refuses the lock if the stopped agent was in the middle of a change, which it continues at its next start. Throws the same error as a
+ * running agent.
  */
 function refuseWhileChanging(state_directory: string): void {
   for (const { app, work } of Journal.read<AppState>(statePaths(state_directory).journal, (state) => state.app).values())

@@ -84,7 +84,7 @@ export class LocalInterface {
     try {
       sha256 = hash("sha256", readFileSync(statePaths(state_directory).config(namespace)));
     } catch {
-      // The file was removed in the meantime. The event is published all the same; its reader finds no file.
+      // The file was removed in the meantime: publish the event without a hash.
     }
     this.#ring.add("config.changed", { namespace, sha256 });
   };

@@ -88,8 +88,8 @@ function lockRequest(body: unknown): LockRequest {
 }
 
 /**
- * Takes the lock. Refused while a change is in progress, so the owner of a lock can rely on no
- * change being in progress.
+ * Takes the lock. Throws LocalError while a change is in progress, so a lock guarantees that no
+ * change is in progress.
  */
 function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLock {
   const changing = apps().find(isChanging);

@@ -338,7 +338,8 @@ class SharedSubscription {
   }
 
   /**
-   * Counts and logs a message that a listener failed to process, since its content may not match its type. Other listeners still get it.
+   * Counts and logs a message that a listener failed to process, for example because its content does not match its type. Other listeners
+   * still get the message.
    */
   #drop(error: unknown, now: number): void {
     this.#dropped += 1;

@@ -195,7 +195,10 @@ class Ros1Adapter implements RosAdapter {
     };
   }
 
-  /** Polls the master. Nothing else reports that it has ended, or has restarted and so has lost this node. */
+  /**
+   * Polls the master, since nothing reports that it has ended or restarted. After a restart it has lost the registration of
+   * this node.
+   */
   async #look(): Promise<void> {
     const { master } = this.#options;
     try {

@@ -118,7 +118,7 @@ class Ros2Adapter implements RosAdapter {
   async #echo(topic: string, on: (message: RosMessage) => void, signal: AbortSignal): Promise<void> {
     for (let tries = 0; !signal.aborted; tries += 1) {
       const type = this.#typeOf(topic);
-      // A topic that is not in the list may still exist: without a type, the command finds it itself.
+      // A topic that is not in the list may still exist. The command then determines its type.
       const came = await this.#echoOnce(topic, type, on, signal).catch(() => false);
       if (came) tries = 0;
       if (!signal.aborted) await this.#clock.sleep(backoffMs(this.#clock, tries), signal);

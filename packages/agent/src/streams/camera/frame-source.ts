@@ -61,8 +61,8 @@ const LEVELS = [
 ] as const;
 export const LEVELS_COUNT = LEVELS.length;
 /**
- * Minimum quality to which a picture is reduced; below it, a picture is useless. If the client
- * requests less, that is the minimum.
+ * Minimum quality to which a picture is reduced; below it, a picture is useless. A client that
+ * requests less gets what it requested.
  */
 const QUALITY_FLOOR = 15;
 

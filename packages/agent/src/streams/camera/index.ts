@@ -29,7 +29,7 @@ export function cameraStreams(options: CameraOptions): StreamSource {
   const shared = new Map<string, SharedSource>();
   const failed = new Map<string, { end: SourceEnd; at: number }>();
   /**
-   * The source of each camera that is about to end. A new source waits for it, since a device can
+   * For each camera, the end of its previous source. A new source waits for it, since a device can
    * be opened only once.
    */
   const ending = new Map<string, Promise<void>>();

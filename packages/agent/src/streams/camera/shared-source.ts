@@ -139,7 +139,7 @@ const partBlocked = ({ blocked_ms, elapsed_ms }: Carried): number => blocked_ms 
 
 /** Fraction of the interval by which a frame may be early: sources have jitter. */
 const EARLY = 0.3;
-/** A frame that takes longer than this to send counts as blocked time before it is sent. */
+/** If sending a frame takes longer than this, the wait counts as blocked time even before the frame is sent. */
 const REPORT_BLOCKED_MS = 5_000;
 
 /** Sends frames to one channel: the newest one each time the previous one has been sent, at most at the given rate. */

@@ -66,7 +66,7 @@ export async function findTarget(written: unknown, room: FileRoom): Promise<Plac
 }
 
 async function hold(real: string, room: FileRoom): Promise<Place> {
-  // The root directory has no parent directory with a name for it.
+  // The root directory has no name in a parent directory, so it is opened as `.`.
   const name = path.basename(real) || ".";
   const directory = await open(path.dirname(real), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
