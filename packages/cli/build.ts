@@ -11,8 +11,8 @@ const source = path.join(here, "src");
 const STARTUP = ["config", "exit-codes", "output", "text"];
 
 /**
- * The bundler puts modules that the same commands need into one file. Every module of ours imports all of STARTUP here, so that those
- * modules end up in one file.
+ * Adds imports of all STARTUP modules to every module of this package. The bundler groups modules by the commands that need them, so the
+ * STARTUP modules end up in one file.
  */
 const oneStartupFile: Plugin = {
   name: "one-startup-file",
@@ -20,7 +20,7 @@ const oneStartupFile: Plugin = {
     const imports = ["commander", ...STARTUP.map((name) => path.join(source, `${name}.ts`))]
       .map((name) => `import ${JSON.stringify(name)};`)
       .join("\n");
-    // Appended to each of our modules except those.
+    // Appends the imports to every module except the STARTUP modules.
     bundler.onLoad({ filter: /[/]packages[/]cli[/]src[/].*\.ts$/ }, async ({ path: file }) => {
       const text = await readFile(file, "utf8");
       return { contents: STARTUP.includes(path.basename(file, ".ts")) ? text : `${text}\n${imports}`, loader: "ts" };

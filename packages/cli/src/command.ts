@@ -38,7 +38,7 @@ export const defineCommand = <A extends unknown[]>(
 /** Prints a response for people, or returns the lines to print. */
 type Show<A extends unknown[]> = (...args: A) => string | readonly string[] | void | Promise<void>;
 
-/** Defines a command of one request. The parameters of `request` after the context have the types of the arguments and options. */
+/** Defines a command that sends one request. `request` receives the client, the context, and then the command's arguments and options. */
 export const requestCommand = <A extends unknown[], T>(
   description: string | undefined,
   define: CommandDefinition["define"],
@@ -56,7 +56,7 @@ export const requestCommand = <A extends unknown[], T>(
     examples,
   );
 
-/** Prints a response: as a document if requested, otherwise as `show` prints or returns it. */
+/** Prints a response as a document (JSON or YAML) if requested; otherwise calls `show` and prints the lines that it returns. */
 export const printAnswer = ({ out }: Context, answer: unknown, show: Show<[]>): Promise<void> =>
   out.result(answer, async () => {
     const lines = await show();

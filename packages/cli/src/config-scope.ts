@@ -37,7 +37,7 @@ export function readScope({ site, fleet, robot }: ScopeOptions): Scope {
 
 const CONFIG_ID = /^cfg_[0-9a-z]{26}$/;
 
-/** Finds the entry of a key at a scope, or by id. `removed`: also returns a removed entry. */
+/** Returns the entry with this id, or the entry of this key in the scope of `options`. With `removed`, also finds a removed entry. */
 export async function findEntry(client: Client, key: string, options: ScopeOptions, { removed = false } = {}): Promise<ConfigEntry> {
   if (CONFIG_ID.test(key) && !removed) return (await client.getConfig({ params: { id: key } })).data;
   const { scope, scope_id } = readScope(options);

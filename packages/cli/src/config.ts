@@ -35,7 +35,7 @@ export interface Environment {
 export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
   // An empty variable counts as unset, as in `ROAMFLEET_TOKEN= rf …`.
   const read = (name: string): string | undefined => env[name] || undefined;
-  // A line from a CRLF file ends in a carriage return.
+  // Trims the secret, because a line from a CRLF file ends in a carriage return.
   const readSecret = (name: string): string | undefined => env[name]?.trim() || undefined;
   return {
     token: readSecret("ROAMFLEET_TOKEN"),

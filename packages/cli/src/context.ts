@@ -7,7 +7,7 @@ import { Failure, toFailure, usage } from "./failure.ts";
 import type { Output } from "./output.ts";
 import type { Transport } from "./trust.ts";
 
-/** Minimum delay that is reported: shorter retries finish before a note could be read. */
+/** A retry is reported only after at least this delay: shorter ones finish before the note could be read. */
 const RETRY_NOTE_MS_MIN = 2_000;
 
 /** The environment, output and clients of a running command. */
@@ -65,7 +65,7 @@ export class Context {
     org_id?: string | undefined;
     admin_token?: string | undefined;
     retries?: number;
-    /** The settings of the credentials file, if they are already known. */
+    /** Connection settings, if already known. Default: those of the credentials file. */
     transport?: Transport;
   }): Promise<Client> {
     const { transport: given, ...rest } = options;

@@ -7,7 +7,7 @@ import { changeToml, isTable, readToml, textOf, type TomlContent } from "./toml-
 export interface Access {
   base_url: string;
   token: string | undefined;
-  /** Origin that the saved token belongs to, if `token` is undefined because of it. */
+  /** Origin that the saved token belongs to, if that token must not be sent to `base_url`; otherwise undefined. */
   token_origin: string | undefined;
   org_id: string | undefined;
   /** Where the address was configured, for messages. */
@@ -30,10 +30,10 @@ export interface Flags {
   profile?: string | undefined;
 }
 
-/** Returns whether a text can be a token: other characters cannot be sent in a header. */
+/** Returns whether a text can be a token: printable ASCII without spaces, because other characters cannot be sent in a header. */
 export const isToken = (text: string): boolean => /^[\u0021-\u007e]+$/.test(text);
 
-/** Name of the values at the top of the file; no table can have it. */
+/** Profile name of the values at the top of the file. No profile table can have this name. */
 export const DEFAULT_PROFILE = "default";
 
 /** Returns the path of a file in this program's settings directory. */
@@ -96,10 +96,12 @@ const mayReceiveToken = (base_url: string, saved_for: string): boolean =>
 export const isLoopback = (url: URL): boolean =>
   /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname) || url.hostname.endsWith(".localhost");
 
-/** Returns the origin; an invalid address equals only itself. */
+/** Returns an address's origin, or the address itself if it is not a valid URL. */
 const originOf = (base_url: string): string => URL.parse(base_url)?.origin ?? base_url;
 
-/** Returns the active profile: flag, environment, or the one in use. Undefined is the top of the file. */
+/**
+ * Returns the name of the active profile from the flag, the environment or the file's `profile` value; undefined for the top of the file.
+ */
 function chosenProfile(flags: Flags, environment: Environment, content: TomlContent): string | undefined {
   const name = flags.profile ?? environment.profile ?? textOf(content.profile);
   return name === DEFAULT_PROFILE ? undefined : name;
@@ -138,7 +140,7 @@ export const toProfile = (table: TomlContent): Profile => ({
   insecure_http: textOf(table.insecure_http),
 });
 
-/** Returns all profiles of a file: the active one first, then the others, then the top of the file. */
+/** Returns the profiles of a file by precedence: the active one, then the values at the top of the file, then all named profiles. */
 export function profilesInOrder(flags: Flags, environment: Environment, content: TomlContent): Profile[] {
   const profiles = profilesOf(content);
   const chosen = profiles.get(chosenProfile(flags, environment, content) ?? "");

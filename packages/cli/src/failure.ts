@@ -11,7 +11,7 @@ export class Failure extends Error {
   readonly hints: readonly string[];
   /** The document that `--json` writes to stdout; undefined writes none. */
   readonly document: unknown;
-  /** Printed without the `error:` prefix: a line that SPEC defines, or no error at all. */
+  /** True: the message is printed without the `error:` prefix, because its text is specified exactly or it is not an error. */
   readonly bare: boolean;
 
   constructor(
@@ -84,7 +84,7 @@ function fromApi(error: ApiError): Failure {
   return new Failure(STATUS_EXITS[error.status] ?? EXIT.error, error.message, { hints: apiHints(error), document, cause: error });
 }
 
-/** The list command for each kind of object; the server's message begins with the kind. */
+/** The command that lists each kind of object. The server's error message begins with the kind. */
 const LISTS: [RegExp, string][] = [
   [/^robot\b/, "rf robots list"],
   [/^release\b/, "rf releases list"],

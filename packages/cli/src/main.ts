@@ -45,7 +45,7 @@ async function main(args: string[]): Promise<void> {
   }
 }
 
-/** Ctrl-C in a command without its own handler. Restores the cursor and line wrapping that a progress bar has disabled. */
+/** Ends the process on Ctrl-C if the command has no handler. Restores the cursor and line wrapping that a progress bar has disabled. */
 function endByInterrupt(): void {
   process.stderr.write(process.stderr.isTTY ? "\n\u001b[?25h\u001b[?7hinterrupted\n" : "interrupted\n");
   process.exit(EXIT.interrupted);

@@ -7,7 +7,7 @@ import { jsonText, plain, render, Styled } from "./text.ts";
 export type Colors = ReturnType<typeof createColors>;
 type Tone = "good" | "bad" | "busy" | "quiet" | "strong";
 
-/** Has no prototype, so that a status named `constructor` is not found in it. */
+/** A Map, because an object would also have inherited properties: a status named `constructor` would be found in it. */
 const TONES = new Map<string, Tone>(
   Object.entries({
     online: "good",
@@ -165,7 +165,10 @@ export class Output {
     else this.#held.push(text);
   }
 
-  /** Resolves when stdout has room for more, or when `signal` aborts. A command without end must not keep in memory what nothing reads. */
+  /**
+   * Resolves when stdout has room for more, or when `signal` aborts. Commands that run until interrupted await this, so that unread output
+   * does not accumulate in memory.
+   */
   async drained(signal: AbortSignal): Promise<void> {
     if (process.stdout.writableNeedDrain) await once(process.stdout, "drain", { signal }).catch(() => {});
   }
@@ -231,7 +234,10 @@ export type OutputFormat = (typeof OUTPUT_FORMATS)[number];
 
 export const isOutputFormat = (text: string | undefined): text is OutputFormat => OUTPUT_FORMATS.some((format) => format === text);
 
-/** Returns the output format in unparsed arguments, or undefined: errors of arguments that cannot be parsed use that format too. */
+/**
+ * Returns the output format in unparsed arguments; undefined if there is none. Errors in parsing the arguments are printed in that format
+ * too.
+ */
 export function scanFormat(args: readonly string[]): OutputFormat | undefined {
   let found: string | undefined;
   for (const [at, word] of args.entries()) {

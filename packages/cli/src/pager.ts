@@ -3,7 +3,7 @@ import { constants } from "node:os";
 import process from "node:process";
 import { stripVTControlCharacters } from "node:util";
 
-/** Exit codes of a shell that cannot find or run the pager. */
+/** Exit code of a shell that cannot find the pager. */
 const NOT_FOUND = 127;
 
 /** Returns whether a text is longer than the terminal, counting wrapped lines. */
@@ -24,11 +24,11 @@ export function isLong(text: string, terminal: { rows: number; columns: number }
  */
 export async function page(text: string, pager: { command: string; env: NodeJS.ProcessEnv }): Promise<boolean> {
   const child = spawn(pager.command, { shell: true, env: pager.env, stdio: ["pipe", "inherit", "inherit"] });
-  // Ctrl-C belongs to the pager, for example to stop a search.
+  // While the pager runs, rf ignores Ctrl-C: the pager uses it, for example to stop a search.
   const ignore = (): void => {};
   const listeners = process.listeners("SIGINT");
   process.removeAllListeners("SIGINT").on("SIGINT", ignore);
-  // Exiting the pager early closes the pipe.
+  // Exiting the pager early closes the pipe, which is not an error.
   child.stdin.on("error", ignore);
   child.stdin.end(text);
   const code = await new Promise<number | null>((resolve) => {

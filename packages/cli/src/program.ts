@@ -12,7 +12,7 @@ export interface Program {
   complete: (command: Command) => Promise<void>;
   /** Examples of the loaded commands. */
   examples: ReadonlyMap<Command, readonly string[]>;
-  /** The command that caused a commander error: its help is the next step. */
+  /** Returns the command whose arguments commander rejected: the error message refers to its help. */
   failed: () => Command;
 }
 

@@ -7,7 +7,7 @@ export interface Progress {
   stop(): void;
 }
 
-/** Tasks shorter than this show no bar. */
+/** Tasks with a smaller total show no bar. */
 const SHOW_TOTAL_MIN = 1_000_000;
 /** Window over which speed is measured, so that old speeds do not affect the estimate. */
 const SPEED_MS = 10_000;

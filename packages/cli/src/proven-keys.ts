@@ -12,14 +12,14 @@ export type SigningKeys = Body<"getSigningKeys">["data"];
 export interface Anchors {
   /** The key that signs the next statement: base64 of its raw public half. */
   public_key: string;
-  /** Id of a key that the user knows to be trusted, for a signing key that has not signed a statement yet. */
+  /** Id of a key that the user trusts; needed if the signing key has not signed a statement yet. */
   known?: string | undefined;
 }
 
 /**
- * Returns the keys that the org's signed statements prove to be trusted, verified as robots do, starting from the latest statement signed
- * by an anchor; undefined if the org never had a key. The signer of the next statement vouches for everything in it, so the server's list
- * alone proves nothing. Throws a Failure if the statements do not prove the list or no anchor is found.
+ * Returns the keys that the org's signed statements prove to be trusted; undefined if the org never had a key. Verifies the statements as
+ * robots do, starting from the latest one that an anchor signed. The server's list alone proves nothing, and the signer of the next
+ * statement vouches for all keys in it. Throws a Failure if the statements do not prove the list, or if no anchor signed any of them.
  */
 export function provenTrust(listed: SigningKeys, anchors: Anchors): Trust | undefined {
   const { org_id, serial, statements } = listed;

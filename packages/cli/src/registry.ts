@@ -16,7 +16,7 @@ interface Group {
   commands: readonly (Verb | Noun)[];
 }
 
-/** Commands that a module exports under their names. */
+/** Returns the commands of a module that exports each command under its name. */
 const verbs = <N extends string>(load: () => Promise<Record<NoInfer<N>, CommandDefinition>>, summaries: Record<N, string>): Verb[] =>
   (Object.keys(summaries) as N[]).map((name) => ({ name, summary: summaries[name], load: async () => (await load())[name] }));
 /** A noun whose verbs are in one module. */

@@ -99,12 +99,12 @@ export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollo
     max_attempts: flags.maxAttempts,
     verify_seconds: flags.verify,
   };
-  // Without the fields that are undefined, as the request carries it.
+  // Drops undefined fields, as the serialized request does.
   const sent = JSON.parse(JSON.stringify(rollout)) as Rollout;
   return Object.keys(sent).length === 0 ? undefined : sent;
 }
 
-/** The service validates the fields and rejects unknown ones. */
+/** Reads the policy file. The service validates its fields and rejects unknown ones. */
 async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
   const file = flags.policy as string;
   const others = rolloutOptions(new Command()).options.map((option) => option.attributeName() as keyof RolloutFlags);

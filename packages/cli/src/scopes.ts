@@ -18,7 +18,10 @@ export const roleOptions = (command: Command, what: string, options: { mandatory
     .option("--site <id>", "Limit to this site (repeatable; default: the whole org)", collect)
     .option("--fleet <id>", "Limit to this fleet (repeatable)", collect);
 
-/** Returns undefined if no scope was given: an update keeps the current scopes, and a new object covers the whole org. */
+/**
+ * Returns the given sites and fleets as scopes; undefined if there are none: an update then keeps the current scopes, and a new object
+ * covers the whole org.
+ */
 export function scopesOf({ site = [], fleet = [] }: RoleOptions): Scope[] | undefined {
   if (site.length + fleet.length === 0) return undefined;
   return [...site.map((site_id) => ({ site_id })), ...fleet.map((fleet_id) => ({ fleet_id }))];

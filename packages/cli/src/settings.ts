@@ -5,7 +5,7 @@ import { toFailure, usage } from "./failure.ts";
 import { isOutputFormat, OUTPUT_FORMATS, type OutputFormat, type OutputOptions } from "./output.ts";
 import { readToml, textOf } from "./toml-file.ts";
 
-/** Separate from the credentials: a logout keeps the settings. */
+/** Returns the path of the settings file. It is separate from the credentials, so that a logout keeps the settings. */
 export const settingsPath = (environment: Environment): string => configPath(environment, "settings.toml");
 
 export const SETTINGS = {

@@ -12,7 +12,7 @@ export async function readSigningKey(file: string): Promise<KeyObject> {
   return parsed(file, await readFile(file, "utf8"), createPrivateKey, "private");
 }
 
-/** Reads the raw public key, in base64, from a PEM file with either half. */
+/** Reads the public key, as base64 of its raw bytes, from a PEM file with the private or the public key. */
 export async function readPublicKey(file: string): Promise<string> {
   const { publicKeyOf } = await import("@roamfleet/protocol/signatures");
   return publicKeyOf(parsed(file, await readFile(file, "utf8"), createPublicKey, "public"));
@@ -23,7 +23,7 @@ function parsed(file: string, pem: string, parse: (pem: string) => KeyObject, ha
   try {
     key = parse(pem);
   } catch {
-    // The original error message could quote the file.
+    // The original error message is dropped, because it could quote the file.
     throw usage(`${file} does not contain a ${half} key in PEM format`, "Create one: rf signing-keys new <file>");
   }
   if (key.asymmetricKeyType !== "ed25519")
@@ -31,7 +31,7 @@ function parsed(file: string, pem: string, parse: (pem: string) => KeyObject, ha
   return key;
 }
 
-/** The content of the next statement: the previous one with the given changes. */
+/** Changes for the next statement; everything else is repeated from the previous one. */
 export interface KeyChange {
   require_signature?: boolean;
   keys?: (before: readonly TrustedKey[]) => TrustedKey[];
@@ -48,8 +48,8 @@ export const KNOWN_FLAG = "--known <id>";
 export const KNOWN_HELP = "Id of a key that you trust; needed if the --sign key has never changed the keys";
 
 /**
- * Signs the statement that changes the org's keys on this machine, and sends it. It repeats the current keys as proven by signed
- * statements, not as the server lists them. Throws a Failure if the statements do not prove them, or do not continue from the last ones
+ * Signs a statement with the changed keys of the org on this machine, and sends it. The statement repeats the current keys as proven by
+ * signed statements, not as listed by the server. Throws a Failure if the statements do not prove the keys, or are older than statements
  * that this machine has seen.
  */
 export async function changeSigningKeys(
@@ -124,7 +124,7 @@ export interface UnsignedRelease {
   images: readonly { config: { sha256: string } }[];
 }
 
-/** Signs a release on this machine; undefined if not requested. */
+/** Signs a release on this machine. Returns undefined without --sign. */
 export async function signatureOf(
   client: Client,
   now: Date,

@@ -9,13 +9,13 @@ interface StreamWords {
   right: string;
   /** What to do after a lost connection. */
   again: string;
-  /** True if nothing was printed to stdout, so that an error document can be. */
+  /** True if stdout is still empty, so that an error document may be printed. */
   nothing_printed?: boolean;
 }
 
 /**
- * Converts the end of a stream to a Failure; undefined for a normal end (1000). Stream output already went to stdout, so no error document
- * is printed.
+ * Returns the Failure for the end of a stream; undefined for a normal end (1000). It has an error document only with `nothing_printed`,
+ * because stdout may already contain output of the stream.
  */
 export function streamFailure({ code, reason }: Ending, { right, again, nothing_printed = false }: StreamWords): Failure | undefined {
   const none = nothing_printed ? {} : { document: undefined };
@@ -56,7 +56,7 @@ export function throwEnding(stream: Stream, words: StreamWords): void {
 }
 
 /**
- * Passes each frame to `take`; returns if that returns false or `until` aborts. Throws if the stream ends abnormally or the user interrupts.
+ * Passes each frame to `take` until `take` returns false or `until` aborts. Throws if the stream ends abnormally or the user interrupts.
  */
 export async function eachFrame(
   context: Context,

@@ -7,13 +7,13 @@ export class Styled {
 }
 
 /**
- * Characters that move the cursor, end a line, change text direction or are invisible: names from robots or other users must not control
- * this terminal.
+ * Characters that move the cursor, end a line, change text direction or are invisible. They are escaped, so that names from robots or other
+ * users cannot control this terminal.
  */
 export const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 const SHORT: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\u001b": "\\x1b" };
 
-/** Returns one line of visible text: all other characters are escaped. */
+/** Returns a value as one line of visible text, with the UNSAFE characters escaped. */
 export function plain(value: unknown): string {
   return String(value).replace(UNSAFE, (character) => {
     const code = character.codePointAt(0)!;
@@ -29,7 +29,10 @@ export function line(strings: TemplateStringsArray, ...values: unknown[]): strin
 /** Escapes a value unless it is Styled. */
 export const render = (value: unknown): string => (value instanceof Styled ? value.rendered : plain(value));
 
-/** Serializes JSON with control characters escaped; the value is the same. `indent` is the number of spaces, or undefined for one line. */
+/**
+ * Serializes a value as JSON and escapes its control characters; the JSON still parses to the same value. `indent` is the number of spaces,
+ * or undefined for one line.
+ */
 export const jsonText = (value: unknown, indent?: number): string =>
   escapeUnsafe(JSON.stringify(value, undefined, indent), (character) =>
     Array.from({ length: character.length }, (_, at) => `\\u${hex(character.charCodeAt(at), 4)}`).join(""),

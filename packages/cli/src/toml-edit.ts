@@ -18,8 +18,8 @@ interface Statement {
 }
 
 /**
- * Sets (or with undefined removes) keys of the table at `path`; [] is the top. Throws if the text is not valid TOML or cannot be edited
- * line by line: then nothing must be saved.
+ * Returns the text with the given keys of the table at `path` set, or removed if their value is undefined; [] is the top of the file.
+ * Throws if the text is not valid TOML or cannot be edited line by line.
  */
 export function editToml(text: string, path: readonly string[], values: Readonly<Record<string, string | undefined>>): string {
   const wanted = parse(text);
@@ -58,7 +58,7 @@ function removeFrom(table: TomlTable, path: readonly string[]): void {
   prune(table, path);
 }
 
-/** Removes tables that contained only the one at `path`, because empty tables may be omitted. */
+/** Removes parents of the table at `path` that have become empty: the edited text may omit them or still contain them. */
 function prune(table: TomlTable, path: readonly string[]): void {
   const [name = "", ...rest] = path;
   const child = table[name];
@@ -80,7 +80,7 @@ function readOrUndefined(text: string): TomlTable | undefined {
 function applyTo(table: TomlTable, path: readonly string[], values: Readonly<Record<string, string | undefined>>): void {
   let at = table;
   for (const name of path) {
-    // Built by the parser, so that it is comparable with the parsed result.
+    // Creates an empty table with the parser, so that it is comparable with the parsed result.
     at[name] ??= parse("");
     at = at[name] as TomlTable;
   }

@@ -21,7 +21,7 @@ async function parseToml(file: string, content: string): Promise<TomlContent> {
   try {
     return parse(content);
   } catch (error) {
-    // A TOML error message quotes the line, which may contain the token.
+    // Prints only the line number: the parser's error message quotes the line, which may contain the token.
     const place = error instanceof TomlError ? ` (line ${error.line})` : "";
     throw new Failure(EXIT.error, `${file} is not valid TOML${place}`, { hints: ["Fix it by hand, or remove it and run `rf login`."] });
   }
@@ -39,7 +39,7 @@ export async function changeToml(file: string, edit: (text: string) => string): 
     throw new Failure(EXIT.error, `${file} was not changed: ${reason}`, { hints: ["Edit it by hand."], cause: error });
   }
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
-  // Preserves a symbolic link, which dotfile managers create.
+  // Replaces the target of a symbolic link instead of the link, because dotfile managers create such links.
   const target = await realpath(file).catch(() => file);
   await replaceFile(target, edited);
 }

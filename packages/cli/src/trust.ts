@@ -8,7 +8,7 @@ import { EXIT } from "./exit-codes.ts";
 import { Failure, usage } from "./failure.ts";
 import { readToml, type TomlContent } from "./toml-file.ts";
 
-/** A certificate authority that this user has accepted; no other is trusted in its place. */
+/** A certificate authority that this user has accepted for a server. Connections to that server trust no other authority. */
 export interface Pin {
   fingerprint: string;
   pem: string;
@@ -30,12 +30,15 @@ export function isExposed(base_url: string): boolean {
 const authorityFile = (environment: Environment, fingerprint: string): string =>
   path.join(configPath(environment, "authorities"), `${fingerprint.replace("sha256:", "")}.pem`);
 
-/** The active profile takes precedence; other profiles with the same address count too, because the server is the same. */
+/**
+ * Returns the settings for an address from all profiles with the same origin, because their server is the same. The active profile's pin
+ * takes precedence.
+ */
 export async function transportTo(base_url: string, flags: Flags, environment: Environment): Promise<Transport> {
   const none: Transport = { pin: undefined, insecure_http: false };
   if (!base_url.startsWith("https:") && !isExposed(base_url)) return none;
   const origin = URL.parse(base_url)?.origin;
-  // A broken file is reported where it is needed; here it only provides no pin.
+  // A broken file counts as empty here: it is reported where the credentials are needed.
   const content: TomlContent = await readToml(credentialsPath(environment)).catch(() => ({}));
   const profiles = profilesInOrder(flags, environment, content).filter((one) => URL.parse(one.base_url ?? "")?.origin === origin);
   const fingerprint = profiles.find((one) => one.ca_fingerprint !== undefined)?.ca_fingerprint;
@@ -72,8 +75,8 @@ export interface TrustOptions {
 }
 
 /**
- * Returns the authority to pin at an address; undefined for authorities that the system trusts. Prompts on a terminal. Throws a Failure
- * with the fingerprint if the user has not accepted it.
+ * Returns the authority to pin for an address; undefined if none is needed, for example because the system trusts the server's authority.
+ * Prompts on a terminal. Throws a Failure with the fingerprint if the user has not accepted the authority.
  */
 export async function chooseAuthority(
   base_url: string,

@@ -7,9 +7,9 @@ import { Failure } from "./failure.ts";
 import { line, plain } from "./text.ts";
 
 const POLL_MS = 2_000;
-/** After this long without a change, the reason is printed; repeated at this interval. */
+/** If nothing changes for this long, the reason is printed, and again after each further interval. */
 export const STILL_MS = 60_000;
-/** A server that is unreachable for longer than this is not just restarting. */
+/** The watch fails if the server is unreachable for longer than this; a restart takes less. */
 const UNREACHABLE_MS_MAX = 300_000;
 export const TARGETS_EXPLAINED_MAX = 1_000;
 const TARGETS_SHOWN_MAX = 10;
@@ -20,8 +20,8 @@ type Wave = Body<"listDeploymentWaves">["items"][number];
 type Target = Body<"listDeploymentTargets">["items"][number];
 
 /**
- * Polls the events of a deployment every 2 seconds until the first terminal status and shows progress. Throws a Failure for any other end
- * than the expected one, and on Ctrl-C; the deployment then continues.
+ * Polls the events of a deployment every 2 seconds and shows progress until the first terminal status. Throws a Failure if that status is
+ * not in `wanted`. Ctrl-C also throws a Failure; the deployment continues.
  */
 export async function watchDeployment(
   context: Context,
@@ -171,14 +171,14 @@ function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wav
   return [plain(`${name} has passed and is soaking; the soak time ends ${relative(soaks_until, now)}; ${then}`)];
 }
 
-/** Returns why nothing changes, one sentence each. */
+/** Returns the reasons why nothing changes, one sentence each. */
 function explainStillness(deployment: Deployment, targets: readonly Target[], now: Date): string[] {
   if (deployment.status === "scheduled")
     return [`scheduled: it starts ${relative(deployment.scheduled_at, now)}, at ${plain(deployment.scheduled_at)}`];
   return explainWaits(deployment.counts.total, targets, WAITS);
 }
 
-/** Returns what the unfinished robots are waiting for, one sentence per reason; `words` by `waiting_for`. */
+/** Returns what the unfinished robots are waiting for, one sentence per reason. `words` contains the sentence's words by `waiting_for`. */
 export function explainWaits(
   total: number,
   targets: readonly Pick<Target, "status" | "waiting_for">[],

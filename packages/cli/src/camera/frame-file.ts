@@ -10,7 +10,7 @@ import { drained } from "@roamfleet/protocol/drained";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 
-/** Extensions that ffmpeg encodes the frames to; any other file is written as MJPEG: JPEGs one after the other. */
+/** File extensions of formats that ffmpeg encodes. Any other file is written as MJPEG, a sequence of JPEGs. */
 const BY_FFMPEG = new Set([".mp4", ".mkv", ".mov", ".avi", ".webm", ".gif"]);
 const LAST_LINE_CHARACTERS = 300;
 
@@ -41,7 +41,7 @@ export interface FrameFile {
   end(): Promise<void>;
 }
 
-/** Opens a file for frames: MJPEG, `-` for stdout, or the format that ffmpeg encodes for its extension. */
+/** Opens a file for frames; `-` is stdout. The extension selects a format that ffmpeg encodes; otherwise the file is MJPEG. */
 export function openFrameFile(file: string): Promise<FrameFile> {
   if (BY_FFMPEG.has(path.extname(file).toLowerCase())) return throughFfmpeg(file);
   return file === "-" ? Promise.resolve(ofStream(process.stdout, "stdout", false)) : openMjpeg(file);
@@ -68,7 +68,7 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
       check();
       if (!stream.write(jpeg)) await drained(stream);
       check();
-      // Destroyed without an error: the reader closed it.
+      // A stream that is destroyed without an error was closed by its reader.
       if (stream.destroyed) throw cannotWrite(name, new Error("it is closed"));
     },
     end: async () => {
@@ -79,7 +79,7 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
   };
 }
 
-/** Each frame keeps the time at which it arrived. */
+/** Input options of ffmpeg: JPEGs on stdin, each with its arrival time as the timestamp. */
 const INPUT = ["-f", "image2pipe", "-use_wallclock_as_timestamps", "1", "-c:v", "mjpeg", "-i", "pipe:0"];
 /** Players require even width and height. */
 const EVEN_SIDES = "scale=trunc(iw/2)*2:trunc(ih/2)*2";
@@ -90,7 +90,7 @@ function argumentsOf(file: string): string[] {
 }
 
 async function throughFfmpeg(file: string): Promise<FrameFile> {
-  // In its own process group: Ctrl-C stops the frames first, so that ffmpeg can finish the file.
+  // ffmpeg runs in a separate process group, so Ctrl-C does not end it: rf stops sending frames, and ffmpeg finishes the file.
   const child = spawn("ffmpeg", argumentsOf(file), { stdio: ["pipe", "ignore", "pipe"], detached: true });
   let words = "";
   child.stderr.on("data", (chunk: Buffer) => (words = (words + chunk.toString("utf8")).slice(-LAST_LINE_CHARACTERS)));

@@ -22,7 +22,7 @@ export class FrameMeter {
     this.#forget(at);
   }
 
-  /** Text for a status line that is overwritten. */
+  /** Returns the recent rate and frame size, for a status line that is overwritten. */
   now(at: number): string {
     this.#forget(at);
     const first = this.#recent[0];
@@ -75,7 +75,7 @@ export function jpegSize(jpeg: Buffer): { width: number; height: number } | unde
       at += 1;
       continue;
     }
-    // SOF0 to SOF15, except DHT, JPG and DAC.
+    // The frame headers SOF0 to SOF15 contain the size. The codes of DHT, JPG and DAC are in the same range.
     if (code >= 0xc0 && code <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(code))
       return { height: jpeg.readUInt16BE(at + 5), width: jpeg.readUInt16BE(at + 7) };
     at += 2 + jpeg.readUInt16BE(at + 2);

@@ -90,7 +90,10 @@ function checkToken(text: string, base_url: string): string {
   return token;
 }
 
-/** Returns whose token it is, or why that is unknown. Only a refusal prevents saving it. */
+/**
+ * Returns the token's owner, or a warning if the service did not confirm it. Throws if the service refuses the token, and for a connection
+ * error that a retry cannot fix: then nothing is saved.
+ */
 async function checkLogin(client: Client): Promise<{ who?: string; warning?: string }> {
   try {
     const { data } = await client.getMe();

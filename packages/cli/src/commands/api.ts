@@ -84,7 +84,7 @@ function tryParse(text: string): unknown {
   }
 }
 
-/** Prints the body as received; on a terminal, or as YAML, reformatted. */
+/** Prints the body as received, or reformats it on a terminal and for YAML output. */
 async function writeJson(context: Context, text: string): Promise<void> {
   const value = tryParse(text);
   if (typeof value !== "string" && (process.stdout.isTTY || context.out.format === "yaml"))

@@ -12,7 +12,7 @@ import { eachFrame, throwEnding } from "../stream-ending.ts";
 import { plain } from "../text.ts";
 
 const WORDS = { right: "see this camera", again: "Run the command again." };
-/** Timeout of a snapshot's frame. */
+/** How long a snapshot waits for a frame. */
 const SNAPSHOT_MS_MAX = 30_000;
 const SHOW_MS = 500;
 
@@ -127,7 +127,7 @@ async function save(context: Context, client: Client, robot_id: string, options:
   }
 }
 
-/** Reports the saved file, on stderr for people and if stdout contains the frames. */
+/** Reports the saved file: as a document on stdout, or as a note on stderr if the output is for people or stdout contains the frames. */
 async function report(
   { out, structured }: Context,
   file: string,
@@ -157,7 +157,9 @@ async function watch(context: Context, client: Client, robot_id: string, options
 
 const durationMs = ({ duration }: Options): number | undefined => (duration === undefined ? undefined : duration * 1_000);
 
-/** A status line on stderr that is overwritten, if stderr is a terminal. */
+/**
+ * Shows the meter in a status line on stderr until `stop` is called. Does nothing if stderr is not a terminal or the output is structured.
+ */
 function animate({ out, clock }: Context, meter: FrameMeter): { stop(): void } {
   if (!out.can_animate) return { stop: () => {} };
   const timer = clock.every(SHOW_MS, () => out.live(plain(meter.now(clock.monotonic()))));
@@ -169,7 +171,10 @@ function animate({ out, clock }: Context, meter: FrameMeter): { stop(): void } {
   };
 }
 
-/** Passes frames to `take` until it returns false, the time since the start is over (throws `failure` if given), or the stream ends. */
+/**
+ * Passes frames to `take` until it returns false, `ms` milliseconds have passed, or the stream ends. Throws `failure`, if given, when the
+ * time has passed.
+ */
 async function eachJpeg(
   context: Context,
   client: Client,

@@ -99,8 +99,8 @@ const CONFIG_WAITS = { ...WAITS, previous_deployment: "are still applying an old
 export type ConfigDeployment = Body<"getConfigDeployment">["data"];
 
 /**
- * Polls a config deployment every 2 seconds until it ends and prints changes. Returns the deployment if it ended as `applied`; throws a
- * Failure otherwise, and on Ctrl-C: the deployment continues.
+ * Polls a config deployment every 2 seconds and prints changes until it ends. Returns the deployment if its final status is `applied`,
+ * otherwise throws a Failure. Ctrl-C also throws a Failure; the deployment continues.
  */
 export async function watchConfigDeployment(context: Context, client: Client, start: ConfigDeployment): Promise<ConfigDeployment> {
   const signal = context.interruptible();
@@ -145,7 +145,7 @@ function progressText({ out }: Context, { status, counts }: ConfigDeployment): s
   return line`${out.status(status)}: ${[`${counts.applied} of ${counts.total} applied`, ...parts].join(", ")}`;
 }
 
-/** Returns the server's event messages, which contain details that the reason code lacks. */
+/** Returns the event messages of targets that were not applied. They contain details that the reason code lacks. */
 async function reasonsOf(client: Client, id: string): Promise<string[]> {
   const { items } = await client.listConfigDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
   const ends = items.filter(({ target_status }) => target_status !== null && isTerminal(target_status) && target_status !== "applied");

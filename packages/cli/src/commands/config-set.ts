@@ -89,7 +89,7 @@ async function readValue(context: Context, key: string, text: string | undefined
     return parseValue(text);
   }
   if (fromFile !== undefined) return parseValue(trimEnd(await readText(fromFile)));
-  // Never read stdin implicitly: a script with a missing value would set an empty string.
+  // A missing value is an error and not read from stdin: a script that omits the value would set an empty string.
   if (secret !== true) throw usage("a value is required: as an argument, or with --from-file <path> (- is stdin)");
   const asked = trimEnd(await askSecret(`Value of ${key}`));
   if (asked === "") throw usage("the secret is empty", `For an empty string write '""'.`);
@@ -177,7 +177,7 @@ async function openDraft(entry: ConfigEntry): Promise<Draft> {
 }
 
 async function openEditor(editor: string, file: string): Promise<void> {
-  // Runs in a shell, as git does, because EDITOR may contain arguments. stdout is for the result.
+  // Runs the editor in a shell, as git does, because EDITOR may contain arguments. Its output goes to stderr: stdout is for the result.
   const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", file], { stdio: ["inherit", process.stderr, "inherit"] });
   const [code] = (await once(child, "exit")) as [number | null];
   if (code !== 0) throw new Failure(EXIT.error, `the editor exited with ${code ?? "a signal"}; nothing was set`);

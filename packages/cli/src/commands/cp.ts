@@ -53,7 +53,7 @@ function summary({ files, unchanged, bytes: size, moved, sha256 }: CopyResult): 
 function explained(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return new Failure(EXIT.interrupted, "interrupted", { bare: true, document: undefined, hints: [AGAIN] });
   if (error instanceof RobotRefused) return new Failure(error.code === "not_found" ? EXIT.not_found : EXIT.error, error.message);
-  // Nothing was printed yet, so an error document can be.
+  // Nothing was printed yet, so stdout may still contain an error document.
   if (error instanceof Failure && error.document === undefined)
     return new Failure(error.exit_code, error.message, { hints: [...error.hints], bare: error.bare });
   return error;

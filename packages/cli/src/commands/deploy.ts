@@ -43,7 +43,7 @@ export const deploy = defineCommand<[string, Options]>(
       },
       idempotency_key: options.idempotencyKey ?? context.idempotencyKey(),
     };
-    // The response of a dry run has a different type than the route's.
+    // A dry run returns a plan, although the route's type is a deployment.
     if (options.dryRun) return showPlan(context, (await client.createDeployment(request)) as unknown as { data: DeploymentPlan });
     const { data } = await client.createDeployment(request);
     if (options.watch) return watchDeployment(context, client, data);
@@ -64,12 +64,14 @@ export const deploy = defineCommand<[string, Options]>(
   ],
 );
 
-/** Robots listed individually; --json lists all. */
+/** Maximum robots listed individually; --json lists all. */
 const ROBOTS_SHOWN_MAX = 20;
 
 type Wave = NonNullable<DeploymentPlan["rollout"]["waves"]>[number];
 
-/** Formats a wave's policy: `5%`, `20 robots`, `zone=a`, with what follows it. */
+/**
+ * Formats the robots that a wave selects (`up to 5%`, `up to 20 robots`, `zone=a`) and what follows the wave: soak time, manual promotion.
+ */
 function asked(wave: Wave | undefined): string {
   if (wave === undefined) return "remaining robots";
   const { percent, count, labels, soak_seconds, gate } = wave;

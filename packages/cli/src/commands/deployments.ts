@@ -62,7 +62,7 @@ export const watch = defineCommand<[string]>(
   },
 );
 
-/** A command that takes a deployment's id and changes its state; `done` and `next` are its output. */
+/** Defines a command that changes a deployment's state. Its output states the new state, `done`, and suggests the command `next`. */
 const changeState = (
   route: "pauseDeployment" | "promoteDeployment" | "resumeDeployment",
   { description, done, next }: { description: string; done: string; next: string },
@@ -153,7 +153,7 @@ export const retry = defineCommand<[string, { watch?: true }]>(
 );
 
 const TARGETS_SHOWN_MAX = 20;
-/** Robots whose error messages are shown; each costs a request. */
+/** Maximum failed robots whose error messages are shown: each message costs a request. */
 const ROBOTS_EXPLAINED_MAX = 5;
 const EVENTS_OF_ROBOT_MAX = 200;
 
@@ -202,7 +202,7 @@ export const show = defineCommand<[string]>(
 const why = ({ removed, reason, waiting_for }: Target): string =>
   removed ? "removed; nothing runs" : (reason ?? (waiting_for === null ? "" : `waiting for ${waiting_for}`));
 
-/** Returns up to the number of targets shown, queried in display order so that large fleets still show failures. */
+/** Returns at most TARGETS_SHOWN_MAX targets. Queries them by status in display order, so that failures in a large fleet are shown too. */
 async function firstTargets(client: Client, { id, counts }: Deployment): Promise<Target[]> {
   const list = async (query: { status?: TargetStatus }, limit: number): Promise<Target[]> =>
     (await client.listDeploymentTargets({ params: { id }, query: { ...query, limit } })).items;

@@ -58,7 +58,7 @@ function rosText({ distro, adapter, nodes, topics }: NonNullable<Body<"getRobotH
   return what === "" ? count : `${what}: ${count}`;
 }
 
-/** `connected, jazzy: 3 nodes, 12 topics`, `lost: connection lost` */
+/** Formats an adapter's state: `connected, jazzy: 3 nodes, 12 topics` or `lost: connection lost`. */
 function adapterText({ state, distro, nodes = 0, topics = 0, reason }: RosAdapter): string {
   if (state !== "connected") return reason === undefined ? state : `${state}: ${reason}`;
   return `connected${distro == null ? "" : `, ${distro}`}: ${counted(nodes, "node")}, ${counted(topics, "topic")}`;
@@ -69,7 +69,7 @@ const counted = (count: number, what: string): string => `${count} ${what}${coun
 const share = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>
   `${bytes(used_bytes)} of ${bytes(total_bytes)} (${total_bytes === 0 ? 0 : Math.round((100 * used_bytes) / total_bytes)} %)`;
 
-/** Default number of points: one screen. */
+/** Default number of points, which fits on one screen. */
 const POINTS_SHOWN = 60;
 
 interface Options {

@@ -58,7 +58,7 @@ const create = defineCommand<[NewKeyOptions]>(
   async (context, { site, fleet, label, maxUses, expiresInHours, trusted }) => {
     const { out } = context;
     const client = await context.client();
-    // No idempotency key: the response to a repeat would not contain the secret.
+    // Sends no idempotency key: the response to a retry would not contain the secret.
     const answer = await client.createEnrollmentKey({
       body: { site_id: site, fleet_id: fleet, label, max_uses: maxUses, expires_in_hours: expiresInHours, trusted },
     });
@@ -84,13 +84,16 @@ export const revoke = requestCommand(
   ({ data }) => line`Key ${data.id} is revoked. Robots enrolled with it (${data.uses}) stay.`,
 );
 
-/** Prints how a robot uses a key. A loopback address would refer to the robot itself there, so the text explains that. */
+/**
+ * Prints the command with which a robot uses a key. A loopback address works on this machine only, so the text says what another machine
+ * needs.
+ */
 export function showKeyUse(context: Context, client: Client, key: string | null): void {
   const { out } = context;
   const is_local = isLoopback(new URL(client.base_url));
   out.line(`\nThe key is not shown again. On ${is_local ? "this machine" : "the robot"}:`);
   const words = ["--server", client.base_url, "--enroll-key", key ?? "", "--state", "./state"];
-  // The robot's machine does not know the server's own certificate authority either.
+  // The robot's machine does not trust the pinned certificate authority yet, so the command passes its fingerprint.
   if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
   out.line(line`  rf-agent run ${words.join(" ")}`);
   if (!is_local) return;

@@ -41,12 +41,12 @@ export const fleetLogs = defineLogs(
   ["rf fleets logs fleet_… --follow --level warn", "rf fleets logs fleet_… --since 1h --export fleet.ndjson"],
 );
 
-/** Prefixes the name of the robot, if given, in its own color. */
+/** Prints a record. The robot's name, if given, precedes it in a color that is stable for the robot. */
 function print({ out }: Context, record: LogRecord, name?: string): void {
   out.line(logLine(out, record, name === undefined ? {} : { robot: out.paintAs(record.robot_id, name) }));
 }
 
-/** Robot names for these records; undefined for structured output, which contains ids. */
+/** Returns the names of these records' robots by id; undefined without records, and for structured output, which contains ids. */
 async function readNames(
   context: Context,
   client: Client,
@@ -73,7 +73,7 @@ async function followRobot(context: Context, client: Client, robot_id: string, o
 }
 
 async function followFleet(context: Context, client: Client, fleet_id: string, options: LogOptions): Promise<void> {
-  // Structured output contains ids.
+  // Structured output contains robot ids, so it needs no names.
   const names = context.structured ? undefined : await FleetNames.read(context, client, fleet_id);
   names?.noteOffline();
   const since_ms = context.now().getTime();

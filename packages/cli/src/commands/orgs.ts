@@ -36,7 +36,7 @@ export async function asAdmin<T>(context: Context, options: AdminOption, work: (
   }
 }
 
-/** Defines a command of the administrator: one argument, one request, and its response. */
+/** Defines an administrator's command that takes one argument, sends one request and prints the response. */
 const adminCommand = <T>(
   description: string | undefined,
   define: (command: Command) => Command,
@@ -113,7 +113,7 @@ export const create = adminCommand(
 export const approve = adminCommand(
   "Approve an org. Its bootstrap token, which has all permissions in the org, is shown only once.",
   (command) => command.argument("<id>", "Id of the org"),
-  // No idempotency key: the response to a repeat would not contain the token.
+  // Sends no idempotency key: the response to a retry would not contain the token.
   (client, id) => client.approveOrg({ params: { id } }),
   ({ data }, { out }) => {
     out.details([

@@ -7,7 +7,7 @@ import { Failure, usage } from "../failure.ts";
 import { line } from "../text.ts";
 import { changeToml, readToml, textOf } from "../toml-file.ts";
 
-/** Length of the token prefix shown: its type, and enough to distinguish tokens. */
+/** Number of a token's first characters that are shown: enough to see its type and to distinguish tokens. */
 const PREFIX_LENGTH = 12;
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
 
@@ -94,7 +94,7 @@ export function checkedAddress(text: string): string {
   }
 }
 
-/** Removes a profile; if it was in use, the top of the file is used. */
+/** Removes a profile. If it was the profile in use, the values at the top of the file are used from then on. */
 export async function removeProfile(file: string, name: string): Promise<void> {
   if (name === DEFAULT_PROFILE)
     throw usage("the profile default is the top of the credentials file", "`rf logout` deletes the whole file.");

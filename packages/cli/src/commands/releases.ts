@@ -61,7 +61,7 @@ export const remove = requestCommand(
 async function findRelease(client: Client, release: string): Promise<Body<"getRelease">> {
   if (isId("release", release)) return client.getRelease({ params: { id: release } });
   const { items } = await client.listReleases({ query: { tag: release, limit: 1 } });
-  // The list returns fewer fields than the release route.
+  // The list has fewer fields than the release route, so the release is read again by its id.
   if (items[0] !== undefined) return client.getRelease({ params: { id: items[0].id } });
   throw new Failure(EXIT.not_found, `release ${release} does not exist`, { hints: ["`rf releases list` lists what exists."] });
 }
@@ -79,7 +79,7 @@ function signatureText(context: Context, signature: unknown): string | undefined
   return parts.join(", ");
 }
 
-/** Formats the number and total size of an image's layers, which a robot with none of them downloads. */
+/** Formats the number and total size of each image's layers: the download size for a robot that has none of them. */
 const layersText = (images: NonNullable<Body<"getRelease">["data"]["images"]>): string =>
   images
     .map(({ platform, layers }) => {
@@ -183,7 +183,7 @@ async function describe(context: Context, file: string | undefined, options: Opt
 
 const KIND_DEFAULT = "container_image";
 
-/** Determines the kind of a file and the images in it: --kind if given, otherwise the detected kind, otherwise the default. */
+/** Returns the kind of a file and the images in it. The kind is --kind if given, otherwise the detected kind, otherwise the default. */
 async function kindOf(
   context: Context,
   file: string | undefined,
@@ -257,7 +257,7 @@ const interrupted = (done: number, total: number): Failure =>
 function brokenOff({ exit_code, message, hints, document }: Failure, cause: unknown): Failure {
   if (!(cause instanceof ApiError) || cause.status >= 500)
     return new Failure(exit_code, message, { hints: [...hints, KEPT], document, cause });
-  // The server discards the data of refused uploads.
+  // The server discards the data of an upload that it refuses, so there is nothing to resume.
   return new Failure(exit_code, message, { hints: cause.status === 413 ? [...hints, ...ROOM] : [...hints], document, cause });
 }
 

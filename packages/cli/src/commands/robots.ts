@@ -85,7 +85,7 @@ function releasesText(apps: readonly { app: string; current: { tag: string } | n
     .join(", ");
 }
 
-/** The STATE column shows the worst state of all apps; for these states the app is named. */
+/** States that are shown beside an app's release, because the STATE column shows only the worst state of all apps. */
 const NEEDS_ATTENTION: ReadonlySet<string> = new Set(["failed", "behind"]);
 
 const queryOf = (options: Options) => ({
@@ -155,7 +155,7 @@ const CAUSES: Record<string, string> = {
 };
 const DEPLOYMENTS_READ_MAX = 20;
 
-/** Explains releases that the system deployed because the robot's fleet has them, one line per app. */
+/** Returns one line with the cause for each app whose latest release was deployed automatically by the system. */
 async function explainAutomaticDeployments(client: Client, robot: Body<"getRobot">["data"]): Promise<string[]> {
   const { items } = await client.listDeployments({ query: { robot_id: robot.id, limit: DEPLOYMENTS_READ_MAX } });
   const lines = robot.apps.map(async ({ app, current, desired }) => {
@@ -208,7 +208,7 @@ export const replace = defineCommand<[string]>(
   (command) => command.argument("<id>", "Id of the robot"),
   async (context, id) => {
     const client = await context.client();
-    // No idempotency key: the response to a repeat would not contain the secret.
+    // Sends no idempotency key: the response to a retry would not contain the secret.
     const answer = await client.replaceRobot({ params: { id } });
     const { out } = context;
     await out.result(answer, () => {

@@ -80,7 +80,7 @@ async function play(context: Context, client: Client, id: string, options: Optio
       context.out.note(plain(`Saved to ${save}.`));
     } else await show(context, content, options, signal);
   } catch (error) {
-    // This is the actual cause, rather than the premature end of the body.
+    // After an interrupt, throws the interrupt instead of the error about the incomplete body.
     signal.throwIfAborted();
     throw error;
   }
@@ -118,14 +118,14 @@ export interface RecordedEvent {
 /** Parses the events of an asciinema v2 recording, one per line; other lines are skipped. */
 export async function* events(content: Readable): AsyncGenerator<RecordedEvent> {
   const lines = createInterface({ input: content, crlfDelay: Infinity });
-  // The content may fail between two lines; then the next read throws.
+  // If the content fails between two lines, the next read throws. This listener prevents an uncaught error event.
   lines.on("error", () => {});
   for await (const line of lines) {
     let value: unknown;
     try {
       value = JSON.parse(line);
     } catch {
-      // The last line of a recording that is still being written.
+      // The last line of a recording that is still being written is incomplete.
       continue;
     }
     const [seconds, kind, text] = Array.isArray(value) ? (value as unknown[]) : [];

@@ -7,11 +7,11 @@ import { EscapeFilter, LocalTerminal } from "../shell/local-terminal.ts";
 import { streamFailure } from "../stream-ending.ts";
 
 const SUBPROTOCOL = "roamfleet.shell.v1";
-/** Maximum message size of the server. */
+/** Maximum size of a message that the server accepts. */
 const MESSAGE_BYTES_MAX = 32 * 1024;
 /** Maximum bytes of typed input waiting for a stalled connection; further input is dropped with a bell. */
 const TYPED_BYTES_MAX = 4 * 1024 * 1024;
-/** Time for an orderly end after the user leaves. */
+/** After `~.`, the connection is aborted if it has not closed within this time. */
 const LEAVE_MS_MAX = 1_000;
 const BELL = "\u0007";
 const HELP = "\r\n~.  end the connection\r\n~~  a single ~\r\n~?  this help\r\n(after Enter only)\r\n";
@@ -90,7 +90,7 @@ class RemoteShell {
   readonly #terminal: LocalTerminal | undefined;
   readonly #leave: () => void;
   readonly #filter = new EscapeFilter();
-  /** Typed, but not sent yet. */
+  /** Typed input that is not sent yet. */
   #typed: Uint8Array[] = [];
   #typed_bytes = 0;
   #sending = false;
@@ -102,7 +102,7 @@ class RemoteShell {
     this.#leave = leave;
   }
 
-  /** Reads a pipe with backpressure, but a terminal always: the user must be able to leave a stuck connection. */
+  /** Starts to read stdin: a pipe with backpressure, but a terminal always, so that `~.` works on a stuck connection. */
   takeInput(): void {
     process.stdin.on("data", (bytes: Buffer) => {
       if (this.#terminal !== undefined) return this.#type(bytes);
@@ -112,7 +112,7 @@ class RemoteShell {
     process.stdin.once("end", () => {
       if (this.#terminal === undefined) void this.#stream.send(JSON.stringify({ type: "eof" }));
     });
-    // An unreadable stdin is treated as ended.
+    // A read error of stdin is ignored: the shell continues without further input.
     process.stdin.on("error", () => {});
   }
 
@@ -143,7 +143,7 @@ class RemoteShell {
     for (let at = 0; at < bytes.length; at += MESSAGE_BYTES_MAX) await this.#stream.send(bytes.subarray(at, at + MESSAGE_BYTES_MAX));
   }
 
-  /** Prints the shell's output, with backpressure from stdout, until the stream ends; returns the exit code if received. */
+  /** Prints the shell's output until the stream ends, with backpressure from stdout. Returns the exit code if one was received. */
   async show(): Promise<number | undefined> {
     let exit_code: number | undefined;
     for await (const { binary, data } of this.#stream) {
@@ -161,6 +161,6 @@ class RemoteShell {
   }
 }
 
-/** Resolves when more can be written. */
+/** Writes bytes; resolves when more can be written. */
 const write = (stream: NodeJS.WriteStream, bytes: Uint8Array): Promise<void> =>
   new Promise((resolve) => void (stream.write(bytes) ? resolve() : stream.once("drain", resolve)));

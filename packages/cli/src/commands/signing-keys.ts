@@ -36,7 +36,7 @@ const create = defineCommand<[string]>(
 );
 export { create as new };
 
-/** Never overwrites an existing key, because a lost key cannot be recreated. */
+/** Writes a new file. Throws if the file exists, because an overwritten key cannot be recreated. */
 async function writeNew(file: string, content: string, mode: number): Promise<void> {
   try {
     await writeFile(file, content, { flag: "wx", mode });

@@ -44,7 +44,7 @@ export const create = requestCommand(
   (client, _, label: string, options: RoleOptions & { user?: string; expiresInHours?: number }) => {
     const { user, expiresInHours } = options;
     const body = { label, role: options.role!, scopes: scopesOf(options), user_id: user, expires_in_hours: expiresInHours };
-    // No idempotency key: the response to a repeat would not contain the secret.
+    // Sends no idempotency key: the response to a retry would not contain the secret.
     return client.createToken({ body });
   },
   ({ data }, context) => {
@@ -74,7 +74,7 @@ export const rotate = requestCommand(
     command
       .argument("<id>", "Id of the token")
       .option("--overlap-seconds <n>", "How long the old secret stays valid (default: 0)", wholeNumber(0)),
-  // No idempotency key: the response to a repeat would not contain the secret.
+  // Sends no idempotency key: the response to a retry would not contain the secret.
   (client, _, id: string, { overlapSeconds = 0 }: { overlapSeconds?: number }) =>
     client.rotateToken({ params: { id }, body: { overlap_seconds: overlapSeconds } }),
   ({ data }, context, _, { overlapSeconds = 0 }) => {

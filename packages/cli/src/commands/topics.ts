@@ -104,7 +104,7 @@ async function list(context: Context, client: Client, robot_id: string): Promise
   });
 }
 
-/** `12 topics, by dds (jazzy), ros1 (noetic)`, and the adapters that failed. */
+/** Prints the adapters that found the topics, `12 topics, by dds (jazzy), ros1 (noetic)`, and the adapters that failed. */
 function noteAdapters(out: Context["out"], { topics, adapter, distro, adapters }: Topics): void {
   const connected = adapters?.filter(({ state }) => state === "connected") ?? [{ name: adapter ?? "?", distro }];
   const names = connected.map((one) => (one.distro == null ? one.name : `${one.name} (${one.distro})`));
@@ -118,7 +118,7 @@ async function firstOf<T>(stream: Stream): Promise<T | undefined> {
   return undefined;
 }
 
-/** Passes each message to `take`; returns if that returns false or `until` aborts. */
+/** Passes each message to `take` until `take` returns false or `until` aborts. */
 async function follow(
   context: Context,
   open: (signal: AbortSignal) => Promise<Stream>,

@@ -83,7 +83,7 @@ export const remove = requestCommand(
   (command) => command.argument("<id>", "Id of the user"),
   (client, _, id: string) => client.deleteUser({ params: { id } }),
   async ({ data }, { out }) => {
-    // A server of an earlier version removes the user without the list.
+    // A server of an earlier version removes the user but returns no list of affected objects.
     const holdings = (data as Partial<typeof data>).holdings ?? [];
     out.line(line`${data.name} (${data.email}) is no longer in the org.`);
     if (holdings.length === 0) return;

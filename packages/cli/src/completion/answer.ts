@@ -98,7 +98,7 @@ async function findPlace(words: readonly string[]): Promise<Place> {
   };
 }
 
-/** Flags of a command and its parents; --version is the root's only. */
+/** Returns the options of a command and its parents, except --version, which only the root command accepts. */
 const optionsOf = (command: Command): Option[] => [
   ...command.options,
   ...(command.parent === null ? [] : optionsOf(command.parent).filter(({ long }) => long !== "--version")),
@@ -128,7 +128,10 @@ async function valuesOf(slot: Argument | Option, place: Place): Promise<Candidat
   return source === undefined ? [] : readSource(source, place.flags, place.words);
 }
 
-/** Formats the lines to print. Matches by value first, then by name; a word that equals one name completes to that name's value. */
+/**
+ * Returns the lines to print. Candidates match by value first, otherwise by name. If one name matches, or equals the word, its value is
+ * returned; otherwise the matching names are returned.
+ */
 function found(candidates: Candidate[] | typeof FILES, typed: string, prefix: string): string[] {
   if (candidates === FILES) return [FILES];
   const lines = (some: readonly Candidate[]): string[] =>

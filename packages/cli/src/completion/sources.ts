@@ -91,7 +91,9 @@ export function sourceOf(command: Command, slot: Argument | Option): Source | un
   return SOURCES[`${noun.name()} ${slot.name()}`];
 }
 
-/** `words` are the preceding arguments: topics are fetched for the robot id in them. */
+/**
+ * Returns the candidates of a source. `words` are the preceding arguments; the first one is the id of the robot whose topics are listed.
+ */
 export async function readSource(
   source: Exclude<Source, "files">,
   flags: ReadonlyMap<string, string>,
@@ -116,7 +118,7 @@ export async function readSource(
       return orgs.map(({ id, name, role }) => ({ value: id, name, about: role }));
     }
     if (source === "ros_topics") {
-      // Read from the latest health snapshot: opening a stream would write an audit entry on every Tab.
+      // Reads the topics from the latest health snapshot, because opening a stream would write an audit entry on every Tab.
       const { ros } = (await client.getRobotHealth({ params: { id: words[0] ?? "" }, signal: controller.signal })).data;
       return (ros?.topics ?? []).map((value) => ({ value }));
     }
@@ -125,7 +127,7 @@ export async function readSource(
       return keys.filter(({ revoked_at }) => revoked_at === null).map(({ id, name }) => ({ value: id, name }));
     }
     const [route, toCandidate] = LISTS[source];
-    // One call handles every list: LISTS defines the fields of its rows.
+    // Calls the list route without its specific type: LISTS defines which fields of the rows are read.
     const { call } = client as unknown as { call: (name: RouteName, args: unknown) => Promise<{ body: { items: Row[] } }> };
     const { body } = await call(route, { query: { limit: ROWS_MAX }, signal: controller.signal });
     return unique(body.items.map(toCandidate));

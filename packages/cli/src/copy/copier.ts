@@ -26,7 +26,7 @@ export interface CopyResult {
   skipped: number;
   bytes: number;
   moved: number;
-  /** Set for a single file. */
+  /** SHA-256 of the last copied file; shown only if one file was copied. */
   sha256: string | undefined;
 }
 
@@ -43,7 +43,7 @@ export class Copier {
     this.#options = options;
   }
 
-  /** From the robot to this machine. */
+  /** Copies from the robot to this machine. */
   async fetch(source: CopyPlace, target: CopyPlace): Promise<void> {
     const { connection } = this.#options;
     const seen = await connection.run((session) => session.ask({ type: "stat", path: source.path }, "stat"));
@@ -61,7 +61,7 @@ export class Copier {
     await this.#fetchFiles(seen.path, into, tree.files);
   }
 
-  /** From this machine to the robot. */
+  /** Copies from this machine to the robot. */
   async send(source: CopyPlace, target: CopyPlace): Promise<void> {
     const { connection } = this.#options;
     const own = await stat(source.path);
@@ -99,7 +99,10 @@ export class Copier {
     );
   }
 
-  /** Copies the files. A failed file ends a copy of a single file; in a directory it is reported and the copy continues. */
+  /**
+   * Copies the files. In a directory, an error that concerns only one file is reported and the copy continues. Any other error ends the
+   * copy.
+   */
   async #each<F extends TreeFile>(
     files: readonly F[],
     copy: (file: F, on_bytes: (done: number) => void) => Promise<FileResult>,
@@ -134,8 +137,8 @@ export class Copier {
 }
 
 /**
- * Returns the name to create in the target directory. If the path has no name, the robot supplies it, and it must not lead elsewhere; the
- * contents of the root go directly into the directory.
+ * Returns the name to create in the target directory. A path without a name, such as `.`, gets the name that the robot resolved; throws if
+ * that name would lead outside the target directory. Returns "" for `/`, whose contents go directly into the target directory.
  */
 function nameHere(asked: string, resolved: string): string {
   const name = nameFor(asked, resolved);

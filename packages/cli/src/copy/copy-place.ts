@@ -8,8 +8,8 @@ export interface CopyPlace {
 }
 
 /**
- * Parses a source or destination as scp does: `ROBOT:PATH` is on a robot. With a slash before the colon, as in `./a:b`, it is a file on this
- * machine.
+ * Parses a source or destination as scp does. `ROBOT:PATH` is a path on a robot. A text with a slash before the colon, such as `./a:b`, is
+ * a path on this machine.
  */
 export function parseCopyPlace(text: string): CopyPlace {
   const remote = /^([^/:]+):([^]*)$/.exec(text);
@@ -28,7 +28,9 @@ export function parseCopy(from: string, to: string): { source: CopyPlace; target
   return { source, target, robot_id };
 }
 
-/** Returns the name of the copy inside a target directory: the requested path's last part, or that of `resolved` if the path has none. */
+/**
+ * Returns the name of the copy inside a target directory: the last part of the requested path, or of `resolved` if the path has no name.
+ */
 export function nameFor(file: string, resolved: string): string {
   const name = path.basename(file);
   return ["", ".", ".."].includes(name) ? path.basename(resolved) : name;

@@ -9,7 +9,7 @@ import { type FileResult, type FileSession, RobotRefused, type ReconnectingSessi
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
 const HASH_BYTES = 1024 * 1024;
-/** Attempts before giving up on a file that changes during each read. */
+/** Maximum attempts to read a file that changes during each attempt. */
 const TRIES_MAX = 3;
 
 export interface Download {
@@ -42,7 +42,7 @@ export async function download(connection: ReconnectingSession, copy: Download):
   }
 }
 
-/** Resolves symbolic links, as scp does. Throws a Failure if the target cannot be replaced by a file. */
+/** Resolves symbolic links in the target's path, as scp does. Throws if the target exists and is not a writable regular file. */
 async function targetOf(file: string): Promise<string> {
   const real = await realpath(file).catch(() => file);
   const there = await lstat(real).catch(() => undefined);
@@ -85,7 +85,7 @@ class WrongChecksum extends Failure {
   }
 }
 
-/** Requests only the hash of the robot's file, so that identical content is not sent again. */
+/** Returns the result if the target already has the robot's content, otherwise undefined. Requests only the hash of the robot's file. */
 async function isSame(connection: ReconnectingSession, copy: Download): Promise<FileResult | undefined> {
   const file = await open(copy.target, constants.O_RDONLY);
   try {
@@ -127,7 +127,7 @@ async function fetchRest(session: FileSession, connection: ReconnectingSession, 
     if (!Buffer.isBuffer(next)) {
       if (next.type !== "done") throw new Error(`the robot answered ${next.type} in the middle of a file`);
       if (hash.digest("hex") !== next.sha256 || at !== next.bytes) {
-        // The part file may have belonged to different content.
+        // The part file may have belonged to different content, so a resumed download starts again from the beginning.
         await file.truncate(0);
         if (offset > 0) return fetchRest(session, connection, copy, file);
         throw new WrongChecksum(copy.target);

@@ -52,7 +52,7 @@ export class ReconnectingSession {
         return done;
       } catch (error) {
         signal.throwIfAborted();
-        // After a refusal the session can be reused; after any other error unread bytes may still be in transit.
+        // A session can be reused after a refusal. After any other error it is closed, because unread bytes may still be in transit.
         if (error instanceof RobotRefused) throw error;
         this.#session?.close();
         this.#session = undefined;
@@ -69,7 +69,10 @@ export class ReconnectingSession {
     this.#session?.close();
   }
 
-  /** Throws errors that end the copy. A robot that was never reachable is not retried. */
+  /**
+   * Throws an error that ends the copy: one that a retry cannot fix, or any error after GIVE_UP_MS without progress. Until the robot has
+   * responded once, failed requests and an offline robot also end the copy.
+   */
   #requirePassing(error: unknown): void {
     const is_late = this.#options.clock.monotonic() - this.#progressed_at > GIVE_UP_MS;
     if (error instanceof SessionBroken) {
@@ -81,7 +84,7 @@ export class ReconnectingSession {
     }
   }
 
-  /** Records that the robot has responded: from now on, disconnects are retried. */
+  /** Records that the robot has responded. From now on, failed requests and an offline robot are retried too. */
   answered(): void {
     this.#opened = true;
     this.progressed();

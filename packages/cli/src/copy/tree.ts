@@ -64,7 +64,7 @@ export function requireName(name: unknown): string {
   return name;
 }
 
-/** Lists a directory of this machine recursively, by the same rules. */
+/** Lists a directory of this machine recursively. Treats links like readRobotTree. */
 export async function readLocalTree(top: string): Promise<Tree<TreeFile>> {
   const tree: Tree<TreeFile> = { directories: [], files: [], skipped: [] };
   for (const waiting = [""]; waiting.length > 0;) {

@@ -4,9 +4,12 @@ import type { FileAnswer } from "@roamfleet/protocol/link";
 import { digestFile } from "../artifact.ts";
 import { type FileResult, type FileSession, RobotRefused, type ReconnectingSession } from "./file-session.ts";
 
-/** Payload limit: a frame to the service has at most 64 KiB. */
+/** File content per message, in bytes: a frame to the service has at most 64 KiB. */
 const PIECE_BYTES = 60 * 1024;
-/** Maximum bytes sent ahead of the robot's acknowledgement: fills a connection with high latency, and limits what a disconnect loses. */
+/**
+ * Maximum bytes that are sent but not acknowledged by the robot: enough for a connection with high latency, and the most that a disconnect
+ * loses.
+ */
 const AHEAD_BYTES_MAX = 4 * 1024 * 1024;
 const MODE_MASK = 0o777;
 
@@ -39,7 +42,7 @@ export async function upload(connection: ReconnectingSession, { source, path, on
         return sendRest(session, connection, file, { size, offset: answer.offset, on_bytes });
       });
     return await once().catch((error: unknown) => {
-      // The partial file on the robot may have belonged to different content.
+      // The partial file on the robot may have belonged to different content, so a resumed upload is repeated once.
       if (error instanceof RobotRefused && error.code === "checksum" && begun > 0) return once();
       throw error;
     });
@@ -73,7 +76,7 @@ async function sendRest(
   return { bytes, moved, sha256, unchanged: false };
 }
 
-/** Reads the robot's responses during an upload: acknowledged bytes, then completion or a refusal at any time. */
+/** Reads the robot's responses during an upload: acknowledged bytes, then completion. The robot may refuse the upload at any time. */
 class Taken {
   readonly done: Promise<Extract<FileAnswer, { type: "done" }>>;
   over = false;

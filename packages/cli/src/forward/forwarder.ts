@@ -12,13 +12,13 @@ const BACKLOG = 128;
 export interface ForwarderOptions {
   client: Client;
   robot_id: string;
-  /** Aborts everything. */
+  /** Aborts all streams. */
   signal: AbortSignal;
   /** Prints a message to the user, one line each. */
   note: (text: string) => void;
 }
 
-/** Local ports that lead to a robot. A failed connection is reported and does not end the others. */
+/** Listens on local ports and forwards their connections to a robot. A failed connection is reported and does not end the others. */
 export class Forwarder {
   /** Rejects with errors that make all further connections fail: the token is invalid, or the robot was removed. */
   readonly failed: Promise<never>;
@@ -31,7 +31,7 @@ export class Forwarder {
   constructor(options: ForwarderOptions) {
     const { promise, reject } = Promise.withResolvers<never>();
     this.failed = promise;
-    // It may reject before or after there is a handler.
+    // Prevents an unhandled rejection if `failed` rejects before the caller awaits it.
     promise.catch(() => {});
     this.#fail = reject;
     this.#options = options;
@@ -56,7 +56,7 @@ export class Forwarder {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Reports the robot's connection state from elsewhere; a change is printed. */
+  /** Sets whether the robot is offline, and prints a note if that has changed. */
   setOffline(offline: boolean): void {
     if (offline === this.#offline) return;
     this.#offline = offline;
@@ -67,7 +67,7 @@ export class Forwarder {
     const { client, robot_id, signal } = this.#options;
     this.#sockets.add(socket);
     socket.once("close", () => this.#sockets.delete(socket));
-    // Before another listener can be attached.
+    // Attached before anything else: an error event without a listener would end the process.
     socket.on("error", () => {});
     try {
       const stream = await client.stream("forward", { robot_id, query: { host, port }, signal });
@@ -115,8 +115,8 @@ const EOF = JSON.stringify({ type: "eof" });
 const RESET = JSON.stringify({ type: "reset" });
 
 /**
- * Relays a local connection through a `forward` stream until both senders are done, with backpressure in both directions. Resolves with how
- * the stream ended; a broken tunnel resets the local connection.
+ * Relays a local connection through a `forward` stream until both sides have sent everything, with backpressure in both directions.
+ * Resolves with the end of the stream. If the tunnel breaks, resets the local connection.
  */
 export async function carryConnection(socket: Socket, stream: Stream): Promise<Ending> {
   let torn = false;
@@ -126,7 +126,7 @@ export async function carryConnection(socket: Socket, stream: Stream): Promise<E
     stream.close();
   });
   socket.once("close", () => {
-    // When both sides are done, the robot may still be delivering data: it closes the stream.
+    // After both sides have sent everything, the robot may still be delivering data: it closes the stream when it is done.
     if (!torn && !(socket.readableEnded && socket.writableFinished)) stream.close();
   });
   const outward = carryOut(socket, stream);
@@ -146,7 +146,7 @@ async function carryIn(socket: Socket, stream: Stream): Promise<void> {
   }
 }
 
-/** Ends when the connection is half-closed or closed. */
+/** Sends the connection's data to the stream until the connection is half-closed or closed. */
 async function carryOut(socket: Socket, stream: Stream): Promise<void> {
   try {
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
@@ -156,7 +156,8 @@ async function carryOut(socket: Socket, stream: Stream): Promise<void> {
     }
     await stream.send(EOF);
   } catch {
-    // The error event reported it, or the connection closed before there was a listener: then this closes the tunnel.
+    // The error event has closed the stream already, or the connection closed before the listener was attached: then this closes the
+    // stream.
     stream.close();
   }
 }
@@ -173,7 +174,7 @@ function typeOf(data: Buffer): unknown {
 export interface PortSpec {
   /** 0: any free port. */
   local_port: number;
-  /** Host as resolved by the robot. */
+  /** Host name or address, resolved by the robot. */
   host: string;
   port: number;
 }

@@ -8,11 +8,14 @@ import { filterQuery, type LogOptions, type LogRecord } from "./records.ts";
 const WORDS = { right: "read these logs", again: "Run the command again; the last 100 records are repeated." };
 /** Delays before reconnecting; the last one applies to all further attempts. */
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
-/** Attempts without a record before giving up. */
+/** Maximum consecutive reconnects that deliver no new record. */
 const ATTEMPTS_MAX = 30;
-/** After a server restart robots reconnect gradually: this many attempts may find one offline. */
+/** Maximum reconnects that find the robot offline: after a server restart, robots reconnect gradually. */
 const OFFLINE_ATTEMPTS_MAX = 8;
-/** Overlap of a stream that is resumed by time: records of several robots are stored concurrently, so one may arrive after a newer one. */
+/**
+ * A stream of several robots that resumes by time starts this much earlier: records are stored concurrently, so an older record may arrive
+ * after a newer one.
+ */
 const OVERLAP_MS = 5_000;
 
 export interface Followed {
@@ -23,8 +26,8 @@ export interface Followed {
 }
 
 /**
- * Prints records until interrupted or until the service ends the stream. A lost stream is reopened at the last cursor that it sent, or, if the
- * server refuses that or has sent none, by the time of the newest record.
+ * Prints records until interrupted or until the service ends the stream. Reopens a lost stream at the last cursor that the server sent.
+ * Without a cursor, or if the server refuses it, reopens at the time of the newest record.
  */
 export async function followLogs(context: Context, { open, many, print }: Followed, options: LogOptions): Promise<void> {
   const signal = context.interruptible();
@@ -37,7 +40,7 @@ export async function followLogs(context: Context, { open, many, print }: Follow
     try {
       return await open(cursor === "" ? { ...by_time, cursor } : { level, source, q, cursor }, signal);
     } catch (error) {
-      // A server of an earlier version does not have the parameter, and a cursor may have expired.
+      // A server of an earlier version has no parameter `cursor`, and a cursor may have expired: resume by time.
       if (signal.aborted || !(error instanceof ApiError) || error.status !== 400) throw error;
       return await open(by_time, signal);
     }
@@ -51,7 +54,8 @@ export async function followLogs(context: Context, { open, many, print }: Follow
         const frame = readLogFrame(data.toString());
         if (frame !== undefined && isLogCursor(frame)) {
           cursor = frame.cursor;
-          // A fleet's stream works without records. That of an offline robot sends a cursor and ends.
+          // A cursor proves that a fleet's stream works, even without records. A single robot's stream also sends one if the robot is
+          // offline.
           if (many) attempts = 0;
         } else if (await take(context, seen, frame ?? data.toString(), print)) attempts = 0;
         await context.out.drained(signal);
@@ -62,7 +66,7 @@ export async function followLogs(context: Context, { open, many, print }: Follow
       if (attempts >= ATTEMPTS_MAX) throw error;
     }
     if (signal.aborted) throw signal.reason;
-    // A stream that never delivered a frame is not retried: it does not work at all.
+    // If no attempt has delivered a record or a cursor, the stream does not work at all and is not retried.
     const may_return = ending?.code === CLOSE.agent_offline && attempts > 0 && attempts <= OFFLINE_ATTEMPTS_MAX;
     const may_reconnect = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining || may_return;
     const failure = ending === undefined ? undefined : streamFailure(ending, WORDS);
@@ -88,7 +92,7 @@ async function take(context: Context, seen: Seen, record: LogRecord | string, pr
 /** An unreachable server may be starting, so it is retried. */
 const isUnreachable = (error: unknown): boolean => error instanceof Error && error.name === "Unreachable";
 
-/** The position up to which each robot's log was printed: the records since the last cursor are sent again. */
+/** Remembers the last printed record of each robot: a resumed stream repeats the records since the last cursor. */
 class Seen {
   readonly #many: boolean;
   readonly #last = new Map<string, { received_at: string; seq: number }>();
@@ -107,7 +111,7 @@ class Seen {
 
   isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
     this.any = true;
-    // A gap may be reported by the server: it has no position among the robot's records.
+    // A gap record may come from the server. It has no position among the robot's records, so it always counts as new.
     if (fields["gap"] !== undefined) return true;
     const last = this.#last.get(robot_id);
     if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;
@@ -117,7 +121,7 @@ class Seen {
   }
 }
 
-/** Offline robots listed by name; the others are only counted. */
+/** Maximum offline robots listed by name; further ones are only counted. */
 const NAMED_MAX = 20;
 
 interface Member {
@@ -152,15 +156,18 @@ export class FleetNames {
     this.#context.out.note(`offline: ${names.join(", ")}${more}; they join when they come online`);
   }
 
-  /** Returns a robot's name, also if it joined later or left the fleet; the id of a deleted robot. */
+  /** Returns a robot's name, even if the robot joined the fleet later or has left it. Returns the id of a deleted robot. */
   async nameOf(robot_id: string): Promise<string> {
     return (await this.#member(robot_id)).name;
   }
 
-  /** Returns the name as above, and prints a note if the robot was offline or unknown before. */
+  /**
+   * Returns the name of a record's robot. Prints that the robot is online if it was offline or unknown and the record is not from before
+   * `since_ms`.
+   */
   async nameOfSender(robot_id: string, at_ms: number, since_ms: number): Promise<string> {
     const member = await this.#member(robot_id);
-    // A stored record may belong to a robot that has been deleted since.
+    // A record from before `since_ms` does not prove that the robot is online: the robot may even have been deleted.
     if (!member.online && at_ms >= since_ms) {
       member.online = true;
       this.#context.out.note(`${plain(member.name)} is online`);

@@ -53,11 +53,14 @@ export type LogRecord = Body<"listRobotLogs">["items"][number];
 type LogPage = Body<"listRobotLogs">;
 
 const PAGE_RECORDS_MAX = 1_000;
-/** Records shown without --limit, also with --since. */
+/** Maximum records shown without --limit. With --since, SHOWN_SINCE applies instead. */
 const SHOWN = 200;
 const SHOWN_SINCE = 10_000;
 
-/** Returns the newest matching records, oldest first; a search is answered by the service in parts. */
+/**
+ * Returns the newest matching records, oldest first. Reads several pages, because the service may search only a part of the log per
+ * request.
+ */
 export async function readLogs(
   context: Context,
   client: Client,
@@ -67,7 +70,7 @@ export async function readLogs(
 ): Promise<LogPage> {
   const filter = filterQuery(options, context.now());
   const list = (query: object): Promise<LogPage> => client[name]({ params: { id }, query });
-  // Without filters, one request without a query.
+  // Without --limit and filters, the service returns the newest records in one page.
   if (options.limit === undefined && Object.values(filter).every((value) => value === undefined)) return await list({});
   const wanted = options.limit ?? (options.since === undefined ? SHOWN : SHOWN_SINCE);
   let items: LogRecord[] = [];
@@ -81,7 +84,7 @@ export async function readLogs(
   return { items, next_cursor };
 }
 
-/** Prints whether older records exist. */
+/** Prints a note if there are no records, or if older ones exist before the first record shown with --since. */
 export function noteMore({ out }: Context, { items, next_cursor }: LogPage, options: LogOptions): void {
   if (items.length === 0)
     out.note(options.since === undefined && options.grep === undefined ? "No log records yet." : "No matching log records.");

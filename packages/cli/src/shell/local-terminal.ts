@@ -1,7 +1,9 @@
 import { spawnSync } from "node:child_process";
 import process from "node:process";
 
-/** Resets modes that programs enable and a lost connection leaves on: cursor, wrapping, bracketed paste, mouse, keypad, colors. */
+/**
+ * Resets the modes that a program may have left on when the connection was lost: cursor, wrapping, bracketed paste, mouse, keypad, colors.
+ */
 const RESET = "\u001b[?25h\u001b[?7h\u001b[?2004l\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1l\u001b>\u001b[0m";
 const LEAVE_SCREEN = "\u001b[?1049l";
 const ENTERS_SCREEN = /\u001b\[\?(?:1049|1047|47)([hl])/g; // oxlint-disable-line no-control-regex
@@ -45,7 +47,7 @@ export class LocalTerminal {
     for (const [, letter] of Buffer.from(output).toString("latin1").matchAll(ENTERS_SCREEN)) this.#in_screen = letter === "h";
   }
 
-  /** `orderly`: the program exited on its own and restored the terminal. */
+  /** Restores the terminal. `orderly`: the program exited normally and has reset the modes that it had set. */
   close(orderly: boolean): void {
     if (orderly) {
       this.#in_screen = false;
@@ -59,13 +61,13 @@ export class LocalTerminal {
   readonly #restore = (): void => {
     if (!this.#raw) return;
     this.#raw = false;
-    // An interrupted program could not restore the terminal.
+    // A program that was interrupted has not reset its modes.
     if (this.#said) process.stdout.write(`${this.#in_screen ? LEAVE_SCREEN : ""}${RESET}\r\n`);
     if (this.#settings === undefined) process.stdin.setRawMode(false);
     else stty(this.#settings);
   };
 
-  /** Node's raw mode still converts newlines to CRLF, which breaks full-screen programs. */
+  /** Switches to raw mode with stty, because Node's raw mode still converts newlines to CRLF, which breaks full-screen programs. */
   #makeRaw(): void {
     this.#settings = stty("-g");
     if (this.#settings === undefined || stty("raw", "-echo") === undefined) {
@@ -87,14 +89,14 @@ const TILDE = 0x7e;
 export type Escape = "disconnect" | "help";
 
 /**
- * Detects `~.` and `~?` at the beginning of a typed line, as ssh does: the only way to leave a shell that does not respond. `~~` sends one
- * `~`.
+ * Detects `~.` (disconnect) and `~?` (help) at the beginning of a typed line, as ssh does. `~.` is the only way to leave a shell that does
+ * not respond. `~~` sends one `~`.
  */
 export class EscapeFilter {
   #at_start = true;
   #pending = false;
 
-  /** Returns the bytes to send and the local request. Bytes after `disconnect` are dropped. */
+  /** Returns the bytes to send and the detected escapes. Bytes after `disconnect` are dropped. */
   take(bytes: Uint8Array): { bytes: Uint8Array; escapes: Escape[] } {
     const out: number[] = [];
     const escapes: Escape[] = [];

@@ -6,7 +6,10 @@ import path from "node:path";
 const MAIN = path.resolve(import.meta.dirname, "../main.ts");
 /** Timeout of one call. */
 const CALL_MS_MAX = 240_000;
-/** Without the cache, two thirds of a short call are spent on compiling sources. By RF_TEST_RUN the guard of a test run finds it. */
+/**
+ * Without NODE_COMPILE_CACHE, two thirds of a short call are spent on compiling sources. The guard of a test run finds the process by
+ * RF_TEST_RUN.
+ */
 const { PATH, NODE_COMPILE_CACHE, RF_TEST_RUN } = process.env;
 const INHERITED = { PATH: PATH!, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), ...(RF_TEST_RUN && { RF_TEST_RUN }) };
 
