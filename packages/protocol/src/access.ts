@@ -7,9 +7,7 @@ import type { Role } from "./states.ts";
  */
 export type Access = "public" | Role | "service_admin" | "robot";
 
-/**
- * Objects that scopes can contain, by the field that references them. `target` and `config_scope` have their type in a neighboring field.
- */
+/** Kinds of objects that a scope can include. For `target` and `config_scope`, a neighboring field of the request names the actual kind. */
 export type ObjectKind =
   | "site"
   | "fleet"
@@ -27,13 +25,13 @@ export interface ObjectField {
   in: "params" | "query" | "body";
   field: string;
   kind: ObjectKind;
-  /** The role required on it. */
+  /** The role that the caller needs on the object. */
   role: Role;
 }
 
 /**
- * The response to a caller whose grants do not cover the object: a referenced object is `not_found`, like one that does not exist; a list
- * is `filtered`; whole-org data is `forbidden`, unless every member may see it (`allowed`).
+ * The response to a caller whose role does not cover the object. `not_found`: a referenced object, as if it did not exist. `filtered`: a
+ * list without the object. `forbidden`: data of the whole org. `allowed`: data of the whole org that every member may see.
  */
 export type OutsideScope = "not_found" | "filtered" | "forbidden" | "allowed";
 
@@ -45,7 +43,7 @@ export interface AccessRow {
   objects: readonly ObjectField[];
 }
 
-/** Fields that reference scoped objects, with the object's type. The type of `id` is the row's subject. */
+/** Fields that reference objects, with the object's kind. The field `id` is not listed: its kind is the subject of the access row. */
 export const OBJECT_FIELDS = {
   site_id: "site",
   fleet_id: "fleet",
@@ -57,10 +55,10 @@ type FieldName = keyof typeof OBJECT_FIELDS;
 
 const fields = (place: ObjectField["in"], role: Role, names: readonly FieldName[]): ObjectField[] =>
   names.map((field) => ({ in: place, field, kind: OBJECT_FIELDS[field], role }));
-/** Reading by an object requires reading the object. */
+/** A query that names an object requires the role viewer on that object. */
 const query = (...names: FieldName[]): ObjectField[] => fields("query", "viewer", names);
 
-/** Scopes do not apply. */
+/** A route to which scopes do not apply. */
 const free = <A extends Access>(access: A, about = "the service") => ({ access, about, outside: "allowed" as const, objects: [] });
 /** Whole-org data that every member may access. */
 const shared = <A extends Role>(access: A, about: string) => ({ access, about, outside: "allowed" as const, objects: [] });
@@ -80,7 +78,7 @@ const one = <A extends Role>(access: A, kind: ObjectKind, more: ObjectField[] = 
   outside: "not_found" as const,
   objects: [{ in: "params", field: "id", kind, role: access } as const, ...more],
 });
-/** Objects referenced by the body, on which the role is required. */
+/** A route whose body references objects. The caller needs the role on those in `names`, and only viewer on those in `seen`. */
 const at = <A extends Role>(access: A, names: readonly FieldName[], seen: readonly FieldName[] = []) => ({
   access,
   about: names.map((name) => OBJECT_FIELDS[name].replaceAll("_", " ")).join(" or "),
@@ -142,7 +140,7 @@ export const access = {
   deleteRobot: one("admin", "robot"),
   replaceRobot: one("operator", "robot"),
   releaseHold: one("operator", "robot"),
-  // An approved robot receives secrets of the whole org.
+  // An approved robot receives secrets of the whole org, so approval requires the role in the whole org.
   approveRobot: whole("admin", "robots"),
   getRobotHealth: one("viewer", "robot"),
   getRobotHealthHistory: one("viewer", "robot"),

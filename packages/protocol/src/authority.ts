@@ -33,7 +33,7 @@ export function parseFingerprint(text: string): string | undefined {
 export interface Presented {
   /** Whether the system's authorities trust the server. */
   trusted: boolean;
-  /** OpenSSL's reason why not. */
+  /** OpenSSL's reason if the system's authorities do not trust the server. */
   reason: string | undefined;
   /** The self-signed certificate at the end of the chain; undefined if the server sends none. */
   authority: { pem: string; fingerprint: string; subject: string } | undefined;
@@ -86,7 +86,7 @@ export async function readPresented(
   });
 }
 
-/** Opens a TLS socket; through a proxy it is already secure. */
+/** Opens a TLS socket without verifying the certificate. Through a proxy, the TLS handshake is already complete. */
 function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string, string | undefined>>): Promise<TLSSocket> {
   const agent = new Agent({ keepAlive: false, proxyEnv });
   return new Promise((resolve, reject) => {
@@ -98,7 +98,7 @@ function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string,
   });
 }
 
-/** Walks from the server's certificate to the self-signed one. */
+/** Follows the chain from the server's certificate to the self-signed one; undefined if the chain contains none. */
 function authorityOf(leaf: DetailedPeerCertificate): Presented["authority"] {
   const seen = new Set<string>();
   for (let at: DetailedPeerCertificate | undefined = leaf; at?.raw !== undefined; at = at.issuerCertificate) {
@@ -114,8 +114,8 @@ function authorityOf(leaf: DetailedPeerCertificate): Presented["authority"] {
 }
 
 /**
- * Returns the PEM of the authority with this fingerprint that the server presents. Throws UntrustedAuthority if it presents a different
- * one, or one that did not sign a certificate for this host.
+ * Returns the PEM of the authority with this fingerprint that the server presents. Throws UntrustedAuthority if the server presents a
+ * different authority, or does not send its authority's certificate.
  */
 export function requireFingerprint(presented: Presented, fingerprint: string): string {
   const { authority } = presented;

@@ -55,7 +55,7 @@ const PortMapping = Shape({
 
 const Mount = Shape({
   type: OneOf(["bind", "volume", "tmpfs"]),
-  /** bind: a path of the robot; volume: its name; tmpfs: none. */
+  /** For bind, a path on the robot; for volume, the volume's name; absent for tmpfs. */
   source: Maybe(
     Type.String({
       maxLength: TEXT_MAX,
@@ -72,14 +72,14 @@ const Mount = Shape({
 
 const Device = Shape({
   host: Type.String({ maxLength: TEXT_MAX, pattern: "^/dev/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]+$", description: "a path below /dev" }),
-  /** Absent: the same. */
+  /** Absent: the same path as on the robot. */
   container: Maybe(AbsolutePath),
   /** Absent: rwm (read, write, make). */
   permissions: Maybe(Type.String({ pattern: "^(?!.*(.).*\\1)[rwm]{1,3}$", description: "some of the letters r, w and m" })),
 });
 
 const Http = Shape({
-  /** An address that the robot itself can open; or `port` (of the container), with `path`. */
+  /** An address that the robot itself can open. The alternative is `port` of the container, with `path`. */
   url: Maybe(Type.String({ maxLength: 2_000, pattern: "^https?://[^\\s]+$", description: "an http or https address" })),
   port: Maybe(Port),
   /** Absent: /. */

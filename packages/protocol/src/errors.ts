@@ -1,4 +1,4 @@
-/** Every error code of the API with the HTTP status that carries it; `http_error` carries the statuses named in HTTP_ERROR_STATUSES. */
+/** Every error code of the API with its HTTP status. `http_error` is returned with the statuses in HTTP_ERROR_STATUSES. */
 export const ERROR_STATUS = {
   bad_request: 400,
   unauthorized: 401,

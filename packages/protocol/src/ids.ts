@@ -27,7 +27,7 @@ export function isId(kind: IdKind, text: string): boolean {
   return text.startsWith(prefix) && ID_BODY.test(text.slice(prefix.length));
 }
 
-/** Secrets never share a prefix with an id, so that both are distinguishable in logs and forms. */
+/** Prefixes of secrets. No id has such a prefix, so that secrets and ids are distinguishable in logs and forms. */
 export const SECRET_PREFIXES = {
   org_token: "rf_org_",
   user_token: "rf_user_",

@@ -4,8 +4,9 @@ const SAFE = /[A-Za-z0-9_~-]/;
 export const FILE_NAME_BYTES_MAX = 200;
 
 /**
- * Encodes any text as one file name, as a robot names the file of a config namespace: percent-encoded, including a leading dot, so that it
- * can never be a path, `.` or `..`. Inner dots stay readable. The server refuses names longer than FILE_NAME_BYTES_MAX.
+ * Encodes any text as one file name. A robot names the file of a config namespace in this way. Percent-encodes all unsafe characters and a
+ * leading dot, so that the name can never be a path, `.` or `..`. Inner dots stay readable. The server refuses names longer than
+ * FILE_NAME_BYTES_MAX.
  */
 export function encodeFileName(text: string): string {
   let name = "";

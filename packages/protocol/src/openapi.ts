@@ -192,7 +192,7 @@ const hasBody = (route: Route): boolean => route.method !== "GET";
 function securityOf({ access, by, method }: Route): Node[] {
   if (access === "public") return [];
   if (access === "robot") return [{ robot_signature: [] }];
-  // The last entry: without an admin token, the server accepts requests from its own machine.
+  // The empty entry means no credentials: without an admin token, the server accepts requests from its own machine.
   if (access === "service_admin") return [{ service_admin_token: [] }, { service_admin_header: [], portal_token: [] }, {}];
   const token = { portal_token: [] };
   const session = method === "GET" ? { session_cookie: [] } : { session_cookie: [], csrf_token: [] };

@@ -1,6 +1,6 @@
 /**
- * Method and path of every HTTP route, separate from the schemas so that the command line starts without loading them. The schemas of each
- * name are in routes/.
+ * Method and path of every HTTP route, separate from the schemas so that the command line starts without loading them. The schemas of the
+ * routes are in routes/.
  */
 export const paths = {
   getOpenapi: ["GET", "/openapi.json"],
@@ -164,7 +164,7 @@ export type FleetStreamName = keyof typeof fleetStreamPaths;
 
 /** Name of the cookie with the session's secret: over TLS, and over plain HTTP. */
 export const SESSION_COOKIES = { secure: "__Host-roamfleet_session", plain: "roamfleet_session" } as const;
-/** A page sends this header to prove that it may read responses, which pages of other sites may not. */
+/** A page sends the session's CSRF token in this header. Pages of other sites cannot read the token, so they cannot send it. */
 export const CSRF_HEADER = "X-CSRF-Token";
 
 /** WebSocket route of robots. */

@@ -27,8 +27,8 @@ export const TARGET_STATUSES = [
 export type TargetStatus = (typeof TARGET_STATUSES)[number];
 
 /**
- * What a queued target waits for. `robot`: a staged target waits until its robot allows the update; `approval`: config files with secrets
- * wait until an admin approves the robot.
+ * What a target waits for. `robot`: the target is staged, and its robot does not allow the update yet. `approval`: config files contain
+ * secrets, and an admin has not approved the robot.
  */
 export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot", "approval"] as const;
 export type WaitingFor = (typeof WAITING_FOR)[number];

@@ -1,17 +1,17 @@
 export interface TopicRate {
   /** Messages per second, including skipped ones. */
   rate: number;
-  /** Of intervals without skipped messages; null if there are none. */
+  /** Shortest interval in seconds. This and the next two fields cover only intervals without skipped messages; null if there are none. */
   min_s: number | null;
   max_s: number | null;
   std_dev_s: number | null;
-  /** Number of messages measured. */
+  /** Number of messages measured, including skipped ones. */
   window: number;
 }
 
 /**
- * Measures the message rate of a ROS topic as `rostopic hz` and `ros2 topic hz` do. Uses the robot's times instead of arrival times, so that network
- * jitter does not change the rate.
+ * Measures the message rate of a ROS topic as `rostopic hz` and `ros2 topic hz` do. Uses the robot's times instead of arrival times, so
+ * that network jitter does not change the rate.
  */
 export class TopicRateMeter {
   readonly #intervals_max: number;

@@ -9,7 +9,7 @@ export type Fields = Record<string, unknown>;
 /** Size limit of the documents that describe an image. */
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 const DOCUMENTS_MAX = 400;
-/** Docker builds at most 127. */
+/** Maximum layers of an image; Docker builds at most 127. */
 const LAYERS_MAX = 512;
 const LINKS_MAX = 8;
 const DIGEST = /^sha256:([0-9a-f]{64})$/;
@@ -31,7 +31,7 @@ export class ImageFiles {
     return this.#contents.files.has(name) || this.#contents.links.has(name);
   }
 
-  /** A file named by a digest must have that digest, even if nothing refers to it. */
+  /** Throws ImageRefused if a file that is named by a digest has another digest, even if nothing refers to the file. */
   checkNames(): void {
     for (const [name, { sha256 }] of this.#contents.files) {
       const match = NAMED_BY_DIGEST.exec(name);
@@ -75,7 +75,7 @@ export class ImageFiles {
     }
   }
 
-  /** Returns the image of a config and its layers, from lowest to topmost. */
+  /** Returns the image with this config and these layers, which are ordered from lowest to topmost. */
   async image(config: TarFile, layers: readonly TarFile[], platform?: string): Promise<Image> {
     const content = fields(await this.json(config, "the image's config"), "the image's config");
     const diff_ids = list(fields(content["rootfs"], "rootfs of the image's config")["diff_ids"], "rootfs.diff_ids of the image's config");
@@ -92,7 +92,7 @@ export class ImageFiles {
   #layer(layer: TarFile, diff_id: unknown, index: number): ImageLayer {
     const hex = typeof diff_id === "string" ? DIGEST.exec(diff_id)?.[1] : undefined;
     if (hex === undefined) throw new ImageRefused(`rootfs.diff_ids[${index}] of the image's config is not a sha256 digest`);
-    // A compressed layer's content is verified when it is unpacked.
+    // The config's digest is that of the uncompressed layer, so a compressed layer is verified when it is unpacked.
     const compressed = COMPRESSED.some((magic) => magic.equals(layer.head.subarray(0, magic.length)));
     if (!compressed && layer.sha256 !== hex)
       throw new ImageRefused(`the digest of layer ${index + 1} does not match the image's config: ${layer.sha256}`);

@@ -6,8 +6,8 @@ export { ImageRefused } from "./tar-scan.ts";
 
 /**
  * Reads the images of an archive written by `docker save`, `podman save`, `buildx` or `skopeo`: one, or one per platform. Returns undefined
- * if the bytes are not a tar archive. Throws ImageRefused for an archive with no image, with several, or with inconsistent content. Reads
- * the archive once as a stream without storing it.
+ * if the bytes are not a tar archive. Throws ImageRefused for an archive with no image, with more images than that, or with inconsistent
+ * content. Reads the archive once as a stream without storing it.
  */
 export async function readImages(read: ReadRange, size: number): Promise<Image[] | undefined> {
   const stream = await read();
@@ -20,7 +20,7 @@ export async function readImages(read: ReadRange, size: number): Promise<Image[]
   if (contents === undefined) return undefined;
   const files = new ImageFiles(contents, read);
   files.checkNames();
-  // Newer Docker versions write both formats; this one works for all versions and has one image.
+  // Newer Docker versions write both files. manifest.json is read because all versions write it, and it lists one image.
   if (files.has("manifest.json")) return [await readDockerImage(files)];
   if (files.has("index.json")) return await readOciImages(files);
   throw new ImageRefused("it has neither a manifest.json (docker save) nor an index.json (OCI)");

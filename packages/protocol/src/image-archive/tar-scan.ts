@@ -8,7 +8,7 @@ export class ImageRefused extends Error {
   }
 }
 
-/** An image has a few hundred files at most: three per layer in the older format. */
+/** Maximum entries of an archive. An image has a few hundred files at most: three per layer in the older format. */
 const ENTRIES_MAX = 10_000;
 const BLOCK_BYTES = 512;
 /** Size limit of an extended header, which contains names and numbers. */
@@ -224,7 +224,7 @@ function readHeader(block: Buffer): TarHeader | undefined {
   };
 }
 
-/** Octal digits, or from 8 GiB on a binary number in eleven bytes after a marker byte. */
+/** Parses the size of an entry: octal digits, or from 8 GiB on a marker byte and a binary number in eleven bytes. */
 function sizeAt(block: Buffer): number {
   const first = block[124] ?? 0;
   if ((first & BASE_256) === 0) {
@@ -243,10 +243,7 @@ function octal(text: string): number | undefined {
   return digits === "" ? 0 : /^[0-7]{1,15}$/.test(digits) ? Number.parseInt(digits, 8) : undefined;
 }
 
-/**
- * Parses the fields of an extended header that override the entry's: repeated `length key=value\
- * `.
- */
+/** Parses the fields of an extended header, which override those of the entry. Each has the form `length key=value\n`. */
 function readPax(content: Buffer): { name?: string; link?: string; size?: number } {
   const said: { name?: string; link?: string; size?: number } = {};
   for (let at = 0; at < content.length;) {

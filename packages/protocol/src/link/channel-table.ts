@@ -5,25 +5,25 @@ import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
 
 /** Maximum channels of one link. */
 export const CHANNELS_MAX = 64;
-/** Includes control and logs. */
+/** Maximum queues of one link: its channels, control and logs. */
 const LANES_MAX = CHANNELS_MAX + 2;
-/** Maximum bytes that a channel may queue beyond its first message, so that a stuck channel leaves room for others. */
+/** Maximum bytes that a channel may queue, so that a stuck channel leaves room for others. One message may be longer. */
 const CHANNEL_SEND_BYTES_MAX = 64 * 1024;
 const OPEN_TIMEOUT_MS = 10_000;
 const REASON_CHARACTERS_MAX = 500;
-/** Bulk data is acknowledged in portions of this size: less than half of the minimum in flight. */
+/** Received bulk data is acknowledged in portions of this size, which is less than half of the sender's minimum in flight. */
 const ACKNOWLEDGE_BYTES = 2 * 1024;
 
 export const CLOSE_NOT_AVAILABLE = 4410;
 export const CLOSE_TIMED_OUT = 4408;
 const CLOSE_WITH_LINK = 1006;
 
-/** The server's channels have even numbers, the robot's odd ones; 0 is control and 1 is logs. */
+/** The first channel that each end opens. The server opens even numbers, the robot odd ones; 0 is control and 1 is logs. */
 export const FIRST_CHANNEL = { server: 2, robot: 3 } as const;
 
 /**
- * Serves a kind of channel; refuses by calling `reset` before it returns. Parameters are untrusted input from the other end. An exception
- * or rejected promise resets only its channel.
+ * Serves channels of one kind. Refuses a channel by calling `reset` before it returns. `params` are untrusted input from the other end. An
+ * exception or rejected promise resets only this channel.
  */
 export type StreamSource = (channel: Channel, params: unknown) => void | Promise<void>;
 
@@ -31,13 +31,13 @@ export interface ChannelTableOptions {
   queue: SendQueue;
   end: keyof typeof FIRST_CHANNEL;
   clock: { setTimer(ms: number, work: () => unknown): { cancel(): void } };
-  /** Budget for received data of the whole link; absent: for these channels only. */
+  /** Memory budget for the received data of the whole link. Absent: these channels have a separate budget. */
   memory?: ReceiveMemory;
   /** Kinds that the other end may open here. */
   sources?: ReadonlyMap<string, StreamSource>;
-  /** Called when a source throws; absent: its channel is reset without a report here. */
+  /** Called when a source throws; the channel is reset in any case. */
   failed?: (kind: string, error: unknown) => void;
-  /** Called when the other end does not accept control frames: the link is unusable. */
+  /** Called when the queue for control frames is full because the other end does not read: the link is unusable. */
   stuck: () => void;
 }
 
@@ -108,7 +108,7 @@ export class ChannelTable {
     const channel = this.#channels.get(frame.channel);
     if (channel === undefined) {
       this.#assertKnown(frame.channel);
-      // The channel was closed here with unsent data that the other end no longer accepts: its credit would never arrive.
+      // This end closed the channel, but its unsent data waits for credit that the other end no longer grants: drop the data.
       if (frame.type === FrameType.RESET) this.#options.queue.dropChannel(frame.channel);
       return;
     }
@@ -188,7 +188,7 @@ export class ChannelTable {
     }
   }
 
-  /** Frames in transit when a channel closed are allowed; frames of a channel that never existed are not. */
+  /** Throws FrameError for a channel that never existed. Frames of a closed channel may still be in transit. */
   #assertKnown(id: number): void {
     const known = this.#isOfPeer(id) ? id <= this.#newest_of_peer : id >= FIRST_CHANNEL[this.#options.end] && id < this.#next;
     if (!known) throw new FrameError(`channel ${id} is not open`);
@@ -204,7 +204,7 @@ export class ChannelTable {
   }
 }
 
-/** Acknowledges bulk data so that the other end can measure the link. Free until bulk data arrives. */
+/** Acknowledges received bulk data, so that the other end can measure the link's rate. Costs nothing until bulk data arrives. */
 export class BulkReceipts {
   #owed = 0;
 
@@ -219,7 +219,7 @@ export class BulkReceipts {
   }
 }
 
-/** Credit of the log channel, which is not a stream. */
+/** Checks and grants the credit of the log channel, which is not in the channel table. */
 export class CreditGiver {
   readonly #window = new ReceiveWindow();
 

@@ -24,10 +24,10 @@ export class ChannelRefused extends Error {
 export interface ChannelLink {
   /** Returns false if there is no room yet. */
   send(channel: Channel, message: Uint8Array): boolean;
-  /** Whether sent data is still queued. */
+  /** Returns whether written data of the channel is still queued. */
   waiting(channel: Channel): boolean;
   grant(channel: Channel, bytes: number): void;
-  /** `wholly`: data written before is still sent. */
+  /** Closes the channel. With `wholly`, data written before is still sent; otherwise it is dropped. */
   end(channel: Channel, end: ChannelEnd, wholly: boolean): void;
 }
 
@@ -43,9 +43,9 @@ export class Channel implements AsyncIterable<Uint8Array> {
   readonly #assembler: MessageAssembler;
   readonly #resolve_ended: (end: ChannelEnd) => void;
   #end: ChannelEnd | undefined;
-  /** Unread messages, with the credit still owed for each. */
+  /** Unread messages. `owed` is the credit to grant when the message is read, `cost` its share of the memory budget. */
   #arrived: { message: Uint8Array; owed: number; cost: number }[] = [];
-  /** Credit owed for the message that is being received. */
+  /** Received bytes of the incomplete message for which no credit was granted yet. */
   #owed_parts = 0;
   #reader: ((message: Uint8Array | undefined) => void) | undefined;
   #drainer: PromiseWithResolvers<boolean> | undefined;
@@ -62,7 +62,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#resolve_ended = resolve;
   }
 
-  /** Resolves with true when the message has been queued, with false if the channel closed before. One write at a time. */
+  /** Queues a message. Resolves with true when it is queued, with false if the channel closes first. Await each write before the next. */
   write(message: Uint8Array): Promise<boolean> {
     if (this.#writer !== undefined) throw new Error("await each write to a channel before the next");
     if (this.#end !== undefined) return Promise.resolve(false);
@@ -70,7 +70,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     return new Promise((resolve) => (this.#writer = { message, resolve }));
   }
 
-  /** Resolves with true when all written data has left this end's queue, with false if the channel closed before. */
+  /** Resolves with true when all written data has left this end's queue, with false if the channel closes first. */
   drained(): Promise<boolean> {
     if (this.#end !== undefined) return Promise.resolve(false);
     if (this.#writer === undefined && !this.#link.waiting(this)) return Promise.resolve(true);
@@ -96,7 +96,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     for (let message = await this.read(); message !== undefined; message = await this.read()) yield message;
   }
 
-  /** Closes the channel after written data. */
+  /** Closes the channel after all written data is sent. */
   close(code = 1000, reason = ""): void {
     this.#endLocally({ code, reason }, true);
   }
@@ -113,7 +113,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     const message = this.#assembler.push(frame);
     this.#owed_parts += length;
     if (message === undefined) {
-      // A message may be larger than the window: its parts are credited on arrival unless other messages are still unread.
+      // A message may be larger than the window, so its parts are credited on arrival. While other messages are unread, that credit waits.
       if (this.#arrived.length === 0) this.#creditParts();
       return;
     }
@@ -137,12 +137,12 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#drainer = undefined;
   }
 
-  /** The other end or the link closed it: received messages can still be read. */
+  /** Records that the other end or the link closed the channel. Received messages can still be read. */
   endedBy(end: ChannelEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#assembler.clear();
-    // No more data can arrive, and the reader may never read the rest: release its memory.
+    // No more data can arrive, and the reader may never read the rest, so unread messages no longer count against the memory budget.
     this.#releaseArrived();
     this.#writer?.resolve(false);
     this.#writer = undefined;
@@ -188,5 +188,5 @@ export class Channel implements AsyncIterable<Uint8Array> {
   }
 }
 
-/** Copies a single-frame message, which shares the socket's buffer, unless it is most of that buffer. */
+/** Copies a message that shares the socket's buffer, so that the buffer can be freed, unless the message is at least half of the buffer. */
 const alone = (message: Uint8Array): Uint8Array => (message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message));

@@ -19,14 +19,14 @@ export const FLAG_BULK = 4;
 
 export const FRAME_HEADER_BYTES = 8;
 export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;
-/** A control message may span frames (flag MORE) with at most this many bytes in total. */
+/** Maximum bytes of one message, which may span several frames (flag MORE). */
 export const MESSAGE_BYTES_MAX = 4 * 1024 * 1024;
 /**
- * Maximum frames of one message: the longest message in frames of 1 KiB. Senders use frames of at least 4 KiB, except at the end of their
- * credit.
+ * Maximum frames of one message: enough for the longest message in frames of 1 KiB. Senders use frames of at least 4 KiB, except at the end
+ * of their credit.
  */
 export const MESSAGE_PARTS_MAX = 4_096;
-/** Limit of a PING's payload, because the reply repeats it. */
+/** Maximum bytes of a PING's payload, which the reply repeats. */
 export const PING_PAYLOAD_BYTES_MAX = 125;
 
 export const CONTROL_CHANNEL = 0;
@@ -88,7 +88,7 @@ export function messageFrames(channel: number, message: Uint8Array): Buffer[] {
 export interface AssemblerOptions {
   /** Maximum message size in bytes. */
   bytes_max?: number;
-  /** Memory budget of the whole link; absent: of this channel only. */
+  /** Memory budget of the whole link. Absent: this channel has a separate budget. */
   memory?: ReceiveMemory;
 }
 

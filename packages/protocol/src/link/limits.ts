@@ -3,7 +3,7 @@ export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"] a
 
 /** Maximum message length; the agent truncates longer ones and reports that in `fields.truncated_bytes`. */
 export const LOG_MESSAGE_CHARACTERS_MAX = 16_384;
-/** Maximum apps of a robot, and of the releases of an org. */
+/** Maximum apps of a robot, and maximum apps for which an org has releases. */
 export const APPS_MAX = 256;
 export const LOG_BATCH_RECORDS_MAX = 1_000;
 

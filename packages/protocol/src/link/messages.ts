@@ -6,7 +6,7 @@ import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from ".
  * Control messages: JSON on channel 0 (`logs` on the log channel). The server validates messages from robots against these schemas; the
  * agent uses only the types, to avoid loading a schema library.
  */
-/** Values that programs on a robot report in addition to the agent's. */
+/** Maximum values that programs on a robot may report in addition to the agent's. */
 const METRICS_MAX = 1_000;
 const Name = Type.String({ minLength: 1, maxLength: 255 });
 const Count = Type.Integer({ minimum: 0 });
@@ -37,7 +37,7 @@ export const Hello = Type.Object(
     boot_id: Name,
     /** Created at each start of the agent and never stored: two concurrent values mean two machines or two processes. */
     run_id: Name,
-    /** Names the outbox on the robot's disk; sequence numbers count within it. */
+    /** Identifies the outbox on the robot's disk. Sequence numbers count within one outbox. */
     outbox_id: Name,
     agent_version: Name,
     platform: Platform,
@@ -47,7 +47,7 @@ export const Hello = Type.Object(
     streams: Type.Array(Name, { maxItems: 64 }),
     /** The supported LINK_FEATURES; absent: none. */
     features: Maybe(Type.Array(Name, { maxItems: 64 })),
-    /** Generation of the desired state stored on the robot. Bounded, because the server increments it with exact numbers. */
+    /** Generation of the desired state stored on the robot. The limit ensures that the server can increment it as an exact number. */
     generation: Type.Integer({ minimum: 0, maximum: GENERATION_MAX }),
   },
   // Unknown fields are allowed only in this message: the robot may be newer than the server.
@@ -81,7 +81,7 @@ const TargetReport = Shape({
 });
 export type TargetReport = Static<typeof TargetReport>;
 
-/** What runs: sent when it changes and on every connect. */
+/** What an app runs. Sent when it changes and on every connect. */
 const AppReport = Shape({
   kind: Type.Literal("app"),
   app: Name,
@@ -91,10 +91,10 @@ const AppReport = Shape({
 });
 export type AppReport = Static<typeof AppReport>;
 
-/** The robot has stored this desired state and applies it. */
+/** The robot has stored the desired state of this generation and applies it. */
 const ObservedReport = Shape({ kind: Type.Literal("observed"), generation: Count });
 
-/** The config file on the robot's disk: sent when it changes (also manually: drift) and on every connect. */
+/** The config file on the robot's disk. Sent on every connect and when the file changes, also when it is edited by hand (drift). */
 const ConfigReport = Shape({ kind: Type.Literal("config"), namespace: Name, version: SmallCount, sha256: Type.String({ maxLength: 64 }) });
 export type ConfigReport = Static<typeof ConfigReport>;
 
@@ -111,8 +111,8 @@ export const Report = Shape({
 export type Report = Static<typeof Report>;
 
 /**
- * Progress of a download; not durable, because the next one supersedes it. With `waiting_for` the download is complete and the robot
- * postpones the update (its lock or its gate): repeated every minute, and no step times out meanwhile.
+ * Progress of a download. Not durable, because the next message supersedes it. With `waiting_for`, the download is complete and the robot
+ * postpones the update because of its lock or its gate. The message is then repeated every minute, and no step times out meanwhile.
  */
 export const Progress = Shape({
   type: Type.Literal("progress"),
@@ -156,7 +156,7 @@ export const HealthBody = Shape({
       topics: Type.Array(Name, { maxItems: 5_000 }),
     }),
   ),
-  /** Every adapter of the robot's configuration, in order of precedence; only to servers that know the feature `ros_adapters`. */
+  /** Every adapter of the robot's configuration, in order of precedence. Sent only to servers with the feature `ros_adapters`. */
   ros_adapters: Maybe(
     Type.Array(
       Shape({
@@ -216,7 +216,7 @@ export interface DesiredRelease {
   signature?: unknown;
   /** The parts of an uploaded image, each a blob available at GET /agent/artifacts/{sha256}; absent or null: none. */
   layers?: DesiredLayers | null;
-  /** Login for the registry of `image`; only in the message, never stored; absent: none configured or none needed. */
+  /** Login for the registry of `image`; absent if none is configured or needed. It is only in this message and never stored. */
   registry_auth?: { username: string; password: string } | null;
 }
 
@@ -239,7 +239,7 @@ export interface DesiredApp {
   attempt: number;
   policy: {
     verify_seconds: number;
-    /** Milliseconds since 1970 by the server's clock: downloaded at any time, installed only within this window. */
+    /** Installation window, in milliseconds since 1970 by the server's clock. The download may happen at any time. */
     install_from?: number;
     install_until?: number;
   };
@@ -257,7 +257,7 @@ export interface DesiredConfig {
 /** The desired state of the robot. Absent apps and namespaces stay unchanged. */
 export interface Desired {
   type: "desired";
-  /** The robot's id; absent from servers that do not send it. */
+  /** The robot's id; some servers do not send it. */
   robot_id?: string;
   generation: number;
   apps: Record<string, DesiredApp>;
@@ -282,7 +282,10 @@ export interface Welcome {
   heartbeat_seconds: number;
   health_seconds: number;
   log_flush_ms: number;
-  /** Highest report and log record that the server has stored; the robot drops those and sends the rest. */
+  /**
+   * Sequence numbers of the newest report and log record that the server has stored. The robot drops everything up to them and sends the
+   * rest.
+   */
   acked_seq: number;
   acked_log_seq: number;
 }
@@ -305,7 +308,7 @@ export interface LogAck {
   seq: number;
 }
 
-/** A viewer follows the log: send records immediately instead of at the flush interval. */
+/** Whether a viewer follows the log. If so, the robot sends records immediately instead of at the flush interval. */
 export interface LogFollow {
   type: "log_follow";
   on: boolean;

@@ -1,6 +1,6 @@
 /**
- * Supported message versions, best first; the frames' version is the WebSocket subprotocol. In version 1 the signature of the hello covered the
- * nonce only. Since version 2 it covers the server's host and the TLS channel too.
+ * Supported versions of the messages, best first. The frames have a separate version: the WebSocket subprotocol. In version 1 the signature
+ * of the hello covered the nonce only. Since version 2 it covers the server's host and the TLS channel too.
  */
 export const LINK_PROTOCOLS = [2] as const;
 
@@ -8,7 +8,7 @@ export const LINK_PROTOCOLS = [2] as const;
  * Optional features beyond the minimum of a version. Both ends list their features, and only common ones are used:
  * - `credit`: log records and bulk are sent within credit, and bulk is acknowledged;
  * - `channels`: the other end may open channels;
- * - `ros_adapters`: health has `ros_adapters`, and a topic may be asked for with its type.
+ * - `ros_adapters`: health contains `ros_adapters`, and a request for a topic may name the type.
  */
 export const LINK_FEATURES = ["credit", "channels", "ros_adapters"] as const;
 export type LinkFeature = (typeof LINK_FEATURES)[number];
@@ -17,7 +17,7 @@ export type LinkFeature = (typeof LINK_FEATURES)[number];
 export const commonProtocol = (peer_versions: readonly number[]): number | undefined =>
   LINK_PROTOCOLS.find((one) => peer_versions.includes(one));
 
-/** Returns what differs, and which of the two to upgrade. */
+/** Returns an error message with the versions of both ends and which end to upgrade. */
 export const describeNoProtocol = (server: readonly number[], agent: readonly number[]): string =>
   `the server speaks version ${server.join(", ")} of the link, and the agent version ${agent.join(", ")}: ` +
   `upgrade the ${Math.max(...agent) < Math.max(...server) ? "agent" : "server"}`;
@@ -26,7 +26,7 @@ export const describeNoProtocol = (server: readonly number[], agent: readonly nu
 export const commonFeatures = (peer_features: readonly string[] | undefined): LinkFeature[] =>
   LINK_FEATURES.filter((one) => peer_features?.includes(one) === true);
 
-/** Sent with 503 instead of the upgrade: exact milliseconds until the reserved slot; Retry-After contains whole seconds. */
+/** Header of a 503 response to an upgrade request: exact milliseconds until the reserved slot. Retry-After contains whole seconds. */
 export const RETRY_AFTER_MS_HEADER = "retry-after-ms";
 /** Id of the reserved slot: the server sends it with 503, and the robot returns it when it reconnects at that time. */
 export const LINK_SLOT_HEADER = "x-roamfleet-link-slot";

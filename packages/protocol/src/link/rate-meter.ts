@@ -1,37 +1,44 @@
 /** Minimum bytes of bulk (logs, topics, camera) in flight, however slow the link is. */
 export const BULK_BYTES_MIN = 8 * 1024;
-/** Maximum bytes in flight, however fast the link is: sent data can no longer be overtaken. */
+/** Maximum bytes of bulk in flight, however fast the link is: more urgent frames cannot overtake data that was already sent. */
 export const BULK_BYTES_MAX = 256 * 1024;
-/** Link time that bulk may occupy, in milliseconds: the maximum delay of a shell or command behind it. */
+/** Milliseconds of link time that bulk in flight may take: the maximum delay of a shell or command behind it. */
 const BULK_MS_MIN = 150;
-/** On links with high latency (satellite) the limit is this many round trips: a lower one leaves the link idle until the acknowledgement arrives. */
+/**
+ * On links with high latency (satellite), bulk in flight may take this many round trips. A lower limit leaves the link idle until the
+ * acknowledgement arrives.
+ */
 const BULK_ROUND_TRIPS = 1.5;
 const BULK_MS_MAX = 1_200;
-/** Minimum share of the round trip that counts as latency. Without it, a rate estimated too low leaves no latency, and the estimate never grows. */
+/**
+ * Minimum share of the round trip that counts as latency. Without it, an underestimated rate would attribute the whole round trip to
+ * transmission, and the estimate would never grow.
+ */
 const DISTANCE_SHARE_MIN = 0.75;
 /** Below 2 Mbit/s bulk is sent in small slices. */
 const SLOW_BYTES_PER_SECOND = 250_000;
 export const SLOW_SLICE_BYTES = 4 * 1024;
-/** A rate that is not reached again within one to two of these periods is dropped: the link became slower. */
+/** A rate is dropped if it is not reached again within one to two of these periods, because the link became slower. */
 const RATE_KEPT_MS = 1_000;
-/** Events closer together than this give no usable rate. */
+/** Minimum duration for computing a rate: events closer to each other than this give no usable rate. */
 const SAMPLE_MS_MIN = 1;
 
 interface Sent {
-  /** Unacknowledged data, and when it was sent. */
+  /** Bytes not acknowledged yet, bytes in total, and when they were sent. */
   bytes: number;
   whole: number;
   at: number;
-  /** Bytes acknowledged when this was sent, and when the last of them was. */
+  /** State when this was sent: the total of acknowledged bytes, and when the last of them was acknowledged. */
   delivered: number;
   delivered_at: number;
-  /** The sender had no more data: a low rate is the sender's, not the link's. */
+  /** The sender had no more data, so a low rate does not mean that the link is slow. */
   limited: boolean;
 }
 
 /**
- * Measures from acknowledgements how fast the other end accepts bulk, and limits the bytes in flight: the highest recent rate times 150 ms,
- * between 8 and 256 KiB. Times are monotonic milliseconds passed as arguments.
+ * Measures from acknowledgements how fast the other end accepts bulk, and limits the bytes in flight. The limit is the highest recent rate
+ * times 150 ms (with high latency 1.5 round trips, at most 1.2 s), between 8 and 256 KiB. Times are monotonic milliseconds passed as
+ * arguments.
  */
 export class RateMeter {
   #sent: Sent[] = [];
@@ -65,7 +72,7 @@ export class RateMeter {
     return this.rate < SLOW_BYTES_PER_SECOND ? SLOW_SLICE_BYTES : Math.floor(this.budget / 2);
   }
 
-  /** Latency: the shortest round trip minus the transmission time of its bytes, which on a slow link takes as long as the latency. */
+  /** Latency: the shortest round trip minus the transmission time of its bytes, which may be as long as the latency on a slow link. */
   get #distance_ms(): number {
     const { ms, bytes } = this.#round_trip;
     return Number.isFinite(ms) ? Math.max(DISTANCE_SHARE_MIN * ms, ms - (bytes * 1_000) / this.rate) : 0;

@@ -1,4 +1,4 @@
-/** Overhead counted for each part, message and frame, so that empty ones are not free. */
+/** Bytes added to the cost of each part, message and frame, so that empty ones also count against the limits. */
 export const ITEM_OVERHEAD_BYTES = 256;
 /** Limit of received and unread data of one link: parts of messages, and messages of channels. */
 export const LINK_RECEIVE_BYTES_MAX = 16 * 1024 * 1024;
@@ -42,9 +42,9 @@ export class ReceiveMemory {
   }
 }
 
-/** Maximum bytes in flight in one channel before the receiver has consumed them. */
+/** Maximum bytes of one channel that are sent but not consumed by the receiver. */
 export const CHANNEL_WINDOW_BYTES = 256 * 1024;
-/** Credit is granted in portions of this size: fewer frames, and the sender never runs out. */
+/** Credit is granted in portions of this size: large enough to need few frames, small enough that the sender never runs out. */
 const GRANT_BYTES = CHANNEL_WINDOW_BYTES / 4;
 
 /** The receiver's side of a channel's credit: received and consumed bytes. */
@@ -64,7 +64,7 @@ export class ReceiveWindow {
     if (this.#owed < GRANT_BYTES) return 0;
     const grant = this.#owed;
     this.#owed = 0;
-    // Only granted credit may be used again: credit still owed counts against the sender, as it does at the sender.
+    // Subtracts granted credit only: bytes whose credit is still owed count as unconsumed, as the sender cannot use that credit yet.
     this.#unconsumed -= grant;
     return grant;
   }

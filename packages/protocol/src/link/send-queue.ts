@@ -2,7 +2,7 @@ import { FLAG_BULK, FLAG_MORE, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, M
 import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
-/** Strict priority: a frame of a later class is sent only if no frame of an earlier class can be. */
+/** Classes in order of strict priority: a frame is sent only if no frame of an earlier class can be. */
 export const SEND_CLASSES = ["control", "shell", "logs", "topics", "camera"] as const;
 export type SendClass = (typeof SEND_CLASSES)[number];
 /** Classes whose bytes in flight are limited by the link's measured rate. */
@@ -16,7 +16,7 @@ export const QUEUE_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   topics: 4 * 1024 * 1024,
   camera: 4 * 1024 * 1024,
 };
-/** Maximum bytes in the socket's buffer when a frame of this class is added: frames there can no longer be overtaken. */
+/** Maximum bytes in the socket's buffer when a frame of this class is added: more urgent frames cannot overtake data in that buffer. */
 export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   control: 512 * 1024,
   shell: 256 * 1024,
@@ -24,7 +24,10 @@ export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   topics: 128 * 1024,
   camera: 128 * 1024,
 };
-/** From this level on the socket reports when a frame was sent: below every limit above by more than a frame's header. */
+/**
+ * While the socket's buffer has fewer bytes, a frame may be sent without a callback. Even after the largest frame the buffer is below every
+ * limit above, so no queued frame waits for a callback.
+ */
 const NOTIFY_BYTES = 32 * 1024;
 
 /** A socket that sends frames; each end has its own implementation. */
@@ -40,7 +43,9 @@ export interface SendQueueOptions {
   now: () => number;
   /** Queue limit of control in bytes; default QUEUE_BYTES_MAX.control. */
   control_bytes_max?: number;
-  /** Counts a frame as work in flight until it is sent; for tests with a simulated clock. */
+  /**
+   * Called before a frame is sent; the returned function is called afterwards. Tests with a simulated clock use it to wait for the frame.
+   */
   begin?: () => () => void;
 }
 
@@ -52,7 +57,7 @@ interface Outgoing {
   offset: number;
 }
 
-/** The queue of one channel, in order. Credit: bytes that the receiver accepts. */
+/** The queue of one channel, in order. `credit` is the number of bytes that the receiver still accepts. */
 interface Lane {
   readonly channel: number;
   readonly send_class: SendClass;
@@ -63,13 +68,13 @@ interface Lane {
 }
 
 /**
- * The only path to a link's socket, on both ends. Bounded per class, with strict priority per frame, and never beyond a channel's credit;
- * with `paced` the bulk classes share the measured rate. Uses no memory when idle.
+ * The only path to a link's socket, on both ends. Each class has a bounded queue, frames are sent in strict priority, and a channel never
+ * exceeds its credit. With `paced`, the bulk classes share the measured rate. Uses no memory when idle.
  */
 export class SendQueue {
   /** Called after frames were sent or credit arrived, so that there may be room; never from within a push. */
   on_room: (() => void) | undefined;
-  /** The other end acknowledges bulk: set when the welcome message announces it. */
+  /** True if the other end acknowledges bulk, as announced in the welcome message. */
   paced = false;
   readonly #socket: FrameSocket;
   readonly #options: SendQueueOptions;
@@ -131,7 +136,7 @@ export class SendQueue {
     this.#waiting -= lane.waiting.length;
   }
 
-  /** Sends a control frame: before all other queued data, in order with other control. */
+  /** Sends a control frame before all other queued data, but after earlier control frames. Returns false if the queue is full or closed. */
   pushControl(type: FrameType, channel: number, payload: Uint8Array, flags = 0): boolean {
     if (this.#sendDirectly(type, channel, payload, flags)) return true;
     return this.#push(this.#controlLane(), { type, channel, payload, flags, offset: 0 });
@@ -195,7 +200,7 @@ export class SendQueue {
     return lane;
   }
 
-  /** The common case: nothing is queued, and a control frame goes directly to the socket. */
+  /** Sends a control frame directly to the socket if nothing is queued, which is the common case. Otherwise returns false. */
   #sendDirectly(type: FrameType, channel: number, payload: Uint8Array, flags: number): boolean {
     if (this.#closed || this.#waiting > 0 || payload.length > FRAME_PAYLOAD_BYTES_MAX) return false;
     if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX.control) return false;
@@ -207,7 +212,7 @@ export class SendQueue {
     return this.#lanes?.get(0) ?? this.#laneOf(0, "control", Infinity, Infinity);
   }
 
-  /** A channel's last frame is always accepted: it is small, and there is only one. */
+  /** Queues a frame; returns false if there is no room. A channel's `last` frame is always accepted: it is small, and there is only one. */
   #push(lane: Lane, outgoing: Outgoing, last = false): boolean {
     if (this.#closed) return false;
     const bytes = outgoing.payload.length + ITEM_OVERHEAD_BYTES;
@@ -269,7 +274,7 @@ export class SendQueue {
     if (paced) {
       const meter = (this.#meter ??= new RateMeter());
       const free = meter.budget - meter.in_flight;
-      // Avoids tiny slices: sends a slice worth its header, or nothing.
+      // Waits instead of sending a tiny slice that is not worth its header.
       if (free < Math.min(count, SLOW_SLICE_BYTES)) return false;
       count = Math.min(count, meter.slice, free);
     }

@@ -2,11 +2,11 @@
  * Texts that a robot signs with its Ed25519 key. Each begins with its purpose, so that a signature for one purpose is invalid for another.
  */
 
-/** The signed content of the robot's response to the challenge, besides its id. */
+/** What a robot signs, besides its id, in response to the server's challenge. */
 export interface LinkChallenge {
   /** The server's nonce, fresh for each connection. */
   nonce: string;
-  /** Host and port of the server in the robot's config: `hostOf`. */
+  /** Host and port of the server, from the robot's config (see `hostOf`). */
   host: string;
   /** The TLS channel between both ends (`channelBinding`), or "" without TLS. */
   channel: string;
@@ -15,7 +15,7 @@ export interface LinkChallenge {
 export const linkChallengeText = (robot_id: string, { nonce, host, channel }: LinkChallenge): string =>
   `roamfleet-link-v2\n${robot_id}\n${host}\n${channel}\n${nonce}`;
 
-/** A request of a robot, as signed. */
+/** The parts of a robot's request that its signature covers. */
 export interface SignedRequest {
   /** Host of the server, as in the link's challenge. */
   host: string;
@@ -29,13 +29,13 @@ export interface SignedRequest {
   nonce: string;
 }
 
-/** What the signature of a robot's HTTP request (artifacts, configs) covers. */
+/** Returns the text that the signature of a robot's HTTP request (artifacts, configs) covers. */
 export const httpRequestText = (robot_id: string, { host, channel, method, path, at, nonce }: SignedRequest): string =>
   `roamfleet-http-v3\n${robot_id}\n${host}\n${channel}\n${method}\n${path}\n${at}\n${nonce}`;
 
 export const ROBOT_SIGNATURE_SCHEME = "RobotSignature";
 
-/** Value of its Authorization header; `signature` is base64. */
+/** Returns the Authorization header of a signed request; `signature` is base64. */
 export const robotAuthorization = (robot_id: string, { at, nonce, channel }: SignedRequest, signature: string): string =>
   `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${nonce}:${channel}:${signature}`;
 
@@ -46,7 +46,7 @@ export const REQUEST_NONCE_BYTES = 16;
 /** Returns host and port of an http or https address, without the scheme's default port. */
 export const hostOf = (server: string): string => new URL(server).host;
 
-/** The method of a TLS socket used for binding; its type is not imported, because browsers load this file too. */
+/** The methods of a TLS socket that `channelBinding` uses. Node's type is not imported, because browsers load this file too. */
 interface BoundSocket {
   getProtocol(): string | null;
   exportKeyingMaterial(length: number, label: string, context: Uint8Array): { toString(encoding: "base64"): string };

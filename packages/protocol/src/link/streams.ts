@@ -1,8 +1,8 @@
 import { FrameError } from "./frame.ts";
 
 /**
- * Parameters with which a server opens a channel, by the kind of stream. Messages are tagged, see StreamMessage. The receiver validates the
- * parameters, because they are untrusted input.
+ * Parameters with which a server opens a channel: one type for each kind of stream. The receiver validates them, because they are untrusted
+ * input. Messages of the channel are tagged, see StreamMessage.
  */
 export interface ShellParams {
   cols: number;
@@ -11,7 +11,7 @@ export interface ShellParams {
   app?: string;
   /** Command and arguments to run instead of the login shell, without a shell in between. */
   command?: string[];
-  /** False: no terminal. Bytes are unchanged, standard error is separate, and input can end (`eof`). */
+  /** False: the command runs without a terminal. Bytes are unchanged, standard error is separate, and input can end (`eof`). */
   terminal?: boolean;
   /** Terminal type of the other end, as in TERM. */
   term?: string;
@@ -45,9 +45,9 @@ export type TopicsParams =
       type?: string;
       /** Maximum messages per second. */
       rate?: number;
-      /** Only this part of each message, `a.b[0]`. */
+      /** Sends only this part of each message, such as `a.b[0]`. */
       field?: string;
-      /** Long arrays, strings and bytes in full instead of a summary. */
+      /** Sends long arrays, strings and bytes in full instead of a summary. */
       full?: boolean;
     };
 

@@ -46,8 +46,8 @@ export interface Change {
 }
 
 /**
- * In an event `changes`, in place of more changes of one kind than are sent one by one: how many, and the fields that all of them share.
- * Without `id`, `change` or the id of a place or deployment, any object, aspect, place or deployment may have changed.
+ * Summary in an event `changes`, sent instead of many changes of one kind: their number, and the fields that all of them share. If `id`,
+ * `change` or the id of a place or deployment is absent, any object, aspect, place or deployment may have changed.
  */
 export interface ChangeSummary extends Partial<Change> {
   kind: ChangeKind;

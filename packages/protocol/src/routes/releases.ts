@@ -163,7 +163,8 @@ export const releaseRoutes = defineRoutes("Releases", {
   getReleaseArtifact: {
     summary: "Download the artifact or a range of it",
     produces: "application/octet-stream",
-    // HEAD, with which a client queries the offset of its upload, completes an upload whose last byte arrived before a crash.
+    // A HEAD request, with which a client queries the offset of its upload, completes an upload whose last byte arrived before a crash:
+    // that is a change of state.
     audit: "on_change_of_state",
     responses: { 200: null, 206: null },
     errors: [412, 416, 423],

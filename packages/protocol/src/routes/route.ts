@@ -11,7 +11,7 @@ export type Document = "api" | "agent";
 /** The parts of a route that its file defines. */
 interface RouteParts {
   summary: string;
-  /** Its group in the document, if not that of its neighbors. */
+  /** Its group in the document. Default: the `tag` of `defineRoutes`. */
   tag?: string;
   /** For callers with a role: accept only tokens, or only session cookies. Default: either. */
   by?: "token" | "session";
@@ -27,22 +27,28 @@ interface RouteParts {
   dry_run?: TSchema;
   /** Content type of a body that is not JSON: the handler reads the stream. */
   consumes?: string;
-  /** `required` on the two routes that start work on robots. Default: every other POST of a person accepts a key. */
+  /**
+   * Whether an Idempotency-Key is required, as on the two routes that start work on robots. Default: every other POST of a person accepts
+   * one.
+   */
   idempotency?: "required" | "accepted";
   /** Aliases of body fields, alias → field. */
   aliases?: Record<string, string>;
-  /** Normalizes bodies with the same meaning, after aliases, before an Idempotency-Key compares them. Default: unchanged. */
+  /**
+   * Returns the form of a body that an Idempotency-Key compares, so that bodies with the same meaning are equal. Aliases are already
+   * replaced. Default: the body itself.
+   */
   sameBody?: (body: Record<string, unknown>) => Record<string, unknown>;
   /** Secret fields of the response's `data`: null in the stored response and in a replay. */
   secret_fields?: readonly string[];
-  /** The body may contain values that can be guessed from their digest: replays store a keyed digest. */
+  /** The body may contain values that can be guessed from a plain digest, so replays store a keyed digest of the body. */
   secret_body?: true;
   /**
    * `on_change_of_state`: audits a request only if it was refused or its handler reports a visible change; for uploads in many parts.
    * `always`: also audits a request that only reads.
    */
   audit?: "on_change_of_state" | "always";
-  /** The route returns 404 for an id in its path, query or body that does not exist. */
+  /** Error statuses besides those that similar routes share. 404: an id in the path, query or body does not exist. */
   errors?: readonly number[];
 }
 
@@ -64,7 +70,7 @@ export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteP
     access: (typeof access)[N]["access"];
   };
 
-/** Defines routes by name; `tag` is the group of those that have no other. */
+/** Defines routes by name; `tag` is the default of their group in the document. */
 export function defineRoutes<const R extends { [N in RouteName]?: RouteParts }>(
   tag: string,
   specs: R,

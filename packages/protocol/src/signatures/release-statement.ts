@@ -23,14 +23,15 @@ export interface ReleaseStatement {
   artifact_size: number;
   image: string | null;
   /**
-   * SHA-256 (hex) of the configs of the images in an uploaded archive, which list their layers; null: robots download the whole archive.
+   * SHA-256 (hex) of the config of each image in an uploaded archive. A config lists its image's layers. null: robots download the whole
+   * archive.
    */
   image_configs: string[] | null;
   /** SHA-256 (hex) of the manifest's canonical JSON; null without a manifest. */
   manifest_sha256: string | null;
-  /** Increases with each release of the app: a robot rejects a version lower than one it has run, unless it ran exactly that release. */
+  /** Increases with each release of the app. A robot rejects a version lower than one it has run, unless it ran exactly that release. */
   version: number;
-  /** After this release, robots reject versions below this one, even if they ran them before; 0: none. */
+  /** A robot that has run this release rejects versions below this one, even versions that it ran before; 0: none. */
   minimum_version: number;
   issued_at: string;
   /** Robots reject the release from then on. */
@@ -132,8 +133,9 @@ export interface ReleaseCheck {
 const refuse = (check: SignatureCheck, message: string): SignatureVerdict => ({ refusal: { check, message } });
 
 /**
- * Verifies that one of these keys signed a release for this org and app, and that it may still be installed. Pure. The server uses it to
- * reject deployments that robots would refuse; the robot uses it because it does not trust the server.
+ * Verifies that one of these keys signed exactly this release for this org and app, and that the signature has not expired. Does not check
+ * the allowed robots or the version. Pure. The server uses it to reject deployments that robots would refuse; the robot uses it because it
+ * does not trust the server.
  */
 export function checkSignedRelease({ org_id, app, release, signature, keys, now_ms }: ReleaseCheck): SignatureVerdict {
   if (signature === null || signature === undefined) return refuse("unsigned", `release ${release.tag} is not signed`);
@@ -171,7 +173,7 @@ function digestOrNothing(manifest: unknown): string | null | undefined {
   }
 }
 
-/** Identifies the content of a statement, independent of time and robots: a release that is signed again is the same release. */
+/** Returns a digest of a statement's content, without times and allowed robots: a release that is signed again has the same digest. */
 export function contentDigest({
   org_id,
   app,

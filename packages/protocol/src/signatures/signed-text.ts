@@ -9,7 +9,7 @@ export interface SignedText {
   value: string;
 }
 
-/** A public key, as base64 of its 32 raw bytes. */
+/** A named public key, as base64 of its 32 raw bytes. */
 export interface TrustedKey {
   name: string;
   public_key: string;
@@ -20,7 +20,7 @@ export const PUBLIC_KEY_PATTERN = "^[A-Za-z0-9+/]{43}=$";
 const KEY_ID_DIGITS = 32;
 const RAW_KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
-/** The SPKI form of Ed25519 is this and the raw key. */
+/** The SPKI form of an Ed25519 public key is this prefix and the raw key. */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 
 /** Returns half of the SHA-256 of the raw public key, in hex: a collision-resistant short name of a key. */
@@ -33,7 +33,7 @@ export function publicKeyOf(key: KeyObject): string {
   return public_half.export({ type: "spki", format: "der" }).subarray(SPKI_PREFIX.length).toString("base64");
 }
 
-/** Returns whether a text is canonical base64 of 32 bytes that are an Ed25519 key. */
+/** Returns whether a text is canonical base64 of 32 bytes, the length of an Ed25519 public key. */
 export function isPublicKey(text: string): boolean {
   const bytes = Buffer.from(text, "base64");
   return bytes.length === RAW_KEY_BYTES && bytes.toString("base64") === text;

@@ -13,18 +13,18 @@ import {
 
 const PURPOSE = "roamfleet-trust-v1";
 
-/** The keys that an org's robots trust: each statement is complete and signed by a key of the previous one. */
+/** A statement of the keys that an org's robots trust. Each statement is complete and is signed by a key of the previous statement. */
 export interface TrustStatement {
   org_id: string;
-  /** 1 and up: a statement replaces all with a lower serial. */
+  /** Serial number, from 1. A statement replaces all statements with a lower serial. */
   serial: number;
-  /** Unsigned releases are refused. */
+  /** True: robots refuse unsigned releases. */
   require_signature: boolean;
   keys: TrustedKey[];
   issued_at: string;
 }
 
-/** The current trust. */
+/** The trust that results from the latest valid statement. */
 export interface Trust {
   serial: number;
   require_signature: boolean;
@@ -62,8 +62,9 @@ function isTrustedKey(value: unknown): value is TrustedKey {
 }
 
 /**
- * Returns the trust after a signed statement, if a currently trusted key signed it for this org with a higher serial; otherwise the
- * refusal. Without trusted keys, the first statement must be signed by a key that it contains.
+ * Returns the trust after a signed statement, or the reason for refusing it. A trusted key must have signed the statement for this org,
+ * with a higher serial. If there was no statement, or the last one has no keys and requires no signatures, a key in the statement itself
+ * must have signed it.
  */
 export function nextTrust(before: Trust | undefined, org_id: string, signed_text: unknown): { trust: Trust } | { refusal: string } {
   const signed = parseSignedText(signed_text);

@@ -6,7 +6,7 @@ import { SendQueue } from "../send-queue.ts";
 export interface ChannelPair {
   /** The server's end: `open` opens a channel at the robot. */
   server: ChannelTable;
-  /** The robot's end, which has the sources; `size` is its number of channels. */
+  /** The robot's end; `size` is its number of channels. */
   robot: ChannelTable;
   /** Closes the link at both ends. */
   cut(reason?: string): void;
