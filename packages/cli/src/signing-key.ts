@@ -48,7 +48,7 @@ export const KNOWN_FLAG = "--known <id>";
 export const KNOWN_HELP = "Id of a key that you trust; needed if the --sign key has never changed the keys";
 
 /**
- * Signs a statement with the changed keys of the org on this machine, and sends it. The statement repeats the current keys as proven by
+ * Changes the org's keys: signs the next statement on this machine and sends it. The statement repeats the current keys as proven by
  * signed statements, not as listed by the server. Throws a Failure if the statements do not prove the keys, or are older than statements
  * that this machine has seen.
  */

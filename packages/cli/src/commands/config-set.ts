@@ -89,7 +89,7 @@ async function readValue(context: Context, key: string, text: string | undefined
     return parseValue(text);
   }
   if (fromFile !== undefined) return parseValue(trimEnd(await readText(fromFile)));
-  // A missing value is an error and not read from stdin: a script that omits the value would set an empty string.
+  // A missing value is an error. If it were read from stdin, a script that omits the value would set an empty string.
   if (secret !== true) throw usage("a value is required: as an argument, or with --from-file <path> (- is stdin)");
   const asked = trimEnd(await askSecret(`Value of ${key}`));
   if (asked === "") throw usage("the secret is empty", `For an empty string write '""'.`);

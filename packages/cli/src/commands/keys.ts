@@ -85,8 +85,8 @@ export const revoke = requestCommand(
 );
 
 /**
- * Prints the command with which a robot uses a key. A loopback address works on this machine only, so the text says what another machine
- * needs.
+ * Prints the command with which a robot uses a key. A loopback address works on this machine only, so the text also explains what to
+ * replace on another machine.
  */
 export function showKeyUse(context: Context, client: Client, key: string | null): void {
   const { out } = context;

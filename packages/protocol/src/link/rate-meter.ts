@@ -20,7 +20,7 @@ const SLOW_BYTES_PER_SECOND = 250_000;
 export const SLOW_SLICE_BYTES = 4 * 1024;
 /** A rate is dropped if it is not reached again within one to two of these periods, because the link became slower. */
 const RATE_KEPT_MS = 1_000;
-/** Minimum duration for computing a rate: events closer to each other than this give no usable rate. */
+/** Minimum duration for computing a rate, in milliseconds. A shorter one gives no usable rate and counts as this long. */
 const SAMPLE_MS_MIN = 1;
 
 interface Sent {
