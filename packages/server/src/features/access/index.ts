@@ -6,8 +6,8 @@ import { sql, type Statement } from "../../kernel/sql.ts";
 import { shareCredentials, shareMemberships } from "./store.ts";
 
 /**
- * The principal for which a stored object acts later: a user with a token, a token of the org, or the fleet that a robot
- * follows. Empty means the system.
+ * The principal whose permissions a stored object uses when it acts later, such as a scheduled deployment. The principal is a
+ * user with a token, a token of the org, or the fleet that a robot follows. An empty object means the system.
  */
 export interface Authority {
   user_id?: string;
@@ -39,8 +39,8 @@ function storedAuthority({ authority, created_by }: Authorized): Authority {
 type Standing = "removed" | "unlimited" | { fleet_id: string } | { grants: Grant[]; limit: Scopes };
 
 /**
- * Reads the current permissions of the authorities of these rows. Inside a transaction it locks them: a removal, demotion or
- * revocation waits until the transaction ends. So nothing is started after such a change was confirmed.
+ * Reads the current permissions of the authorities of these rows. Inside a transaction it also locks them: a removal, demotion
+ * or revocation waits until the transaction ends. So no work starts after such a change was confirmed.
  */
 export async function readAuthorities(tx: Db, org_id: string, rows: readonly Authorized[]): Promise<Authorities> {
   const stored = rows.map(storedAuthority);
@@ -65,7 +65,7 @@ class Authorities {
     this.#credentials = credentials;
   }
 
-  /** Returns why the row's authority does not cover the place. Null: it does, or the place does not exist. */
+  /** Returns why the row's authority does not cover the place; null if it covers the place, or the place does not exist. */
   denialAt(row: Authorized, place: Place | undefined): AuthorityDenial | null {
     const standing = this.#standingOf(storedAuthority(row));
     if (standing === "removed") return "creator_removed";
@@ -98,7 +98,7 @@ class Authorities {
     return sql`and not (true ${reached})`;
   }
 
-  /** An expired token keeps its authority, because its expiry was known in advance. Only a revocation ends what it started. */
+  /** Returns the current permissions. Only a revocation ends a token's authority. Expiry does not: it was known in advance. */
   #standingOf({ user_id, token_id, fleet_id }: Authority): Standing {
     if (fleet_id !== undefined) return { fleet_id };
     const token = token_id === undefined ? undefined : this.#credentials.get(token_id);
@@ -109,7 +109,7 @@ class Authorities {
     }
     const memberships = this.#memberships.get(user_id);
     if (memberships === undefined) return "removed";
-    // A user's token may belong to another org and is not found here then: only the membership counts.
+    // The lookup does not find a user's token that belongs to another org. Then only the membership counts.
     if (token === undefined) return { grants: memberships, limit: [] };
     return { grants: memberships.map(({ role, scopes }) => ({ role: lowerRole(role, token.role), scopes })), limit: token.scopes };
   }

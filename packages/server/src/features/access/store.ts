@@ -6,7 +6,7 @@ import { bool, jsonb, list, nullable, row, type RowOf, sql, type Statement, text
 
 const membershipRow = row({ user_id: text, role: textOf<Role>(), scopes: jsonb<Scopes>() });
 
-/** Returns the grants of these users in the org. The lock conflicts with a removal or demotion. */
+/** Returns the grants of these users in the org, and locks them: a removal or demotion waits until the transaction ends. */
 export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly string[]) =>
   // reads tables of other features: membership
   tx.many(sql(membershipRow)`
@@ -15,7 +15,7 @@ export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly stri
 
 const credentialRow = row({ id: text, role: textOf<Role>(), scopes: jsonb<Scopes>(), revoked: bool });
 
-/** Returns these tokens of the org. The lock conflicts with a revocation, but not with an update of `last_used_at`. */
+/** Returns these tokens of the org, and locks them: a revocation waits, an update of `last_used_at` does not. */
 export const shareCredentials = (tx: Db, org_id: string, ids: readonly string[]) =>
   // reads tables of other features: credential
   tx.many(sql(credentialRow)`
@@ -33,7 +33,7 @@ export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
 
 type Ids = ReturnType<typeof list>;
 
-/** A deployment is in the present place of its robot or fleet. Without it, it has no place and belongs to the org only. */
+/** The place of a deployment is the present place of its robot or fleet. Without either, it belongs to the org only. */
 const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
   -- reads tables of other features: deployment, robot, fleet
   select d.id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets

@@ -17,10 +17,10 @@ const REWRAP_ROWS_MAX = 1_000;
 
 export const isSealed = (content: string): boolean => content.startsWith("sealed.");
 
-/** Encrypts and decrypts for one org, with the data keys that it had when this object was created. */
+/** Encrypts and decrypts for one org, with the data keys that the org had when this object was created. */
 export class OrgSecrets {
   readonly #org_id: string;
-  /** Newest first. Undefined: encrypted with a master key that this server does not have. */
+  /** Data keys by id, newest first; undefined for a key encrypted with a master key that this server does not have. */
   readonly #keys: Map<string, Buffer | undefined>;
 
   constructor(org_id: string, keys: Map<string, Buffer | undefined>) {
@@ -33,7 +33,7 @@ export class OrgSecrets {
     return `sealed.1.${id}.${seal(key, Buffer.from(plain), [this.#org_id, id, ...bound])}`;
   }
 
-  /** Throws 503 if the server lacks the key; any other error means that the database was tampered with. */
+  /** Decrypts a text. Throws 503 if the server lacks the key. Any other error means that the database was tampered with. */
   open(sealed: string, bound: Bound): string {
     const [, id = "", text = ""] = SEALED.exec(sealed) ?? [];
     const key = this.#keys.get(id);
@@ -65,7 +65,7 @@ export async function openOrgSecrets(db: Db, { secrets }: Pick<Sealing, "secrets
   return new OrgSecrets(org_id, new Map(keys.map((key) => [key.id, secrets.unwrap(key, [org_id, key.id])])));
 }
 
-/** Likewise, with a usable data key: creates one if there is none, or none that this server can open. */
+/** Reads the data keys of an org, and creates one if the org has none that this server can decrypt. */
 export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): Promise<OrgSecrets> {
   const there = await openOrgSecrets(db, plane, org_id);
   if (there.can_seal) return there;
@@ -76,8 +76,8 @@ export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): 
 }
 
 /**
- * Encrypts with the current master key the data keys that were encrypted with an earlier one, so that the earlier one can be discarded.
- * Returns how many were encrypted again, and how many need a master key that this server lacks: their secrets cannot be read.
+ * Encrypts all data keys with the current master key, so that earlier master keys can be discarded. Returns how many data keys
+ * changed, and how many need a master key that this server lacks. Secrets encrypted with the latter cannot be read.
  */
 export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "secrets">): Promise<{ rewrapped: number; unknown: number }> {
   let rewrapped = 0;
@@ -93,7 +93,7 @@ export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "sec
 const keysOfOthers = (db: SystemDb, master_key_id: string) =>
   pages(REWRAP_ROWS_MAX, (last: OwnedKeyRow | undefined) => listKeysOfOthers(db, master_key_id, last?.id ?? "", REWRAP_ROWS_MAX));
 
-/** Counts the data keys that this server can and cannot open, without encrypting any again. */
+/** Counts the data keys that this server can decrypt and those that it cannot. Changes none. */
 export async function countDataKeys(
   db: SystemDb,
   { secrets }: Pick<Plane, "secrets">,
@@ -113,7 +113,7 @@ function stateOf(secrets: Plane["secrets"], key: WrappedKey, bound: Bound): "rea
   }
 }
 
-/** Binds a secret to this version of this entry: an attacker who writes to the database cannot move it to where it is shown. */
+/** Binds a secret to this version of this entry, so that an attacker who writes to the database cannot copy it to a readable place. */
 export const entryBound = (config_id: string, version: number): Bound => ["config", config_id, version];
 
 /** Binds an encrypted file to its digest. */
@@ -128,13 +128,13 @@ export interface ConfigFile {
 }
 
 interface OpenedFile {
-  /** The exact bytes whose digest the robot was sent. */
+  /** The exact text of the file. The robot was sent the digest of its bytes. */
   content: string;
   /** Keys of the object that are secrets. */
   secret_keys: readonly string[];
 }
 
-/** Decrypts a file that was frozen for a robot. Throws 503 if the server lacks the key that encrypted it. */
+/** Decrypts a file that was stored for a robot. Throws 503 if the server lacks the key that encrypted it. */
 export async function openFile(
   db: Db,
   plane: Pick<Sealing, "secrets">,

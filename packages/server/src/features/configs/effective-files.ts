@@ -15,8 +15,8 @@ export function configFile(values: ReadonlyMap<string, JsonValue>): ConfigFile {
 }
 
 /**
- * Builds a file from values that include secrets. The digest is visible to users who may not see the secrets, so a salt is appended to the
- * object, as spaces and tabs: without it a short secret could be guessed from the digest.
+ * Builds a file from values that include secrets, and appends a salt as spaces and tabs. Without the salt, users who see only the digest
+ * could guess a short secret from it.
  */
 function saltedFile(values: ReadonlyMap<string, JsonValue>, saltOf: (text: string) => Uint8Array): ConfigFile {
   const { content } = configFile(values);
@@ -35,7 +35,7 @@ function write(value: JsonValue, indent: string): string {
   return JSON.stringify(value);
 }
 
-/** Writes entries rather than an object: a key may be `__proto__`, and an object reorders keys that look like numbers. */
+/** Takes entries instead of an object: a key may be `__proto__`, and an object reorders keys that look like numbers. */
 function writeObject(entries: readonly (readonly [string, JsonValue])[], indent: string): string {
   if (entries.length === 0) return "{}";
   const inner = `${indent}  `;
@@ -45,20 +45,20 @@ function writeObject(entries: readonly (readonly [string, JsonValue])[], indent:
   return `{\n${lines.join(",\n")}\n${indent}}`;
 }
 
-/** Bytes of values, by the length of their text in the database, that are read and written at a time. */
+/** Maximum bytes of values that are read and written at a time, measured as text in the database. */
 const FILES_BYTES_MAX = 16 * 1024 * 1024;
 
 /** The config files for a robot. */
 export interface RobotFiles {
   /** By namespace. Content with a secret is encrypted; `openFile` decrypts it. */
   files: ReadonlyMap<string, ConfigFile>;
-  /** Why the robot must not get them: a namespace violates its schema. Null: it may get them. */
+  /** How a namespace violates its schema, so that the robot must not get the files. Null if none does. */
   refusal: string | null;
 }
 
 interface FilesWanted {
   robot_ids: readonly string[];
-  /** Null: all namespaces in which at least one value is set. */
+  /** Null means all namespaces in which at least one value is set. */
   namespace: string | null;
   /** Namespaces for which each robot gets a file even without values. */
   always?: ReadonlyMap<string, readonly string[]>;
@@ -66,8 +66,8 @@ interface FilesWanted {
 }
 
 /**
- * Builds the config files of many robots, some robots at a time to bound the bytes in memory. Robots of one fleet without robot values share
- * the same file objects. Robots that do not exist are left out.
+ * Builds the config files of many robots, in batches that bound the bytes in memory. Robots of one fleet that have no values set for the
+ * robot itself share the same file objects. Robots that do not exist are left out.
  */
 export async function* effectiveFiles(
   db: Db,
@@ -94,7 +94,7 @@ export async function* effectiveFiles(
   }
 }
 
-/** Splits robots into parts of at most `bytes_max` bytes of values, or one robot with more. Robots of a fleet share its values. */
+/** Splits robots into parts of at most `bytes_max` bytes of values. A larger robot is a part alone. A fleet's values count once. */
 function* partsOf(places: readonly RobotPlace[], sizes: ReadonlyMap<string, number>, bytes_max: number): Generator<RobotPlace[]> {
   const size = (scope_id: string): number => sizes.get(scope_id) ?? 0;
   let part: RobotPlace[] = [];
@@ -157,7 +157,7 @@ class FileMaker {
 
   async #sealedFile(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Promise<ConfigFile> {
     const secrets = await this.#open();
-    // The fingerprint includes which keys are secret, so that a secret and the same value in the clear give different digests.
+    // The fingerprint includes the names of the secret keys: a file with a secret and one with the same public value differ in digest.
     const keys = [...secret_keys].toSorted();
     const { content, sha256 } = saltedFile(values, (text) => secrets.fingerprint(JSON.stringify([text, keys])));
     return { sha256, content: secrets.seal(JSON.stringify({ content, secret_keys: keys }), fileBound(sha256)) };

@@ -63,8 +63,8 @@ export async function effectiveEntries(db: Db, org_id: string, robot_id: string,
 }
 
 /**
- * Values of this namespace are logins of container registries, by host. They are not config files: a robot gets only the login that its
- * image needs, in the message with that image.
+ * The namespace for logins of container registries; its keys are hosts. It never becomes a config file. A robot gets only the login that
+ * its image needs, in the message with that image.
  */
 export const REGISTRIES_NAMESPACE = "registries";
 
@@ -92,7 +92,7 @@ function readLogin(value: JsonValue): RegistryLogin | undefined {
   return isText(username) && isText(password) && Object.keys(rest).length === 0 ? { username, password } : undefined;
 }
 
-/** Returns the effective logins of each of these robots, by host in lower case. Throws 503 if the server lacks the key of one. */
+/** Returns the effective logins of each of these robots, by host in lower case. Throws 503 if the server cannot decrypt one. */
 export async function registryLogins(
   db: Db,
   plane: Pick<Sealing, "secrets">,

@@ -8,7 +8,7 @@ import { type DeployedRow, listDeployed, listDeployedFiles } from "./store.ts";
 
 type ConfigState = RobotConfig["config_state"];
 
-/** Whether the file that the robot reports is the one last deployed; a manual change counts as drift. */
+/** Compares the file that the robot reports with the one last deployed. A manual change on the robot counts as drift. */
 function stateOf({ version, sha256, reported_version, reported_sha256, target_id }: Omit<DeployedRow, "namespace">): ConfigState {
   if (reported_sha256 === sha256) return "in_sync";
   return target_id === null && reported_version === version ? "drifted" : "pending";
@@ -57,7 +57,7 @@ interface Value {
   secret: boolean;
 }
 
-/** Returns what the next config deployment would change in the files last deployed to the robot. Of a secret only that it changes. */
+/** Returns what the next config deployment would change in the robot's files. For a secret, only states that it changes. */
 export async function readRobotConfigDiff(
   db: Db,
   plane: Pick<Sealing, "secrets">,
@@ -114,7 +114,7 @@ async function readWanted(
 }
 
 function changeOf(before: Value | undefined, after: Value | undefined): Omit<Change, "namespace" | "key"> | undefined {
-  // If only one of the two is secret, comparing them would reveal whether the secret equals the public value.
+  // If only one of the two values is secret, a comparison would reveal whether the secret equals the public value.
   const comparable = before?.secret === after?.secret;
   if (comparable && isDeepStrictEqual(before?.value, after?.value)) return undefined;
   const secret = before?.secret === true || after?.secret === true;

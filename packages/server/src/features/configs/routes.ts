@@ -12,7 +12,7 @@ import { isSecretVersion, listHistory, removeConfig, requireScopeObject, rollBac
 import { schemaRoutes } from "./schemas.ts";
 import { findEntry, listEntries, listPlaces, listSchemasOf } from "./store.ts";
 
-/** Requires the role admin, which secrets need. */
+/** Requires the role admin, because only admins may change secrets. */
 const asAdmin = (name: "setConfig" | "rollBackConfig") => ({
   ...access[name],
   access: "admin" as const,

@@ -6,9 +6,9 @@ const SCHEMA_BYTES_MAX = 64 * 1024;
 /** Maximum number of subschemas and members of their lists, with all references expanded. */
 const SCHEMA_NODES_MAX = 1_000;
 const SCHEMA_DEPTH_MAX = 32;
-/** Maximum compiled size of a pattern; matching time is proportional to it. */
+/** Maximum compiled size of a pattern. The matching time is proportional to this size. */
 const PATTERN_STEPS_MAX = 2_000;
-/** Bounded because ajv compares each item with all others. */
+/** Maximum `maxItems` of a list with `uniqueItems`, because ajv compares each item with all others. */
 const UNIQUE_ITEMS_MAX = 1_000;
 
 /** Formats whose validation time is proportional to the length of the text. */
@@ -37,9 +37,9 @@ export const isFields = (value: unknown): value is Fields => typeof value === "o
 
 /** The cost of validating a value against a schema. */
 export interface SchemaCost {
-  /** Per part of the value. */
+  /** Cost for each part of the value. */
   nodes: number;
-  /** Per character of the value. */
+  /** Cost for each character of the value. */
   pattern_steps: number;
 }
 
@@ -55,7 +55,7 @@ export function compilePattern(pattern: string): { expression: RE2JS; steps: num
   throw badRequest(`the schema's pattern ${printable(pattern)} is too large`);
 }
 
-/** Refuses a tenant's schema that could overload the server or refers outside itself. */
+/** Returns the cost of a tenant's schema. Throws 400 if the schema could overload the server or refers outside itself. */
 export function checkSchema(schema: unknown): SchemaCost {
   if (!isFields(schema)) throw badRequest("field schema must be a JSON Schema: an object");
   if (Buffer.byteLength(JSON.stringify(schema)) > SCHEMA_BYTES_MAX)
@@ -63,7 +63,7 @@ export function checkSchema(schema: unknown): SchemaCost {
   if (schema.type !== undefined && schema.type !== "object")
     throw badRequest("field schema describes a namespace's object: its type must be object");
   const walk = new Walk(schema);
-  // Definitions without references are compiled too.
+  // ajv also compiles definitions that nothing refers to, so they must be valid too.
   for (const name of DEFINITIONS) for (const part of Object.values(isFields(schema[name]) ? schema[name] : {})) walk.visit(part, 1, []);
   walk.reset();
   walk.visit(schema, 0, []);
@@ -107,7 +107,7 @@ class Walk {
       throw badRequest(`field schema has more than ${SCHEMA_NODES_MAX} parts when its references are expanded`);
   }
 
-  /** Counts values to compare with: each comparison walks through them. */
+  /** Counts the parts of constants in the schema, because each comparison with a constant visits all of its parts. */
   #values(value: unknown, depth: number): void {
     if (value === undefined) return;
     this.#count(1);

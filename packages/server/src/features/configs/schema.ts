@@ -9,9 +9,9 @@ import { checkSchema, compilePattern, FORMATS, isFields, type SchemaCost } from 
 
 const DIALECT = "https://json-schema.org/draft/2020-12/schema";
 const COMPILED_MAX = 200;
-/** Limit for parts of a value times parts of its schema, and characters times pattern steps: about a second in the worst case. */
+/** Maximum of (parts of the value × parts of its schema) + (characters × pattern steps): about a second in the worst case. */
 const COST_MAX = 20_000_000;
-/** Keywords at the top of a schema that constrain one member independent of the others. */
+/** Top-level keywords of a schema that constrain each member of the object independently of the others. */
 const MEMBER_KEYWORDS = ["$defs", "definitions", "type", "properties", "patternProperties", "additionalProperties", "propertyNames"];
 
 /** Describes how a value violates a schema. */
@@ -23,9 +23,9 @@ interface Violation {
 }
 
 export interface CompiledSchema {
-  /** Validates one key's value, independent of the others. `secret`: the message contains nothing of the value. */
+  /** Validates one key's value independently of the others. If `secret`, the message contains no part of the value. */
   member(key: string, value: JsonValue, secret?: boolean): Violation | undefined;
-  /** Validates the whole object. Only the presence of secrets counts, never their values: operators set schemas and see the result. */
+  /** Validates the whole object. Ignores the values of secrets: operators who may not read them set schemas and see the result. */
   whole(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Violation | undefined;
 }
 
@@ -87,7 +87,7 @@ function compile(schema: unknown): CompiledSchema {
 }
 
 function validatorOf(schema: object, keywords: FuncKeywordDefinition[] = []): ValidateFunction {
-  // One instance per schema: ajv keeps everything that it has compiled.
+  // A separate instance for each schema: an instance never frees the schemas that it has compiled.
   const ajv = new Ajv2020({ ...options, keywords, meta: false, validateSchema: false, code: { regExp: engine } });
   (addFormats as unknown as (ajv: Ajv2020, options: object) => void)(ajv, { mode: "fast", formats: [...FORMATS] });
   try {
@@ -97,7 +97,7 @@ function validatorOf(schema: object, keywords: FuncKeywordDefinition[] = []): Va
   }
 }
 
-/** Computes the cost of validating the values, and stops when it exceeds the limit. */
+/** Computes the cost of validating the values. Stops counting inside a value once the cost exceeds the limit. */
 function costOf(values: Values, { nodes, pattern_steps }: SchemaCost): number {
   let cost = nodes;
   const count = (value: JsonValue): void => {
@@ -129,7 +129,7 @@ function violationOf(error: ErrorObject | undefined, secret_keys: ReadonlySet<st
   const path = pathOf(error?.instancePath ?? "");
   const [, first = ""] = (error?.instancePath ?? "").split("/");
   const key = first.replaceAll("~1", "/").replaceAll("~0", "~");
-  // The path inside a secret, and the names in it, are not revealed.
+  // The message must not reveal paths or names inside a secret.
   if (secret_keys.has(key)) return { path: key, problem: "does not fit its schema" };
   const { additionalProperty, unevaluatedProperty, propertyName } = (error?.params ?? {}) as Record<string, unknown>;
   const extra = additionalProperty ?? unevaluatedProperty ?? propertyName;
@@ -151,7 +151,7 @@ const HIDDEN = Symbol("hidden");
 
 const KEYWORD = "x-hidden";
 
-/** Used in the schemas that `overlookHidden` returns. Schemas of tenants are compiled without it, so they cannot use it. */
+/** A keyword that only the schemas returned by `overlookHidden` use. Tenants cannot use it: ajv compiles their schemas without it. */
 const hiddenKeyword: FuncKeywordDefinition = {
   keyword: KEYWORD,
   schemaType: "boolean",
@@ -159,7 +159,7 @@ const hiddenKeyword: FuncKeywordDefinition = {
   validate: (_: boolean, value: unknown) => value === HIDDEN,
 };
 
-/** Keywords whose subschemas apply to the same object as their schema; a definition may, too. */
+/** Keywords whose subschemas apply to the same object as the schema that contains them. Definitions may apply to it too. */
 const SAME = ["not", "if", "then", "else"];
 const SAME_LISTS = ["allOf", "anyOf", "oneOf"];
 const SAME_MAPS = ["dependentSchemas", "$defs", "definitions"];
@@ -182,7 +182,7 @@ function overlookHidden(schema: unknown): unknown {
   );
 }
 
-/** `false` stays: it forbids the key, which is not secret. */
+/** Exempts `HIDDEN` values from a subschema. Keeps `false`, which forbids the key: the presence of a key is not secret. */
 const unlessHidden = (schema: unknown): unknown => (isFields(schema) ? { if: { [KEYWORD]: true }, else: schema } : schema);
 
 const mapFields = (value: unknown, change: (part: unknown) => unknown): unknown =>

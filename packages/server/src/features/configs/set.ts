@@ -42,7 +42,7 @@ interface EntrySet {
   entry: EntryRow;
   /** The namespace's schema. */
   schema: JsonValue;
-  /** There was no value: it was never set, or it was removed. */
+  /** Whether there was no value before: it was never set, or was removed. */
   is_new: boolean;
 }
 
@@ -86,7 +86,7 @@ async function putValue(
   return { entry, schema: value_schema, is_new };
 }
 
-/** A key is a secret wherever it is set, or nowhere: otherwise setting it again without `secret` would reveal it. */
+/** Throws 409 if the key is a secret at one place and not at another. Otherwise setting it without `secret` would reveal it. */
 async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, secret: boolean): Promise<void> {
   const other = await findKeyThatIs(tx, caller, !secret, place);
   if (other === undefined) return;
@@ -100,7 +100,7 @@ async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, sec
     : conflict(`${key} is a secret ${where}: set it with secret: true (rf: --secret)`);
 }
 
-/** Throws 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */
+/** Throws 404 unless the org has the site, fleet or robot. Without a scope, `scope_id` may be the id of any of these. */
 export async function requireScopeObject(db: Db, org_id: string, scope: Scope | undefined, scope_id: string): Promise<void> {
   const kinds = scope === undefined ? (["site", "fleet", "robot"] as const) : scope === "org" ? [] : [scope];
   for (const kind of kinds) if (await lockScopeObject(db, org_id, kind, scope_id)) return;
@@ -178,12 +178,12 @@ function readVersion(after: string | null): number {
 const readVersionRow = async (db: Db, org_id: string, id: string, version: number): Promise<VersionRow | undefined> =>
   version > VERSIONS_END ? undefined : await findVersion(db, org_id, id, version);
 
-/** Whether the version's value is a secret: then only an admin may set it again. */
+/** Whether the value of this version is a secret, which only an admin may restore. */
 export async function isSecretVersion(db: Db, org_id: string, id: string, version: number): Promise<boolean> {
   return (await readVersionRow(db, org_id, id, version))?.sealed != null;
 }
 
-/** Sets the value of an earlier version again, as a new version; also of a removed entry. */
+/** Restores the value of an earlier version as a new version. Also restores removed entries. */
 export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id: string, version: number): Promise<EntrySet> {
   const { org_id } = caller;
   return await db.transaction(async (tx) => {
@@ -200,7 +200,7 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
   });
 }
 
-/** Converts an entry for the API. `schema`: the schema of its namespace, of which the result contains the part for the entry's key. */
+/** Converts an entry for the API. `schema` is the schema of its namespace; the result contains only the part for the entry's key. */
 export const toWire = (entry: EntryRow, schema: JsonValue): ConfigEntry => ({
   id: entry.id,
   key: entry.key,

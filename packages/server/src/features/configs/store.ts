@@ -68,7 +68,7 @@ export const findEntry = (db: Db, org_id: string, id: string): Promise<EntryRow 
 const placedRow = row({ id: text, namespace: text, key: text, scope: textOf<Scope>(), scope_id: text, version: int, removed: bool });
 type PlacedEntry = RowOf<typeof placedRow>;
 
-/** Includes removed entries: their history stays, and setting them again restores the same id. */
+/** Finds an entry, also a removed one. A removed entry keeps its history, and its id when it is set again. */
 export const findPlaced = (db: Db, org_id: string, at: { id: string } | EntryPlace): Promise<PlacedEntry | undefined> =>
   db.maybe(sql(placedRow)`
     select id, namespace, key, scope, scope_id, version, removed_at is not null as removed from config_entry where org_id = ${org_id} and ${
@@ -94,10 +94,10 @@ const versionRow = row({
 });
 export type VersionRow = RowOf<typeof versionRow>;
 
-/** Versions kept per value, including the current one: a program that sets a value every minute would otherwise fill the disk. */
+/** Versions kept per value, including the current one. Without a limit, a program that sets a value every minute would fill the disk. */
 export const HISTORY_VERSIONS_MAX = 100;
 
-/** Inserts the next version of a value and deletes the oldest beyond the maximum. What robots were sent is stored with the robots. */
+/** Inserts the next version of a value and deletes the oldest beyond the maximum. Deployed files do not need it: each robot has a copy. */
 export const insertVersion = async (db: Db, org_id: string, v: Omit<VersionRow, "value"> & { value: unknown }): Promise<void> => {
   await db.run(sql`
     insert into config_version (org_id, config_id, version, change, value, sealed, rollback_of, actor, at)
@@ -130,7 +130,7 @@ interface EntryFilter {
 
 const NOTHING = sql``;
 
-/** ` and …`: the org's own entries and those of places that the caller may see; site entries need access to the whole site. */
+/** An SQL condition `and …`: entries of the org, and of places that the caller may see. Site entries need access to the whole site. */
 const reached = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? NOTHING
@@ -155,7 +155,7 @@ export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespa
     where org_id = ${caller.org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret}
     order by is_reached desc limit 1`);
 
-/** A condition: entries that can affect robots at these places. */
+/** An SQL condition for entries that can affect robots at these places. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
   ${equals({ namespace: namespace ?? undefined })}`;
@@ -167,7 +167,7 @@ export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<strin
     )`select ${entryRow} from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`,
   );
 
-/** Bytes of the values set at each of these places; '' is the org. */
+/** Returns the bytes of the values set at each of these places; the place '' is the org. */
 export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
   db.many(sql(row({ scope_id: text, bytes: bigint }))`
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
@@ -253,7 +253,7 @@ export const countKeysOfOthers = (db: SystemDb, master_key_id: string): Promise<
 
 const namespaceRow = row({ value_schema: nullable(jsonb<JsonValue>()), schema_version: int });
 
-/** Locks a namespace: until the transaction ends no other one changes its values or schema. */
+/** Locks a namespace: no other transaction changes its values or schema until this one ends. */
 export const lockNamespace = (db: Db, org_id: string, namespace: string): Promise<RowOf<typeof namespaceRow>> =>
   db.one(sql(namespaceRow)`
     insert into config_namespace (org_id, namespace) values (${org_id}, ${namespace})
@@ -285,7 +285,7 @@ export const listSchemas = (db: Db, org_id: string, { after, limit }: Window): P
     select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace > ${after ?? ""} and value_schema is not null
     order by namespace limit ${limit}`);
 
-/** Returns the schemas of those of these namespaces that have one. */
+/** Returns the schemas of these namespaces. Namespaces without a schema are absent. */
 export const listSchemasOf = (db: Db, org_id: string, namespaces: Iterable<string>): Promise<SchemaRow[]> =>
   db.many(sql(schemaRow)`
     select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace = any(${list(namespaces)}::text[]) and value_schema is not null`);

@@ -6,7 +6,7 @@ import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 
-/** The dashboard is not available. The message is shown to its users. */
+/** Thrown if the dashboard could not be built. Users see the message. */
 export class NotBuilt extends Error {}
 
 export interface BuildOptions {
@@ -18,12 +18,12 @@ export interface BuildOptions {
 /** A build takes seconds. A build that hangs must not prevent the server from starting. */
 const BUILD_TIMEOUT_MS = 180_000;
 const OUTPUT_BYTES_MAX = 16 * 1024;
-/** A younger build may still be running, or its server has not read it yet. */
+/** Age after which a build of other sources is deleted. A younger build may be unfinished, or not yet read by its server. */
 const OLD_AFTER_MS = 600_000;
 
 /**
- * Returns the directory of the dashboard built from the present sources, and builds it if it does not exist. The directory is
- * named by the digest of the sources and created by a rename, so servers can start concurrently. Throws NotBuilt.
+ * Returns the directory of the dashboard built from the present sources. Builds the dashboard if that directory does not exist.
+ * Its name is the digest of the sources, and a rename creates it, so servers can start concurrently. Throws NotBuilt.
  */
 export async function ensureBuilt(options: BuildOptions): Promise<string> {
   const { clone, log, clock } = options;
@@ -60,7 +60,7 @@ async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
-/** Runs the bundler in a separate process: its memory is freed afterwards, and it gets none of the server's secrets. */
+/** Runs the bundler in a separate process, so that its memory is freed afterwards and it does not get the server's secrets. */
 async function runBuild({ clone, clock, log }: BuildOptions, directory: string): Promise<void> {
   const child: ChildProcess = spawn(process.execPath, [path.join(clone, "packages/dashboard/build.ts"), directory], {
     cwd: clone,
@@ -68,7 +68,7 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
-  // Without free file descriptors the child has no pipes; the "error" event follows.
+  // If no file descriptors are free, the child has no pipes, and an "error" event follows.
   for (const stream of [child.stdout, child.stderr])
     stream?.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-OUTPUT_BYTES_MAX)));
   let is_late = false;
@@ -90,7 +90,7 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
   throw new NotBuilt(`${why} See the server's log for the reason, and run “npm run build” to try again.`);
 }
 
-/** Renames the finished build. If another server was faster, its identical build is used. */
+/** Renames the finished build to its final directory. Uses the identical build of another server if that one was faster. */
 async function publish(unfinished: string, built: string): Promise<void> {
   try {
     await rename(unfinished, built);
@@ -99,7 +99,7 @@ async function publish(unfinished: string, built: string): Promise<void> {
   }
 }
 
-/** Deletes builds of other sources. Running servers have their files in memory and do not need them. */
+/** Deletes old builds of other sources. Servers that run them do not need the files, because they have them in memory. */
 async function removeOld(builds: string, kept: string): Promise<void> {
   const now_ms = (await stat(kept)).mtimeMs;
   for (const name of await readdir(builds)) {
@@ -128,12 +128,12 @@ const INPUTS = [
 ];
 const DIGEST_CHARACTERS = 32;
 
-/** Whether the dashboard can be built here. It cannot where only the server was installed. */
+/** Whether the sources of the dashboard are here. They are missing if only the server was installed. */
 export const hasSources = (clone: string): boolean => existsSync(path.join(clone, "packages/dashboard/src"));
 
 /**
- * Returns a digest of the names and contents of all inputs of the build. Modification times are not reliable after
- * `git checkout`. 600 files take 25 ms.
+ * Returns a digest of the names and contents of all inputs of the build. Does not use modification times, because
+ * `git checkout` changes them. 600 files take 25 ms.
  */
 export async function digestSources(clone: string): Promise<string> {
   const files = (await Promise.all(INPUTS.map((input) => filesOf(clone, input)))).flat().toSorted();

@@ -5,7 +5,7 @@ import { type BuiltFile, type BuiltSite, type Dashboard, type Encoding, ENCODING
 
 const NONCE_BYTES = 16;
 const YEAR = "public, max-age=31536000, immutable";
-/** First path parts that belong to the API or to files: an unknown path below them is a 404, not the dashboard's page. */
+/** First path segments of the API and of files. An unknown path below them returns 404 instead of the dashboard's page. */
 const NOT_PAGES = new Set(["assets", ...Object.values(routes).map(({ path }) => firstPart(path))]);
 
 /** No external sources, no inline code, no embedding in frames. A worker uses the policy in the response that loads it. */

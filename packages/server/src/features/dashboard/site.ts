@@ -20,7 +20,7 @@ export interface BuiltFile {
 }
 
 export interface BuiltSite {
-  /** The HTML of the page, split at each place of the nonce. */
+  /** The HTML of the page, split where the nonce is inserted. */
   page: readonly string[];
   /** By URL path, for example `/assets/index-Bx3f.js`. */
   files: ReadonlyMap<string, BuiltFile>;
@@ -73,8 +73,8 @@ export async function readSite(directory: string): Promise<BuiltSite> {
 export type Dashboard = { site: BuiltSite } | { problem: string };
 
 /**
- * Reads the dashboard, and first builds it if it is missing or its sources changed. Never rejects: the server works without the
- * dashboard.
+ * Reads the built dashboard. Builds it first if it is missing or its sources changed. Never rejects, because the server must
+ * start without the dashboard.
  */
 export async function openDashboard({ clock, log }: { clock: Clock; log: Logger }, clone = CLONE): Promise<Dashboard> {
   try {

@@ -37,9 +37,9 @@ const ID_TAIL_CHARACTERS = 6;
 export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
 /**
- * Enrolls a robot with an enrollment key, once per public key: a robot that lost the response repeats the request and gets the same result.
- * Throws 401 for an unknown key (counted against `ip`), 403 that states why a known key cannot be used or that the robot was
- * decommissioned.
+ * Enrolls a robot with an enrollment key. Idempotent by public key: a robot that lost the response repeats the request and gets the same
+ * result. Throws 401 for an unknown key, which counts against the rate limit of `ip`. Throws 403 with the reason if a known key cannot be
+ * used or the robot was decommissioned.
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
   const { is_new, data } = await enrollOnce(plane, body, ip);
@@ -64,7 +64,7 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   try {
     return await db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
   } catch (error) {
-    // Two concurrent requests of the same robot: the other one won, perhaps with the key's last use. Only one use is counted.
+    // A concurrent request of the same robot may have succeeded, perhaps with the key's last use. Then this one returns its result.
     if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
     const enrolled = await findEnrolled(plane.db, key, public_key);
     if (enrolled === undefined) throw error;
@@ -72,7 +72,7 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   }
 }
 
-/** Not counted as a guess: hundreds of robots may try a key that is used up. */
+/** Creates a 403, which does not count as a guess: hundreds of robots may try a key that is used up. */
 const unusable = (status: KeyStatus): Fault => forbidden(`the enrollment key is ${status}`);
 
 const unknownKey = (): Fault => unauthorized("the enrollment key is not known");
@@ -95,7 +95,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
     if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
     return { is_new: true, data: { robot_id, org_id, ...(await takePlace(plane, tx, { ...key, robot_id }, public_key, body.platform)) } };
   }
-  // The fleet first: its deletion takes the same locks in the same order.
+  // Lock the fleet before the key: the deletion of a fleet takes these locks in the same order, which prevents deadlocks.
   const fleet = await shareFleet(tx, org_id, fleet_id);
   if (fleet === undefined) throw unknownKey();
   if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
@@ -150,8 +150,8 @@ function defaultName(robot_id: string, hostname: string | undefined): string {
 }
 
 /**
- * Throws 403 unless the creator of the key may still enroll robots at the place; this stays so until the transaction ends. Returns whether
- * robots that enroll with it get secrets: the key is trusted, and its creator is still an admin of the whole org.
+ * Throws 403 unless the creator of the key may still enroll robots at the place. Locks that permission until the transaction ends.
+ * `trusted` states whether the robot gets secrets: the key is trusted, and its creator is still an admin of the whole org.
  */
 async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ trusted: boolean }> {
   const authorities = await readAuthorities(tx, key.org_id, [key]);
@@ -163,8 +163,8 @@ async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ tr
 }
 
 /**
- * Gives the robot's identity to the computer with `public_key`; the previous one is disconnected and refused. Throws 403 if the robot was
- * decommissioned.
+ * Gives the robot's identity to the computer with `public_key`. The previous computer is disconnected and refused from then on. Throws 403
+ * if the robot was decommissioned.
  */
 async function takePlace(
   plane: Plane,

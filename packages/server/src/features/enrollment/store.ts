@@ -58,7 +58,7 @@ export const findKey = (db: Db, org_id: string, id: string): Promise<KeyRow | un
 
 const foundRow = row({ org_id: text, id: text });
 
-/** Finds a key by its hash. This is the one query for keys before their org is known; it returns only ids. */
+/** Finds a key by its hash while its org is not known yet. Returns only ids. */
 export const findKeyByHash = (db: Db, hash: Buffer): Promise<RowOf<typeof foundRow> | undefined> =>
   db.maybe(sql(foundRow)`select org_id, id from enrollment_key where hash = ${hash}`);
 
@@ -101,14 +101,14 @@ const madeBy = (maker: { user_id: string } | { token_id: string }) =>
     ? sql`created_by ->> 'type' = 'user' and created_by ->> 'id' = ${maker.user_id}`
     : sql`(authority ->> 'token_id' = ${maker.token_id} or (authority is null and created_by ->> 'type' = 'org_token' and created_by ->> 'id' = ${maker.token_id}))`;
 
-/** Revokes unused keys for this robot's new computer: a newer one replaces them. */
+/** Revokes the unused keys for a new computer of this robot, because a newer key replaces them. */
 export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<{ id: string }[]> =>
   db.many(sql(row({ id: text }))`
     update enrollment_key set revoked_at = ${now}, updated_at = ${now}
     where org_id = ${org_id} and robot_id = ${robot_id} and revoked_at is null and uses = 0
     returning id`);
 
-/** Takes one use, if there is one left: of two concurrent requests for the last use, one waits and fails. */
+/** Counts one use of a valid key; undefined if none is left. Of two concurrent requests for the last use, one succeeds. */
 export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
   db.maybe(sql(keyRow)`
     update enrollment_key set uses = uses + 1, updated_at = ${now}

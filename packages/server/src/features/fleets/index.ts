@@ -63,7 +63,7 @@ async function create(plane: Plane, db: Db, fleet: NewFleet): Promise<Fleet> {
 
 const readFleet = async (db: Db, org_id: string, id: string): Promise<Fleet> => toWire(found(await findFleet(db, org_id, id), "fleet", id));
 
-/** Deletes a fleet with its enrollment keys, and returns it as it was. 409 while it has robots; decommissioned ones do not count. */
+/** Deletes a fleet and its enrollment keys. Returns the deleted fleet. 409 while it has robots that are not decommissioned. */
 async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise<Fleet> {
   return await db.transaction(async (tx) => {
     found(await lockFleet(tx, org_id, id), "fleet", id);
@@ -79,7 +79,7 @@ async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise
 const orNameConflict = <T>(name: string, write: Promise<T>): Promise<T> =>
   mapUniqueViolation(write, () => conflict(`a fleet with the name ${printable(name)} exists already at this site`));
 
-/** Returns the fleet's place, or throws 404. Inside a transaction the fleet cannot be deleted until that ends. */
+/** Returns the fleet's place, or throws 404. Inside a transaction, locks the fleet against deletion. */
 export const requireFleet = async (db: Db, org_id: string, id: string): Promise<FleetPlace> =>
   found(await shareFleet(db, org_id, id), "fleet", id);
 

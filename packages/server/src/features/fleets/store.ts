@@ -33,7 +33,7 @@ const placeRow = row({ id: text, site_id: text, name: text });
 export type FleetPlace = RowOf<typeof placeRow>;
 const anyRow = row({ present: bool });
 
-/** Adds the numbers of robots to each fleet of `page`. Per fleet, by the index: with a join, all robots of the org might be read for one page. */
+/** Adds the numbers of robots to each fleet of `page`. Uses the index for each fleet: a plain join may read all robots of the org. */
 const counted = (page: Statement<unknown>): Statement<FleetRow> =>
   // reads tables of other features: robot
   sql(countedRow)`
@@ -111,7 +111,7 @@ export async function hasRobots(db: Db, org_id: string, id: string): Promise<boo
 export const deleteFleet = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from fleet where org_id = ${org_id} and id = ${id}`);
 
-/** The release that a fleet has of an app, and the deployment from which it has it. */
+/** The release of an app that was deployed to a fleet, and the deployment that set it. */
 interface FleetRelease {
   id: string;
   tag: string;
@@ -119,11 +119,11 @@ interface FleetRelease {
 }
 
 const hasRow = row({ desired: jsonb<Record<string, FleetRelease>>(), config_revision: nullable(text) });
-/** Locks what the fleet has until the transaction ends. */
+/** Returns the fleet's desired releases and config revision, and locks its row until the transaction ends. */
 export const lockFleetDesired = (db: Db, org_id: string, id: string) =>
   db.maybe(sql(hasRow)`select ${hasRow} from fleet where org_id = ${org_id} and id = ${id} for no key update`);
 
-/** Sets the release that the fleet has of the app, or none (null); its members are then checked again. */
+/** Sets the fleet's desired release of the app; null removes it. Starts another check of all members. */
 export const setFleetDesired = (
   db: Db,
   fleet: { org_id: string; id: string },
@@ -136,21 +136,21 @@ export const setFleetDesired = (
       follow_cursor = '', updated_at = ${now}
     where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-/** Sets the config revision that the fleet has, which is the id of the deployment. */
+/** Sets the fleet's config revision, which is the id of a deployment. Starts another check of all members. */
 export const setFleetConfig = (db: Db, fleet: { org_id: string; id: string }, revision: string, now: Date): Promise<number> =>
   db.run(sql`
     update fleet set config_revision = ${revision}, follow_cursor = '', updated_at = ${now}
     where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-/** Finds a fleet that has the release, so that robots which join it get it. */
+/** Finds a fleet with this desired release, which robots that join the fleet get. */
 export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
   db.maybe(sql(row({ id: text, name: text }))`
     select id, name from fleet f where org_id = ${org_id} and exists (select from jsonb_each(f.desired) w where w.value ->> 'id' = ${release_id})
     order by id limit 1`);
 
-/** `version` identifies the row version: any change gives it a new one, even if it leaves the cursor unchanged. */
+/** `version` identifies the version of the row. Any change of the row changes it, even if the cursor stays the same. */
 const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
-/** Fleets whose members must be checked, with the cursor of the last checked one; taking turns between orgs, without those in `skip`. */
+/** Returns fleets whose members must be checked, with the cursor of the last checked member. Alternates orgs; omits fleets in `skip`. */
 export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[] = []) =>
   db.many(sql(toFollowRow)`
     select org_id, id, follow_cursor, version from (
@@ -158,6 +158,6 @@ export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[
       from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[])) as in_turns
     order by turn, org_id, id limit ${limit}`);
 
-/** Moves the cursor. Returns 0 if the fleet has changed since it was read: the next run reads it again. */
+/** Moves the cursor. Returns 0, and changes nothing, if the fleet has changed since it was read. The next run then reads it again. */
 export const moveFollowCursor = (db: Db, org_id: string, id: string, version: string, to: string | null): Promise<number> =>
   db.run(sql`update fleet set follow_cursor = ${to} where org_id = ${org_id} and id = ${id} and xmin::text = ${version}`);

@@ -6,12 +6,12 @@ import { planeState } from "../../kernel/kernel-plane.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
 import { insertBatches, type NewBatch } from "./store.ts";
 
-/** A robot's points are thinned to one in this time. */
+/** At most one point of a robot is kept for each interval of this length. */
 const POINT_EVERY_MS = 60_000;
-/** Points are written in one batch when the oldest has this age. A killed server loses at most as much. */
+/** A robot's points are written in one batch when the oldest has this age. A killed server loses the points not yet written. */
 const FLUSH_AFTER_MS = 600_000;
 const FLUSH_EVERY_MS = 60_000;
-/** Most points of a robot in memory. While the database is unavailable, the oldest are dropped. */
+/** Maximum points of a robot in memory. During a database outage, the oldest points beyond this number are dropped. */
 const UNWRITTEN_POINTS_MAX = 60;
 const BATCHES_PER_STATEMENT = 1_000;
 const PARTITIONS_EVERY_MS = 3_600_000;
@@ -41,7 +41,7 @@ const minuteOf = (at: Date): number => Math.floor(at.getTime() / POINT_EVERY_MS)
 /** Returns the points of a robot that this node has not written yet. */
 export const unwrittenPoints = (plane: Plane, robot_id: string): readonly TimedPoint[] => unwrittenOf(plane).get(robot_id)?.points ?? [];
 
-/** Starts writing points, many robots in a statement, and creating and dropping partitions. `stop` writes the remaining points. */
+/** Starts the jobs that write points and that create and drop partitions of the table. `stop` writes the remaining points. */
 export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promise<void> }> {
   const partitions = background(
     plane,

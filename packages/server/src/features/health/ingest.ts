@@ -7,11 +7,11 @@ import { announce } from "../events/index.ts";
 import { addPoint } from "./history.ts";
 import { type Kept, type NewSnapshot, putSnapshots, type Verdict } from "./store.ts";
 
-/** Most snapshots in one statement, and concurrent statements, each for a different org. */
+/** Maximum snapshots in one statement, then maximum concurrent statements. Each statement is for a different org. */
 const BATCH_SNAPSHOTS_MAX = 200;
 const BATCHES_AT_ONCE = 2;
 
-/** Thousands of robots send snapshots every few seconds: those that arrive during a write are written in one batch. */
+/** Writes snapshots that arrive during a write in the next batch, because thousands of robots send one every few seconds. */
 const batcherOf = planeState(
   ({ db, db_errors, clock }: Plane) =>
     new KeyedBatcher<NewSnapshot, Kept | undefined>({
@@ -47,7 +47,7 @@ function sane(at: string, now: Date): string {
 
 const FAILING_SHOWN = 20;
 
-/** Returns the verdict on a snapshot. The robot grades disks, memory, apps and all else: its errors count as failing, warnings do not. */
+/** Returns the verdict on a snapshot. The robot itself grades its checks: its errors count as failing, its warnings do not. */
 function verdictOf({ checks, status }: Pick<HealthBody, "checks" | "status">): Verdict {
   const failed = checks.filter((check) => check.status === "error");
   if (failed.length === 0)

@@ -26,12 +26,12 @@ export function healthRoutes(http: Http, plane: Plane): void {
 const HOUR_MS = 3_600_000;
 const SPAN_DAYS_MAX = 31;
 const POINTS_SHOWN = 300;
-/** Longest time span of a batch: the most that a node keeps in memory while the database is unavailable. */
+/** Longest time span of a batch. A node keeps at most this much in memory while the database is unavailable. */
 const BATCH_MS_MAX = HOUR_MS + 60_000;
 
 /**
- * Returns a robot's health between two times. Includes unwritten points of this node and the latest snapshot. Unwritten points
- * of another node, up to ten minutes, are missing.
+ * Returns a robot's health between two times. Includes the latest snapshot and the points that this node has not written yet.
+ * Points that another node has not written yet, usually the last ten minutes, are missing.
  */
 async function readHistory(
   plane: Plane,

@@ -2,7 +2,7 @@ import type { HealthBody } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { bool, int, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
-/** How long after a reconnect a replaced link may still deliver older snapshots. */
+/** Maximum time after a reconnect in which the replaced link may still deliver older snapshots. */
 const LATE_MS = 60_000;
 
 const keptRow = row({ robot_id: text, state_before: nullable(text), failing_before: nullable(int) });
@@ -22,10 +22,10 @@ export interface NewSnapshot {
 }
 
 /**
- * Stores the latest snapshots of distinct robots. A late snapshot of an older link does not overwrite that of a newer one:
- * within a boot, the uptime decides which is older. This applies for a minute only. After that, any snapshot is stored, whatever
- * the clocks of robot and server do. Returns the previous verdicts, with nulls if there was none. Robots whose snapshot was not
- * stored are absent. Rows are locked in order of robot, so that concurrent calls do not deadlock.
+ * Stores the latest snapshots of distinct robots. A snapshot does not overwrite a later one that was stored less than a minute
+ * ago: within a boot, the uptime decides which is later. After a minute any snapshot is stored, so that wrong clocks cannot block
+ * a robot's health. Returns the previous verdicts; null if there was none. Robots whose snapshot was not stored are absent. Rows
+ * are locked in order of robot, so that concurrent calls do not deadlock.
  */
 export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnapshot[], now: Date): Promise<Kept[]> =>
   db.many(sql(keptRow)`
@@ -49,7 +49,7 @@ export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnap
     select kept.robot_id, before.state as state_before, before.failing as failing_before from kept left join before using (robot_id)`);
 
 const snapshotRow = row({ exists: bool, received_at: nullable(timestamptz), snapshot: nullable(jsonb<HealthBody>()) });
-/** The robot's snapshot. No row if the robot does not exist; nulls if it has sent none. */
+/** A robot's snapshot. There is no row if the robot does not exist. The fields are null if the robot has sent no snapshot. */
 export type SnapshotRow = RowOf<typeof snapshotRow>;
 export const findSnapshot = (db: Db, org_id: string, robot_id: string) =>
   db.maybe(sql(snapshotRow)`
@@ -68,7 +68,7 @@ export interface NewBatch {
   points: string;
 }
 
-/** Inserts the points of any number of robots in one statement. Batches that an earlier attempt wrote stay unchanged. */
+/** Inserts batches of any number of robots in one statement. Does not change batches that an earlier attempt has written. */
 export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<number> =>
   db.run(sql`
     insert into health_history (org_id, robot_id, first_at, last_at, points)
@@ -76,7 +76,7 @@ export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<num
       ${list(batches.map((b) => b.first_at))}::timestamptz[], ${list(batches.map((b) => b.last_at))}::timestamptz[], ${list(batches.map((b) => b.points))}::text[])
     on conflict do nothing`);
 
-/** Returns the batches that may have points between `since` and `until`, oldest first. Batches that begin before `earliest` end before `since`. */
+/** Returns batches that may have points from `since` to `until`, oldest first. Skips batches that begin before `earliest`. */
 export const selectBatches = (
   db: Db,
   org_id: string,

@@ -31,7 +31,7 @@ export function operationRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** Metrics are needed during failures, so they do not wait longer for the database. */
+/** Maximum wait for the database. Metrics must stay available while the database fails. */
 const COUNT_TIMEOUT_MS = 500;
 
 /** Sets the metric of live nodes. Keeps the last count if the database does not answer in time. */
@@ -49,7 +49,7 @@ const FAILS = "fails";
 const READY_TIMEOUT_MS = 2_000;
 const BUS_DISCONNECTED = "not connected";
 const DISK_FULL = "full";
-/** Size of a WAL segment: with less free space, PostgreSQL stops at the next one. */
+/** A disk with less free space counts as full. This is the size of a WAL segment: without it, PostgreSQL stops at the next one. */
 const DISK_FULL_BYTES = 16 * 1024 ** 2;
 
 /** Checks each dependency of requests. Returns `ok` or the problem, by name. */
@@ -78,10 +78,10 @@ async function isDataDiskFull({ data_directory }: Plane["settings"]): Promise<bo
 }
 
 /**
- * Returns the failed checks because of which a load balancer should send requests elsewhere, by name. Three problems are no reason:
- * - The bus: all requests work without it, only hints of other nodes arrive late.
- * - A full disk: reads work, and requests are needed to free space.
- * - A shared artifact store: only uploads and downloads need it, and all nodes would be taken out at once.
+ * Returns the failed checks, by name, that should make a load balancer send requests to other nodes. Ignores three problems:
+ * - The bus is disconnected: all requests work without it, only hints of other nodes arrive late.
+ * - The disk is full: reads still work, and an administrator needs requests to free space.
+ * - A shared artifact store fails: only uploads and downloads need it, and the load balancer would remove all nodes.
  */
 const reasonsNotReady = (checks: Record<string, string>, { settings }: Plane): [name: string, state: string][] =>
   Object.entries(checks).filter(

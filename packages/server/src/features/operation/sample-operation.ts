@@ -6,7 +6,7 @@ import type { Db } from "../../kernel/db.ts";
 import { bigint, row, sql, timestamptz } from "../../kernel/sql.ts";
 import { oldestLogAt } from "../logs/index.ts";
 
-/** PostgreSQL reads the size of every table from the file system, which is too expensive for each scrape. */
+/** Sampling interval. For each sample PostgreSQL reads the size of every table from the file system: too expensive for each scrape. */
 const SAMPLE_EVERY_MS = 60_000;
 
 const databaseRow = row({ bytes: bigint, started_at: timestamptz });
@@ -16,7 +16,7 @@ const readDatabase = (db: Db) =>
     select pg_database_size(current_database()) as bytes, pg_postmaster_start_time() as started_at`);
 
 const walRow = row({ bytes: bigint });
-/** Rejects for a role that is not a member of pg_monitor. */
+/** Rejects if the database role is not a member of pg_monitor. */
 const readWal = (db: Db) =>
   db.one(sql(walRow)`
     -- across orgs: statistics of the whole service

@@ -48,7 +48,7 @@ export function orgRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getAnyOrg, async (_, { params, db }) => ({ data: toWire(await requireOrg(db, params.id)) }));
   serve(http, plane, routes.approveOrg, async (_, { params, db }) => ({ data: await approve(plane, db, params.id) }));
   serve(http, plane, routes.rejectOrg, async (_, { params, db }) => ({ data: await reject(db, params.id) }));
-  // Requests, links and the scheduler check the status. Both are idempotent.
+  // Requests, links and the scheduler check the status of the org. Suspending and resuming are idempotent.
   serve(http, plane, routes.suspendOrg, async (_, { params, db }) => ({ data: await change(plane, db, params.id, "active", "suspended") }));
   serve(http, plane, routes.resumeOrg, async (_, { params, db }) => ({ data: await change(plane, db, params.id, "suspended", "active") }));
   serve(http, plane, routes.getStats, async (_, { db }) => ({ data: await figures(db) }));
@@ -96,7 +96,7 @@ function createOrgRequests(plane: Plane): (db: Db, ip: string, body: BodyOf<Rout
   };
 }
 
-/** Approves a pending org and creates its first token, which no later response contains. 409 if the org is not pending. */
+/** Approves a pending org and creates its first token. Only this response contains the token. 409 if the org is not pending. */
 async function approve(plane: Plane, db: Db, id: string): Promise<ApprovedOrg> {
   return await db.transaction(async (tx) => {
     const org = await approveOrg(tx, id, plane.clock.now());
@@ -109,7 +109,7 @@ async function approve(plane: Plane, db: Db, id: string): Promise<ApprovedOrg> {
   });
 }
 
-/** Deletes a pending org. Returns it as it was; 409 for an org that is not pending. */
+/** Deletes a pending org and returns it. 409 if the org is not pending. */
 async function reject(db: Db, id: string): Promise<Org> {
   const org = await deletePendingOrg(db, id);
   if (org !== undefined) return toWire(org);

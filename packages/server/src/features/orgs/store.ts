@@ -4,7 +4,7 @@ import { bigint, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf,
 
 type OrgStatus = "pending" | "active" | "suspended";
 
-/** Settings by the org's admins. A missing field uses the server's default. */
+/** Settings that the org's admins can change. For a missing field, the server's default applies. */
 export interface OrgSettings {
   deployment_expires_days?: number;
 }
@@ -44,21 +44,21 @@ const countRow = row({ count: int });
 export const countPending = async (db: Db): Promise<number> =>
   (await db.one(sql(countRow)`select count(*)::int as count from org where status = 'pending'`)).count;
 
-/** Returns nothing unless the org was pending, so of two concurrent approvals one succeeds. */
+/** Approves a pending org. Returns undefined if the org is not pending, so only one of two concurrent approvals succeeds. */
 export const approveOrg = (db: Db, id: string, now: Date): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`update org set status = 'active', updated_at = ${now} where id = ${id} and status = 'pending' returning ${orgRow}`);
 
-/** Returns nothing unless the org was pending. */
+/** Deletes a pending org. Returns undefined if the org is not pending. */
 export const deletePendingOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`delete from org where id = ${id} and status = 'pending' returning ${orgRow}`);
 
-/** Deletes up to `limit` orgs that have been pending since before that time. Skips the first `offset`. */
+/** Deletes up to `limit` pending orgs that were requested before the time `before`, after skipping `offset`. */
 export const deletePendingOrgsBefore = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     with old as (select id from org where status = 'pending' and created_at < ${before} order by id limit ${limit} offset ${offset} for update skip locked)
     delete from org where id in (select id from old)`);
 
-/** Returns nothing unless the org is in one of the two states. */
+/** Sets the status to `to`. Returns undefined unless the status was `from` or `to`. */
 export const switchOrg = (db: Db, id: string, from: OrgStatus, to: OrgStatus, now: Date): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`
     update org set status = ${to}, updated_at = case when status = ${to} then updated_at else ${now} end

@@ -7,16 +7,16 @@ import { wireTime } from "../../kernel/time.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from "./store.ts";
 
-/** Most unhealthy robots in the overview; the list of robots has all. */
+/** Maximum unhealthy robots in the overview. The list of robots shows all of them. */
 const UNHEALTHY_SHOWN = 10;
 /** A failed deployment is counted for this long after its creation. */
 const FAILED_DAYS = 7;
 const CALLERS_MAX = 10_000;
-/** Concurrent reads, each of another org. */
+/** Maximum concurrent shared reads, each of a different org. */
 const READS_AT_ONCE = 8;
 
 export function overviewRoutes(http: Http, plane: Plane): void {
-  // Callers during a read share one that starts after it, so the load on the database does not depend on their number.
+  // Callers that arrive during a read share the next one, so the load on the database does not depend on their number.
   const shared = new KeyedBatcher<Caller, Overview>({
     items_max: CALLERS_MAX,
     concurrency_max: READS_AT_ONCE,

@@ -3,7 +3,7 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
-/** After a clock was set back by up to this, ids are ahead of the times in their rows. */
+/** Maximum tolerated difference between the time in a row's id and `created_at`, for example after a clock was set. */
 const AHEAD_MS_MAX = 3_600_000;
 
 const robotsRow = row({ total: int, online: int, never_connected: int, held: int });
@@ -21,7 +21,7 @@ export const countRobots = (db: Db, caller: Caller): Promise<RowOf<typeof robots
 
 const statesRow = row({ unhealthy: int, behind: int, failed: int, drifted: int });
 
-/** Counts the robots that need attention. Such states are rare and have partial indexes. */
+/** Counts the robots that need attention. Uses partial indexes, because such states are rare. */
 export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof statesRow>> => {
   const { org_id } = caller;
   const seen = visible(caller, "r.site_id", "r.fleet_id");
@@ -50,9 +50,9 @@ const deploymentsRow = row({
 });
 
 /**
- * Counts unfinished deployments, and those created since `failed_since` that failed, by the present place of their robot or fleet.
- * Deployments of a deleted fleet belong to the whole org. Those of robots that follow their fleet are counted separately, because
- * one release may create thousands.
+ * Counts the unfinished deployments, and the failed ones created since `failed_since`, that the caller may see. The present place of
+ * the robot or fleet decides; deployments of a deleted fleet belong to the whole org. Deployments of robots that follow their fleet
+ * are counted separately, because one release may create thousands.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
   // reads tables of other features: deployment, deployment_target, robot, fleet
