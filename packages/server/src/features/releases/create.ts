@@ -14,12 +14,12 @@ import { findReleaseByTag, mayAddApp, insertRelease, noteReferenced, type Releas
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
 const ATTEMPTS_MAX = 3;
-/** Bounded, because a robot's whole desired state, with all manifests, is sent in one message. */
+/** Maximum size of a manifest. One message contains a robot's whole desired state, with all manifests. */
 const MANIFEST_BYTES_MAX = 64 * 1024;
 
 type Body = BodyOf<Routes["createRelease"]>;
 
-/** Creates a release, or returns the one with this tag if its content is the same, so that an interrupted push can be repeated. */
+/** Creates a release. If one with this tag and the same content exists, returns it, so that a client can repeat an interrupted push. */
 export async function createRelease(
   plane: Pick<Plane, "clock" | "id" | "bus">,
   db: Db,
@@ -77,12 +77,12 @@ export async function createRelease(
       announce(db, plane, org_id, { kind: "release", id: release.id, change: "updated" });
       return { release, is_new: false };
     }
-    // The release was deleted between the two statements.
+    // The tag existed at the insert, but its release was deleted before it could be read: insert again.
   }
   throw conflict(`release ${printable(tag)} is being created and deleted by others; try again`);
 }
 
-/** Throws 409 if the existing release differs. Notes may differ: they do not affect what runs. */
+/** Throws 409 if the existing release differs. Ignores the notes, because they do not affect what runs. */
 function requireSame(existing: ReleaseRow, body: Body, { app, kind }: { app: string; kind: string }): ReleaseRow {
   const wanted = { app, kind, artifact_sha256: body.artifact_sha256, artifact_size: body.artifact_size };
   const differences = (Object.keys(wanted) as (keyof typeof wanted)[])

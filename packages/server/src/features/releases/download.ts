@@ -9,7 +9,7 @@ interface DownloadRequest {
   org_id: string;
   sha256: string;
   size: number;
-  /** If the bytes are a part of an artifact: that artifact and their offset in it. */
+  /** The artifact that contains the bytes, and their offset in it. Undefined if the bytes are a whole artifact. */
   within?: { artifact_sha256: string; start: number };
   headers: Record<string, string | string[] | undefined>;
 }
@@ -54,8 +54,8 @@ export async function answerArtifact(
 const NUMBERS = /^(\d{1,15})?-(\d{1,15})?$/;
 
 /**
- * Parses a `Range` header for content of `size` bytes (RFC 9110, 14.2). `whole`: the header is absent or one that a server may ignore, which
- * we do for units other than bytes, several ranges, and invalid values. `unsatisfiable`: the range is outside the content.
+ * Parses a `Range` header for content of `size` bytes (RFC 9110, 14.2). Returns `whole` if the header is absent, invalid, has several
+ * ranges or a unit other than bytes: a server may ignore such headers. Returns `unsatisfiable` if the range is outside the content.
  */
 export function readRange(header: string | undefined, size: number): BlobRange | "whole" | "unsatisfiable" {
   const [unit, set = ""] = (header ?? "").split("=", 2);

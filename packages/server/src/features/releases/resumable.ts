@@ -22,7 +22,7 @@ const VERSION = "1.0.0";
 const CONTENT_TYPE = /^application\/offset\+octet-stream\s*(;|$)/i;
 const NUMBER = /^\d{1,15}$/;
 
-/** Whether the request uses tus; a HEAD without it asks for the artifact. */
+/** Whether the request uses the tus protocol. A HEAD request without tus asks for the artifact itself. */
 export const speaksTus = (headers: Headers): boolean => headers["tus-resumable"] !== undefined;
 
 /** Runs a handler of the tus 1.0 protocol: checks the version and adds the header to every response, including errors. */
@@ -51,16 +51,16 @@ function requireOffsetBody(headers: Headers): void {
   if (typeof type !== "string" || !CONTENT_TYPE.test(type)) throw httpError(415, "the body must be application/offset+octet-stream");
 }
 
-/** A request without a byte for this long counts as disconnected; another one may then continue the upload. */
+/** A request that sends no byte for this long counts as disconnected. Another request may then continue the upload. */
 const SILENCE_MS = 5_000;
 const LOCKED_RETRY_SECONDS = 1;
 const SWEEP_ROWS_MAX = 500;
 
 /** The request, or the sweep, that works on an upload. */
 interface Holder {
-  /** Monotonic time of the last byte; undefined while it must not be interrupted. */
+  /** Monotonic time of the last received byte. Undefined while the work must not be interrupted. */
   moved_at: number | undefined;
-  /** It is the sweep, which takes moments: requests wait for it. */
+  /** Whether the holder is the sweep. Requests wait for the sweep, because it takes only moments. */
   is_sweep: boolean;
   stop: () => void;
   ended: Promise<void>;
@@ -75,13 +75,13 @@ interface Continuation {
   audit: AuditNote;
 }
 
-/** Records in the audit log when an upload begins and ends, but not each of its parts. */
+/** Adds the begin or end of an upload to the audit log. The parts of an upload are not audited. */
 const noteUpload = (audit: AuditNote, upload: "begun" | "finished" | "dropped", bytes: number): void =>
   void Object.assign(audit, { changed: true, data: { upload, bytes } } satisfies AuditNote);
 
 const uploadKey = (org_id: string, release_id: string): string => `${org_id}/${release_id}`;
 
-/** Returns the resumable uploads of a plane; its routes and its sweep share them, so that they agree on who works on an upload. */
+/** Returns the resumable uploads of a plane. Routes and sweep share the object, so that only one of them works on an upload. */
 export const resumableUploads = planeState((plane: Plane) => new ResumableUploads(plane));
 
 /**
@@ -115,7 +115,7 @@ class ResumableUploads {
       if (release.artifact_state !== "stored") noteUpload(audit, "finished", size);
       return new Answer(201, { data: wireTimes(stored) }, { location, ...offsetHeaders(size, size) });
     }
-    // Only received bytes extend the expiry; starting again does not.
+    // Only received bytes extend the expiry. A repeated start does not.
     const expires_at = (await findUpload(db, org_id, release_id))?.expires_at ?? this.#expiry();
     if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
       await this.admission.require(db, org_id, size);
@@ -127,7 +127,7 @@ class ResumableUploads {
     return new Answer(201, { data: wireTimes(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
   }
 
-  /** Returns how many bytes are on the disk. Completes an upload whose bytes are all there, if the server stopped before it could. */
+  /** Returns how many bytes are stored. Completes an upload that has all its bytes but whose server stopped before completing it. */
   async readOffset(org_id: string, release_id: string, audit: AuditNote): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
@@ -137,7 +137,7 @@ class ResumableUploads {
     return await this.#exclusively(org_id, release_id, async () => {
       const upload = found(await findUpload(db, org_id, release_id), "upload of release", release.tag);
       const offset = await blobs.uploaded(uploadKey(org_id, release_id));
-      // The server stopped between naming the blob and committing its row.
+      // The server may have stopped after it moved the blob to its final name and before it committed the row.
       if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined) {
         noteUpload(audit, "finished", size);
         return new Answer<never>(200, "", offsetHeaders(size, size));
@@ -147,7 +147,7 @@ class ResumableUploads {
     });
   }
 
-  /** Receives the next bytes. Throws 409 if the offset is not the upload's, 423 while another request uploads. */
+  /** Receives the next bytes. Throws 409 if the offset differs from the stored bytes, 423 while another request uploads. */
   async continue({ org_id, release_id, headers, stream, allowBody, audit }: Continuation): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
@@ -193,14 +193,14 @@ class ResumableUploads {
     await requireUploadable(db, org_id, release_id);
     return await this.#exclusively(org_id, release_id, async (holder) => {
       if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release_id);
-      // From here on the request's transaction has locked the row: a lease renewal would wait for it.
+      // Stop the lease renewals: this request's transaction locks the row from here on, so a renewal would wait for it.
       holder.moved_at = -Infinity;
       await this.#drop(db, org_id, release_id);
       return new Answer<never>(204, "");
     });
   }
 
-  /** Deletes uploads that received no byte for too long. A failure for one does not affect the others. */
+  /** Deletes uploads that received no byte for `upload_silence_seconds`. If one fails, continues with the others. */
   async expire(): Promise<void> {
     const { db, blobs, retention_clock, log } = this.#plane;
     const now = retention_clock.now();
@@ -231,7 +231,7 @@ class ResumableUploads {
 
   async #finish(db: Db, org_id: string, release: ReleaseRow, audit: AuditNote): Promise<ReleaseRow> {
     const { artifact_size: size, artifact_sha256: sha256, id } = release;
-    // Audited even if it fails.
+    // Write an audit entry even if the completion fails.
     audit.changed = true;
     try {
       const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
@@ -259,7 +259,7 @@ class ResumableUploads {
     return new Date(retention_clock.now().getTime() + settings.limits.upload_silence_seconds * 1_000);
   }
 
-  /** Runs `work` exclusively for the upload. Throws 423 while another request works on it, unless that one is silent: then it is stopped. */
+  /** Runs `work` with exclusive access to the upload. Stops a silent request that works on the upload; throws 423 for any other. */
   async #exclusively<T>(
     org_id: string,
     release_id: string,
@@ -292,7 +292,7 @@ class ResumableUploads {
   async #unlessBusy(org_id: string, release_id: string, work: () => Promise<void>): Promise<void> {
     if (this.#holders.has(uploadKey(org_id, release_id))) return;
     await this.#exclusively(org_id, release_id, work, true).catch((error: unknown) => {
-      // Another node is working on the upload.
+      // A 423 means that another request or node is working on the upload: skip it.
       if (!(error instanceof Fault) || error.status !== 423) throw error;
     });
   }

@@ -77,7 +77,7 @@ export function releaseRoutes(http: Http, plane: Plane): void {
   });
 
   serve(http, plane, routes.getAgentArtifact, async (_, { params: { sha256 }, caller: { org_id, robot_id }, headers, db }) => {
-    // 404, whether or not the artifact exists: a robot without permission must not learn that.
+    // Also 404 if the artifact exists: a robot without permission must not find out whether it does.
     if (!(await mayFetchArtifact(db, org_id, robot_id, sha256))) throw notFound("artifact", sha256);
     const artifact = await findArtifact(db, org_id, sha256);
     if (artifact !== undefined) return await mapStoreOutage(() => answerArtifact(plane, { org_id, sha256, size: artifact.size, headers }));
@@ -98,7 +98,7 @@ const removeRelease = (plane: Pick<Plane, "clock" | "bus">, db: Db, { org_id }: 
         `release ${printable(release.tag)} is in use: a robot runs it, is to run it or keeps it for a rollback, or a deployment of it is open`,
       );
     }
-    // After the check above: a deployment that ended in between has updated its fleet by now.
+    // Check fleets after deployments: a deployment that ends between the checks has then already updated its fleet.
     const fleet = await findFleetWith(tx, org_id, id);
     if (fleet !== undefined) {
       throw conflict(

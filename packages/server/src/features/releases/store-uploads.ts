@@ -20,7 +20,7 @@ export const keepUpload = (db: Db, org_id: string, release_id: string, expires_a
 export const deleteUpload = (db: Db, org_id: string, release_id: string): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** Deletes an expired upload. Returns 0 if it was continued since. */
+/** Deletes an expired upload. Returns 0 if the upload has received bytes since, so that it is not expired. */
 export const deleteExpiredUpload = (db: Db, { org_id, release_id }: UploadRow, now: Date): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id} and expires_at <= ${now}`);
 
@@ -36,12 +36,12 @@ export const listExpiredUploads = (
     select ${uploadRow} from artifact_upload where expires_at <= ${now} and (org_id, release_id) > (${after.org_id}, ${after.release_id})
     order by org_id, release_id limit ${limit}`);
 
-/** Held from the check for space until its result is committed: checks run one after the other in the whole service. */
+/** Advisory lock that serializes the checks for space in the whole service, each until its result is committed. */
 const UPLOAD_ADMISSION_LOCK = 7_306_014_225n;
 export const lockUploadAdmission = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${UPLOAD_ADMISSION_LOCK}::bigint)`);
 
 const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint, uploads: bigint });
-/** Bytes of an org's artifacts, and of its resumable uploads when complete. One statement, because an upload becomes an artifact. */
+/** Counts the bytes of an org's artifacts and announced uploads. One statement: an upload that becomes an artifact counts exactly once. */
 export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRow>> =>
   db.one(sql(takenRow)`
     select (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id}) as stored,
@@ -57,12 +57,12 @@ export const listOpenUploads = (db: Db): Promise<RowOf<typeof openRow>[]> =>
     select ${openRow} from artifact_upload`);
 
 const otherRow = row({ is_there: bool });
-/** Whether another org shares the server. */
+/** Whether the server has another active org. */
 export const hasOtherOrgs = async (db: Db, org_id: string): Promise<boolean> =>
   // reads tables of other features: org
   (await db.one(sql(otherRow)`select exists (select from org where id <> ${org_id} and status = 'active') as is_there`)).is_there;
 
-/** An upload, across orgs: its lease is taken before the org's data is read. */
+/** Identifies an upload across orgs. A lease is taken before the data of the org is read. */
 export interface UploadName {
   org_id: string;
   release_id: string;
@@ -72,8 +72,8 @@ const leaseRow = row({ holder: nullable(text), holder_beat: bigint });
 export type Lease = RowOf<typeof leaseRow>;
 
 /**
- * Takes the lease of an upload. Returns 1 if the upload was free, its holder is `silent` and unchanged, or the holder's process has ended.
- * A lease of this process also counts as free: the process knows its own work, so the row is a leftover.
+ * Takes the lease of an upload. Returns 1 if the upload had no lease, its lease still equals `silent`, or the process of its holder has
+ * ended; otherwise 0. Also takes a lease of this process: the caller has checked that no work is running here, so it is a leftover.
  */
 export const takeLease = (
   db: SystemDb,
@@ -99,7 +99,7 @@ export const renewLease = (db: SystemDb, { org_id, release_id }: UploadName, hol
     update artifact_upload set holder_beat = holder_beat + 1, expires_at = greatest(expires_at, ${expires_at})
     where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder}`);
 
-/** Releases a lease. Skips a locked row: it is being taken, or deleted by the holder's own transaction. */
+/** Releases a lease. Skips a locked row: another node is taking the lease, or the holder's transaction is deleting the upload. */
 export const releaseLease = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
   db.run(sql`
     with own as (

@@ -37,7 +37,7 @@ export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date):
     on conflict (org_id, tag) do nothing
     returning ${releaseRow}`);
 
-/** Whether a release may name this app: the org already has it, or has fewer than `apps_max` apps. */
+/** Whether a release may name this app: the org already has the app, or has fewer than `apps_max` apps. */
 export const mayAddApp = async (db: Db, org_id: string, app: string, apps_max: number): Promise<boolean> =>
   (
     await db.one(sql(row({ has_room: bool }))`
@@ -51,7 +51,7 @@ export const findRelease = (db: Db, org_id: string, id: string): Promise<Release
 export const findReleaseByTag = (db: Db, org_id: string, tag: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and tag = ${tag}`);
 
-/** Locks a release against being deployed, uploaded or deleted; waits for the lock of a deployment that is being created. */
+/** Locks a release against deployment, upload and deletion. Waits for transactions that create a deployment of it. */
 export const lockRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id} for update`);
 
@@ -73,7 +73,7 @@ export const setStored = (db: Db, org_id: string, id: string, now: Date): Promis
   db.one(sql(releaseRow)`
     update release set artifact_state = 'stored', updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
 
-/** Replaces the signature of a release: with a later expiry, or by another key. */
+/** Replaces the signature of a release, for example by one with a later expiry or of another key. */
 export const setSignature = (db: Db, org_id: string, id: string, signature: SignedText, now: Date): Promise<ReleaseRow> =>
   db.one(sql(releaseRow)`
     update release set signature = ${json(signature)}, updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
@@ -86,11 +86,11 @@ const artifactRow = row({ size: bigint, unreferenced_at: nullable(timestamptz) }
 export const findArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
   db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
 
-/** Locks an artifact until the transaction ends: no other transaction creates or removes its blob, or changes whether it is referenced. */
+/** Locks an artifact: until the transaction ends, no other one creates or removes its blob or changes whether it is referenced. */
 export const lockArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
   db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256} for update`);
 
-/** Records that the blob exists, or will after this transaction, and that a release names it. Locks the row like `lockArtifact`. */
+/** Records that the blob exists, at the latest when this transaction ends, and that a release names it. Locks it like `lockArtifact`. */
 export const putArtifactRow = (db: Db, org_id: string, sha256: string, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at) values (${org_id}, ${sha256}, ${size}, ${now})
@@ -101,7 +101,7 @@ export const noteReferenced = (db: Db, org_id: string, sha256: string): Promise<
   db.run(sql`update artifact set unreferenced_at = null where org_id = ${org_id} and sha256 = ${sha256} and unreferenced_at is not null`);
 
 const namedRow = row({ named: bool });
-/** Records that the artifact is unreferenced, if no release names it. */
+/** If no release names the artifact, records that it is unreferenced, so that it is removed later. */
 export async function noteUnreferenced(db: Db, org_id: string, sha256: string, now: Date): Promise<void> {
   if ((await lockArtifact(db, org_id, sha256)) === undefined) return;
   const { named } = await db.one(
@@ -125,7 +125,7 @@ export const listUnreferenced = (db: Db, before: Date, after: ArtifactKey, limit
 export const deleteArtifactRow = (db: Db, { org_id, sha256 }: ArtifactKey): Promise<number> =>
   db.run(sql`delete from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
 
-/** Inserts a row for a blob without one, which an upload left that failed between the file and the commit. It counts as unreferenced. */
+/** Inserts an unreferenced row for a blob that has none, because its upload failed after the file was stored and before the commit. */
 export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at, unreferenced_at)
@@ -133,7 +133,7 @@ export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: num
     select id, ${sha256}, ${size}, ${now}, ${now} from org where id = ${org_id}
     on conflict (org_id, sha256) do nothing`);
 
-/** Inserts the images of an artifact. They depend only on its digest, so rows that exist are the same. */
+/** Inserts the images of an artifact. Skips rows that exist: they are the same, because images depend only on the digest. */
 export function insertImages(db: Db, org_id: string, artifact_sha256: string, images: readonly Image[]): Promise<number> {
   const parts = images.flatMap(({ platform, config, layers }) =>
     [{ ...config, diff_id: null }, ...layers].map((part, position) => ({ ...part, platform, position })),
@@ -154,7 +154,7 @@ export const isImage = async (db: Db, org_id: string, artifact_sha256: string): 
 const placeRow = row({ artifact_sha256: text, start: bigint, size: bigint });
 type LayerPlace = RowOf<typeof placeRow>;
 
-/** Finds an artifact that contains these bytes; prefers one that is not about to be removed. */
+/** Finds an artifact that contains the layer with this digest. Prefers artifacts that are still referenced. */
 export const findLayer = (db: Db, org_id: string, sha256: string): Promise<LayerPlace | undefined> =>
   db.maybe(sql(placeRow)`
     select l.artifact_sha256, l.start, l.size

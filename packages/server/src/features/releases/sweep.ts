@@ -8,17 +8,17 @@ import { blobKey } from "./upload.ts";
 
 const SWEEP_EVERY_MS = 3_600_000;
 const EXPIRE_EVERY_MS = 60_000;
-/** Every 24th sweep compares all blobs with the rows. */
+/** The first sweep and every 24th one after it compare all blobs with the rows. */
 const LISTING_SWEEPS = 24;
 const UNREFERENCED_HOURS = 24;
 const BATCH_ROWS_MAX = 500;
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** Starts the expiry of silent uploads, once a minute. */
+/** Starts the job that deletes expired uploads each minute. */
 export const startUploadExpiry = (plane: Plane): Background =>
   background(plane, "upload expiry", EXPIRE_EVERY_MS, () => resumableUploads(plane).expire());
 
-/** Starts the removal of artifacts that have been unreferenced for a day, and of bytes of deleted uploads. */
+/** Starts the hourly job that deletes artifacts unreferenced for a day, and the bytes of deleted uploads. */
 export function startBlobSweep(plane: Plane): Background {
   let sweeps = 0;
   return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {

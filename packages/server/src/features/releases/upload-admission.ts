@@ -15,9 +15,9 @@ const UNITS = [
   ["MiB", 1024 ** 2],
 ] as const;
 
-/** Maximum bytes that the open uploads of one org reserve against other orgs, regardless of the sizes that they announced. */
+/** Maximum disk space that the open uploads of one org keep from other orgs, whatever sizes they announced. */
 const RESERVED_BYTES_MAX = 64 * 1024 ** 2;
-/** Maximum share of the free space that all other orgs reserve in total. */
+/** Maximum share of the free space that the uploads of all other orgs keep from an org in total. */
 const RESERVED_PART_MAX = 0.5;
 /** The free space is checked again after this many bytes of an upload. */
 const CHECK_EVERY_BYTES = 16 * 1024 ** 2;
@@ -26,9 +26,9 @@ const RETRY_SECONDS = "60";
 /** An incomplete upload. */
 interface Open {
   org_id: string;
-  /** bytes announced */
+  /** Announced bytes. */
   size: number;
-  /** bytes on the disk */
+  /** Bytes already on the disk. */
   received: number;
 }
 
@@ -60,7 +60,7 @@ export class DiskWatch {
     this.#unchecked += bytes;
     if (this.#unchecked < CHECK_EVERY_BYTES) return;
     this.#unchecked = 0;
-    // If the free space cannot be read, the write fails when the disk is full.
+    // Ignore errors: if the free space cannot be read, the write itself fails when the disk is full.
     void this.check().catch(() => {});
   }
 
@@ -71,19 +71,19 @@ export class DiskWatch {
 }
 
 /**
- * Admission of uploads by an org's quota and by the disk's free space. An upload announces its size before its first byte. The whole size
- * counts against its own org. Against other orgs only its received bytes and a small reserve count, so an announcement blocks no other org.
+ * Admits uploads if the org's quota and the disk have enough space. An upload announces its size before its first byte. The whole size
+ * counts for its own org. For other orgs only the received bytes and a small reserve count, so that an announcement does not block them.
  */
 export class UploadAdmission {
   readonly #plane: Plane;
-  /** Single-request uploads in progress on this node; resumable ones are rows. */
+  /** Single-request uploads in progress on this node. Resumable uploads are in the database. */
   readonly #requests = new Map<symbol, Open>();
 
   constructor(plane: Plane) {
     this.#plane = plane;
   }
 
-  /** Throws 413 if there is no space, 429 if the org has too many open uploads. Holds a lock until `tx` ends: other checks wait for it. */
+  /** Throws 413 if there is no space, 429 if the org has too many open uploads. Locks out other checks until `tx` ends. */
   async require(tx: Db, org_id: string, bytes: number): Promise<void> {
     const { blobs, settings } = this.#plane;
     const { artifact_bytes_max, uploads_per_org_max } = settings.limits;
@@ -101,13 +101,13 @@ export class UploadAdmission {
         `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may use: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} are reserved for open uploads`,
       );
     }
-    // An unlimited store needs no list of its contents, which would be read under the lock.
+    // Skip the check for an unlimited store: it would list all uploads while other checks wait for the lock.
     if ((await blobs.freeBytes()) < Infinity) await this.#requireDisk(org_id, bytes);
   }
 
   /**
-   * Runs `work` with space reserved for it, and counts the bytes that it reports. Throws 413 before it begins if there is no space. `work`
-   * must call `taken` last in the transaction that records the artifact, so that its bytes are never counted twice or not at all.
+   * Reserves space and runs `work`, which reports received bytes to `disk`. Throws 413 before `work` begins if there is no space. `work`
+   * must call `taken` last in the transaction that records the artifact, so that the bytes are counted exactly once at any time.
    */
   async with<T>(org_id: string, bytes: number, work: (taken: (tx: Db) => Promise<void>, disk: DiskWatch) => Promise<T>): Promise<T> {
     const request = Symbol();
@@ -133,13 +133,16 @@ export class UploadAdmission {
     }
   }
 
-  /** Checks the disk, which all orgs share. The transaction of an announced upload holds the lock until it is committed. */
+  /**
+   * Throws 413 if the disk has no space for the upload, or if the org would use more than its share of the disk. Needs the admission lock,
+   * so that no other upload is announced meanwhile.
+   */
   async #requireDisk(org_id: string, bytes: number): Promise<void> {
     const { db, blobs, settings } = this.#plane;
     const { free_disk_bytes_min, upload_disk_share_percent } = settings.limits;
     const open = [...this.#requests.values(), ...(await this.#resumable())];
     const [own, others] = [open.filter((one) => one.org_id === org_id), open.filter((one) => one.org_id !== org_id)];
-    // After the list: bytes that arrive in between are counted twice rather than not at all.
+    // Read the free space after the list, so that bytes that arrive in between are counted twice instead of not at all.
     const free = (await blobs.freeBytes()) - free_disk_bytes_min;
     const by_org = Map.groupBy(others, (one) => one.org_id);
     const reserved = [...by_org.values()].reduce((sum, uploads) => sum + Math.min(RESERVED_BYTES_MAX, sumOf(uploads, missing)), 0);

@@ -3,22 +3,23 @@ import type { Plane } from "../../context.ts";
 import { findLease, releaseLease, type Lease, renewLease, takeLease, type UploadName } from "./store-uploads.ts";
 
 const RENEW_EVERY_MS = 1_500;
-/** Leases of other nodes that are remembered; beyond that the oldest is forgotten and observed again. */
+/** Maximum cached leases of other nodes. A lease evicted from the cache is observed again from the start. */
 const SEEN_MAX = 1_000;
 
 type LeasesPlane = Pick<Plane, "db" | "clock" | "id" | "node" | "log">;
 
 /** What a worker on an upload provides for its lease. */
 interface LeaseWorker {
-  /** Monotonic time of the last byte: other nodes may take the upload from a silent holder. Undefined: it works without receiving bytes. */
+  /** Monotonic time of the last received byte: only new bytes renew the lease. If undefined, the lease is renewed in any case. */
   movedAt: () => number | undefined;
   /** Called when another node has taken the lease. */
   lost: () => void;
 }
 
 /**
- * Leases on uploads: of several nodes that share a store, one works on an upload, recorded in the upload's row. A holder renews its lease
- * while bytes arrive. Another node takes over if, by its own clock, it saw no renewal for `quiet_ms`, or if the holder's node is dead.
+ * Leases on uploads, so that only one of the nodes that share a store works on an upload. The lease is in the upload's row. Its holder
+ * renews it while bytes arrive. Another node takes it if it has observed no renewal for `quiet_ms` on its own clock, or the holder's
+ * node is dead.
  */
 export class UploadLeases {
   readonly #plane: LeasesPlane;
@@ -27,14 +28,14 @@ export class UploadLeases {
   /** Leases of other nodes, with the monotonic time of their last observed change. */
   readonly #seen = new LRUCache<string, Lease & { since: number }>({ max: SEEN_MAX });
 
-  /** `expiry` returns when an upload expires that receives bytes now. */
+  /** `expiry` returns the expiry time of an upload that receives a byte now. */
   constructor(plane: LeasesPlane, quiet_ms: number, expiry: () => Date) {
     this.#plane = plane;
     this.#quiet_ms = quiet_ms;
     this.#expiry = expiry;
   }
 
-  /** Runs `work` under the lease of the upload, or without one if there is no such upload. Returns undefined if another node has it. */
+  /** Runs `work` under the upload's lease; without one if the upload does not exist. Returns undefined if another node has the lease. */
   async while<T>(upload: UploadName, worker: LeaseWorker, work: () => Promise<T>): Promise<{ value: T } | undefined> {
     const { db, clock, id, log } = this.#plane;
     const holder = id("lease");
@@ -48,7 +49,7 @@ export class UploadLeases {
       renewed_at = clock.monotonic();
       if ((await renewLease(db, upload, holder, this.#expiry())) === 0) worker.lost();
     };
-    // After a failed renewal the next one follows, or another node takes over.
+    // A failed renewal needs no handling: the next one follows, or another node takes the lease.
     const timer = clock.every(
       RENEW_EVERY_MS,
       () => (renewing = renew().catch((error: unknown) => log.warn({ err: error }, "could not renew the lease of an upload"))),

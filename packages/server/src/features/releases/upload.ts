@@ -30,13 +30,13 @@ interface UploadRequest {
   release_id: string;
   headers: Record<string, string | string[] | undefined>;
   stream: Readable;
-  /** Asks a client that waits (`Expect: 100-continue`) to send the body. */
+  /** Sends 100 Continue to a client that waits for it (`Expect: 100-continue`) before it sends the body. */
   allowBody: () => void;
 }
 
 /**
- * Receives the artifact of a release in one request: with the announced size and digest, or nothing is kept. Returns immediately if the
- * artifact is already stored. Throws 413 before the first byte if there is no space, 400 if the bytes do not match.
+ * Receives the artifact of a release in one request. Keeps nothing if the size or digest differs from the release's, and throws 400.
+ * Throws 413 before the first byte if there is no space. Returns immediately if the artifact is already stored.
  */
 export async function receiveArtifact(plane: Plane, admission: UploadAdmission, request: UploadRequest): Promise<ReleaseRow> {
   const { release_id, headers, stream, allowBody } = request;
@@ -89,8 +89,8 @@ export const imagesIn = async (
 ): Promise<Image[]> => (kind === IMAGE_KIND ? ((await readImages(async (range) => await read(range), artifact_size)) ?? []) : []);
 
 /**
- * Marks the release as stored and returns it if the bytes exist, from an earlier upload for this or another release of the org. Throws 400
- * if they were stored for another kind and are not a valid image.
+ * If an earlier upload for this or another release of the org stored the bytes, marks the release as stored and returns it. Throws 400 for
+ * an image release if the bytes were stored for a release of another kind and are not a valid image.
  */
 export async function useStored(plane: Plane, db: Db, org_id: string, release: ReleaseRow): Promise<ReleaseRow | undefined> {
   const { kind, artifact_state, artifact_sha256, artifact_size } = release;
@@ -119,11 +119,11 @@ const takeStored = (
     const artifact = await lockArtifact(tx, org_id, artifact_sha256);
     if (artifact !== undefined && artifact.size !== artifact_size) return undefined;
     const isThere = async () => (await plane.blobs.stat(blobKey(org_id, artifact_sha256)))?.size === artifact_size;
-    // Someone may have removed the blob by hand although there is a row: then it is uploaded again.
+    // The blob may be missing although it has a row, if an administrator deleted it. Then the client uploads it again.
     if (!(await isThere())) return undefined;
     if (release.artifact_state === "stored") return release;
     await putArtifactRow(tx, org_id, artifact_sha256, artifact_size, plane.clock.now());
-    // A blob without a row was checked, but its server stopped before the commit. Until now no lock protected it from removal.
+    // If the blob had no row, its server stopped before the commit. Check again: before the insert, no lock prevented its removal.
     if (artifact === undefined && !(await isThere())) {
       await deleteArtifactRow(tx, { org_id, sha256: artifact_sha256 });
       return undefined;
@@ -138,7 +138,7 @@ interface Checked {
   images: readonly Image[];
 }
 
-/** Names the blob while its row is locked, so that it cannot be removed in between. */
+/** Stores the artifact under its digest and marks the release as stored. Locks the artifact's row meanwhile to prevent its removal. */
 export const keepArtifact = (
   plane: Plane,
   db: Db,
@@ -164,7 +164,7 @@ async function markStored(plane: Plane, tx: Db, org_id: string, id: string): Pro
   return await setStored(tx, org_id, id, plane.clock.now());
 }
 
-/** Converts an error of the blob store to the client's error. In all these cases nothing was kept. */
+/** Converts an error of the blob store to an error for the client. Returns other errors unchanged. */
 export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unknown {
   if (error instanceof ImageRefused)
     return badRequest(`the artifact of release ${printable(tag)} is not a valid container image: ${error.message}. Nothing was kept`);

@@ -28,8 +28,8 @@ async function lockActive(tx: Db, org_id: string, robot_id: string): Promise<Rob
 }
 
 /**
- * Changes the name, labels or fleet of a robot. Given labels replace all labels of the robot. A robot that moves to a fleet also moves to
- * that fleet's site.
+ * Changes the name, labels or fleet of a robot. If `labels` is present, it replaces all labels of the robot. A robot that moves to a fleet
+ * also moves to that fleet's site.
  */
 export const changeRobot = (plane: Plane, db: Db, caller: Caller, robot_id: string, body: BodyOf<Routes["updateRobot"]>): Promise<void> =>
   db.transaction(async (tx) => {
@@ -42,7 +42,7 @@ export const changeRobot = (plane: Plane, db: Db, caller: Caller, robot_id: stri
     await recordChanges(plane, tx, caller, [robot], fleet);
   });
 
-/** Approves a robot: it gets secret config values and registry logins, and targets that waited for the approval are dispatched. */
+/** Approves a robot: it may get secret config values and registry logins. Dispatches the targets that waited for the approval. */
 export const approveRobot = (plane: Plane, db: Db, { org_id, actor }: Caller, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     const { site_id, fleet_id } = await lockActive(tx, org_id, robot_id);
@@ -69,8 +69,8 @@ interface Change {
 }
 
 /**
- * Labels or moves each of the robots for which the caller is an operator, in one transaction. The others stay as they are, and the result
- * states why. Results are in the order of `robot_ids`, each robot once.
+ * Labels or moves many robots in one transaction. Does not change a robot for which the caller is not an operator; its result states why.
+ * Returns one result for each distinct robot, in the order of `robot_ids`.
  */
 export async function changeRobots(
   plane: Plane,
@@ -110,7 +110,7 @@ function outcomeOf(caller: Caller, robot_id: string, robot: BulkRow | undefined,
   return { robot_id, outcome: leaves || robot.labels_change ? "changed" : "unchanged", message: null };
 }
 
-/** Publishes the changes of robots. Those that move to the fleet follow it, and get a timeline entry. */
+/** Publishes the changes of robots. Robots that moved to `fleet` also start to follow it and get a timeline entry. */
 async function recordChanges(
   plane: Plane,
   tx: Db,
@@ -127,7 +127,7 @@ async function recordChanges(
   const to = { site_id: fleet.site_id, fleet_id: fleet.id };
   const ids = moved.map(({ id }) => id);
   for (const { id, site_id, fleet_id } of moved) {
-    // Published to those who see the old place and those who see the new one.
+    // Publish to users who can see the old place or the new one.
     const places = [to, { site_id, fleet_id }];
     announce(tx, plane, org_id, { kind: "robot", id, change: "moved", ...to, from_fleet_id: fleet_id, from_site_id: site_id, places });
   }

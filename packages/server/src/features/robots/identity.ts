@@ -13,7 +13,7 @@ import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/inde
 import { reportPositions } from "../deployments/index.ts";
 import { deleteUsedNonces, findIdentities, findIdentity, type IdentityRow, useNonce } from "./store.ts";
 
-/** The prefix of the 32 raw bytes in the SPKI encoding of an Ed25519 key (RFC 8410). */
+/** The bytes that precede the 32 raw bytes of an Ed25519 public key in its SPKI encoding (RFC 8410). */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 const SIGNATURE_BYTES = 64;
 export const ORG_SUSPENDED = "the org is suspended";
@@ -31,25 +31,25 @@ export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha25
 
 const QUARANTINED = "several machines use this robot's identity; an operator must decide which one it is";
 
-/** An outbox of a robot, named by its hello. */
+/** An outbox of a robot: the queue of its unacknowledged reports and logs, identified in its hello. */
 interface Outbox {
   robot_id: string;
   outbox_id: string;
 }
-/** Returns the last taken number of each of these outboxes, in their order. */
+/** Returns the last accepted sequence number of each outbox, in the order of `outboxes`. */
 type Positions = (db: Db, org_id: string, outboxes: readonly Outbox[]) => Promise<number[]>;
 
 type Acked = Pick<Extract<Admission, { admitted: true }>, "acked_seq" | "acked_log_seq">;
 
 const LOOK_UPS_MAX = 1_000;
 const AT_ONCE = 2;
-/** Retry delay after too many requests; their quota covers ten minutes. */
+/** Retry delay for a robot that exceeds NONCES_MAX. The limit counts the requests of the last ten minutes. */
 const NONCES_RETRY_SECONDS = "60";
 
 /**
- * Creates the function that admits a robot's link if it signed the nonce with the key that it enrolled with. The function also returns
- * which reports and logs were taken. Robots that connect at the same time are looked up in one batch. The positions of logs are passed in,
- * because the feature of logs depends on robots, not the reverse.
+ * Creates the function that admits a robot's link if the robot signed the nonce with its enrolled key. On admission the function returns
+ * the last reports and logs that the server accepted. It looks up robots that connect concurrently in one batch. `logPositions` is a
+ * parameter because the logs feature imports this one.
  */
 export function createAdmission(
   { db, rate_limits, hosts }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> }; hosts: Pick<HostNames, "refusal"> },
@@ -79,7 +79,7 @@ export function createAdmission(
       const is_too_many = is_guess && !rate_limits.unknown.tryTake(ip, 1);
       return { admitted: false, ...(refusal ?? UNKNOWN), ...(is_too_many ? { retry_after_ms: GUESSED_RETRY_MS } : {}) };
     }
-    // Not final: the robot retries about every half minute, and is admitted once the org is resumed.
+    // The code `busy` makes the robot retry about every half minute, so that it is admitted once the org is resumed.
     if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
     const { org_id, robot_id, public_key } = identity;
     return { admitted: true, org_id, public_key, ...(await positions.add(org_id, { robot_id, outbox_id: hello.outbox_id })) };
@@ -87,7 +87,7 @@ export function createAdmission(
 }
 
 type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
-/** Robots refused from an address that guesses identities still get their reason, and must wait longer than usual. */
+/** Retry delay for refused robots at an address that guesses identities. They still get the reason of the refusal. */
 const GUESSED_RETRY_MS = 5 * 60_000;
 const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enroll it first" };
 
@@ -104,25 +104,26 @@ function refusalOf(
   if (identity === undefined) return UNKNOWN;
   const { channel = "" } = hello;
   const text = linkChallengeText(hello.robot_id, { ...expected, channel });
-  // A signature for another channel was made for another server and forwarded; one without a channel is valid for every connection.
+  // A signature for another channel was made for another server and forwarded. A signature without a channel is valid on any connection.
   const wrong_channel = channelRefusal(expected, channel);
   if (wrong_channel !== undefined) return badSignature(wrong_channel);
   if (!isSignedBy(identity.public_key, text, hello.signature))
     return badSignature(
       `the signature is not this robot's, or was made for a host other than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
     );
-  // A relaying server passes on the host that the robot signed for: then the signature is valid, but the host is not this server's.
+  // A malicious relay forwards the host that the robot signed: the signature is valid, but the host is not this server's.
   const wrong_host = hosts.refusal(expected.host);
   if (wrong_host !== undefined) return { code: "wrong_host", message: wrong_host };
-  // After the signature: only the robot itself may learn that it was removed.
+  // Check this after the signature, so that only the robot itself can find out that it was decommissioned.
   if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
   if (identity.quarantined) return { code: "held", message: QUARANTINED };
   return undefined;
 }
 
 /**
- * Resolves a robot's signed HTTP request. Throws 403 while the robot is quarantined or its org is suspended, and 429 if it sends too many
- * requests. Otherwise throws 401, with one message for all causes: a client without the key learns nothing.
+ * Authenticates a robot's signed HTTP request. Throws 401 if the robot is unknown or decommissioned or the signature is invalid, with one
+ * message, so that a client without the key cannot tell these apart. If the signature is valid, throws 401 for a wrong host or a reused
+ * nonce, 429 for too many requests, and 403 while the robot is quarantined or its org is suspended.
  */
 export async function authenticateRobot(
   { db, hosts }: { db: SystemDb; hosts: Pick<HostNames, "refusal"> },
@@ -146,7 +147,7 @@ export async function authenticateRobot(
   return { org_id: identity.org_id, robot_id, key_fingerprint: fingerprint(identity.public_key) };
 }
 
-/** Returns the callers whose requests would be refused now: removed, quarantined, suspended, or with a key that the robot no longer has. */
+/** Returns the callers that would be refused now: decommissioned, quarantined, of a suspended org, or with a replaced key. */
 export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemDb }, robots: readonly T[]): Promise<T[]> {
   const robot_ids = new Set(robots.map(({ robot_id }) => robot_id));
   const admitted = new Map<string, string>();

@@ -8,10 +8,10 @@ import { countTimeline, recordTimeline, recordTimelineMany, type TimelineRecord 
 import { type RobotRef, setOffline, setOnline } from "./store-presence.ts";
 import { quarantineRobot } from "./store.ts";
 
-/** Connects and disconnects per transaction: few enough that others wait only briefly for the robots' rows. */
+/** Maximum connects in one transaction, then maximum disconnects. Limits how long other transactions wait for the robots' rows. */
 const BATCH_CONNECTS_MAX = 500;
 const BATCH_DISCONNECTS_MAX = 1_000;
-/** Concurrent transactions, each of another org: connections must remain for other work. */
+/** Maximum concurrent transactions, each for a different org. The limit leaves database connections for other work. */
 const BATCHES_AT_ONCE = 3;
 const RETRY_MS = 500;
 
@@ -21,13 +21,13 @@ interface Connect {
   session: Session;
   /** The link that this one replaced, if it was still open. */
   older: Session | undefined;
-  /** The key with which its hello was signed, if known. The robot's key may have changed since. */
+  /** The public key that verified the hello, if known. The robot's key may have been replaced since. */
   public_key: Buffer | undefined;
 }
 
 /**
- * Writes connects. A single connect is written immediately; connects that arrive during a write are written in one batch, so thousands of
- * concurrent ones take a few transactions. The gateway bounds the queue.
+ * Writes connects of robots. Writes a single connect immediately, and connects that arrive during a write in the next batch. So thousands
+ * of concurrent connects take a few transactions. The gateway bounds the queue.
  */
 export class ConnectWriter {
   readonly #batcher: KeyedBatcher<Connect, boolean>;
@@ -43,8 +43,8 @@ export class ConnectWriter {
   }
 
   /**
-   * Resolves with true when the robot is online in its row and timeline, with false if it was decommissioned, replaced or quarantined
-   * since.
+   * Resolves with true when the robot is online in its row and timeline. Resolves with false if the robot was decommissioned, replaced or
+   * quarantined since it was admitted.
    */
   record(connect: Connect): Promise<boolean> {
     return this.#batcher.add(connect.session.org_id, connect);
@@ -85,15 +85,15 @@ const presenceChange = (id: string, status: "online" | "offline"): AnnouncedChan
 interface Disconnect {
   session: Session;
   reason: string;
-  /** False once a newer link exists: then there is nothing to write. */
+  /** Returns false once the robot has a newer link. Then the disconnect is not written. */
   isNewest: () => boolean;
 }
 
 type WaitingDisconnect = Disconnect & { since: number };
 
 /**
- * Writes disconnects in batches, like connects. If the database does not respond they are retried until this node's lease would expire;
- * after that they are left to the sweep. The number of links bounds the queue.
+ * Writes disconnects of robots in batches, like ConnectWriter. If the database does not respond, retries until this node's lease would
+ * expire. After that, the sweep of dead nodes writes them. The number of links bounds the queue.
  */
 export class DisconnectWriter {
   readonly #plane: WriterPlane;
@@ -118,7 +118,7 @@ export class DisconnectWriter {
     while (!(await this.#batcher.add(disconnect.session.org_id, waiting))) await clock.sleep(RETRY_MS);
   }
 
-  /** Returns for each whether it is done. Otherwise it must be retried. */
+  /** Returns for each disconnect whether it is done. The caller retries the others. */
   async #attempt(org_id: string, disconnects: readonly WaitingDisconnect[]): Promise<boolean[]> {
     const { db_errors, clock, log } = this.#plane;
     const current = new Set(disconnects.filter(({ isNewest }) => isNewest()));
@@ -147,7 +147,7 @@ export class DisconnectWriter {
   }
 }
 
-/** Publishes that robots are offline and writes it to their timelines. `dataOf` returns the reason, and further data of the entry. */
+/** Publishes that robots are offline and adds timeline entries. `dataOf` returns the reason and further data of an entry. */
 export async function recordOffline(
   tx: Db,
   plane: Pick<Plane, "bus" | "clock" | "id">,
@@ -165,15 +165,15 @@ export async function recordOffline(
 }
 
 const DUPLICATE = "robot.duplicate_identity";
-/** After this many duplicates within the window the robot is quarantined until an operator decides which machine it is. */
+/** After this many duplicates within WINDOW_MS the robot is quarantined, until an operator decides which machine is the robot. */
 const DUPLICATES_MAX = 3;
 const WINDOW_MS = 600_000;
 /** Each duplicate adds one timeline entry per link. */
 const ENTRIES_EACH = 2;
 
 /**
- * Whether two live runs of the agent use one identity. A new run proves nothing: after a restart a robot may connect while its old link
- * still seems open. A run that connects again after another one had replaced it is a proof, because a run that has ended never returns.
+ * Whether two running agents use the same identity. A new run is no proof: after a restart, a robot may connect while its old link still
+ * seems open. A run that connects again after another run has replaced it is a proof, because an ended run never connects again.
  */
 const isDuplicate = (runs_before: readonly string[], run_id: string): boolean => runs_before.indexOf(run_id) > 0;
 
@@ -184,7 +184,7 @@ interface Duplicate {
   older_run: string | undefined;
 }
 
-/** Records both machines in the timeline. At the third duplicate within ten minutes the robot is quarantined. */
+/** Records both machines in the timeline. Quarantines the robot at the third duplicate within ten minutes. */
 async function recordDuplicate(
   tx: Db,
   plane: Pick<Plane, "id" | "clock" | "bus">,

@@ -10,7 +10,7 @@ import { listOnlineOf, listRemovedAmong, setOffline, setOfflineOfDeadNodes, type
 const SEEN_ROWS_MAX = 5_000;
 const SWEEP_ROWS_MAX = 5_000;
 
-/** The newest link of a robot on this node, with the presence write in progress for it. */
+/** The newest link of a robot on this node, and the write of its presence. */
 interface Holder {
   session: Session;
   /** False once its link has closed. */
@@ -33,8 +33,8 @@ const presencesOf = planeState((plane: Plane): Presences => ({
 }));
 
 /**
- * Records that the robot is online, in its row and timeline, in one transaction. Links of one robot are written in order, each after the
- * previous one, so the row ends with the newest. Closes the link of a robot that was decommissioned, replaced or quarantined since.
+ * Records in one transaction that the robot is online, in its row and timeline. Writes the links of one robot one after the other, so that
+ * the row shows the newest. Closes the link if the robot was decommissioned, replaced or quarantined since it was admitted.
  */
 export async function robotConnected(plane: Plane, session: Session, public_key?: Buffer): Promise<void> {
   const known = presencesOf(plane).holders;
@@ -50,7 +50,7 @@ export async function robotConnected(plane: Plane, session: Session, public_key?
   holder.is_written = true;
 }
 
-/** Waits for the end of earlier work. Its errors were handled by its caller. */
+/** Resolves when the earlier work ends. Ignores its errors, which its caller handles. */
 const settled = async (work: Promise<void> | undefined): Promise<void> => {
   await Promise.allSettled([work]);
 };
@@ -61,7 +61,7 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
   const holder = known.get(session.robot_id);
   if (holder?.session !== session) return;
   const isNewest = () => known.get(session.robot_id)?.session === session;
-  // The socket may close while its connect is still being written.
+  // Wait for the connect: the socket may close while its connect is still being written.
   const work = settled(holder.work).then(() => disconnects.record({ session, reason, isNewest }));
   const ending = { session, is_open: false, is_written: false, work };
   known.set(session.robot_id, ending);
@@ -72,7 +72,7 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
   }
 }
 
-/** Writes when robots were last seen, as returned by `link.takeSeen()`. */
+/** Writes the times at which robots were last seen, which `link.takeSeen()` returns. */
 export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id: string; at: Date }>): Promise<void> {
   const rows: Seen[] = Array.from(seen, ([id, { org_id, at }]) => ({ org_id, id, at }));
   let failures: Failures<unknown> | undefined;
@@ -83,7 +83,7 @@ export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id
   if (failures !== undefined) throw failures.error;
 }
 
-/** Marks robots of dead nodes as offline. Rejects with the first error after all others are done. */
+/** Marks robots of dead nodes as offline. If some fail, continues with the others, then rejects with the first error. */
 export async function sweepDeadNodes(plane: Plane): Promise<void> {
   await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
     plane.db.transaction(async (tx) => {
@@ -95,13 +95,14 @@ export async function sweepDeadNodes(plane: Plane): Promise<void> {
 }
 
 /**
- * Reconciles the links of this node with the database. A robot that is online here in the database but has no link is marked offline: its
- * disconnect could not be written. A link whose robot is not online here is closed, so that the robot reconnects: other nodes considered
- * this one dead, the robot is connected elsewhere, or the hint that it was removed or replaced was lost. Returns true if there may be more.
+ * Reconciles the links of this node with the database. If the database has a robot connected to this node but it has no link, its
+ * disconnect was not written: marks the robot offline. If a link's robot is not connected to this node in the database, closes the link
+ * so that the robot reconnects. Causes: other nodes considered this one dead, the robot is connected elsewhere, or the hint that it was
+ * removed or replaced was lost. Returns true if more robots may have to be marked offline.
  */
 export async function compareLinks(plane: Plane): Promise<boolean> {
   const { holders } = presencesOf(plane);
-  // Before the rows are read: a link that connects in between has no row among them.
+  // List the links before reading the rows: a link that connects in between would be missing in the rows.
   const written = [...holders.values()].filter(({ is_open, is_written }) => is_open && is_written);
   const online = await listOnlineOf(plane.db, plane.node);
   const lost = online.filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));

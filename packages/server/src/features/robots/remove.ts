@@ -15,19 +15,19 @@ import { decommissionRobot, lockRobot } from "./store.ts";
 export const CLOSE_REMOVED = CLOSE.robot_removed;
 export const CLOSE_REMOVED_REASON = "robot removed";
 export const CLOSE_REPLACED_REASON = "another computer took this robot's place";
-/** Published to all nodes when a robot was decommissioned, as {org_id, robot_id}. */
+/** Published to all nodes, as {org_id, robot_id}, when a robot was decommissioned. */
 export const ROBOT_REMOVED = "rf.robots.removed";
 
 /** Decommissions a robot: ends its open targets, closes its link and invalidates its key. A second call changes nothing. */
 export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<void> {
   const { org_id, actor } = caller;
   await db.transaction(async (tx) => {
-    // Deployments before robots, in the same order as dispatch locks them.
+    // Lock deployments before robots, in the same order as dispatch does.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     const robot = found(await lockRobot(tx, org_id, robot_id), "robot", robot_id);
     if (robot.decommissioned) return;
     await decommissionRobot(tx, org_id, robot_id, plane.clock.now());
-    // Targets that were dispatched between the two; from here on there are no new ones.
+    // End targets that were dispatched after the first call. A decommissioned robot gets no new ones.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.decommissioned", actor, summary: "The robot was decommissioned" });
     const { site_id, fleet_id } = robot;
@@ -36,16 +36,16 @@ export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id
   });
 }
 
-/** Published to all nodes when another computer replaced a robot's, as {robot_id}. */
+/** Published to all nodes, as {robot_id}, when another computer took a robot's identity. */
 const ROBOT_REPLACED = "rf.robots.replaced";
 
-/** Closes the link of the replaced computer once the transaction that gave its identity to another one is committed. */
+/** Closes the link of a robot's replaced computer after the transaction commits. */
 export const endLinkOfReplaced = (plane: Pick<Plane, "bus">, tx: Db, robot_id: string): void =>
   tx.afterCommit(() => plane.bus.publish(ROBOT_REPLACED, { robot_id }));
 
 /**
- * Closes the links of robots that are decommissioned or replaced, on any node. A message only names the robot to look up, because anyone
- * with access to the bus could send one. Returns the function that unsubscribes.
+ * Starts to close this node's links of robots that are decommissioned or replaced through any node. Does not trust messages, because anyone
+ * with access to the bus could send one: looks up the named robot in the database. Returns the function that unsubscribes.
  */
 export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): () => void {
   const check = async (message: JsonValue): Promise<void> => {
@@ -62,7 +62,7 @@ export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): (
 
 /** Published to all nodes when an org was suspended. */
 export const HINT_SUSPENDED = "rf.orgs.suspended";
-/** Interval in case the hint is lost, and for robots that were being admitted at that moment. */
+/** Interval of the check, which finds suspended orgs after a lost hint, and robots that were being admitted during the hint. */
 const CHECK_EVERY_MS = 30_000;
 
 /** Closes the links of robots whose org is suspended. Each node handles its own links. */

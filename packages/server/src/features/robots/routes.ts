@@ -53,7 +53,7 @@ export function robotRoutes(http: Http, plane: Plane): void {
     });
 }
 
-/** Parses the cursor's key. Cursors are bound to their list, so a key of another form does not come from this server. */
+/** Parses the key in a cursor. A key of another form cannot come from this server, because cursors are bound to their list. */
 function readKey(text: string): RobotKey {
   try {
     const { id, name } = JSON.parse(text) as Partial<Record<"id" | "name", unknown>>;
@@ -115,6 +115,6 @@ function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): Robot
   return last_seen_at === null ? "never_connected" : "offline";
 }
 
-/** From the worst to the best: the worst state of an app or namespace is that of the robot. */
+/** States from the worst to the best. The worst state among a robot's apps or namespaces is the state of the robot. */
 const RELEASE_STATES = ["failed", "behind", "current"] as const;
 const CONFIG_STATES = ["drifted", "pending", "in_sync"] as const;

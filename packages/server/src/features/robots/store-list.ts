@@ -34,7 +34,7 @@ const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
   any: sql`and r.decommissioned_at is null`,
   online: sql`and r.decommissioned_at is null and r.node_id is not null`,
   offline: sql`and r.decommissioned_at is null and r.node_id is null and r.last_seen_at is not null`,
-  // last_seen_at is null exactly if connected_at is, which is indexed: last_seen_at must not be, because each heartbeat changes it.
+  // Both columns are null for the same robots. Only connected_at has an index, because each heartbeat changes last_seen_at.
   never_connected: sql`and r.decommissioned_at is null and r.last_seen_at is null and r.connected_at is null`,
   decommissioned: sql`and r.decommissioned_at is not null`,
 };
@@ -72,7 +72,7 @@ export function listRobots(
 const behindName = (after: RobotKey | null): Statement<unknown> =>
   after === null ? NOTHING : sql`and (r.name collate "C", r.id) > (${after.name ?? ""}, ${after.id})`;
 
-/** Tables in which a robot must have a row, at most one in each. */
+/** Returns joins with the tables in which a matching robot has a row. Each join adds at most one row per robot. */
 function joinsOf({ health, release, app, release_state, config_state }: RobotFilter, sort: Sort, from: string): Statement<unknown> {
   return sql`
     ${
@@ -109,19 +109,19 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
     }`;
 }
 
-// Each state is a literal, so that the planner uses its frequency.
+// Each state is a literal instead of a parameter, so that the planner considers how frequent it is.
 const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {
   current: sql`state = 'current'`,
   behind: sql`state = 'behind'`,
   failed: sql`state = 'failed'`,
   unknown: sql`state = 'unknown'`,
 };
-/** States of other apps that exclude a robot from this state: without `app` the filter concerns all its apps. */
+/** Conditions for apps with a worse state. Without the filter `app`, a robot with such an app does not have the state of the key. */
 const WORSE_RELEASE_STATES = { current: sql`w.state in ('failed', 'behind')`, unknown: sql`w.state <> 'unknown'` };
 const HEALTH_STATES = { ok: sql`and h.state = 'ok'`, failing: sql`and h.state = 'failing'` };
 const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'pending'`, in_sync: sql`state = 'in_sync'` };
 
-/** Rows that a robot must not have, since its worst namespace determines its config state. Sorted by name, states are checked per robot. */
+/** Returns conditions that exclude robots with a worse state. For the order by name, also conditions instead of the joins on states. */
 function conditionsOf({ app, health, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
   return sql`
     ${
@@ -164,7 +164,7 @@ const WORSE = {
 
 const releaseRow = row({ id: text, app: text });
 
-/** Finds a release by id or tag: no tag has the form of an id. */
+/** Finds a release by id or tag. The two cannot be confused, because no tag has the form of an id. */
 export const findRelease = (db: Db, org_id: string, id_or_tag: string): Promise<{ id: string; app: string } | undefined> =>
   // reads tables of other features: release
   db.maybe(sql(releaseRow)`select id, app from release where org_id = ${org_id} and (id = ${id_or_tag} or tag = ${id_or_tag})`);

@@ -107,11 +107,11 @@ export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date)
     update robot set decommissioned_at = ${now}, node_id = null, node_epoch = null, session_id = null, updated_at = ${now}
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
-/** Quarantines a robot: no machine is admitted with its identity until an operator decides. */
+/** Quarantines a robot: the server admits no machine with its identity until an operator ends the quarantine. */
 export const quarantineRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`update robot set held_at = ${now}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is null`);
 
-/** Ends a quarantine; returns 0 if there was none. Forgets the runs of the robot's machines, so that the next one counts as the first. */
+/** Ends a quarantine; returns 0 if there was none. Clears the list of runs, so that the next machine is no duplicate of an earlier one. */
 export const releaseQuarantined = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`
     update robot set held_at = null, runs = '[]', updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is not null`);
@@ -133,7 +133,7 @@ interface NewComputer {
   at: Date;
 }
 
-/** Gives the robot another key; everything else stays. Returns 0 if it was decommissioned. */
+/** Replaces the key, platform and approval of a robot that has a new computer. Returns 0 if the robot was decommissioned. */
 export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, approved, at }: NewComputer): Promise<number> =>
   db.run(sql`
     update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),
@@ -162,7 +162,7 @@ export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
     values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
       ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.approved ? null : robot.at}, ${robot.at}, ${robot.at})`);
 
-/** Makes every robot wait for an admin's approval again. Returns how many were approved. */
+/** Revokes the approval of every robot, so that an admin must approve it again. Returns how many robots were approved. */
 export const revokeEveryApproval = (db: Db, now: Date): Promise<number> =>
   db.run(sql`
     -- across orgs: a restored backup contains the robots of all of them
@@ -173,7 +173,7 @@ const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decom
 
 export type IdentityRow = RowOf<typeof identityRow>;
 
-/** Finds robots by id. This is the one query for robots before their org is known. */
+/** Finds robots by id while their orgs are not known yet. */
 export const findIdentities = (db: Db, robot_ids: readonly string[]): Promise<IdentityRow[]> =>
   // reads tables of other features: robot_key, org
   db.many(sql(identityRow)`
@@ -195,7 +195,7 @@ interface LabelChange {
   remove: readonly string[];
 }
 
-/** Locks the existing robots and returns what the label change results in. In the order of ids, so that transactions cannot deadlock. */
+/** Locks the robots that exist, in the order of ids to prevent deadlocks. Returns how the label change would affect each one. */
 export const lockRobots = (db: Db, org_id: string, ids: readonly string[], { set, remove }: LabelChange): Promise<BulkRow[]> =>
   db.many(sql(bulkRow)`
     with locked as (
@@ -226,8 +226,8 @@ interface UsedNonce {
 }
 
 /**
- * Stores the nonce of a signed request, unless it was already used on any node or the robot has used NONCES_MAX. Kept for twice the time in
- * which the request's timestamp is accepted, by the database's clock, because the clocks of nodes differ.
+ * Stores the nonce of a signed request, unless it was used before on any node or the robot has NONCES_MAX stored nonces. Keeps it for twice
+ * the time in which the request's timestamp is accepted. Uses the clock of the database, because the clocks of nodes differ.
  */
 export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): Promise<"stored" | "used_before" | "too_many"> {
   const stored = await db.run(sql`
