@@ -23,7 +23,7 @@ export function auditRoutes(http: Http, plane: Plane): void {
 const list = (db: Db, route: string, org_id: string, query: AuditQuery) =>
   readHistory(query, [route, org_id], ({ after, limit }) => newestEntries(db, org_id, parseTimes(query), after ?? MAX_ID, limit));
 
-/** Reads one page at a time, only as fast as the client reads. */
+/** Yields the entries as lines. Reads one page at a time, only as fast as the client reads. */
 async function* lines(db: Db, org_id: string, filter: EntryFilter): AsyncGenerator<string> {
   const read = (last: EntryRow | undefined) => entriesAfter(db, org_id, filter, last?.id ?? "", PAGE_ROWS_MAX);
   for await (const rows of pages(PAGE_ROWS_MAX, read)) yield rows.map((row) => `${oneLine(JSON.stringify(wireTimes(row)))}\n`).join("");

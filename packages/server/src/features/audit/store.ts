@@ -38,13 +38,13 @@ const matching = (filter: EntryFilter) => sql`
     ${filter.actor_id === undefined ? sql`` : sql`and actor->>'id' = ${filter.actor_id}`}
     ${filter.outcome === undefined ? sql`` : filter.outcome === "done" ? sql`and error is null` : sql`and error is not null`}`;
 
-/** Newest first: ids are in the order of creation. */
+/** Returns the entries before the id `before`, newest first. The order of ids is the order of creation. */
 export const newestEntries = (db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> =>
   // reads tables of other features: audit_entry
   db.many(sql(entryRow)`
     select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id < ${before} order by id desc limit ${limit}`);
 
-/** Oldest first, starting after the id `after`. */
+/** Returns the entries after the id `after`, oldest first. */
 export const entriesAfter = (db: Db, org_id: string, filter: EntryFilter, after: string, limit: number): Promise<EntryRow[]> =>
   // reads tables of other features: audit_entry
   db.many(sql(entryRow)`

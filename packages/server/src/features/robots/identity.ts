@@ -31,7 +31,7 @@ export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha25
 
 const QUARANTINED = "several machines use this robot's identity; an operator must decide which one it is";
 
-/** An outbox of a robot: the queue of its unacknowledged reports and logs, identified in its hello. */
+/** An outbox on a robot's disk, which the robot names in its hello. Sequence numbers count within an outbox. */
 interface Outbox {
   robot_id: string;
   outbox_id: string;

@@ -133,7 +133,7 @@ interface NewComputer {
   at: Date;
 }
 
-/** Replaces the key, platform and approval of a robot that has a new computer. Returns 0 if the robot was decommissioned. */
+/** Gives a robot's identity to a new computer; also ends a quarantine and the link. Returns 0 if the robot was decommissioned. */
 export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, approved, at }: NewComputer): Promise<number> =>
   db.run(sql`
     update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),

@@ -4,13 +4,13 @@ import type { Plane } from "../../context.ts";
 import { oneLine } from "../../kernel/serve.ts";
 import { appendChunk } from "./store.ts";
 
-/** Longest part of a recording that a crash of the server loses, plus the time of a database write. */
+/** Interval of writes. A crash of the server loses at most this much of a recording, plus the time of one database write. */
 const FLUSH_MS = 500;
 /** Buffered characters, before compression, that are written immediately. */
 const CHUNK_CHARACTERS = 128 * 1024;
-/** Most characters buffered during a write; above, the shell is paused. */
+/** Maximum characters buffered during a write. While more are buffered, the shell is paused. */
 export const RECORDER_CHARACTERS_MAX = 512 * 1024;
-/** Largest stored recording. Then the session ends, because all of it must be recorded. */
+/** Maximum stored size of a recording. A session that exceeds it ends, because all of its output must be recorded. */
 const RECORDING_BYTES_MAX = 512 * 1024 ** 2;
 const TRIES_MAX = 20;
 const TRY_AGAIN_MS = 500;
@@ -23,7 +23,7 @@ interface RecorderOptions {
   session_id: string;
   /** First line of the file. */
   header: Record<string, unknown>;
-  /** Called with the reason when recording has failed and the session must end. */
+  /** Called with the reason when no more output can be recorded. The caller must then end the session. */
   onFailure: (reason: string) => void;
 }
 
@@ -55,7 +55,7 @@ export class Recorder {
     return this.#output_bytes;
   }
 
-  /** Records output before the viewer gets it. Resolves when the buffer has room. */
+  /** Records output. Resolves when the buffer has room; only then may the caller send the output to the viewer. */
   async output(bytes: Uint8Array): Promise<void> {
     this.#output_bytes += bytes.length;
     const text = this.#decoder.decode(bytes, { stream: true });
@@ -95,7 +95,7 @@ export class Recorder {
 
   #flushSoon(): void {
     this.#timer ??= this.#options.plane.clock.setTimer(FLUSH_MS, () => {
-      // During a running write this does nothing: that write schedules the next one.
+      // If a write is running, `#flush` starts no other one. The running write then schedules the next.
       this.#timer = undefined;
       void this.#flush();
     });
@@ -129,12 +129,12 @@ export class Recorder {
         await plane.clock.sleep(TRY_AGAIN_MS);
       }
     }
-    // Another server declared this one dead and closed the session: further output would not be recorded.
+    // Another server considered this one dead and closed the session, so further output could not be recorded.
     if (!is_open) return this.#fail({});
     this.#characters -= characters;
     this.#stored_bytes += bytes.length;
     if (this.#stored_bytes > RECORDING_BYTES_MAX) onFailure("its recording is full; open another shell");
-    // Output that arrived during the write waits no longer than usual.
+    // Schedule a write for output that arrived during this one.
     if (this.#characters > 0) this.#flushSoon();
   }
 

@@ -25,7 +25,7 @@ export interface ShellRequest {
 
 type Ended = Pick<NewSession, "org_id" | "id" | "robot_id" | "actor" | "started_at">;
 
-/** An open shell session: stored before it opens, recorded while it is open, and closed exactly once. */
+/** An open shell session. It is stored before it opens, recorded while it is open, and closed exactly once. */
 export class ShellSession {
   readonly id: string;
   readonly recorder: Recorder;
@@ -44,7 +44,7 @@ export class ShellSession {
   }
 }
 
-/** The registry of shell sessions: stores their start, and their end exactly once, in their row and on the timeline. */
+/** The registry of shell sessions. Writes the start of a session, and exactly once its end, to its row and to the timeline. */
 export class ShellRegistry {
   readonly #plane: Plane;
   /** Sessions whose end is not written yet. */
@@ -93,7 +93,7 @@ export class ShellRegistry {
     });
   }
 
-  /** Retries ends that could not be written, and closes the sessions of dead servers, whose time of end is unknown. */
+  /** Retries failed writes of ends. Closes the sessions of dead servers, with an unknown time of end. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#close_events.sweep(
@@ -108,7 +108,7 @@ export class ShellRegistry {
   }
 }
 
-/** Writes the end of a session. Only the transaction that changes its row writes the timeline entry, so there is one. */
+/** Writes the end of a session. Only the transaction that closes its row writes the timeline entry, so there is exactly one. */
 const writeSessionEnd = (plane: Plane, session: Ended, end: SessionEnd): Promise<void> =>
   plane.db.forOrg(session.org_id).transaction(async (tx) => {
     const { org_id, robot_id, actor, id, started_at } = session;

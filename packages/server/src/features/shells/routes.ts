@@ -47,7 +47,7 @@ export function shellRoutes(http: Http, plane: Plane): void {
 const requireSession = async (db: Db, org_id: string, id: string): Promise<SessionRow> =>
   found(await findSession(db, org_id, id), "shell session", id);
 
-/** Yields the decompressed chunks, only as fast as the client reads. */
+/** Yields the decompressed chunks of a recording. Reads them only as fast as the client does. */
 async function* pieces(db: Db, org_id: string, id: string): AsyncGenerator<Buffer> {
   const read = (last?: { seq: number }) => chunksAfter(db, org_id, id, last?.seq ?? 0, CHUNKS_AT_A_TIME);
   for await (const chunks of pages(CHUNKS_AT_A_TIME, read)) for (const { bytes } of chunks) yield await expand(bytes);
@@ -59,7 +59,7 @@ const toWire = (row: SessionRow): ShellSession => ({
   actor: row.actor,
   ip: row.ip,
   app: row.app,
-  // Arguments may be secrets: only the recording contains them, which fewer users may read.
+  // Only the program, without arguments: these may be secrets. The recording has them, but fewer users may read it.
   program: row.command?.[0] ?? null,
   terminal: row.terminal,
   status: row.status,

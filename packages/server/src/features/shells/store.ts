@@ -76,8 +76,8 @@ export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd):
 const heldRow = row({ held: bool });
 
 /**
- * Stores a chunk of a recording and updates the totals of its session in one statement. If the session is not open any more, stores
- * nothing and returns false, unless an earlier attempt stored the chunk.
+ * Stores a chunk of a recording and updates the totals of its session in one statement. Returns whether the chunk is stored, by this or an
+ * earlier attempt. Returns false if the session is closed and does not have the chunk.
  */
 export const appendChunk = async (
   db: Db,

@@ -19,7 +19,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { findLatest, insertStatement, listStatements, type StatementRow } from "./store.ts";
 
-/** A signature dated further ahead than this comes from a machine with a wrong clock. */
+/** Maximum time by which a signature may be dated in the future. A later one comes from a machine with a wrong clock. */
 const AHEAD_MAX_MS = 86_400_000;
 
 export function signingRoutes(http: Http, plane: Plane): void {
@@ -35,8 +35,9 @@ export function signingRoutes(http: Http, plane: Plane): void {
 }
 
 /**
- * Stores the next statement of an org's signing keys if one of its present keys signed it. This is the rule that robots apply, so no robot
- * is sent a statement that it refuses. Throws 400 for an invalid statement, 409 if another one was stored first.
+ * Stores the next statement of an org's signing keys if one of the org's present keys signed it. Robots apply the same rule, so the server
+ * sends them no statement that they refuse. With `start_over`, the statement's own keys may sign it. Throws 400 for an invalid statement,
+ * 409 if its serial is not the next one, for example because another statement was stored first.
  */
 async function changeKeys(
   plane: Pick<Plane, "clock" | "bus">,
@@ -64,7 +65,7 @@ async function changeKeys(
   return await mapUniqueViolation(changed, () => serialConflict(next.serial, next.serial));
 }
 
-/** Returns a trust in which the keys of the statement itself are already trusted. */
+/** Returns a trust that already contains the keys of the statement, so that one of them may sign it. */
 const startedOver = (serial: number, { keys }: Pick<Trust, "keys">): Trust => ({ serial, require_signature: false, keys });
 
 const serialConflict = (sent: number, serial: number): Fault =>
@@ -81,7 +82,7 @@ async function trustOfOrg(db: Db, org_id: string): Promise<Trust> {
   return latest === undefined ? { serial: 0, require_signature: false, keys: [] } : trustOf(latest);
 }
 
-/** Returns the statement that a robot trusts from its enrollment on; null while the org has no keys. */
+/** Returns the latest statement, which a robot gets and trusts when it enrolls; null while the org has none. */
 export const latestStatement = async (db: Db, org_id: string): Promise<SignedText | null> =>
   (await findLatest(db, org_id))?.statement ?? null;
 
@@ -90,7 +91,7 @@ interface ReleaseToCheck extends SignedRelease {
   signature?: unknown;
 }
 
-/** Refuses (400) a signature that is not of this release by a key of the org. */
+/** Throws 400 unless a key of the org signed exactly this release. */
 export async function requireSignatureOf(plane: Pick<Plane, "clock">, db: Db, org_id: string, release: ReleaseToCheck): Promise<void> {
   const { keys } = await trustOfOrg(db, org_id);
   const { app, signature } = release;
@@ -102,7 +103,7 @@ export async function requireSignatureOf(plane: Pick<Plane, "clock">, db: Db, or
     throw badRequest(`field signature: it was made at ${issued_at}, which is more than a day ahead`);
 }
 
-/** Refuses (409) to deploy a release that the org's robots would refuse because of its signature. */
+/** Throws 409 if the org's robots would refuse the release because of its signature. */
 export async function requireDeployable(plane: Pick<Plane, "clock">, db: Db, org_id: string, release: ReleaseToCheck): Promise<void> {
   const { keys, require_signature } = await trustOfOrg(db, org_id);
   const { app, signature } = release;
@@ -114,7 +115,7 @@ export async function requireDeployable(plane: Pick<Plane, "clock">, db: Db, org
     );
 }
 
-/** Combines an org's statements, oldest first: each key with when it was added and revoked. */
+/** Combines an org's statements (oldest first) into its keys, with the times at which each key was added and revoked. */
 function toWire(org_id: string, rows: readonly StatementRow[]): SigningKeys {
   const keys = new Map<string, SigningKeys["keys"][number]>();
   let wire = { org_id, serial: 0, require_signature: false };

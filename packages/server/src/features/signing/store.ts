@@ -6,10 +6,10 @@ import { int, json, jsonb, row, type RowOf, sql, timestamptz } from "../../kerne
 const statementRow = row({ serial: int, statement: jsonb<SignedText>(), created_at: timestamptz });
 export type StatementRow = RowOf<typeof statementRow>;
 
-/** More statements than an org makes in a robot's life; a robot that is further behind asks again. */
+/** Maximum statements in one response. An org makes fewer in a robot's life; a robot that is further behind requests the rest later. */
 const STATEMENTS_MAX = 1_000;
 
-/** Statements with a higher serial number, oldest first. */
+/** Returns the statements with a serial number above `after`, oldest first. */
 export const listStatements = (db: Db, org_id: string, after: number): Promise<StatementRow[]> =>
   db.many(sql(statementRow)`
     select ${statementRow} from signing_trust where org_id = ${org_id} and serial > ${after} order by serial limit ${STATEMENTS_MAX}`);
@@ -17,7 +17,7 @@ export const listStatements = (db: Db, org_id: string, after: number): Promise<S
 export const findLatest = (db: Db, org_id: string): Promise<StatementRow | undefined> =>
   db.maybe(sql(statementRow)`select ${statementRow} from signing_trust where org_id = ${org_id} order by serial desc limit 1`);
 
-/** Fails if the serial exists: of two concurrent changes one succeeds. */
+/** Inserts a statement. Fails if its serial exists, so only one of two concurrent changes succeeds. */
 export const insertStatement = (
   db: Db,
   org_id: string,

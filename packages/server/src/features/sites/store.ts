@@ -9,7 +9,7 @@ type SiteRow = RowOf<typeof countedRow>;
 const idRow = row({ id: text });
 const anyRow = row({ present: bool });
 
-/** Selects the sites that the caller may see: those within its scopes, and those of fleets within its scopes. */
+/** An SQL condition for the sites that the caller may see: sites within its scopes, and sites of fleets within its scopes. */
 const seen = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? sql``
@@ -17,7 +17,7 @@ const seen = (caller: Caller): Statement<unknown> =>
       -- reads tables of other features: fleet
       select from fleet f where f.org_id = site.org_id and f.site_id = site.id ${visible(caller, "f.site_id", "f.id")}))`;
 
-/** Adds to each site of `page` the numbers of robots that the caller sees. By the index of each site: a join may read all robots of the org. */
+/** Adds to each site of `page` the numbers of robots that the caller sees. Uses the index: a plain join may read all robots of the org. */
 const counted = (caller: Caller, page: Statement<unknown>): Statement<SiteRow> =>
   // reads tables of other features: robot
   sql(countedRow)`
@@ -58,7 +58,7 @@ export const shareSite = (db: Db, org_id: string, id: string): Promise<{ id: str
 export const lockSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
   db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for update`);
 
-/** Whether the site has fleets. Robots need no check, as each is in a fleet of its site. */
+/** Whether the site has fleets. A site without fleets has no robots, because each robot is in a fleet of its site. */
 export async function hasFleets(db: Db, org_id: string, id: string): Promise<boolean> {
   const { present } = await db.one(sql(anyRow)`
     -- reads tables of other features: fleet

@@ -54,7 +54,7 @@ export async function startFeaturePlane(
 ): Promise<FeaturePlane> {
   const database = await createTestDatabase();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-  // Makes `advance` wait for database queries of timers.
+  // With this, the clock's `advance` waits for the database queries that timers start.
   const db = await database.connect({ activity: clock.activity });
   const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
   const retention_clock = await RetentionClock.open({ db, clock, log: createLog({ level: "silent" }), has_remote_database: false });

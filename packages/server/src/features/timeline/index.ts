@@ -53,7 +53,7 @@ type Stamps = { id: IdSource; clock: Pick<Clock, "now"> } & Parameters<typeof an
 /** Writes one entry on a robot's timeline, in the transaction of the change that it describes. */
 export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
 
-/** The same for many robots, in one statement. */
+/** Writes the timeline entries of many robots in one statement, in the transaction of the changes that they describe. */
 export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
   if (records.length === 0) return;
   const at = plane.clock.now();

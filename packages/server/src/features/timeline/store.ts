@@ -30,7 +30,7 @@ export const insertEntries = (db: Db, entries: readonly NewEntry[]) =>
 
 const robotEntryRow = row({ ...entryRow.columns, robot_id: text, robot_name: text });
 
-/** Up to this many robots, the latest entries of each robot are read. Above, the org's latest entries are read and filtered by robot. */
+/** For at most this many robots, reads the latest entries of each robot. For more, reads the org's latest entries and filters them. */
 const FEW_ROBOTS = 1_000;
 
 /** Returns the entries of all robots that the caller sees, newest first. */
@@ -59,7 +59,7 @@ export async function selectOrgEntries(
         select * from timeline_entry e where e.org_id = ${org_id} and e.robot_id = r.id and ${wanted} order by e.id desc limit ${limit}) e
       where r.org_id = ${org_id} and r.id = any(${list(few.map(({ id }) => id))}::text[]) order by e.id desc limit ${limit}`);
   }
-  // The inner limit prevents a plan that joins both whole tables.
+  // The inner limit keeps the planner from joining both tables completely.
   return await db.many(sql(robotEntryRow)`
     -- reads tables of other features: robot
     select ${entryRow.of("e")}, e.robot_id, r.name as robot_name
@@ -74,7 +74,7 @@ interface EntryFilter {
   until?: Date | undefined;
 }
 
-/** Newest first: ids are in the order of creation. */
+/** Returns the entries of a robot, newest first. The order of ids is the order of creation. */
 export const selectEntries = (db: Db, org_id: string, robot_id: string, { kind, since, until }: EntryFilter, { after, limit }: Window) =>
   db.many(sql(entryRow)`
     select ${entryRow} from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id}

@@ -23,20 +23,20 @@ import {
 } from "./store.ts";
 
 export interface PortalAuthenticator {
-  /** Resolves a token in the org that the request names, or else in the token's default org. Throws 401 or 403. */
+  /** Returns the caller for a token, in the org that the request names or else the token's default org. Throws 401 or 403. */
   authenticate(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Resolves the secret of a session in its org. Throws 401 or 403; also 403 if the request names another org. */
+  /** Returns the caller for the secret of a session, in its current org. Throws 401 or 403; 403 also if the request names another org. */
   authenticateSession(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Resolves a token or session again by its hash. Throws like both. Does not count as use of the session. */
+  /** Checks a token or session again by its hash. Throws 401 or 403. Does not count as use of a session. */
   recheck(held: HashedProof, org_id: string): Promise<Caller>;
-  /** Writes the last use of each token and session. Call it every few seconds: a write for each request would cost more than the request. */
+  /** Writes the last use of each token and session. Call it every few seconds: one write for each request would be too expensive. */
   flushUsed(): Promise<void>;
 }
 
 interface Token {
   credential: FoundCredential;
   orgs: MembershipRow[];
-  /** By the org that the request names. */
+  /** Cached callers, by the org that the request names. */
   callers: Map<string | undefined, Caller>;
 }
 
@@ -78,10 +78,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     return caller;
   }
 
-  /** `secret` is passed only for requests. Without it, the check does not count as use, so the session may become idle. */
+  /** Returns the caller of a session. Requests pass `secret`. Without it, the check does not count as use, so the session may expire. */
   async function ofSession(hash: Buffer, org_id: string | undefined, secret?: string): Promise<Caller> {
     let found = await sessions.get(hash);
-    // It may have switched to another org on another node a moment ago.
+    // Skip the cache: the session may just have switched to the named org on another node.
     if (org_id !== undefined && org_id !== found.session.current_org_id) {
       sessions.forget(hash);
       found = await sessions.get(hash);
@@ -114,7 +114,7 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   };
 }
 
-/** Writes uses and removes them from the map. Those that fail are kept for the next flush. */
+/** Writes uses and removes them from the map. Keeps uses whose write failed for the next flush. */
 async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
   const failures = await isolateFailures([...uses], isOutage, async (some) => {
     await write(new Map(some));
@@ -137,7 +137,7 @@ async function lookUpToken(db: Db, hash: Buffer): Promise<Token> {
 async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
   const session = await findSession(db, hash);
   if (session === undefined) throw unauthorized("the session is not known");
-  // Looked up by the secret that created the session, so a rotation that ends the secret ends the session.
+  // Find the token by the hash of the secret that created the session, so that a rotation which ends this secret ends the session.
   const credential = await findCredential(db, session.token_hash);
   if (credential?.id !== session.token_id) throw unauthorizedKnown("the session's token was rotated");
   return { session, credential, orgs: await listOrgs(db, credential), callers: new Map() };
@@ -183,7 +183,7 @@ function makeCaller(credential: FoundCredential, memberships: readonly Membershi
   };
 }
 
-/** Returns the grants of a token: never more than its user's, nor more than the token's own role. An org's token has one grant. */
+/** Returns the grants of a token. A user's token has the user's grants, limited to the token's role. An org's token has one grant. */
 const grantsIn = (credential: FoundCredential, memberships: readonly MembershipRow[]): Grant[] =>
   memberships.map(({ role, scopes }) =>
     role === null ? { role: credential.role, scopes: credential.scopes } : { role: lowerRole(role, credential.role), scopes: scopes ?? [] },

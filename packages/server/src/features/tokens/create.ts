@@ -10,7 +10,7 @@ import { requireSite } from "../sites/index.ts";
 import { insertCredential } from "./store.ts";
 
 const SECRET_BYTES = 32;
-/** Enough to recognize a token in a list, far too few to guess the rest. */
+/** Characters of a secret that lists show: enough to recognize a token, far too few to guess the rest. */
 const SHOWN_CHARACTERS = 12;
 
 /** Creates the secret of a token. Only its hash and prefix are stored. */
@@ -22,7 +22,7 @@ export function newSecret(kind: "org" | "user"): { secret: string; hash: Buffer;
 export interface CredentialOptions {
   /** `org`: a token of the org itself. `user`: a token with at most the user's permissions. */
   kind: "org" | "user";
-  /** Only for a user's token: valid for every org of the user, with org_id as the default. Otherwise it is valid for org_id only. */
+  /** For a user's token: whether it is valid for every org of the user, with org_id as the default, instead of org_id only. */
   every_org?: boolean;
   org_id: string;
   user_id?: string;
@@ -60,8 +60,8 @@ export async function createCredential(
 }
 
 /**
- * Returns the distinct scopes, each one site or fleet of the org. 400 names the field of an invalid one. Inside a transaction, locks
- * the sites and fleets against deletion.
+ * Returns the scopes without duplicates. Each must be one site or fleet of the org; otherwise throws 400 with the name of the field.
+ * Inside a transaction, locks the sites and fleets against deletion.
  */
 export async function checkScopes(db: Db, org_id: string, scopes: Scopes, field = "scopes"): Promise<Scopes> {
   const known = new Map<string, Scope>();

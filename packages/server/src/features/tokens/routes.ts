@@ -55,7 +55,7 @@ export function tokenRoutes(http: Http, plane: Plane): void {
   }));
 }
 
-/** Revokes a token and the enrollment keys that it created. Pending work on its authority is cancelled soon after. */
+/** Revokes a token and the enrollment keys that it created. Pending work that uses its permissions is cancelled soon after. */
 function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Promise<TokenRow> {
   return db.transaction(async (tx) => {
     // Lock keys before the token, in the same order as an enrollment.
@@ -71,7 +71,7 @@ function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Pr
   });
 }
 
-/** Returns the scopes to which sites, fleets and robots are limited; empty means the whole org. */
+/** Returns the scopes that limit which sites, fleets and robots the caller sees; empty means the whole org. */
 function scopesShown({ grants, limit }: Caller): Me["scopes"] {
   if (limit.length > 0) return [...limit];
   return grants.some(({ scopes }) => scopes.length === 0) ? [] : grants.flatMap(({ scopes }) => scopes);
@@ -144,7 +144,7 @@ async function rotate(plane: Plane, db: Db, org_id: string, id: string, overlap_
   });
 }
 
-/** Derives the status; `revoked` takes precedence over `expired`. */
+/** Returns the status of a token. A revoked token that has also expired is `revoked`. */
 function statusOf({ revoked_at, expires_at }: Pick<TokenRow, "revoked_at" | "expires_at">, now: Date): TokenStatus {
   if (revoked_at !== null) return "revoked";
   return expires_at !== null && expires_at <= now ? "expired" : "active";

@@ -25,10 +25,10 @@ import {
 
 const SECRET_BYTES = 32;
 const HOUR_MS = 3_600_000;
-/** How long an ended session is kept, so that a browser that sends it later does not count as guessing. */
+/** How long an ended session is kept. Until then, a browser that still sends it does not count as a client that guesses secrets. */
 const KNOWN_AFTER_END_MS = 24 * HOUR_MS;
 
-/** Serves browser sessions: a token is sent once and exchanged for an HttpOnly cookie. */
+/** Serves browser sessions: a browser sends a token once and gets an HttpOnly cookie for it. */
 export function sessionRoutes(http: Http, plane: Plane): void {
   const { limits } = plane.settings;
   const toWire = (session: SessionRow, csrf_token: string): Session => ({

@@ -35,8 +35,8 @@ const foundRow = row({ ...credentialRow.columns, every_org: bool });
 export type FoundCredential = RowOf<typeof foundRow>;
 
 /**
- * Finds a token by its secret, before the org is known. Also finds it by the secret before a rotation; `expires_at` is then the end of
- * the overlap, which is the time of the rotation by default.
+ * Finds a token by the hash of its secret, while its org is not known yet. Also finds it by the secret before the last rotation. Then
+ * `expires_at` is the end of the overlap (by default the time of the rotation), or the token's expiry if that is earlier.
  */
 export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | undefined> =>
   db.maybe(sql(foundRow)`
@@ -47,14 +47,14 @@ export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | 
 export const getCredential = (db: Db, id: string): Promise<CredentialRow> =>
   db.one(sql(credentialRow)`select ${credentialRow} from credential where id = ${id}`);
 
-/** Returns the only org of an org's token. The role and scopes are those of the credential. */
+/** Returns the only org of an org's token. Its role and scopes are null, because the credential has them. */
 export const listOrgOfToken = (db: Db, org_id: string): Promise<MembershipRow[]> =>
   // reads tables of other features: org
   db.many(sql(membershipRow)`
     select o.id as org_id, o.name, o.status = 'active' as active, null::text as role, null::jsonb as scopes, null::text as user_name
     from org o where o.id = ${org_id}`);
 
-/** Returns the user's grants, one for each row, in one org or in all orgs, including inactive ones. */
+/** Returns one row for each grant of the user, in one org or (null) in all orgs. Includes inactive orgs. */
 export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): Promise<MembershipRow[]> =>
   // reads tables of other features: membership, org, user_account
   db.many(sql(membershipRow)`
@@ -73,7 +73,7 @@ export const insertCredential = (db: Db, c: NewCredential): Promise<number> =>
     values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.every_org}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix},
       ${c.expires_at}, ${json(c.created_by ?? undefined)}, ${c.at}, ${c.at})`);
 
-/** Updates the last use of many tokens in one statement. Rows are locked in order of id, so that concurrent calls do not deadlock. Times never decrease. */
+/** Updates the last use of many tokens in one statement; times never decrease. Locks rows in order of id to prevent deadlocks. */
 export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (
@@ -123,14 +123,14 @@ export const findToken = (db: Db, org_id: string, id: string): Promise<TokenRow 
 export const lockToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id} for update`);
 
-/** Revokes a token; idempotent. Waits for transactions that act on the token's authority, which lock its row. */
+/** Revokes a token; idempotent. Waits for transactions that use the token's permissions, because they lock its row. */
 export const revokeToken = (db: Db, org_id: string, id: string, now: Date): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`
     with locked as (select id from credential where org_id = ${org_id} and id = ${id} for update)
     update credential set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
     where org_id = ${org_id} and id in (select id from locked) returning ${tokenRow}`);
 
-/** Replaces the secret. The previous one stays valid until `previous_until`; an older one ends. */
+/** Replaces the secret. The replaced secret stays valid until `previous_until`; any older secret becomes invalid. */
 export const rotateToken = (
   db: Db,
   org_id: string,
@@ -141,7 +141,7 @@ export const rotateToken = (
     update credential set previous_hash = hash, previous_until = ${previous_until}, hash = ${hash}, prefix = ${prefix}, updated_at = ${at}
     where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
 
-/** Revokes the user's tokens for this org only. A token for every org of the user is kept, as it no longer includes this one. */
+/** Revokes the user's tokens for this org only. Keeps tokens for every org of the user: they no longer include this org. */
 export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<{ id: string }[]> =>
   db.many(sql(row({ id: text }))`
     update credential set revoked_at = ${now}, updated_at = ${now}
@@ -157,7 +157,7 @@ export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
 
 const anyRow = row({ present: bool });
 
-/** Whether the org has a valid token (not of a user) with the role admin for the whole org. */
+/** Whether the org itself, not one of its users, has a valid token with the role admin for the whole org. */
 export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<boolean> =>
   (
     await db.one(sql(anyRow)`
@@ -168,7 +168,7 @@ export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<
   ).present;
 
 const HOUR_MS = 3_600_000;
-/** Most sessions of a token, which repeated sign-ins cannot exceed. */
+/** Maximum sessions of a token. Further sign-ins delete the least recently used ones. */
 export const SESSIONS_OF_TOKEN_MAX = 500;
 
 const sessionRow = row({
@@ -183,11 +183,11 @@ const sessionRow = row({
 });
 export type SessionRow = RowOf<typeof sessionRow>;
 
-/** Returns the time before which the last use of a session makes it idle. */
+/** Returns a time: a session whose last use is not after it is idle. */
 export const idleSince = (now: Date, { session_idle_hours }: Pick<Limits, "session_idle_hours">): Date =>
   new Date(now.getTime() - session_idle_hours * HOUR_MS);
 
-/** Finds a session by its secret, before the org is known. */
+/** Finds a session by the hash of its secret, while its org is not known yet. */
 export const findSession = (db: Db, hash: Buffer): Promise<SessionRow | undefined> =>
   db.maybe(sql(sessionRow)`select ${sessionRow} from web_session where hash = ${hash}`);
 
@@ -222,7 +222,7 @@ export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Pro
       where s.used_at < v.at)
     update web_session s set used_at = v.at from v where s.id = v.id`);
 
-/** Deletes up to `limit` sessions that ended, or whose token ended, before those times. Skips the first `offset`. */
+/** Deletes up to `limit` sessions that ended before the times in `before`, or whose token did, after skipping `offset`. */
 export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     delete from web_session where id = any(array(

@@ -61,7 +61,7 @@ async function addUser(plane: Plane, db: Db, org_id: string, body: BodyOf<Routes
     const id = await addAccount(tx, { id: plane.id(ID_PREFIXES.user), email: addressOf(body.email), at });
     const before = await findUser(tx, org_id, id);
     await lockGrants(tx, org_id, id);
-    // A further grant does not rename a member.
+    // A member that gets a further grant keeps the name.
     await setGrant(tx, org_id, id, { role: body.role, scopes }, before?.name ?? body.name, at);
     const user = await readUser(tx, org_id, id);
     if (before !== undefined) {
@@ -88,14 +88,14 @@ async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body
       await keepAnAdmin(plane, tx, org_id, user, grants);
       await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     }
-    // After the grants, because replacing these keeps the old name.
+    // Rename after the grants are replaced, because the new grants have the old name.
     if (body.name !== undefined && body.name !== user.name) await renameMember(tx, org_id, id, body.name, at);
     announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
     return toWire(await readUser(tx, org_id, id));
   });
 }
 
-/** Removes a user from the org, with the tokens for it and the keys that the user created. Returns the removed user and the user's holdings. */
+/** Removes a user from the org. Revokes the user's tokens for the org and enrollment keys. Returns the user and the holdings. */
 async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<RemovedUser> {
   return await db.transaction(async (tx) => {
     await lockMembers(tx, org_id);

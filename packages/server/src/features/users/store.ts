@@ -56,7 +56,7 @@ export const lockMembers = (db: Db, org_id: string): Promise<number> =>
   // reads tables of other features: org
   db.run(sql`select from org where id = ${org_id} for no key update`);
 
-/** Returns the id of the account with this email address, and creates it if needed. Names are stored by org, not in the account. */
+/** Returns the id of the account with this email address; creates the account if needed. Names are stored by org, not in the account. */
 export const addAccount = async (db: Db, { id, email, at }: { id: string; email: string; at: Date }): Promise<string> => {
   await db.run(sql`
     insert into user_account (id, email, name, created_at, updated_at) values (${id}, ${email}, ${email}, ${at}, ${at})
@@ -68,7 +68,7 @@ export const addAccount = async (db: Db, { id, email, at }: { id: string; email:
 export const renameMember = (db: Db, org_id: string, user_id: string, name: string, at: Date): Promise<number> =>
   db.run(sql`update membership set name = ${name}, updated_at = ${at} where org_id = ${org_id} and user_id = ${user_id}`);
 
-/** Locks the user's grants, so that transactions that act on the user's authority wait. */
+/** Locks the user's grants, so that transactions that use the user's permissions wait. */
 export const lockGrants = (db: Db, org_id: string, user_id: string): Promise<number> =>
   db.run(sql`select from membership where org_id = ${org_id} and user_id = ${user_id} order by role for update`);
 
@@ -91,7 +91,7 @@ export const hasAdminUser = async (db: Db, org_id: string): Promise<boolean> =>
     )
   ).present;
 
-/** Most holdings of each kind, newest first. */
+/** Maximum returned holdings of each kind; the newest ones are returned. */
 const EACH_MAX = 100;
 
 const holdingRow = row({
@@ -102,7 +102,7 @@ const holdingRow = row({
   outcome: textOf<UserHolding["outcome"]>(),
 });
 
-/** Returns what a removal of the user affects: open deployments on the user's authority, and valid enrollment keys and tokens. */
+/** Returns what a removal of the user affects: open deployments with the user's permissions, and valid enrollment keys and tokens. */
 export const listHoldings = (db: Db, org_id: string, user_id: string, now: Date): Promise<UserHolding[]> =>
   db.many(sql(holdingRow)`
     -- reads tables of other features: deployment, release, enrollment_key, credential
