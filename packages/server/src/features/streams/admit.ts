@@ -20,7 +20,7 @@ import type { StartStream, StreamKind } from "./stream-kind.ts";
 import { takeTicket } from "./tickets.ts";
 import type { Watching } from "./viewer.ts";
 
-/** Returns the unchanged path and query of a request. The class URL would refuse or rewrite some. */
+/** Returns the path and query of a request, unchanged. Does not use the class URL, which would refuse or rewrite some paths. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
   const [path = "/", ...query] = url.split("?");
   return { path, query: new URLSearchParams(query.join("?")) };
@@ -50,7 +50,7 @@ export interface Admitted extends Watching {
   start: StartStream;
 }
 
-/** Filled in when the caller is known, even if the request is refused later. */
+/** Data of a request that is set as soon as the caller is known, even if the request is refused later. */
 export interface Seen {
   org_id?: string;
 }
@@ -113,7 +113,7 @@ function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void 
 
 const WEBSOCKET_VERSION = "13";
 
-/** Checks what the WebSocket library would otherwise refuse, so that errors have our format. */
+/** Refuses invalid handshakes before the WebSocket library does, so that errors have the format of the API. */
 export function checkHandshake({ method, headers }: IncomingMessage): void {
   if (method !== "GET") throw httpError(405, `${method} opens no WebSocket`, { allow: "GET, HEAD" });
   if (headers["sec-websocket-version"] !== WEBSOCKET_VERSION) {

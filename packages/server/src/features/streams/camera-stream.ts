@@ -43,7 +43,7 @@ function readNumber(name: (typeof NUMBERS)[number], text: string): number {
   return value;
 }
 
-/** Serves a camera. Viewers with the same parameters share one channel. Each gets the newest frame after it has taken the previous one. */
+/** Serves a camera. Viewers with the same parameters share one channel. A slow viewer skips frames: its next frame is the newest one. */
 async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params: CameraParams): Promise<void> {
   const slot = new LatestSlot<Buffer>(viewer, (frame) => frame);
   await hub.share({
@@ -63,7 +63,7 @@ async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params
 /** Parsed frames by message, shared by all viewers. */
 const frames = new WeakMap<Uint8Array, Buffer>();
 
-/** Returns the frame of a message; undefined if it is invalid or too long. The limit bounds the memory of a viewer that does not read: two frames. */
+/** Returns the frame of a message; undefined if it is invalid or too long. The limit bounds the two frames buffered for a slow viewer. */
 function frameOf(message: Uint8Array): Buffer | undefined {
   const known = frames.get(message);
   if (known !== undefined) return known;
@@ -71,7 +71,7 @@ function frameOf(message: Uint8Array): Buffer | undefined {
   try {
     const { data } = readMessage(message);
     if (data === undefined) return undefined;
-    // A Buffer, because each send would convert other types to one.
+    // Convert to a Buffer once: each send would otherwise convert the bytes again.
     const frame = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
     frames.set(message, frame);
     return frame;

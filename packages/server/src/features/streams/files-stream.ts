@@ -13,7 +13,7 @@ const PATH_CHARACTERS_MAX = 4096;
 export const startFiles: StartStream = async ({ plane }, viewer) => {
   const opened = openAtRobot(plane, viewer, "files", "camera", {});
   const session = new FileSession(plane, viewer);
-  // Receive from the start: requests wait here until the robot has answered.
+  // Receive messages before the channel is open: requests wait here until then.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel === undefined) return;
@@ -59,7 +59,7 @@ class FileSession {
     if (type === "reading") this.#reading = { path, size, bytes: 0 };
     else if (type === "failed") await this.#recordPartialRead();
     else if (type === "done") {
-      // The robot handles requests in order; the latest one may still be queued.
+      // A `done` belongs to the file being read, if there is one. A later write request may already be queued at the robot.
       const was_read = this.#reading !== undefined;
       this.#reading = undefined;
       const data = { path, bytes, moved, sha256, ...(unchanged === true ? { unchanged } : {}) };
@@ -68,7 +68,7 @@ class FileSession {
     }
   }
 
-  /** Records an aborted read too, because the user has received a part of the file. */
+  /** Records an aborted read in the timeline if the user has received a part of the file. */
   async #recordPartialRead(): Promise<void> {
     const reading = this.#reading;
     this.#reading = undefined;

@@ -22,7 +22,7 @@ export class FleetFollowers {
     this.#take = take;
   }
 
-  /** Reads the present robots of the fleet: follows new ones and stops following those that left. */
+  /** Reads which robots are in the fleet. Follows new ones, and stops following robots that left. */
   async refresh(): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const members = new Set(await robotsOfFleet(this.#plane.db.forOrg(org_id), org_id, fleet_id));

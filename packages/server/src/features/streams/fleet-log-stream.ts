@@ -13,13 +13,13 @@ import { OtherShares } from "./relay/fleet-share.ts";
 import type { StartStream, StreamOf } from "./stream-kind.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Most stored records sent to a reconnecting viewer. */
+/** Maximum stored records sent to a reconnecting viewer. */
 const REPLAYED_RECORDS_MAX = 2_000;
 /** Interval of the check for robots that joined or left the fleet, and for new servers. */
 const MEMBERS_EVERY_MS = 5_000;
-/** The same for a viewer that may not see robots of other fleets: it sees a robot that left for at most this long. */
+/** The interval for viewers that may not see all fleets. They see a robot that left the fleet for at most this long. */
 const MEMBERS_EVERY_MS_LIMITED = 1_000;
-/** Positions are compared with the database at this interval. */
+/** Interval at which the sent positions are compared with the stored ones, to find missed records. */
 const POSITIONS_EVERY_MS = 60_000;
 /** The parts of the query that other servers need. */
 const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
@@ -32,8 +32,8 @@ export function prepareFleetLogs(query: URLSearchParams, of: StreamOf): StartStr
 }
 
 /**
- * Sends each record once, in order for each robot. It stores the sent position of each robot's log. A live flush that does not start
- * there is dropped, and the robot's log is read from the database instead. It does not compare clocks of servers.
+ * Sends each record once, in order for each robot. Keeps the position up to which each robot's log was sent. If a live flush does not
+ * start at that position, drops it and reads the robot's log from the database instead. Does not depend on the clocks of servers.
  */
 class FleetLogStream {
   readonly #plane: Plane;
@@ -78,7 +78,7 @@ class FleetLogStream {
     this.#followers.every(this.#every_ms);
     await this.#followers.refresh();
     await this.#others?.refresh();
-    // Records stored from now on arrive live, or are found by comparing positions.
+    // Read positions after following the robots: later records arrive live, or a comparison of positions finds them.
     const stored = await this.#readPositions();
     if (resume === undefined) {
       await this.#sendStored(stored, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
@@ -86,7 +86,7 @@ class FleetLogStream {
     } else this.#positions.resume(resume.positionsOf(stored.keys()), stored);
     if (!this.#viewer.open) return;
     if (with_cursors) this.#cursors.start();
-    // Separate from the check of local robots, which a slow server must not delay: a robot that left must not be followed longer.
+    // The check of local robots has a separate timer: a slow server must not delay it, or a robot that left would be followed too long.
     this.#again = this.#plane.clock.every(this.#every_ms, () =>
       this.#refresh().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
     );
@@ -100,7 +100,7 @@ class FleetLogStream {
   async #refresh(): Promise<void> {
     const now = this.#plane.clock.monotonic();
     if ((await this.#others?.refresh()) === true) this.#positions.suspect();
-    // Includes robots that could not be read before.
+    // Also retries robots whose log could not be read before.
     this.#positions.read(this.#followers.robots.filter((robot_id) => !this.#positions.has(robot_id)));
     if (!this.#positions.suspected && now - this.#compared_at < POSITIONS_EVERY_MS) return;
     this.#compared_at = now;
@@ -125,7 +125,7 @@ class FleetLogStream {
   }
 }
 
-/** Returns the record that replaces stored records beyond the limit. */
+/** Returns the gap record that is sent in place of stored records beyond the limit. */
 function leftOut({ robot_id, seq, received_at: until }: LogRecord, after: Date, now: string): LogRecord {
   const since = wireTime(after);
   const message = `records received between ${since} and ${until} are left out: there are too many`;
@@ -133,8 +133,8 @@ function leftOut({ robot_id, seq, received_at: until }: LogRecord, after: Date, 
 }
 
 /**
- * The sent position of each robot's log in the stream of a viewer. A live flush that starts at the position advances it. Otherwise the
- * robot's log is read from the database after its position, one robot at a time, as fast as the viewer reads.
+ * The positions up to which the robots' logs were sent to a viewer. A live flush that starts at its robot's position advances it. After any
+ * other flush, reads the robot's log from its position in the database, one robot at a time, as fast as the viewer reads.
  */
 class FleetPositions {
   readonly #plane: Plane;
@@ -142,11 +142,11 @@ class FleetPositions {
   readonly #fleet: FollowedFleet;
   readonly #request: LogRequest;
   readonly #sent = new Map<string, LogPosition | undefined>();
-  /** Robots whose log must be read, including the present one if it has more. */
+  /** Robots whose log must be read. Includes the robot that is being read if more of its log must be read. */
   readonly #unread = new Set<string>();
   #started = false;
   #reading: string | undefined;
-  /** Stored positions at the last comparison: a robot that has not reached its position by the next one is read. */
+  /** Stored positions at the last comparison. The next comparison reads each robot that has not been sent up to its position here. */
   #stored = new Map<string, LogPosition | undefined>();
   #suspected = false;
 
@@ -167,8 +167,8 @@ class FleetPositions {
   }
 
   /**
-   * The positions up to which all records were sent. Undefined while a log is read in a fleet with more robots than a cursor has: the time of
-   * the others may be after its position, and its unread records would be skipped.
+   * The positions up to which all records were sent. A cursor has one common time for robots beyond CURSOR_ROBOTS_MAX. In larger fleets,
+   * undefined while a log is being read: that time may be after the log's position, so a resumed stream would skip unread records.
    */
   get sent(): LogPositions | undefined {
     const is_reading = this.#reading !== undefined || this.#unread.size > 0;
@@ -193,7 +193,7 @@ class FleetPositions {
     this.compare(stored);
   }
 
-  /** Advances the position by a live flush and returns true if it must be sent now. Otherwise it was sent before or is read later. */
+  /** Returns true, and advances the position, if the live flush must be sent now. Otherwise it was sent before or will be read. */
   advance(flush: MatchedFlush): boolean {
     const { robot_id, before } = flush;
     const end = endOfFlush(flush);
@@ -214,7 +214,7 @@ class FleetPositions {
     this.#readNext();
   }
 
-  /** Schedules reading robots that are behind the stored positions: the present ones if flushes may be missing, otherwise those of the last comparison. */
+  /** Schedules reading robots behind their stored position: the present one if flushes may be missing, else that of the last comparison. */
   compare(stored: Map<string, LogPosition | undefined>): void {
     const goal = this.#suspected ? stored : this.#stored;
     const behind = Array.from(
@@ -229,7 +229,7 @@ class FleetPositions {
     if (this.#started && this.#reading === undefined && this.#unread.size > 0) void this.#readAll();
   }
 
-  /** Reads all scheduled robots. A robot that fails is retried with the next call of `read`. */
+  /** Reads all scheduled robots. Stops at a failure; the next call of `read` retries that robot. */
   async #readAll(): Promise<void> {
     for (const robot_id of this.#unread) {
       if (!this.#viewer.open) return;
@@ -245,7 +245,7 @@ class FleetPositions {
     this.#reading = undefined;
   }
 
-  /** Sends the records stored after a robot's position, until no flush of the robot arrives during a read. */
+  /** Sends the records stored after a robot's position. Repeats this while flushes of the robot arrive during the read. */
   async #readRobot(robot_id: string): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const db = this.#plane.db.forOrg(org_id);

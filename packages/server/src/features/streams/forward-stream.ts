@@ -10,7 +10,7 @@ const HOST_CHARACTERS_MAX = 253;
 /** Control messages of a viewer: `eof` for a half-close, `reset` for a reset of its connection. */
 const VIEWER_CONTROLS = new Set(["eof", "reset"]);
 
-/** Reads `?port=` and `?host=` (default 127.0.0.1), both from the robot's view. Throws 400 for invalid values. */
+/** Reads `?port=` and `?host=` (default 127.0.0.1), to which the robot connects. Throws 400 for invalid values. */
 export function prepareForward(query: URLSearchParams): StartStream {
   const port = Number(query.get("port") ?? "");
   if (!Number.isInteger(port) || port < 1 || port > PORT_MAX) throw badRequest("query parameter port must be a number from 1 to 65535");
@@ -23,7 +23,7 @@ export function prepareForward(query: URLSearchParams): StartStream {
 async function startForward({ plane }: StreamContext, viewer: Viewer, params: Required<ForwardParams>): Promise<void> {
   const opened = openAtRobot(plane, viewer, "forward", "topics", params);
   const tunnel = new Tunnel(plane, viewer, params);
-  // Receive from the start: messages wait here until the robot has answered.
+  // Receive messages before the channel is open: they wait here until then.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel !== undefined) await tunnel.toRobot(channel, data, binary);
@@ -37,7 +37,7 @@ class Tunnel {
   readonly #viewer: Viewer;
   readonly #params: Required<ForwardParams>;
   readonly #bytes = { to_robot: 0, from_robot: 0 };
-  /** When the robot had connected, and the write of the timeline entry. */
+  /** When the robot connected to the target, and the write of the timeline entry. Undefined until then. */
   #opened: { at: number; written: Promise<void> } | undefined;
 
   constructor(plane: Plane, viewer: Viewer, params: Required<ForwardParams>) {

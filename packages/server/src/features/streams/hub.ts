@@ -3,7 +3,7 @@ import { type Channel, ChannelRefused } from "@roamfleet/protocol/link";
 import { closeOf } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Takes a message of a channel for one viewer. It must not block, and must bound what it buffers. */
+/** Takes a message of a shared channel for one viewer. Must not block, and must bound the data that it buffers. */
 type TakeShared = (message: Uint8Array) => void;
 
 interface Sharing {
@@ -13,7 +13,7 @@ interface Sharing {
   open: () => Promise<Channel>;
   viewer: Viewer;
   take: TakeShared;
-  /** Whether a later viewer gets the newest message immediately. */
+  /** Whether a viewer that joins an open channel immediately gets its newest message. */
   greet?: boolean;
 }
 
@@ -23,11 +23,11 @@ interface Source {
   newest: Uint8Array | undefined;
 }
 
-/** Shares one channel to a robot among viewers with the same key: opened for the first viewer, closed with the last. */
+/** Shares one channel to a robot among viewers with the same key. Opens it for the first viewer and closes it after the last leaves. */
 export class Hub {
   readonly #sources = new Map<string, Source>();
 
-  /** Resolves when the viewer is being served, or its stream was closed because the channel failed. */
+  /** Adds a viewer to a channel. Resolves when the viewer is being served, or its stream was closed because the channel failed. */
   async share({ key, open, viewer, take, greet }: Sharing): Promise<void> {
     if (!viewer.open) return;
     let source = this.#sources.get(key);
@@ -60,7 +60,7 @@ export class Hub {
     }
   }
 
-  /** Reads as fast as the robot sends: viewers never block it, so a slow one does not reduce the robot's credit. */
+  /** Forwards messages as fast as the robot sends them. Never waits for a viewer, so a slow viewer does not slow the others. */
   async #pump(key: string, source: Source, channel: Channel): Promise<void> {
     try {
       for await (const message of channel) {
@@ -68,7 +68,7 @@ export class Hub {
         for (const take of source.takers.values()) take(message);
       }
     } catch {
-      // Messages of robots are untrusted.
+      // A callback may throw on an invalid message, because messages of robots are untrusted.
       channel.reset(CLOSE.ended_by_robot, "the robot sent an invalid message");
     }
     const { code, reason } = closeOf(await channel.ended);
@@ -93,8 +93,8 @@ export class Hub {
 }
 
 /**
- * For streams in which only the newest frame matters: one frame is being sent to the viewer and one is queued. A new frame replaces the
- * queued one. A viewer that does not read uses the memory of two frames, which it may share with other viewers.
+ * Sends frames of a stream in which only the newest one matters. While a frame is being sent to the viewer, queues one; a newer frame
+ * replaces the queued one. So a viewer that does not read uses the memory of two frames, which viewers may share.
  */
 export class LatestSlot<T> {
   readonly #viewer: Viewer;
@@ -124,7 +124,7 @@ export class LatestSlot<T> {
     this.#viewer.ws.send(this.#encode(frame, skipped), this.#sent);
   }
 
-  /** One callback for all frames, as a server sends some thousand frames a second. */
+  /** The callback of every send. A server sends some thousand frames a second, so a new function for each would be expensive. */
   readonly #sent = (error?: Error | null): void => {
     this.#sending = false;
     const next = this.#waiting;

@@ -6,10 +6,10 @@ import { badRequest } from "../../kernel/fault.ts";
 import type { LogPosition } from "../logs/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** How far each robot's log was sent; undefined is the start of a log. */
+/** By robot, the position up to which its log was sent. Undefined is the start of the log. */
 export type LogPositions = ReadonlyMap<string, LogPosition | undefined>;
 
-/** Most robots in a cursor: with these it has 6,000 characters, and proxies accept URLs of 8 KiB. */
+/** Maximum robots in a cursor. Such a cursor has 6,000 characters; proxies accept URLs of 8 KiB. */
 export const CURSOR_ROBOTS_MAX = 250;
 /** Characters of a robot's id in a cursor: 50 random bits. */
 const ID_CHARACTERS = 10;
@@ -18,13 +18,13 @@ const TIME_MS_MAX = Date.parse("9999-12-31T00:00:00Z");
 const DAY_MS = 86_400_000;
 
 type Row = [id: string, received_ms: number, seq: number];
-/** `rest_ms`: the newest receive time of the robots that are left out; 0 if there are none. */
+/** The content of a cursor. `rest_ms` is the newest receive time of the robots without a row; 0 if there are none. */
 type Content = [id: string, day: number, rest_ms: number, rows: Row[]];
 
 const timeOf = (position: LogPosition | undefined): string => position?.received_at ?? "";
 const shortId = (robot_id: string): string => robot_id.slice(-ID_CHARACTERS);
 
-/** Encodes the positions in the stream of a robot or fleet. Beyond CURSOR_ROBOTS_MAX robots it has those that logged last, and one time for the others. */
+/** Encodes positions for a robot or fleet. Has rows for the CURSOR_ROBOTS_MAX robots that logged last, and one time for the others. */
 export function encodeLogCursor(id: string, positions: LogPositions, now: Date): string {
   const robots = Array.from(positions).toSorted(([, a], [, b]) => Number(timeOf(a) < timeOf(b)) - Number(timeOf(a) > timeOf(b)));
   const rows = robots
@@ -35,7 +35,7 @@ export function encodeLogCursor(id: string, positions: LogPositions, now: Date):
   return deflateRawSync(JSON.stringify(content)).toString("base64url");
 }
 
-/** A decoded cursor: where the log of each robot continues. */
+/** A decoded cursor: the position at which the log of each robot continues. */
 export class LogCursor {
   readonly #rows: ReadonlyMap<string, Row>;
   readonly #rest_ms: number;
@@ -45,7 +45,7 @@ export class LogCursor {
     this.#rest_ms = rest_ms;
   }
 
-  /** Throws 400 for a cursor that this stream did not send, or whose records may have been deleted by age. */
+  /** Decodes a cursor. Throws 400 if it is invalid or of another robot or fleet, or if retention may have deleted its records. */
   static decode(text: string, { id, plane }: { id: string; plane: Pick<Plane, "clock" | "settings"> }): LogCursor {
     const content = parse(text);
     if (content === undefined) throw badRequest("cursor is not one that a log stream sent");
@@ -57,7 +57,7 @@ export class LogCursor {
     return new LogCursor(content);
   }
 
-  /** Returns the positions of these robots, without those that were not in the stream. */
+  /** Returns the positions of these robots. Robots that were not in the stream are absent. */
   positionsOf(robots: Iterable<string>): Map<string, LogPosition | undefined> {
     const positions = new Map<string, LogPosition | undefined>();
     for (const robot_id of robots) {
@@ -91,12 +91,12 @@ const isRow = (row: unknown): boolean =>
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const isTime = (value: unknown): boolean => isCount(value) && (value as number) <= TIME_MS_MAX;
 
-/** Interval of cursors: a reader that resumes gets the records of this time again. */
+/** Interval of cursors. A reader that resumes gets the records since the last cursor again, usually of this interval. */
 const CURSOR_EVERY_MS = 2_000;
-/** A viewer with more unread bytes gets its next cursor later. */
+/** A viewer with more unread bytes than this gets its next cursor later. */
 const UNREAD_BYTES_MAX = 64 * 1024;
 
-/** Sends the cursor of a stream repeatedly while it changes, to viewers that requested cursors. */
+/** Sends the cursor of a stream at an interval, if it has changed. */
 export class CursorSender {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
@@ -104,14 +104,14 @@ export class CursorSender {
   #again: Timer | undefined;
   #last = "";
 
-  /** `read` returns the positions up to which every record was sent; undefined if that is not known at present. */
+  /** `read` returns the positions up to which every record was sent; undefined while these are unknown. */
   constructor(plane: Plane, viewer: Viewer, read: () => LogPositions | undefined) {
     this.#plane = plane;
     this.#viewer = viewer;
     this.#read = read;
   }
 
-  /** Sends the first cursor, and starts to repeat it. */
+  /** Sends the first cursor, and starts the interval. */
   start(): void {
     this.#send();
     if (this.#viewer.open) this.#again = this.#plane.clock.every(CURSOR_EVERY_MS, () => this.#send());

@@ -26,7 +26,7 @@ class LogStream {
   readonly #cursors: CursorSender;
   /** Position up to which the log was sent. */
   #end: LogPosition | undefined;
-  /** Whether live flushes are sent immediately, buffered until all earlier stored records are sent, or dropped and read from the database later. */
+  /** Live flushes are sent immediately, buffered until earlier records are sent, or (undefined) dropped and read from the database. */
   #live: "send" | FlushBuffer | undefined;
 
   constructor(plane: Plane, viewer: Viewer, request: LogRequest) {
@@ -36,13 +36,13 @@ class LogStream {
     this.#sender = new RecordSender(plane, viewer);
     const { robot_id } = viewer.admitted;
     this.#cursors = new CursorSender(plane, viewer, () => {
-      // Of a stream that began at a time and has sent nothing, the position is unknown: its cursor would be the start of the whole log.
+      // If the stream began at a time and has sent nothing, its position is unknown. A cursor would be the start of the whole log.
       const is_unknown = request.after !== undefined && this.#end === undefined;
       return is_unknown || this.#sender.has_gaps ? undefined : new Map([[robot_id, this.#end]]);
     });
   }
 
-  /** Resolves when the stored records are sent. The robot does not have to be connected. */
+  /** Starts the stream. Resolves when the stored records are sent. The robot does not have to be connected. */
   async start(): Promise<void> {
     const { org_id } = this.#viewer.admitted.caller;
     const { robot_id } = this.#viewer.admitted;
@@ -68,8 +68,8 @@ class LogStream {
   }
 
   /**
-   * Sends the records stored after a position, as fast as the viewer reads, until only buffered live flushes are left. A slow viewer is
-   * always served from the database: it loses nothing, and no memory is used for it.
+   * Sends the records stored after a position, as fast as the viewer reads. Then sends the buffered live flushes. If the buffer overflows,
+   * reads the database again. So a slow viewer loses no record, and its buffer stays bounded.
    */
   async #catchUp(from: LogPosition | undefined): Promise<void> {
     const { caller, robot_id } = this.#viewer.admitted;
@@ -90,7 +90,7 @@ class LogStream {
     }
   }
 
-  /** Reads flushes that were stored but not received live, for example because their commit was confirmed too late. */
+  /** Reads missed flushes: those that were stored but not received live, for example because their commit was confirmed too late. */
   #readMissed(): void {
     this.#live = undefined;
     this.#catchUp(this.#end).catch((error: unknown) => {
@@ -133,9 +133,9 @@ export interface MatchedFlush {
   seqs: readonly number[];
   /** The records with these numbers, as JSON. */
   lines: readonly string[];
-  /** Last record of the flush, matching or not. Missing from servers of earlier versions, and for a gap of dropped records. */
+  /** Number of the last record of the flush, matching or not. Undefined from older servers, and for a gap of dropped records. */
   last_seq?: number;
-  /** Position of the robot's log from which on all matching records are in this flush. */
+  /** Position at which the flush starts: it has all matching records after this position. */
   before?: LogPosition;
 }
 
@@ -157,7 +157,7 @@ const TIME = /^\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:
 /** The parameters of a log stream. */
 export interface LogRequest {
   match: LogMatch;
-  /** For a reconnecting viewer: start with the records stored since this time, instead of the last ones. */
+  /** Start with the records stored since this time instead of the last ones. For viewers that reconnect. */
   after: Date | undefined;
   /** Where to continue an interrupted stream. */
   resume: LogCursor | undefined;
@@ -165,7 +165,7 @@ export interface LogRequest {
   with_cursors: boolean;
 }
 
-/** Reads `?level=&source=&q=`, as for the list of records, `?after=` and `?cursor=`, which is empty in a first request. Throws 400. */
+/** Reads `level`, `source` and `q` (as in the list of records), `after` and `cursor` (empty in a first request). Throws 400. */
 export function readLogRequest(query: URLSearchParams, of: StreamOf): LogRequest {
   const level = LOG_LEVELS.find((one) => one === query.get("level"));
   if (query.has("level") && level === undefined) throw badRequest(`query parameter level must be one of ${LOG_LEVELS.join(", ")}`);
@@ -189,7 +189,7 @@ function readText(query: URLSearchParams, name: string): string | undefined {
   return text;
 }
 
-/** Most bytes of live flushes buffered while stored records are read. If there are more, they are read from the database. */
+/** Maximum bytes of live flushes buffered while stored records are read. Beyond this, flushes are dropped and read from the database. */
 const BUFFERED_BYTES_MAX = 1024 * 1024;
 /** Memory of a record in addition to its message. */
 const RECORD_BYTES = 256;
@@ -197,7 +197,7 @@ const RECORD_BYTES = 256;
 /** Estimates the memory of a flush. */
 const bytesOfBatch = ({ records }: LiveBatch): number => records.reduce((sum, { message }) => sum + message.length + RECORD_BYTES, 0);
 
-/** A bounded buffer of live flushes, until the stored records before them have been sent. */
+/** A bounded buffer for live flushes that wait until the stored records before them are sent. */
 class FlushBuffer<T = LiveBatch> {
   batches: T[] = [];
   #bytes = 0;

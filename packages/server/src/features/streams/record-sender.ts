@@ -3,9 +3,9 @@ import type { Plane } from "../../context.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Most bytes buffered for a viewer that does not read; further records are dropped and reported as a gap. */
+/** Maximum bytes buffered for a viewer that does not read. Further records are dropped and reported as a gap. */
 const VIEWER_BYTES_MAX = 1024 * 1024;
-/** After a drop, records are dropped until the buffer has shrunk to this size: one large gap instead of many small ones. */
+/** After a drop, all records are dropped until the buffer has shrunk to this size. So there is one large gap, not many small ones. */
 const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
 
 interface Gap {
@@ -51,7 +51,7 @@ export class Gaps {
   }
 }
 
-/** Sends records to a viewer immediately. Records dropped for a slow viewer are replaced by their number, for each robot. */
+/** Sends records to a viewer without waiting. Drops records for a slow viewer, and reports their number in a gap record per robot. */
 export class RecordSender {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
@@ -63,16 +63,16 @@ export class RecordSender {
     viewer.socket.on("drain", () => this.#sendGaps());
   }
 
-  /** Whether records were dropped that no gap record reports yet. */
+  /** Whether records were dropped and not yet reported in a gap record. */
   get has_gaps(): boolean {
     return !this.#gaps.none;
   }
 
-  /** Sends records; `lines` are the records with these numbers, as JSON. */
+  /** Sends records as JSON. `lines` has one record for each number in `seqs`. */
   send(robot_id: string, seqs: readonly number[], lines: readonly string[]): void {
     if (!this.#viewer.open) return;
     const { ws, socket } = this.#viewer;
-    // Corked: one write to the kernel for each flush instead of one for each record.
+    // Cork the socket: one write to the kernel for each flush instead of one for each record.
     socket.cork();
     for (const [i, line] of lines.entries()) {
       const seq = seqs[i] ?? 0;

@@ -36,8 +36,8 @@ export async function openChannel(
 }
 
 /**
- * Opens a channel for this viewer only. When the channel is refused or ends, the viewer is closed with the reason. When the viewer
- * leaves, the channel is reset. Returns undefined if the channel was refused or the viewer has left.
+ * Opens a channel for this viewer only. If the robot refuses the channel, closes the viewer with the reason. Resets the channel when
+ * the viewer leaves. Returns undefined if the channel was refused or the viewer has left.
  */
 export async function openAtRobot(
   plane: Plane,
@@ -69,7 +69,7 @@ export async function closeWith(viewer: Viewer, channel: Channel): Promise<void>
   viewer.close(code, reason);
 }
 
-/** Parses a text frame of a viewer, a JSON object with one of the types. Throws Error otherwise. */
+/** Parses a text frame of a viewer. Throws Error unless it is a JSON object whose `type` is one of `types`. */
 export function readControl(data: Buffer, types: ReadonlySet<string>): Record<string, unknown> & { type: string } {
   const value: unknown = JSON.parse(data.toString("utf8"));
   if (typeof value === "object" && value !== null && "type" in value && typeof value.type === "string" && types.has(value.type))
@@ -77,7 +77,7 @@ export function readControl(data: Buffer, types: ReadonlySet<string>): Record<st
   throw new Error("not a control message of this stream");
 }
 
-/** Writes an action of a viewer to the timeline of its robot. A failure is logged and does not end the stream, which is in the audit. */
+/** Writes an action of a viewer to the timeline of its robot. Only logs a failure: the audit contains the stream anyway. */
 export async function recordViewerAction(
   plane: Plane,
   { admitted }: Viewer,
@@ -95,8 +95,8 @@ export async function recordViewerAction(
 type StreamLimits = Pick<Limits, "streams_per_org_max" | "streams_per_robot_max" | "followers_per_robot_max" | "streams_kept_for_shells">;
 
 /**
- * Returns an error text if the viewer's stream exceeds a limit, and undefined otherwise. `viewers` includes the viewer. Some streams are
- * reserved for shells, so that a user can repair a robot that has many viewers.
+ * Returns an error text if the viewer's stream exceeds a limit, and undefined otherwise. `viewers` includes this viewer. A part of each
+ * limit is reserved for shells, so that a user can repair a robot that has many viewers.
  */
 export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admitted }: Viewer): string | undefined {
   const { robot_id, kind } = admitted;

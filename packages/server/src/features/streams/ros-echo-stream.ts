@@ -53,7 +53,7 @@ export function prepareRosEcho(query: URLSearchParams): StartStream {
   return (context, viewer) => startEcho(context, viewer, params);
 }
 
-/** Sends each message as `{topic, type, at, message}`. If messages before it were left out, `skipped` is their number. */
+/** Sends messages as `{topic, type, at, message}`. A message after left out ones also has their number as `skipped`. */
 async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsParams): Promise<void> {
   /** Number of the last sent message. All messages are numbered, including those left out. */
   let sent: number | undefined;
@@ -72,12 +72,12 @@ async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsP
 }
 
 interface Numbered {
-  /** JSON without its first brace and without the robot's field `skipped`. */
+  /** The message as JSON, without the opening brace and without the robot's field `skipped`. */
   text: string;
   number: number;
 }
 
-/** Sends `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}`, and again after each change. Older agents send no `adapters`. */
+/** Sends `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}` now and after changes. Older agents omit `adapters`. */
 async function startTopics(context: StreamContext, viewer: Viewer): Promise<void> {
   const slot = new LatestSlot<string>(viewer, (text) => text);
   await share(context, viewer, { op: "list", follow: true }, (message) => {
@@ -87,7 +87,7 @@ async function startTopics(context: StreamContext, viewer: Viewer): Promise<void
   });
 }
 
-/** Opens the channel. Refuses `type` for agents that do not support it: they would ignore it and send messages of another topic. */
+/** Opens the channel. Refuses `type` for agents that do not support it: they would ignore it and might send another topic's messages. */
 async function openTopics(plane: Plane, viewer: Viewer, params: TopicsParams): Promise<Channel> {
   const features = commonFeatures(plane.link.session(viewer.admitted.robot_id)?.hello.features);
   if ("type" in params && !features.includes("ros_adapters"))
@@ -118,7 +118,7 @@ interface EchoMessage {
 
 /** Parsed messages, shared by all viewers of a channel. */
 const read_already = new WeakMap<Uint8Array, EchoMessage>();
-/** The robot writes this field first, so that the rest does not have to be parsed here. */
+/** Matches the field `skipped`. The robot writes it first, so that the server does not have to parse the rest. */
 const SKIPPED = /^\{"skipped":(\d{1,15}),/;
 
 function readEcho(message: Uint8Array): EchoMessage | undefined {

@@ -58,7 +58,7 @@ function commandIn(text: string): string[] {
 /** Serves a shell for this viewer only. Its session is stored before it opens, and all its output is recorded. */
 async function startShell(context: StreamContext, viewer: Viewer, params: ShellQuery): Promise<void> {
   const opening = openShell(context, viewer, params);
-  // Receive from the start: input waits here until the robot has answered.
+  // Receive messages before the channel is open: input waits here until then.
   viewer.receive(async (data, binary) => {
     const { shell, channel } = await opening;
     if (channel !== undefined) await shell.toRobot(channel, data, binary);
@@ -115,7 +115,7 @@ class ShellStream {
     } else await channel.write(controlMessage({ type: "eof" }));
   }
 
-  /** Forwards output at the rate of the recorder and the viewer. Backpressure blocks the program on the robot. */
+  /** Forwards output only as fast as the recorder and the viewer take it. Backpressure then blocks the program on the robot. */
   async toViewer(channel: Channel): Promise<void> {
     try {
       for await (const message of channel) {
@@ -161,7 +161,7 @@ class ShellStream {
 /** Returns why a shell ended without an exit code. */
 function endingOf({ ended_with }: Viewer, robot_reason: string): { reason: string; aborted: boolean } {
   if (ended_with === undefined) return { reason: "viewer_left", aborted: false };
-  // An agent that sends no exit code.
+  // The agent ended the shell normally but sent no exit code.
   if (ended_with === 1000) return { reason: "ended", aborted: false };
   if (ended_with === CLOSE.ended_by_robot) return { reason: robot_reason === "" ? "ended_by_robot" : robot_reason, aborted: false };
   const [reason = "server_error"] = Object.entries(CLOSE).find(([, code]) => code === ended_with) ?? [];

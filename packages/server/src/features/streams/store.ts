@@ -21,7 +21,7 @@ export const insertOpenStream = (db: Db, { org_id, id, entry, opened_at }: OpenS
     insert into open_stream (org_id, id, node_id, node_epoch, entry, opened_at)
     values (${org_id}, ${id}, ${node.id}, ${node.epoch}, ${json(entry)}, ${opened_at})`);
 
-/** Returns 0 if the end was written before. */
+/** Deletes the row of an open stream. Returns 0 if the end of the stream was already written. */
 export const deleteOpenStream = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from open_stream where org_id = ${org_id} and id = ${id}`);
 
@@ -62,7 +62,7 @@ export const insertTicket = (db: Db, t: Omit<TicketRow, "uses"> & { hash: Buffer
     insert into stream_ticket (org_id, hash, proof_by, proof_hash, stream, object_id, uses, expires_at, created_at)
     values (${t.org_id}, ${t.hash}, ${t.proof_by}, ${t.proof_hash}, ${t.stream}, ${t.object_id}, 0, ${t.expires_at}, ${t.created_at})`);
 
-/** Finds a ticket before the org is known, and counts the use. Of concurrent requests, exactly one gets `uses` 1. */
+/** Finds a ticket by the hash of its secret and counts the use. Of concurrent requests, exactly one gets `uses` 1. */
 export const useTicket = (db: Db, hash: Buffer): Promise<TicketRow | undefined> =>
   db.maybe(sql(ticketRow)`update stream_ticket set uses = uses + 1 where hash = ${hash} returning ${ticketRow}`);
 

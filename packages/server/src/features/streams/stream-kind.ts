@@ -27,7 +27,7 @@ export interface StreamOf {
 
 export interface StreamKind {
   readonly name: StreamName | FleetStreamName;
-  /** The kind of object in its path. */
+  /** The kind of object that the path of the stream names. */
   readonly of: "robot" | "fleet";
   readonly row: AccessRow;
   readonly role: Role;
@@ -36,7 +36,7 @@ export interface StreamKind {
   readonly query: readonly string[];
   /** The WebSocket subprotocol that it uses if the client offers it; otherwise frames are plain. */
   readonly subprotocol?: string;
-  /** Whether it is available for a robot that is not connected. It then ends after the stored data. */
+  /** Whether the stream is available while the robot is not connected. Then it ends after the stored data. */
   readonly offline?: boolean;
   /** Checks the query before the upgrade. Throws the Fault that the client gets. */
   prepare(query: URLSearchParams, of: StreamOf): StartStream;

@@ -39,7 +39,7 @@ export class StreamRegistry {
     this.#close_events = new CloseEventWriter(plane, "stream");
   }
 
-  /** Writes the entry before the stream opens, so that the audit is complete even if the server dies. */
+  /** Writes the audit entry of a stream. Call it before the stream opens, so that the audit is complete even if the server dies. */
   async opened(request: IncomingMessage, admitted: Admitted, request_id: string): Promise<OpenStream> {
     const { caller, ip, kind, robot_id } = admitted;
     const entry: StreamEntry = {
@@ -70,7 +70,7 @@ export class StreamRegistry {
     await this.#close_events.write(open.id, () => writeClosed(this.#plane, open, end, duration_seconds));
   }
 
-  /** Retries ends that could not be written, and writes those of streams of dead servers, whose time of end is unknown. */
+  /** Retries failed writes of ends. Writes the ends of the streams of dead servers, without a duration. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#close_events.sweep(
@@ -80,7 +80,7 @@ export class StreamRegistry {
   }
 }
 
-/** Writes the end of a stream. Only the transaction that deletes its row writes the entry, so there is one. */
+/** Writes the end of a stream. Only the transaction that deletes its row writes the audit entry, so there is exactly one. */
 const writeClosed = (plane: Plane, { org_id, id, entry }: OpenStream, end: StreamEnd, duration_seconds: number | null): Promise<void> =>
   plane.db.forOrg(org_id).transaction(async (tx) => {
     if ((await deleteOpenStream(tx, org_id, id)) === 0) return;

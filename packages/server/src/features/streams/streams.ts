@@ -22,7 +22,7 @@ import { watchViewers } from "./watch.ts";
 
 /** Longest message of a viewer; a longer one ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
-/** Most WebSocket frames of one message, which counts once for the rate limit, and most chunks in which it may arrive. */
+/** Maximum WebSocket frames of one message, as the rate limit counts messages. Next: maximum chunks in which a message may arrive. */
 const VIEWER_FRAGMENTS_MAX = 16;
 const VIEWER_CHUNKS_MAX = 4_096;
 
@@ -31,7 +31,7 @@ export interface Streams {
   routes(http: Http): void;
   /** Handles an upgrade request. Returns false if its path is not a stream. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
-  /** Writes the ends of streams whose server died without doing so, and deletes old tickets. */
+  /** Writes missing ends of streams, for example of dead servers, and deletes old tickets. */
   sweep(): Promise<void>;
   /** Closes every viewer with 1013 and refuses new ones. */
   drain(): Promise<void>;
@@ -151,7 +151,7 @@ class ViewerStreams implements Streams {
         void serveViewer(this.#context, viewer, admitted);
       });
     if (is_open) return;
-    // The client has disconnected meanwhile, or the server is stopping.
+    // There was no upgrade: the client has disconnected, or the server is stopping.
     await this.#registry.closed(open_stream, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
     this.#refuseWhenDraining();
   }
@@ -207,7 +207,7 @@ async function answerPlain(
 async function serveViewer(context: StreamContext, viewer: Viewer, { start, ...admitted }: Admitted): Promise<void> {
   const { plane } = context;
   const { kind, robot_id, caller, decommissioned } = admitted;
-  // Checked each time: the robot may connect while the stored records are sent.
+  // A function, because the robot may connect while the stored records are sent.
   const offline = (): boolean => kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
   const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");

@@ -16,14 +16,14 @@ import { requireRobot } from "../robots/index.ts";
 import { deleteExpiredTickets, insertTicket, useTicket } from "./store.ts";
 
 const TICKET_MS = 30_000;
-/** How long an expired ticket is kept, so that a client that sends it later does not count as guessing. */
+/** How long an expired ticket is kept. Until then, a client that still sends it does not count as one that guesses secrets. */
 const KNOWN_AFTER_END_MS = 600_000;
 const SECRET_BYTES = 32;
 const ACCESS = { ...streamAccess, ...fleetStreamAccess };
 
 /**
- * Serves the creation of stream tickets. A ticket replaces a token in a URL, which is stored in browser histories and proxy logs. It
- * opens one stream of one robot or fleet, once and within seconds, and does not reveal the token or session that created it.
+ * Serves the creation of stream tickets. URLs are stored in browser histories and proxy logs, so they contain a ticket instead of a
+ * token. A ticket opens one stream of one robot or fleet, once and within seconds. It does not reveal the token or session behind it.
  */
 export function ticketRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createStreamTicket, async (_, { caller, body, db, headers, site, audit }) => {
@@ -75,11 +75,11 @@ function heldBy(credentials: Pick<Credentials, "headers" | "site">): HashedProof
 interface TicketUse {
   stream: string;
   object_id: string;
-  /** The org that the request names in addition. */
+  /** The org that the request names, if any. */
   org_id: string | undefined;
 }
 
-/** Uses a ticket. Any attempt uses it up, even a refused one. Throws 401, or 403 for another org than the ticket's. */
+/** Uses a ticket. Each attempt, even a refused one, invalidates it. Throws 401, or 403 if the request names another org. */
 export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): Promise<{ held: HashedProof; org_id: string }> {
   const found = await useTicket(plane.db, secretHash(ticket));
   if (found === undefined) throw unauthorized("the ticket is not known");

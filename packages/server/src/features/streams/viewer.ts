@@ -6,14 +6,14 @@ import type { Caller, HashedProof } from "../../kernel/caller.ts";
 import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve } from "../../link/index.ts";
 
 const REASON_BYTES_MAX = 123;
-/** Bytes buffered for a viewer above which `send` waits. */
+/** If more bytes than this are buffered for a viewer, `send` waits. */
 const VIEWER_SEND_BYTES = 64 * 1024;
-/** Bytes of a viewer's messages that were not taken yet, above which its socket is paused. */
+/** If more bytes than this of a viewer's messages are queued, its socket is paused. */
 export const VIEWER_RECEIVE_BYTES = 256 * 1024;
 /** Bytes of JSON that cost one unit of the rate limit. */
 const JSON_UNIT_BYTES = 1024;
 
-/** Takes the messages of a viewer one at a time: the next one waits for the promise. */
+/** Handles one message of a viewer. The next message waits for the returned promise. */
 type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
 
 /** The caller and its stream, as checked before the upgrade and repeatedly while the stream is open. */
@@ -22,7 +22,7 @@ export interface Watching {
   caller: Caller;
   /** Hash of the credential, to check repeatedly whether it is still valid. */
   held: HashedProof;
-  /** For a fleet's stream, the id of the fleet. */
+  /** The id of the robot, or of the fleet for a fleet's stream. */
   robot_id: string;
   decommissioned: boolean;
   /** Address that the request came from. */
@@ -30,14 +30,14 @@ export interface Watching {
 }
 
 /**
- * One open stream of one viewer. The socket of a viewer that exceeds the rate limit of frames, or whose messages are not taken, is
- * paused, so that TCP backpressure slows it.
+ * One open stream of one viewer. If the viewer exceeds the rate limit of frames, or too many of its messages are queued, pauses its
+ * socket, so that TCP backpressure slows the viewer.
  */
 export class Viewer implements RateLimited {
   readonly admitted: Watching;
   readonly ws: WebSocket;
   readonly socket: Duplex;
-  /** Id of the request that opened it. */
+  /** Id of the request that opened the stream. */
   readonly request_id: string;
   /** Called once when the stream is over. */
   onEnd: (() => void) | undefined;
@@ -45,7 +45,7 @@ export class Viewer implements RateLimited {
   started = false;
   /** The close code of the server; undefined while the stream is open, or if the viewer ended it. */
   ended_with: number | undefined;
-  /** Whether it violated the WebSocket protocol or a size limit. */
+  /** Whether the viewer violated the WebSocket protocol or a size limit. */
   broke_protocol = false;
   readonly valve: ReadValve;
   frames: RateLimited["frames"];
@@ -70,10 +70,10 @@ export class Viewer implements RateLimited {
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     const answered = (): void => this.#countFrame(1);
     ws.on("pong", answered);
-    // A slow reader does not see the server's pings yet, but may send pings itself.
+    // Pings of the viewer count too: a slow reader has not received the server's pings yet, but may send pings itself.
     ws.on("ping", answered);
     ws.on("message", (data, binary) => {
-      // Bytes are passed on unread, text is parsed.
+      // Text costs more than bytes, because the server parses text and forwards bytes unread.
       this.#countFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
       // Messages of viewers of logs and cameras are ignored, but they prove that the viewer is alive.
       if (this.#take !== undefined) this.#enqueue(data as Buffer, binary);
@@ -106,20 +106,20 @@ export class Viewer implements RateLimited {
     this.#take = take;
   }
 
-  /** Closes the stream after all sent data. If the viewer has closed it first, the viewer's close code stays. */
+  /** Closes the stream after all sent data. Does nothing if the stream is already closing, so the first close code stays. */
   close(code: number, reason: string): void {
     if (!this.open) return;
     this.ended_with = code;
     this.#ended();
     this.ws.close(code, closeReason(reason));
-    // Read again, so that the viewer's close frame is received.
+    // Resume the socket, so that the viewer's close frame is received.
     this.valve.resume(PauseReason.queue);
   }
 
   /** Sends a ping, or disconnects the viewer if it did not answer the previous one. */
   ping(): void {
-    // While the socket is paused for the robot, its pong cannot be read. Still send a ping: the machine of a client that no longer
-    // exists answers with a reset.
+    // While the socket is paused, no pong can be read, so a missing pong proves nothing. Still send a ping: if the client no longer
+    // exists, its machine answers with a reset.
     if (!this.#is_alive && !this.valve.closed) return this.ws.terminate();
     this.#is_alive = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();

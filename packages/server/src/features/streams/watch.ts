@@ -8,7 +8,7 @@ import { isText, readHint } from "../../engines/bus/index.ts";
 import { findLinkState, ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
+/** Interval of the checks. Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
 const CHECK_EVERY_MS = 500;
 const PING_EVERY_MS = 30_000;
 const OUT_OF_REACH = "the robot has left the scopes of the token";
@@ -21,7 +21,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
   const checks = plane.clock.every(CHECK_EVERY_MS, async () => {
     await checkTokens(plane, viewers);
     for (const viewer of viewers) {
-      // A stream that has not started checks this after it has sent the stored records.
+      // Skip streams that have not started. They check the connection themselves once the stored records are sent.
       const { kind, robot_id } = viewer.admitted;
       if (viewer.started && kind.of === "robot" && plane.link.session(robot_id) === undefined)
         viewer.close(CLOSE.agent_offline, "agent offline");
@@ -31,7 +31,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
     const { org_id, robot_id } = readHint<{ org_id: string; robot_id: string }>(message, { org_id: isText, robot_id: isText });
     const of_robot = (): Viewer[] =>
       Array.from(viewers).filter(({ admitted }) => admitted.robot_id === robot_id && admitted.caller.org_id === org_id);
-    // The message is untrusted: the database decides whether the robot was removed.
+    // The message is untrusted, so check in the database whether the robot was removed.
     if (of_robot().length === 0 || (await findLinkState(plane.db, org_id, robot_id)) !== "removed") return;
     for (const viewer of of_robot()) viewer.close(CLOSE.robot_removed, "robot removed");
   });
@@ -62,7 +62,7 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
   }
 }
 
-/** Checks the scopes of viewers that are limited to places, because robots move and grants change. One lookup for all streams of a token. */
+/** Checks again whether viewers with limited scopes reach their robot or fleet: robots move, and grants change. One lookup per token. */
 async function checkPlaces(plane: Plane, caller: Caller, viewers: readonly Viewer[]): Promise<void> {
   const limited = viewers.filter(({ open, admitted }) => open && !mayInWholeOrg(caller, admitted.kind.role));
   if (limited.length === 0) return;
@@ -91,7 +91,7 @@ function closeWithoutRole(check: () => void, viewer: Viewer): void {
   }
 }
 
-/** Closes a viewer whose token was refused. A database outage proves nothing about a token: the stream continues. */
+/** Closes a viewer whose token was refused. After other errors, such as a database outage, the stream continues. */
 function closeRefused(error: unknown, viewer: Viewer): void {
   if (!(error instanceof Fault)) return;
   if (error.code === "unauthorized") viewer.close(CLOSE.token_revoked, error.message);

@@ -78,7 +78,7 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     return caller;
   }
 
-  /** Returns the caller of a session. Requests pass `secret`. Without it, the check does not count as use, so the session may expire. */
+  /** Returns the caller of a session. Requests pass `secret`. Without it, the check does not count as use. */
   async function ofSession(hash: Buffer, org_id: string | undefined, secret?: string): Promise<Caller> {
     let found = await sessions.get(hash);
     // Skip the cache: the session may just have switched to the named org on another node.

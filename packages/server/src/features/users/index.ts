@@ -95,7 +95,7 @@ async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body
   });
 }
 
-/** Removes a user from the org. Revokes the user's tokens for the org and enrollment keys. Returns the user and the holdings. */
+/** Removes a user from the org. Revokes the user's tokens for this org and the keys that the user created. Returns user and holdings. */
 async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<RemovedUser> {
   return await db.transaction(async (tx) => {
     await lockMembers(tx, org_id);

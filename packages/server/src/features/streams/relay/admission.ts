@@ -7,10 +7,10 @@ import { type Admitted, type Seen, targetOf } from "../admit.ts";
 import { STREAM_KINDS } from "../kinds.ts";
 import { decodeHeader, encodeHeader } from "./node-request.ts";
 
-/** Query parameters that are not forwarded: the caller is authenticated, and the other node must not see its secrets. */
+/** Query parameters that are not forwarded. The caller is already authenticated, and the other node must not see its secrets. */
 const CREDENTIALS = ["token", "ticket", "org_id"];
 
-/** What the node that admitted a viewer sends to the serving node. It contains only the hash of the credential. */
+/** Data about an admitted viewer that its node sends to the serving node. Contains only the hash of the credential. */
 interface Admission {
   kind: string;
   robot_id: string;
@@ -60,8 +60,8 @@ function isAdmission(value: unknown): value is Admission {
 }
 
 /**
- * Admits a viewer that another node has admitted. Authenticates it again by the hash of its credential: nodes do not rely on the
- * permissions that other nodes found.
+ * Admits a viewer that another node has admitted. Checks it again by the hash of its credential, because a node does not trust the
+ * permission checks of other nodes.
  */
 export async function readmit(plane: Plane, request: IncomingMessage, admission: Admission, seen: Seen): Promise<Admitted> {
   const { robot_id, org_id, ip, decommissioned } = admission;

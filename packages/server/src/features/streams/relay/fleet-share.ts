@@ -13,21 +13,21 @@ import { Gaps } from "../record-sender.ts";
 import { encodeHeader, NODE_HEADER } from "./node-request.ts";
 
 export const FLEET_SHARE_PATH = "/nodes/fleet-logs";
-/** The request of another node for a fleet's log, in the header of admissions. */
+/** The request of another node for a fleet's log. It is sent in the header NODE_HEADER. */
 interface ShareRequest extends FollowedFleet {
   /** Interval of the check for robots that left the fleet. */
   look_every_ms: number;
-  /** Whether it accepts flushes without matching records, which report the end of a robot's log. */
+  /** Whether the other node accepts flushes without matching records, which report the end of a robot's log. */
   positions?: boolean;
 }
-/** Most bytes buffered for another node; further records are dropped and reported as a gap. */
+/** Maximum bytes buffered for another node. Further records are dropped and reported as a gap. */
 const SHARE_BYTES_MAX = 1024 * 1024;
-/** Interval at which the ends of logs without matching records are sent; shorter than the other server's comparison of positions. */
+/** Interval at which flushes without matching records are sent. Shorter than the other server's interval of comparing positions. */
 const POSITIONS_EVERY_MS = 20_000;
-/** Sent when all present robots are followed: from then on no record is missing. */
+/** The message sent once all present robots are followed. After it, the other node gets every record. */
 export const SHARE_READY = "";
 
-/** Encodes a flush for another node: its key in the first line, then one unchanged record in each line. */
+/** Encodes a flush for another node: its fields in the first line, then one unchanged record in each line. */
 export const encodeFlush = ({ lines, ...key }: MatchedFlush): string => `${JSON.stringify(key)}\n${lines.join("\n")}`;
 
 export function decodeFlush(text: string): MatchedFlush {
@@ -36,7 +36,7 @@ export function decodeFlush(text: string): MatchedFlush {
   return { ...flush, lines: flush.seqs.length === 0 ? [] : lines };
 }
 
-/** Sends the logs of a fleet's local robots to other nodes for their viewers, which those nodes have authenticated. */
+/** Sends the logs of a fleet's local robots to other nodes. Those nodes have authenticated the viewers. */
 export class FleetShares {
   readonly #plane: Plane;
   readonly #server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: 1024 });
@@ -68,7 +68,7 @@ class FleetShare {
   readonly #followers: FleetFollowers;
   readonly #every_ms: number;
   readonly #gaps = new Gaps();
-  /** For each robot, a flush that merges those not sent because no record matched. It starts at the end of the last sent flush. */
+  /** By robot, one flush that merges the unsent flushes without matching records. It starts at the end of the last sent flush. */
   readonly #unmatched = new Map<string, MatchedFlush>();
   readonly #sends_positions: boolean;
   #positions: Timer | undefined;
@@ -113,7 +113,7 @@ class FleetShare {
     return this.#ws.bufferedAmount < SHARE_BYTES_MAX && this.#gaps.none;
   }
 
-  /** Returns the flush, extended to the start of the unsent ones before it. */
+  /** Returns the flush. If unsent flushes precede it directly, the result starts where they start. */
   #afterUnmatched(flush: MatchedFlush): MatchedFlush {
     const unwanted = this.#unmatched.get(flush.robot_id);
     const follows = isSame(unwanted && endOfFlush(unwanted), flush.before);
@@ -160,8 +160,8 @@ export class OtherShares {
   }
 
   /**
-   * Connects to new nodes and disconnects from dead ones. Returns whether records may be missing, because a node is new, lost or
-   * unreachable. Must not run concurrently, as each call would connect to the same nodes.
+   * Connects to new nodes and disconnects from dead ones. Returns true if records may be missing, because a node is new, unreachable or
+   * was disconnected. Must not run concurrently: each call would connect to the same nodes.
    */
   async refresh(): Promise<boolean> {
     const lost = this.#lost;
@@ -200,7 +200,7 @@ export class OtherShares {
     }
   }
 
-  /** Resolves when all further flushes are received. */
+  /** Starts to receive flushes. Resolves when the other node has announced that it sends every further flush. */
   async #ready(ws: WebSocket): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const late = this.#plane.clock.setTimer(OPEN_TIMEOUT_MS, () => ws.terminate());
@@ -210,7 +210,7 @@ export class OtherShares {
       try {
         this.#take(decodeFlush(text));
       } catch {
-        // A message of another version.
+        // A server of another version sent a message that this one cannot parse.
         ws.terminate();
       }
     });

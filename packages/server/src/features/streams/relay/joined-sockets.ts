@@ -50,7 +50,7 @@ export class FrameWalk {
     for (let at = 0; at < chunk.length;) at = this.step(chunk, at);
   }
 
-  /** Length of the present header, as far as known: the second byte determines it. */
+  /** Returns the length of the present header, as far as known. The second byte of the header determines it. */
   #headerBytes(): number {
     if (this.#held < 2) return 2;
     const second = this.#header[1]!;
@@ -61,7 +61,7 @@ export class FrameWalk {
   #payloadBytes(): number {
     const length = this.#header[1]! & ~MASKED;
     if (length === LENGTH_OF_16_BITS) return this.#header.readUInt16BE(2);
-    // Not exact above 2^53, but a frame of that length never ends in practice.
+    // The number is not exact above 2^53. This does not matter, because a frame of that length never ends in practice.
     return length === LENGTH_OF_64_BITS ? this.#header.readUInt32BE(2) * 2 ** 32 + this.#header.readUInt32BE(6) : length;
   }
 }
@@ -76,9 +76,9 @@ export function closeFrame(code: number, reason: string): Buffer {
   return frame;
 }
 
-/** A side that does not answer a close within this time is disconnected. */
+/** Both sides are disconnected if they are not closed this long after the end began. */
 const END_TIMEOUT_MS = 2_000;
-/** A viewer that has read no pending data for this long is disconnected. The same time as for a local viewer that answers no ping. */
+/** A viewer that has not read pending data for this long is disconnected. A local viewer that answers no ping has the same time. */
 const STUCK_MS = 60_000;
 
 interface SocketsToJoin {
@@ -154,7 +154,7 @@ export class JoinedSockets {
     if (this.#ending !== undefined && this.#frames.at_boundary) this.#sendClose();
   }
 
-  /** Handles the end of the node. After an incomplete frame, the viewer can only be disconnected. */
+  /** Handles the end of the node's connection: closes the viewer, or disconnects it if an incomplete frame prevents a close frame. */
   #nodeLeft(): void {
     this.#cutLater();
     if (this.#close_sent) return;

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "@roamfleet/clock";
 
-/** Time after which a node that has not answered counts as failed. It writes to the database before it answers. */
+/** Timeout for the response of a node, which writes to the database before it responds. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const REFUSAL_BYTES_MAX = 64 * 1024;
 

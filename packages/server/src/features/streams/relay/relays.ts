@@ -12,7 +12,7 @@ import { encodeAdmission, targetWithoutCredentials } from "./admission.ts";
 import { askNode, NODE_HEADER, type NodeAnswer } from "./node-request.ts";
 import { JoinedSockets } from "./joined-sockets.ts";
 
-/** Interval of the check for dead nodes, whose viewers are then closed. */
+/** Interval of the check that closes the viewers relayed to dead nodes. */
 const CHECK_EVERY_MS = 3_000;
 
 /** The upgrade request of a viewer. */
@@ -39,8 +39,8 @@ export class Relays {
   }
 
   /**
-   * Relays a viewer to the node of its robot. Returns false if there is no such node or it is unreachable; the caller then serves the
-   * viewer. Otherwise the viewer has got its response. Throws the Fault that the client gets.
+   * Relays a viewer to the node of its robot. Returns true once the viewer has its response. Returns false if there is no other such node
+   * or it is unreachable; then the caller must serve the viewer. Throws the Fault that the client gets.
    */
   async take(upgrade: UpgradeRequest, admitted: Admitted): Promise<boolean> {
     const node = await this.#nodeOf(admitted);
@@ -106,13 +106,13 @@ export class Relays {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       log.warn({ node_id: node.id, address: node.address, reason, request_id }, "could not open a stream on the server of its robot");
-      // The other node may already have stored a stream under this id: use a new one.
+      // Use a new id: the other node may already have stored a stream under this one.
       upgrade.request_id = id("req");
       return undefined;
     }
   }
 
-  /** Closes viewers of dead nodes: a frozen or disconnected node does not close its connections. */
+  /** Closes viewers relayed to dead nodes, because a frozen or unreachable node does not close its connections. */
   async #endLost(): Promise<void> {
     if (this.#open.size === 0) return;
     for (const joined of this.#open.keys()) joined.cutStuck();
@@ -120,7 +120,7 @@ export class Relays {
     try {
       living = new Set((await this.#nodes.others()).map(keyOf));
     } catch {
-      // A database outage proves nothing about other nodes.
+      // The database is unreachable, which does not mean that the other nodes are dead: keep the viewers.
       return;
     }
     for (const [joined, node] of this.#open) if (!living.has(keyOf(node))) joined.end(CLOSE.draining, "the robot's server is unreachable");
