@@ -7,8 +7,9 @@ import { announce } from "../events/index.ts";
 import { addPoint } from "./history.ts";
 import { type Kept, type NewSnapshot, putSnapshots, type Verdict } from "./store.ts";
 
-/** Maximum snapshots in one statement, then maximum concurrent statements. Each statement is for a different org. */
+/** Maximum snapshots in one statement. */
 const BATCH_SNAPSHOTS_MAX = 200;
+/** Maximum concurrent statements, each for a different org. */
 const BATCHES_AT_ONCE = 2;
 
 /** Writes snapshots that arrive during a write in the next batch, because thousands of robots send one every few seconds. */

@@ -8,8 +8,9 @@ import { countTimeline, recordTimeline, recordTimelineMany, type TimelineRecord 
 import { type RobotRef, setOffline, setOnline } from "./store-presence.ts";
 import { quarantineRobot } from "./store.ts";
 
-/** Maximum connects in one transaction, then maximum disconnects. Limits how long other transactions wait for the robots' rows. */
+/** Maximum connects in one transaction. Bounds how long other transactions wait for the robots' rows. */
 const BATCH_CONNECTS_MAX = 500;
+/** Maximum disconnects in one transaction. */
 const BATCH_DISCONNECTS_MAX = 1_000;
 /** Maximum concurrent transactions, each for a different org. The limit leaves database connections for other work. */
 const BATCHES_AT_ONCE = 3;

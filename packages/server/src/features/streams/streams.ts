@@ -22,8 +22,9 @@ import { watchViewers } from "./watch.ts";
 
 /** Longest message of a viewer; a longer one ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
-/** Maximum WebSocket frames of one message, as the rate limit counts messages. Next: maximum chunks in which a message may arrive. */
+/** Maximum WebSocket frames of one message. Bounded because the rate limit counts a message once, whatever its number of frames. */
 const VIEWER_FRAGMENTS_MAX = 16;
+/** Maximum chunks in which one message may arrive. */
 const VIEWER_CHUNKS_MAX = 4_096;
 
 export interface Streams {
