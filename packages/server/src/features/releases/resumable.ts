@@ -75,7 +75,7 @@ interface Continuation {
   audit: AuditNote;
 }
 
-/** Adds the begin or end of an upload to the audit log. The parts of an upload are not audited. */
+/** Adds the start or end of an upload to the audit log. The parts of an upload are not audited. */
 const noteUpload = (audit: AuditNote, upload: "begun" | "finished" | "dropped", bytes: number): void =>
   void Object.assign(audit, { changed: true, data: { upload, bytes } } satisfies AuditNote);
 

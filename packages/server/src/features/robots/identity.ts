@@ -122,7 +122,7 @@ function refusalOf(
 
 /**
  * Authenticates a robot's signed HTTP request. Throws 401 if the robot is unknown or decommissioned or the signature is invalid, with one
- * message, so that a client without the key cannot tell these apart. If the signature is valid, throws 401 for a wrong host or a reused
+ * message, so that a client without the key cannot distinguish these. If the signature is valid, throws 401 for a wrong host or a reused
  * nonce, 429 for too many requests, and 403 while the robot is quarantined or its org is suspended.
  */
 export async function authenticateRobot(

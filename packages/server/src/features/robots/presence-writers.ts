@@ -94,7 +94,7 @@ type WaitingDisconnect = Disconnect & { since: number };
 
 /**
  * Writes disconnects of robots in batches, like ConnectWriter. If the database does not respond, retries until this node's lease would
- * expire. After that, the sweep of dead nodes writes them. The number of links bounds the queue.
+ * expire. After that, `sweepDeadNodes` or `compareLinks` marks the robots offline. The number of links bounds the queue.
  */
 export class DisconnectWriter {
   readonly #plane: WriterPlane;
