@@ -8,11 +8,11 @@ const PROGRESS_INTERVAL_MS = 4_000;
 const LOCK_POLL_MS = 500;
 
 /**
- * Runs `npm ci` in `root` when node_modules does not hold what package-lock.json asks for; otherwise touches nothing,
- * so a plain user can run a clone that root installed. Everything is printed on stderr: stdout belongs to the program.
+ * Runs `npm ci` in `root` if node_modules does not match package-lock.json. Otherwise changes nothing, so that an
+ * unprivileged user can run a clone that root installed. Prints only to stderr: stdout belongs to the program.
  *
  * @param {string} root absolute path of the clone
- * @returns {Promise<void>} rejects with a sentence for people when npm fails
+ * @returns {Promise<void>} rejects with a readable message if npm fails
  */
 export async function installIfNeeded(root) {
   if (isCurrent(root)) return;
@@ -26,12 +26,12 @@ export async function installIfNeeded(root) {
 }
 
 /**
- * The lockfile has no checksums for packages of other platforms, so they would be installed without being verified.
+ * Throws on unsupported platforms: the lockfile has no checksums for their packages, so npm would install them unverified.
  *
- * @throws Error with a sentence for people
+ * @throws Error with a readable message
  */
 function refuseOtherPlatforms() {
-  // The report resolves the names of peers otherwise, which can take seconds.
+  // Without this, the report resolves the host names of network peers, which can take seconds.
   Object.assign(process.report, { excludeNetwork: true });
   const report = /** @type {{ header: { glibcVersionRuntime?: string } }} */ (process.report.getReport());
   const is_supported =
@@ -43,8 +43,9 @@ function refuseOtherPlatforms() {
 }
 
 /**
- * Does node_modules hold exactly the packages of package-lock.json? npm writes its hidden lockfile last, so an
- * interrupted install counts as missing. Contents decide when the times do not: `git checkout` makes files look new.
+ * Returns whether node_modules contains exactly the packages of package-lock.json. npm writes its hidden lockfile last,
+ * so an interrupted install counts as missing. If package-lock.json is newer, compares the contents of both lockfiles,
+ * because `git checkout` makes unchanged files look new.
  *
  * @param {string} root absolute path of the clone
  */
@@ -69,7 +70,8 @@ function readPackages(file) {
 }
 
 /**
- * Optional packages of other platforms are in the lockfile and never on disk.
+ * Returns whether the installed packages match the lockfile. Optional packages may be missing, because the lockfile
+ * also lists those of other platforms, which are never installed.
  *
  * @param {Record<string, LockedPackage>} wanted
  * @param {Record<string, LockedPackage>} present
@@ -85,10 +87,11 @@ function holds(wanted, present) {
 }
 
 /**
- * Two launchers started together must not both run `npm ci`: it begins by removing node_modules.
+ * Takes the install lock; waits while another process owns it. Two launchers must not run `npm ci` concurrently, because
+ * it begins by removing node_modules.
  *
  * @param {string} root absolute path of the clone
- * @returns {Promise<() => void>} gives the lock back
+ * @returns {Promise<() => void>} releases the lock
  */
 async function lockInstall(root) {
   const lock = path.join(root, ".install.lock");
@@ -152,7 +155,8 @@ async function npmCi(root) {
 }
 
 /**
- * npm of the `npm run` that started us, else the one in PATH. A different npm would read a different configuration.
+ * Runs `npm ci` with the npm whose `npm run` started this process, otherwise with the one in PATH. A different npm would
+ * read a different configuration.
  *
  * @param {string} root
  * @param {NodeJS.ProcessEnv} env
@@ -174,12 +178,15 @@ function runNpm(root, env) {
   });
 }
 
-/** A user without a writable home (nobody, many CI runners) gets a cache that lives as long as the install. */
+/**
+ * Returns the environment for npm. A user without a writable home directory (many CI runners) gets a temporary cache, which
+ * `remove` deletes.
+ */
 function writableCache() {
   const env = { ...process.env };
-  // A script's own settings would be read as ours: `npm start -w x` must not install only x.
+  // `npm run` passes its options on as variables, which npm would apply here: `npm start -w x` must not install only x.
   for (const name of Object.keys(env)) if (/^npm_config_(workspaces?|global|omit|include|dry_run)$/i.test(name)) delete env[name];
-  // `npm run` passes its cache on, also when that is below a home that does not exist.
+  // `npm run` passes on the path of its cache even if it is below a home directory that does not exist.
   if (canWrite(env.npm_config_cache ?? path.join(os.homedir(), ".npm"))) return { env, remove: () => {} };
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-npm-cache-"));
   env.npm_config_cache = directory;
@@ -187,7 +194,7 @@ function writableCache() {
 }
 
 /**
- * May this user write to a directory, or make it?
+ * Returns whether this user may write to a directory or create it.
  *
  * @param {string} directory
  */

@@ -8,8 +8,8 @@ import { endLike, runChild } from "./run-child.mjs";
 const NODE_MAJOR_MIN = 24;
 
 /**
- * Flags of Node for the server. Node 24 lets the space for new objects grow to 128 MiB, so that small receive buffers are freed by full
- * collections: with one hostile robot, measured, 100 MiB more memory and pauses of 10 to 40 ms instead of 1 to 2 ms.
+ * Node flags for the server. By default, Node 24 lets the space for new objects grow to 128 MiB, and full garbage collections then free
+ * small receive buffers. Measured with one hostile robot: 100 MiB more memory, and pauses of 10 to 40 ms instead of 1 to 2 ms.
  */
 export const SERVER_NODE_FLAGS = Object.freeze(["--max-semi-space-size=16"]);
 
@@ -18,12 +18,12 @@ export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "
 
 /**
  * Runs a TypeScript file of this repository from source: installs the dependencies if they are missing, then imports
- * the file here when this Node can run it, else runs it under the Node pinned in node_modules and ends the way it ends.
- * Plain JavaScript that Node 20 understands: nothing else of the repository runs before it.
+ * the file in this process if this Node is new enough. Otherwise runs it in a child process under the Node pinned in
+ * node_modules, and ends with the same exit code or signal. This file is JavaScript for Node 20, because it runs first.
  *
  * @param {string} entry path of the file, absolute or relative to the repository
  * @param {readonly string[]} args what the file reads as process.argv.slice(2)
- * @param {readonly string[]} [node_flags] flags of the pinned Node; the Node that runs this file has them from the first line of its caller
+ * @param {readonly string[]} [node_flags] flags for the pinned Node; the Node that runs this file gets them from its caller's `#!` line
  * @returns {Promise<void>}
  */
 export async function launch(entry, args, node_flags = []) {
@@ -48,7 +48,7 @@ export async function launch(entry, args, node_flags = []) {
   endLike(await runChild(node, [...node_flags, under, file, ...args], { env: { ...process.env, PATH: search_path }, lifeline: true }));
 }
 
-/** The Node in the lockfile, for machines whose own is older. */
+/** Returns the path of the Node that the lockfile pins, for machines on which the installed Node is too old. */
 function pinnedNode() {
   const file = path.join(root, "node_modules", `node-${process.platform}-${process.arch}`, "bin", "node");
   if (fs.existsSync(file)) return file;

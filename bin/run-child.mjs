@@ -9,8 +9,8 @@ const FORWARDED_SIGNALS = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])
  */
 
 /**
- * Runs a program in the foreground on our own stdin, stdout and stderr, and passes on the signals meant for it. With a
- * `lifeline` its file descriptor 3 is a pipe that closes when this process ends, whatever ends it.
+ * Runs a program in the foreground with the stdin, stdout and stderr of this process, and forwards signals to it. With
+ * `lifeline`, the program's file descriptor 3 is a pipe that closes when this process ends, even if it is killed.
  *
  * @param {string} command
  * @param {readonly string[]} args
@@ -24,7 +24,7 @@ export function runChild(command, args, { lifeline = false, ...options } = {}) {
   });
   /** @param {NodeJS.Signals} signal */
   const forward = (signal) => {
-    // The terminal sends Ctrl-C to the child too. A second one would make many programs stop immediately.
+    // The terminal sends Ctrl-C to the child, too. A second SIGINT would make many programs stop immediately.
     if (signal === "SIGINT" && process.stdin.isTTY && isInForeground()) return;
     child.kill(signal);
   };
@@ -39,7 +39,7 @@ export function runChild(command, args, { lifeline = false, ...options } = {}) {
     });
     child.on("exit", (code, signal) => {
       settle();
-      // A daemon that it left behind may hold the other end: that is no reason to stay.
+      // Otherwise a daemon that the child left behind could keep the pipe open, and with it this process running.
       child.stdio[3]?.destroy();
       resolve({ code, signal });
     });
@@ -53,11 +53,11 @@ export function runChild(command, args, { lifeline = false, ...options } = {}) {
  */
 export function endLike({ code, signal }) {
   if (signal !== null) process.kill(process.pid, signal);
-  // Reached with a signal only when it is blocked or ignored here.
+  // If the child ended by a signal, this line is reached only if this process blocks or ignores that signal.
   process.exitCode = code ?? 1;
 }
 
-/** Is this process in the foreground group of its terminal, the one that Ctrl-C is sent to? */
+/** Returns whether this process is in the foreground process group of its terminal, which receives Ctrl-C. */
 function isInForeground() {
   try {
     const stat = fs.readFileSync("/proc/self/stat", "utf8");

@@ -2,8 +2,8 @@ import net from "node:net";
 import process from "node:process";
 import { pathToFileURL } from "node:url";
 
-// What the launcher starts when its own Node is too old: runs the file named first, and ends when the launcher is gone,
-// however that died. Its end of this pipe closes even when it is killed and can pass nothing on any more.
+// The launcher starts this file if its own Node is too old. It runs the file in its first argument, and ends when the
+// launcher ends: the launcher's end of this pipe closes even if the launcher is killed and cannot forward a signal.
 const LIFELINE_FD = 3;
 
 const [file, ...args] = process.argv.slice(2);

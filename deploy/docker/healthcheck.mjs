@@ -3,8 +3,8 @@ import https from "node:https";
 import process from "node:process";
 
 /**
- * `node healthcheck.mjs [PATH]`: exit code 0 when the server of this container answers PATH (/readyz) with 200, else 1 and why. It asks
- * over loopback, so behind a proxy 127.0.0.1 must be among the addresses of ROAMFLEET_BEHIND_PROXY.
+ * `node healthcheck.mjs [PATH]`: exits with 0 if this container's server responds to PATH (default /readyz) with 200. Otherwise prints the
+ * reason and exits with 1. The request comes from loopback, so behind a proxy ROAMFLEET_BEHIND_PROXY must include 127.0.0.1.
  */
 
 const TIMEOUT_MS = 4_000;

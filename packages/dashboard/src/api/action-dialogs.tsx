@@ -48,7 +48,7 @@ export function RenamePlace({ kind, id, name: before, onClose, command }: PlaceP
 }
 
 interface DeleteProps extends PlaceProps {
-  /** What it contains and a link there; false if it is empty, undefined while this is unknown. */
+  /** What the fleet or site contains, with the text and action of a link to it; false if empty, undefined while unknown. */
   full: { text: string; verb: string; onShow: () => void } | false | undefined;
   consequence: string;
   command: string;

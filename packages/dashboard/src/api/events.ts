@@ -8,7 +8,7 @@ type Watch = (change: Change | ChangeSummary) => void;
 
 /** Changes within this time are coalesced into one refetch. Four per second feel live and cost little. */
 const GATHER_MS = 250;
-/** Refetches this often while the stream is not live. */
+/** Interval between refetches while the stream is not live. */
 const POLL_MS = 5_000;
 /** Delay before reopening a stream that the server refused. */
 const REOPEN_MS = 5_000;
@@ -18,17 +18,17 @@ const CHECK_MS = 1_000;
 /** A tab that has been hidden for this long closes its stream: over HTTP/1.1, browsers allow six connections per server for all tabs. */
 const HIDDEN_MS = 10_000;
 
-/** live: heartbeats arrive. polling: they do not, but requests are answered. stale: neither. */
+/** live: heartbeats arrive. polling: no heartbeats, but the server responds to requests. stale: no heartbeats and no responses. */
 export type Liveness = "live" | "connecting" | "polling" | "stale";
 const liveness = createStore<Liveness>("connecting");
 const watchers = new Set<Watch>();
 
-/** Returns whether changes appear live, for the mark in the corner. */
+/** Returns the liveness of the page, for the indicator in the corner. */
 export const useLiveness = liveness.use;
 
 /**
- * Calls `watch` for each change, and for each summary of many, while the component is mounted: for pages that do more than refetch.
- * `watch` must be stable.
+ * Calls `watch` for each change, and for each summary of many changes, while the component is mounted. For pages that must do more than
+ * refetch. `watch` must be stable.
  */
 export function useChanges(watch: Watch): void {
   useEffect(() => {
@@ -97,7 +97,7 @@ class ChangeStream {
 
   open(): void {
     if (this.#source !== undefined) return;
-    // A new page gets the same timeout as a stream without heartbeats.
+    // Start the heartbeat timeout now, as if a heartbeat had arrived.
     this.#hear();
     this.#unwatch = watchAnswers(() => this.#answer());
     this.#checking = setInterval(() => this.#check(), CHECK_MS);
@@ -139,7 +139,7 @@ class ChangeStream {
     });
     source.addEventListener("error", () => {
       if (liveness.get() === "live") liveness.set("connecting");
-      // The browser reconnects, but not after a refusal.
+      // The browser reconnects automatically, except after a refusal.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(this.#reopening);
       this.#reopening = setTimeout(() => this.#connect(), REOPEN_MS);

@@ -71,7 +71,7 @@ interface List {
 function rereader(name: ListRouteName, list: List, range: () => readonly [number, number]) {
   const { key } = list;
   const query = () => queryClient.getQueryCache().find<Pages>({ queryKey: key, exact: true });
-  // Cached data of an earlier visit may be out of date.
+  // If there is cached data of an earlier visit, treat it as stale.
   let stale_from = query()?.state.data === undefined ? 0 : performance.now();
   /** Time of the last fetch of each page, by cursor. */
   const read_at = new Map<string, number>();
@@ -96,7 +96,7 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       const at = performance.now();
       const fresh = await readPage(name, list.args, cursor);
       if (is_stopped) return;
-      // The next page is loading and will be appended to the previous pages: refetch this page after it.
+      // While the next page is loading, React Query will replace this page by the old one afterwards: refetch this page later.
       if (query()?.state.fetchStatus === "fetching") continue;
       read_at.set(cursor, at);
       // A failed page is retried with the next change.

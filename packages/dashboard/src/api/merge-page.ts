@@ -4,9 +4,9 @@ export interface RowPage<Row> {
 }
 
 /**
- * Merges a refetched page into the pages of a list. Rows that new rows pushed off its end stay, because the next page still starts at
- * its old cursor. Rows that overlap with the next page are shown once, in their new version. If the response contains no known row, rows
- * in between may be missing: the list then ends with this page, and loads the next ones again.
+ * Merges a refetched page into the pages of a list. Rows that new rows pushed off the end of the page stay in it, because the next page
+ * still starts at the old cursor. Rows that are also in the next page are shown once, in their new version. If the response contains no
+ * known row, rows between this page and the next one may be missing: the list then ends with this page and loads the next pages again.
  */
 export function mergePage<Row, Page extends RowPage<Row>>(
   pages: readonly Page[],
@@ -22,7 +22,7 @@ export function mergePage<Row, Page extends RowPage<Row>>(
   const is_apart = last_common === -1 && !reaches_next && old.items.length > 0;
   if (fresh.next_cursor === null || is_apart) return [...pages.slice(0, at), fresh];
   const rest = reaches_next ? [] : old.items.slice(last_common + 1);
-  // The last loaded page ends at a later row if rows at its end were removed.
+  // If the last page keeps no old rows after the refetched ones, it continues at its new cursor.
   const is_moved_on = rest.length === 0 && at === pages.length - 1;
   const merged = { ...fresh, items: [...fresh.items, ...rest], next_cursor: is_moved_on ? fresh.next_cursor : old.next_cursor };
   return pages.map((page, index) => (index === at ? merged : page));

@@ -39,7 +39,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
   const found = useQuery(query(list, { query: searchQuery(useDeferredValue(text.trim())) }));
   const chosen = useQuery({ ...query(get, { params: { id: id ?? "" } }), enabled: id !== undefined });
   const shown = chosen.data?.data as Shown | undefined;
-  // Not during an outage: the object may well exist.
+  // Only a 404 means that the object does not exist: other errors, such as an outage, do not show that.
   const is_missing = chosen.error instanceof ApiError && chosen.error.status === 404;
   const items = (found.data?.items ?? []) as readonly Shown[];
   return (
@@ -62,7 +62,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
 /** Returns the query of a list that is searched while typing. */
 export const searchQuery = (q: string): { limit: number; q?: string } => ({ limit: FOUND_MAX, ...(q === "" ? {} : { q }) });
 
-/** The text of a finder. */
+/** Stores the text of a finder. */
 export function useTyped(onTyping: ((is_typing: boolean) => void) | undefined): [string, (text: string) => void] {
   const [text, setText] = useState("");
   // The text of an unmounted field is discarded.

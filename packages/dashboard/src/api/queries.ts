@@ -51,7 +51,7 @@ export interface ActionOptions<N extends JsonRouteName> {
 
 /**
  * A mutation for a route that changes data. Each call has a new Idempotency-Key, so that a retry after a lost response has no second
- * effect. Afterwards all queries are refetched immediately; other browsers refetch after the event.
+ * effect. After success, all queries are refetched immediately; other browsers refetch when they receive the event of the change.
  */
 export function useAction<N extends JsonRouteName>(name: N, options: ActionOptions<N> = {}) {
   return useMutation({

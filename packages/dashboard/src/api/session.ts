@@ -47,15 +47,15 @@ export async function changeOrg(org_id: string): Promise<void> {
   queryClient.clear();
 }
 
-/** Who is signed in, on pages behind the sign-in. */
+/** Returns the signed-in user or token. For pages that require a session. */
 export const useMe = (): Me => useSuspenseQuery(query("getMe")).data.data;
 
-/** Whether the role of who is signed in is at least this one. The server decides; pages only do not offer what it would refuse. */
+/** Whether the session has at least this role. The server enforces roles; pages only hide actions that it would refuse. */
 export function useMay(role: Role): boolean {
   return RANK[useMe().org.role] >= RANK[role];
 }
 
-/** The same, for what a role that is limited to places does not allow anywhere. */
+/** Whether the session has at least this role in the whole organization, not only in some sites or fleets. */
 export function useMayInWholeOrg(role: Role): boolean {
   const { org, scopes } = useMe();
   return RANK[org.role] >= RANK[role] && scopes.length === 0;

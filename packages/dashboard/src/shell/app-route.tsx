@@ -47,7 +47,7 @@ export const appRoute = createRoute({
     if (signed_in === undefined) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { next: location.href } });
     return signed_in;
   },
-  // Check the session only when the page loads and after a 401, not on every navigation.
+  // Limits only route loaders. The router still calls `beforeLoad`, which reads the session, on each navigation.
   shouldReload: false,
   component: AppFrame,
   notFoundComponent: NotFoundPage,

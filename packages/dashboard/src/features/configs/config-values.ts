@@ -66,14 +66,14 @@ interface Fleet {
 const UNDONE: ReadonlySet<string> = new Set(["failed", "rolled_back", "cancelled"]);
 
 /**
- * Whether every robot was sent the change. A deployment in which only single robots failed counts: those robots are shown as failed.
- * One that no robot applied or that skipped robots does not count.
+ * Whether a deployment counts as sent to every robot. It counts if only single robots failed, because those robots are shown as failed.
+ * It does not count if it failed, was rolled back or was cancelled, and no robot applied it or some were skipped.
  */
 const wasSent = ({ status, counts }: Deployed): boolean => !UNDONE.has(status) || (counts.applied > 0 && counts.cancelled === 0);
 
 /**
- * Returns the fleets that a changed value applies to and that had no config deployment since the change. `complete_since_ms`:
- * `deployments` is complete from this time; older changes are unknown and count as deployed. Values of robots apply to no fleet.
+ * Returns the fleets that a changed value applies to and that had no config deployment since the change. `deployments` must contain all
+ * deployments since `complete_since_ms`; changes before that time count as deployed. Values of single robots apply to no fleet.
  */
 export function pendingFleets<F extends Fleet>(
   { namespace, scope, scope_id, updated_at, removed_at }: Entry,
@@ -95,7 +95,7 @@ export function pendingFleets<F extends Fleet>(
   );
 }
 
-/** A marker that occurs in no value. The line where it is inserted is the result. */
+/** A marker that occurs in no value. `wrongLine` inserts it into the value and returns the line that contains it. */
 const MARK = "\u0001here\u0001";
 
 /**
@@ -141,7 +141,7 @@ const at = ({ namespace, scope, scope_id }: Omit<ValuePlace, "key">): string[] =
   ...(scope === "org" ? [] : [`--${scope}`, scope_id ?? "ID"]),
 ];
 
-/** The command reads a longer value from a file. */
+/** Maximum length of a value in the command, which reads a longer value from a file. */
 const VALUE_CHARACTERS_MAX = 200;
 
 /** Returns the command that sets a value without deploying it, as the page does. */

@@ -25,7 +25,7 @@ interface Naming<Row> {
   cell: (row: Row) => ReactNode;
   nameOf: (row: Row) => string;
   startOf: (row: Row) => string | null;
-  /** The screens that show the column of robots. */
+  /** The `priority` of the column with the robot counts: the screen widths that show it. */
   counts_priority: 1 | 2;
 }
 

@@ -292,7 +292,7 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
 
 const ENDINGS = { failed: "Failed", rolled_back: "Rolled back", cancelled: "Cancelled" } as const;
 
-/** "10 of 60 robots failed (limit 12%)": of the robots that have finished. */
+/** Formats "10 of 60 robots failed (limit 12%)". The total (60) contains only robots that applied the release or failed. */
 function failuresText({ counts, rollout }: Pick<SituationFacts, "counts" | "rollout">): string {
   const failures = counts.failed + counts.rolled_back;
   const limit = rollout.failure_threshold == null ? "none allowed" : `limit ${amountText(rollout.failure_threshold)}`;

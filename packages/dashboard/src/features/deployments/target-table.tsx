@@ -46,7 +46,7 @@ const progressOf = ({ progress }: DeploymentTarget) => {
   );
 };
 
-/** Config arrives in the command itself: only releases have a download column. */
+/** Only deployments of releases have a download column: robots receive configs inside the command. */
 const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>[] => [
   { name: "Robot", width: "minmax(0, 1.2fr)", cell: ({ robot_id, robot_name }) => <RobotLink id={robot_id} name={robot_name} /> },
   ...(waves > 1

@@ -56,7 +56,7 @@ export function NewKeyPage() {
   );
 }
 
-/** Selected instead of an ID: create a new site or fleet. */
+/** The value of the option that creates a new site or fleet, in place of an ID. */
 const NEW = "new";
 const LIFETIMES = [
   { value: "1", label: "in an hour" },

@@ -159,11 +159,11 @@ interface CellParts {
   is_named: boolean;
 }
 
-/** In pixels, not relative to the font: the minimum size of a touch target. */
+/** The minimum size of a touch target. In pixels, so that it does not depend on the font size. */
 const SQUARE = "size-[24px] justify-center";
 const CHIP = "h-7 min-w-0 gap-1.5 bg-sunken px-1.5 text-xs hover:bg-hover";
 
-/** A plain link: each of a thousand router links would subscribe to the router. */
+/** One robot of the map. Uses a plain link, because each of a thousand router links would subscribe to the router. */
 const Cell = memo(function Cell({ id, name, heat, why, is_stop, is_dim, is_named }: CellParts) {
   const { sign, style } = styleOf(heat);
   const words = `${name.slice(0, 200)}: ${wordsOf(heat)}${heat === "failing" && why !== "" ? `, ${why.slice(0, 300)}` : ""}`;

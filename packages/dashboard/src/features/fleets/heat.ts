@@ -1,6 +1,6 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 
-/** The state of a robot in the map: its worst one. */
+/** The state that the map shows for a robot: the worst of its current states. */
 export type Heat = "failing" | "failed" | "offline" | "never_connected" | "behind" | "unknown" | "ok";
 
 /** Worst first, as in the summary. `sign` is shown in the cell, so that color is not the only indicator. */
