@@ -27,7 +27,7 @@ try {
   process.exit(1);
 }
 
-/** Compresses once with the highest level; the server only selects a file. */
+/** Compresses each file once, at the highest level, so that the server only selects a file. */
 async function compressAll(directory: string): Promise<void> {
   const entries = await readdir(directory, { withFileTypes: true, recursive: true });
   const files = entries.filter((entry) => entry.isFile() && COMPRESSED.has(path.extname(entry.name)));

@@ -21,16 +21,16 @@ export const readNothing = searchOf({});
 export type NoSearch = ReturnType<typeof readNothing>;
 
 /**
- * Returns a reader for the router, which passes each parameter that a reader leaves out to the page unchanged: unknown and invalid ones
- * are set to undefined.
+ * Wraps a reader for the router. Sets unknown and invalid parameters to undefined, because the router passes each parameter that a reader
+ * leaves out to the page unchanged.
  */
 export const exactSearch =
   <S extends object>(read: (search: Search) => S) =>
   (search: Search): S => ({ ...Object.fromEntries(Object.keys(search).map((name) => [name, undefined])), ...read(search) });
 
 /**
- * Text without what the API refuses: blank or longer text, NUL characters and lone surrogates. The router parses `?q=404` as a number,
- * and `?q=true` as a boolean.
+ * Reads a text. Ignores text that the API refuses: blank or too long, or with NUL characters or lone surrogates. Accepts numbers and
+ * booleans, because the router parses `?q=404` as a number and `?q=true` as a boolean.
  */
 const text =
   (characters_max = 200): Read<string> =>
@@ -114,7 +114,7 @@ export type DeploymentsSearch = ReturnType<typeof readDeploymentsSearch>;
 const readPreselection = searchOf({ release: text(), fleet_id: text(), robot_id: text() });
 export type NewDeploymentSearch = ReturnType<typeof readPreselection>;
 
-/** The ID or tag of a release, and a target. Accepts `fleet`, `robot` and `release_id`, too. */
+/** Reads the ID or tag of a release, and a target. Accepts the alternative names `fleet`, `robot` and `release_id`, too. */
 export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
   const { release = search.release_id, fleet_id = search.fleet, robot_id = search.robot } = search;
   return readPreselection({ release, fleet_id, robot_id: fleet_id === undefined || fleet_id === "" ? robot_id : undefined });

@@ -96,7 +96,7 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       const at = performance.now();
       const fresh = await readPage(name, list.args, cursor);
       if (is_stopped) return;
-      // While the next page is loading, React Query will replace this page by the old one afterwards: refetch this page later.
+      // The next page is loading. When it arrives, React Query restores the old version of this page: refetch this page afterwards.
       if (query()?.state.fetchStatus === "fetching") continue;
       read_at.set(cursor, at);
       // A failed page is retried with the next change.

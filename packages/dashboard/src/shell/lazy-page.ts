@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 const RELOADED = "roamfleet.reloaded";
 const TRY_EVERY_MS = 2_000;
 
-/** Loads the file of a page component. Its result is void, because its type depends on the router's, which depends on this. */
+/** Loads the module of a page component. Declares its result as void: its real type would depend on the router's type in a cycle. */
 export type Load<Name extends string> = () => Promise<Record<Name, () => void>>;
 
 /**

@@ -24,7 +24,7 @@ interface Shown {
 }
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement>, Shown {
-  /** Whether the request is running. Set it, even to false, on every button that sends a request: it is then disabled during an outage. */
+  /** Whether the button's request is running. Set it (even to false) if the button sends a request: an outage then disables the button. */
   busy?: boolean;
 }
 

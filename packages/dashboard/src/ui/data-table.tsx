@@ -7,13 +7,13 @@ import { cx } from "./text.tsx";
 
 const ROW_PX = 40;
 const OVERSCAN_ROWS = 6;
-/** The next page is fetched when so few rows are left below. */
+/** The next page is fetched when at most this many loaded rows are left below the visible ones. */
 const AHEAD_ROWS = 40;
 
 export interface Column<Row> {
   name: string;
   cell: (row: Row) => ReactNode;
-  /** Plain text shown during fast scrolling. Without it the cell is left out meanwhile. */
+  /** Plain text of the cell, shown during fast scrolling. Without it, fast scrolling leaves the cell out. */
   text?: (row: Row) => string;
   /** A CSS grid track, such as `minmax(8rem, 2fr)`. */
   width: string;
@@ -61,7 +61,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_PX,
     overscan: OVERSCAN_ROWS,
-    // Stable: the virtualizer measures all rows again when this function changes.
+    // Memoized, because the virtualizer measures all rows again when this function changes.
     getItemKey: useCallback((index: number) => rowKey(rows[index]!), [rows, rowKey]),
   });
   const items = virtual.getVirtualItems();

@@ -126,7 +126,7 @@ export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] 
   const { pathname } = useLocation();
   // On narrow screens, scroll the open tab into view. A fade shows that there are more tabs.
   useEffect(() => {
-    // In braces: newer browsers return a promise, which React would take for a cleanup function.
+    // Return nothing: in newer browsers scrollIntoView returns a promise, which React would take for a cleanup function.
     nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
   }, [pathname]);
   return (

@@ -3,7 +3,7 @@ import { ApiError } from "@roamfleet/sdk/browser";
 import { X } from "lucide-react";
 import { useEffect, useRef } from "react";
 
-/** Shown by <ToastList>. */
+/** The notifications that <ToastList> shows. */
 const toasts = Toast.createToastManager();
 
 export function notifyDone(text: string): void {

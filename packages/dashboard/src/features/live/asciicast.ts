@@ -14,7 +14,7 @@ export interface Cast {
 }
 
 const KINDS: Record<string, CastEvent["kind"]> = { o: "output", r: "resize", m: "mark" };
-/** Limits beyond any real screen. They bound the work of a sequence: three characters may rewrite every cell. */
+/** Maximum size of the terminal, beyond any real screen. It bounds the cost of a sequence: three characters may rewrite every cell. */
 const [COLS_MAX, ROWS_MAX] = [600, 300];
 /** Longer lines are skipped, in characters. Our recorder writes lines of at most 1.1 MB. */
 const LINE_MAX = 2 * 1024 * 1024;

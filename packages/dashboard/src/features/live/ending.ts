@@ -12,7 +12,7 @@ export interface Explained {
   is_bad_query?: boolean;
 }
 
-/** The server's reason for an agent without stream support, which has no separate close code. */
+/** Matches the server's close reason for an agent without stream support, because there is no separate close code for it. */
 const TOO_OLD = /agent is too old/;
 
 /** Explains why a live stream ended; undefined for a normal end. `what` names the stream, such as `the shell`. */

@@ -30,7 +30,7 @@ export function openLiveSocket({ name, id, query, protocols, what, onFrame, onOp
     on_frame: onFrame,
     on_open: onOpen,
     on_end: (ending) => {
-      // Closed by this page before it was open: not a refusal.
+      // If this page closed the socket before it was open, the server did not refuse it.
       if (ending.was_open || ending.code === 1000 || was_closed) return onEnd(explainEnding(ending, what), ending);
       void whyRefused(name, id, query).then((why) => onEnd(why ?? explainEnding(ending, what), ending));
     },
@@ -70,7 +70,7 @@ export type LiveState =
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 
 interface FollowOptions extends Omit<LiveSocketOptions, "query" | "onOpen" | "onEnd"> {
-  /** Called for each connection. */
+  /** Called before each connection attempt, for its query. */
   query: () => LiveSocketOptions["query"];
   /** Called when the server refuses the query. Returns whether `query` now returns another one, to connect with immediately. */
   onBadQuery?: () => boolean;
@@ -137,7 +137,7 @@ interface StreamProps extends Pick<FollowOptions, "name" | "id" | "what"> {
   is_online: boolean;
   /** False closes the stream (default true). */
   is_wanted?: boolean;
-  /** Called when the stream opens, and again when its query changes. Returns what receives the frames, and what ends with the stream. */
+  /** Called when the stream opens, and again when its query changes. Returns the frame handler, and a cleanup function for the end. */
   start: () => { onFrame: FollowOptions["onFrame"]; stop?: () => void };
 }
 

@@ -20,13 +20,13 @@ export interface LogBuffer {
   waiting: number;
   /** How many of the waiting records were discarded. */
   not_kept: number;
-  /** Whether the newest rows were dropped for older ones, so that following requires a reload. */
+  /** Whether the newest rows were dropped to make room for older ones, so that following the log requires a reload. */
   is_cut: boolean;
   /** Sources seen so far, for the filter. */
   sources: readonly string[];
 }
 
-/** How far a robot's log was received. */
+/** The position of the newest record that was received from a robot. */
 interface Seen {
   received_at: string;
   seq: number;

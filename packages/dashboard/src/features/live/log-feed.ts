@@ -107,7 +107,7 @@ function openLogFeed({ of, id, filter }: LogOf) {
   };
 }
 
-/** Streams new records into the buffer in batches. `onFirst`: called for a first record in an empty log. */
+/** Streams new records into the buffer in batches. Calls `onFirst` instead for the first record of an empty log. */
 function followLog(
   { of, id, filter: { level, source, q } }: LogOf,
   buffer: LogStore,
@@ -116,9 +116,9 @@ function followLog(
 ): Following {
   let gathered: LogRecord[] = [];
   let gathering: ReturnType<typeof setTimeout> | undefined;
-  /** Where an interrupted stream continues; empty until the stream has sent it. */
+  /** Cursor at which an interrupted stream resumes; empty until the stream has sent one. */
   let cursor = "";
-  /** False while the server refuses cursors: one of an earlier version does, and so does any for an expired one. */
+  /** False after the server refused the cursor. A server of an earlier version refuses all cursors; any server refuses an expired one. */
   let by_cursor = true;
   const flush = (): void => {
     gathering = undefined;
@@ -139,7 +139,7 @@ function followLog(
       return !by_cursor;
     },
     onState: (live) => {
-      // The next connection may reach another server.
+      // Try the cursor again after this connection: the next one may reach another server.
       if (live.is === "open") by_cursor = true;
       become({ live });
     },
@@ -214,7 +214,7 @@ export function useLogFeed(log: LogOf, is_online: boolean): UsedLogFeed {
   }, [key, opened]);
   const nothing = useCallback(() => () => {}, []);
   const state = useSyncExternalStore(feed?.subscribe ?? nothing, () => feed?.read() ?? NOTHING_YET);
-  // The robot was offline and is online again.
+  // Reconnect when the robot is online again.
   useEffect(() => {
     if (is_online && feed?.read().live?.is === "offline") feed.again();
   }, [feed, is_online]);

@@ -7,7 +7,7 @@ import { Button, Bytes, cx, EmptyState, ErrorState, Json, KeyValue, Skeleton, Te
 import { beginningOf, type Level, piecesOf } from "./log-text.ts";
 import type { UsedLogFeed } from "./log-feed.ts";
 
-/** Scroll direction of keys. As for the wheel, the key decides immediately: the scrolling may follow much later, after automatic scrolling. */
+/** Scroll direction of each key. Keys, like the wheel, take effect before the scroll event, which may follow much later. */
 const KEY_LEADS: Readonly<Record<string, number>> = { ArrowUp: -1, PageUp: -1, Home: -1, ArrowDown: 1, PageDown: 1, End: 1 };
 /** Scrolling within this time after a press on the scroll bar or a touch counts as the user's; other scrolling is automatic. */
 const PRESSED_MS = 5_000;
@@ -123,7 +123,7 @@ function useScrolled(options: {
     if (!is_following) return;
     hold();
     list.cancelScroll();
-    // Synchronously: the next scroll event must not see the following state.
+    // Update synchronously: the next scroll event must see that the view no longer follows the log.
     flushSync(() => setFollowing(false));
   };
   const rejoin = (): void => {
@@ -137,7 +137,7 @@ function useScrolled(options: {
     if (element === null || element.scrollHeight - element.clientHeight < END_PX) return;
     if (down > 0 && isAtEnd(element)) rejoin();
     if (down >= 0) return;
-    // The event of the last automatic scroll to the end may arrive only after this.
+    // The scroll event of the last automatic scroll to the end may arrive later. It must not resume following.
     was_at_end.current = true;
     read();
   };
@@ -166,13 +166,13 @@ function useScrolled(options: {
 
 const isAtEnd = ({ scrollHeight, scrollTop, clientHeight }: HTMLElement): boolean => scrollHeight - scrollTop - clientHeight < END_PX;
 
-/** Loads further older records while the view is at the start: no scroll event would trigger this there. */
+/** Loads more older records while the view is at the start, where no scroll event would trigger the next load. */
 function useOlder(scroller: React.RefObject<HTMLDivElement | null>, { state, loadOlder }: UsedLogFeed, is_following: boolean): void {
   const { has_older, is_loading_older, error, buffer } = state;
   const is_idle = has_older && !is_loading_older && error === undefined;
   useEffect(() => {
     if (is_idle && !is_following && scroller.current !== null && scroller.current.scrollTop < AHEAD_PX) loadOlder();
-    // Only when the records change, not with each change of the feed.
+    // Runs when the records change, not with each change of the feed.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [buffer.rows, is_idle, is_following]);
 }

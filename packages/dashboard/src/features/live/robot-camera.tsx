@@ -212,7 +212,7 @@ interface CameraInfo {
   kind: string;
 }
 
-/** Loads the cameras of a robot, again after it reconnects; otherwise returns the reason why they are unknown. */
+/** Loads the list of a robot's cameras, and loads it again after the robot reconnects. `why`: the reason why the list is unknown. */
 function useCameras(
   robot_id: string,
   is_online: boolean,
@@ -260,8 +260,9 @@ interface FrameFigures {
   width: number;
   height: number;
   bytes: number;
-  /** Since the stream opened: received frames, and frames dropped by this page because an older one was still being decoded. */
+  /** Frames received since the stream opened. */
   frames: number;
+  /** Frames that this page dropped since then, because a newer one arrived before they were decoded. */
   left_out: number;
   /** Frames that are not valid images. */
   broken: number;

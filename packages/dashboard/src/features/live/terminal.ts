@@ -117,12 +117,12 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
   };
 }
 
-/** Cursor tabs in a row of any width. */
+/** Maximum number of tab stops to move the cursor, enough for a row of any width. */
 const TABS_MAX = 1_000;
 
 /**
- * Sequences whose cost grows with their count: xterm repeats the work, or allocates, as often as the count states, up to 2^31 times.
- * Beyond these bounds a higher count has no other effect. All other counts are clamped by xterm to the size of the screen.
+ * Maximum counts of the control sequences that xterm does not bound: it repeats work or allocates once per count, up to 2^31 times. A
+ * count above the maximum has no further visible effect. xterm clamps the counts of all other sequences to the size of the screen.
  */
 const COUNTED: Record<string, (terminal: Terminal) => number> = {
   // REP
@@ -139,7 +139,7 @@ const COUNTED: Record<string, (terminal: Terminal) => number> = {
 
 /** Clamps the counts of control sequences before xterm runs them: `CSI 999999999 b` would freeze the page or exhaust its memory. */
 function boundCounts(terminal: Terminal): void {
-  // The handlers of the public API get copies of the parameters; these get what the next handler reads.
+  // Handlers of the public API get a copy of the parameters. Internal handlers get the array that the next handler reads.
   const { _core } = terminal as unknown as ParserInsides;
   for (const [final, most] of Object.entries(COUNTED))
     _core.registerCsiHandler({ final }, ({ params }) => {
@@ -174,7 +174,7 @@ function openUnderPolicy(terminal: Terminal, holder: HTMLElement, nonce: string 
     Reflect.deleteProperty(document, "createElement");
   }
   const rows = (terminal as unknown as RendererInsides)._core?._renderService?._renderer?.value?._rowFactory;
-  // The policy covers the style attribute but not the properties of `style`.
+  // The policy blocks the style attribute but not changes of the `style` property.
   if (rows !== undefined) rows._addStyle = (element, style) => void (element.style.cssText += style);
 }
 
@@ -191,30 +191,30 @@ interface RendererInsides {
  */
 const SLICE_CHARACTERS = 1_024;
 /**
- * A run of marks that xterm adds to the character before (the control character DEL does not end the run): the browser takes minutes to
- * draw a cell with a million of them, so the rest of a longer run is dropped.
+ * Matches a mark, which xterm adds to the cell of the character before. Browsers take minutes to draw a cell with a million marks, so
+ * only the first MARKS_MAX marks of a run are kept. The control character DEL does not end a run.
  */
 const MARK = "[\\p{M}\\p{Cf}\\u1160-\\u11ff\\u007f]";
 const MARKS_MAX = 16;
 const MARKS = new RegExp(`(${MARK}{${MARKS_MAX}})${MARK}+`, "gu");
 const LAST_MARKS = new RegExp(`${MARK}{0,${MARKS_MAX}}$`, "u");
-/** Finished work is removed from the queue when there is so much of it. */
+/** Finished entries are removed from the queue when it contains this many of them. */
 const FINISHED_MAX = 256;
 
 type Work = { text: string; at: number; done: (() => void) | undefined } | (() => void);
 
 interface TerminalWriter {
-  /** Draws bytes of UTF-8, which may be cut anywhere, or text. Calls `done` when they are drawn. */
+  /** Draws text, or UTF-8 bytes that may end inside a character. Calls `done` when the output is drawn. */
   write: (output: Uint8Array | string, done?: () => void) => void;
-  /** Calls `work` after everything before it is drawn. */
+  /** Calls `work` after all earlier output is drawn. */
   after: (work: () => void) => void;
-  /** Drops what is not drawn yet. Its `done` is not called. */
+  /** Drops the output that is not drawn yet, without calling its `done`. */
   clear: () => void;
 }
 
 /**
- * Writes to a terminal in slices, each after the one before is drawn: the page stays responsive, whatever is written, and xterm's own
- * queue, which throws when it is full, stays empty.
+ * Writes to a terminal in slices, and waits until a slice is drawn before it writes the next one. The page stays responsive for any
+ * output, and xterm's own queue, which throws when it is full, stays empty.
  */
 function createTerminalWriter(terminal: Terminal): TerminalWriter {
   const decoder = new TextDecoder();
@@ -270,7 +270,7 @@ function createTerminalWriter(terminal: Terminal): TerminalWriter {
   };
 }
 
-/** No slice ends between the halves of a surrogate pair. */
+/** Returns the end of the slice that starts at `from`. A slice never ends between the halves of a surrogate pair. */
 function sliceEnd(text: string, from: number): number {
   const end = from + SLICE_CHARACTERS;
   const last = text.charCodeAt(end - 1);

@@ -71,7 +71,7 @@ export function useShell(options: {
       onEnd: (end) => {
         link.current = undefined;
         setState({ is: "ended", ...end });
-        // After all pending output: only then the active screen is known.
+        // Wait for all pending output, because it may still switch the active screen.
         writer.after(() => writer.write(terminal.buffer.active.type === "alternate" ? LEAVE_OTHER_SCREEN + TIDY : TIDY));
       },
     });

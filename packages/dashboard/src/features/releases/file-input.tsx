@@ -12,7 +12,7 @@ export function PageDrop({ onFile, children }: { onFile: (file: File) => void; c
   const latest = useRef(onFile);
   latest.current = onFile;
   useEffect(() => {
-    // Every entered element is left again: the drag is over the page while the difference is positive.
+    // Each element reports that the drag enters and leaves it. The drag is over the page while more were entered than left.
     let depth = 0;
     const enter = (event: DragEvent): void => {
       if (!hasFile(event)) return;

@@ -251,7 +251,7 @@ interface FleetSelectProps {
   value: string;
   onValue: (id: string) => void;
   hint?: string | undefined;
-  /** A fleet that is not listed. */
+  /** ID of a fleet to leave out of the list. */
   except?: string;
 }
 
@@ -278,7 +278,7 @@ interface BulkState {
   error: unknown;
 }
 
-/** Changes robots in parts. A sent part is completed; after an abort or an error, no further part is sent. */
+/** Changes robots in batches. After an abort or an error, sends no further batch; a batch that was sent is completed. */
 function useBulk(robots: readonly Robot[]): BulkState & { start: (change: BulkChange) => void; stop: () => void } {
   const [state, setState] = useState<BulkState>({ outcomes: [], status: "idle", error: undefined });
   const ending = useRef<AbortController>(undefined);

@@ -143,7 +143,7 @@ function DeployConfig({ robot: { id, status }, count, onClose }: { robot: Robot;
   return (
     <ConfirmAction
       route="createConfigDeployment"
-      // useAction sets the key.
+      // useAction replaces the empty idempotency key.
       args={{ body: { robot_id: id }, idempotency_key: "" }}
       onClose={onClose}
       title="Deploy config to this robot?"

@@ -263,7 +263,7 @@ function DeploymentItem({ deployment, robot_id }: { deployment: Deployment; robo
   const { id, release, created_at, finished_at, target_kind } = deployment;
   const targets = useQuery(query("listDeploymentTargets", { params: { id }, query: { robot_id, limit: 1 } }));
   const target = targets.data?.items[0];
-  // The robot joined the fleet after the deployment ended.
+  // Leave out the deployment: the robot joined the fleet after it ended.
   if (targets.data !== undefined && target === undefined && finished_at !== null) return null;
   return (
     <li className="px-4 py-2">

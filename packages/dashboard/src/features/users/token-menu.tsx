@@ -165,7 +165,7 @@ export interface MadeToken {
   old?: string | undefined;
 }
 
-/** Shows a new token. The page holds it, not the dialog that creates it: a row with its dialogs disappears if its object leaves the list. */
+/** Shows a new token. The page stores it, because the row with the dialog that created it may disappear from the list. */
 export const ShowToken = createContext<(made: MadeToken) => void>(() => {});
 
 /** Shows a new token, once. */
