@@ -2,13 +2,14 @@ import { isBuiltin } from "node:module";
 import type { Plugin } from "esbuild";
 
 /**
- * Loads each of Node's built-in modules when it is first used. An import statement would load it at the start and read every property,
- * which loads further modules (one of node:http is all of undici): 8 of the 40 ms of `rf --help`, and 6 of the 70 MB of an idle agent.
+ * Loads each built-in module of Node on its first use. An import statement would load it at the start and read every property, and some
+ * properties load further modules (one of node:http loads all of undici). Without this plugin `rf --help` takes 40 ms instead of 32, and
+ * an idle agent 70 MB instead of 64.
  */
 export const lazyBuiltins: Plugin = {
   name: "lazy-builtins",
   setup(bundler) {
-    // One per importer, so that a start loads nothing that only some commands use.
+    // Create one virtual module per importer, so that the start loads no built-in that only some commands use.
     bundler.onResolve({ filter: /^[^./]/ }, ({ path: name, importer, kind }) => {
       if (!isBuiltin(name)) return undefined;
       const pluginData = name.replace(/^node:/, "");
@@ -27,7 +28,7 @@ export const lazyBuiltins: Plugin = {
 
 const fetchBuiltin = (name: string): string => `process.getBuiltinModule(${JSON.stringify(`node:${name}`)})`;
 
-/** The bundler omits names that are not imported, because creating them has no side effects. */
+/** Returns the source of a virtual module. The bundler omits exports that are not imported, because they are marked as side-effect free. */
 function importedBuiltin(name: string): string {
   const names = Object.keys(process.getBuiltinModule(`node:${name}`) as object).filter(
     (key) => /^[A-Za-z_]\w*$/.test(key) && key !== "default",

@@ -62,7 +62,7 @@ export function completeLockfile(lockfile: Lockfile): string[] {
     if (!/^\d+\.\d+\.\d+[\w.+-]*$/.test(version)) throw new Error(`${wanted_by} wants ${name} ${version}: not one exact version`);
     const dev = lockfile.packages[wanted_by]?.dev === true;
     const { cpu, libc, os } = platformOf(name);
-    // In npm's order, so that its next run changes nothing.
+    // Write the fields in npm's order, so that the next npm run does not change the lockfile.
     const parts = { version, cpu, ...(dev ? { dev } : {}), ...(libc ? { libc } : {}), optional: true, ...(os ? { os } : {}) };
     lockfile.packages[`node_modules/${name}`] = parts;
   }
@@ -108,5 +108,5 @@ async function main(): Promise<void> {
   process.stdout.write(added.length === 0 ? "package-lock.json is complete\n" : `added to package-lock.json:\n  ${added.join("\n  ")}\n`);
 }
 
-// Not import.meta.main: the launcher imports this file where its own Node is new enough.
+// Compares paths because import.meta.main is false if the launcher, when its own Node is new enough, imports this file.
 if (process.argv[1] === import.meta.filename) await main();

@@ -4,30 +4,30 @@ import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Variable that the processes of a run inherit. Not ROAMFLEET_…: an agent does not pass these on to its workloads, and doctor warns of them. */
+/** Environment variable that marks the processes of a run. Agents do not pass ROAMFLEET_… on to workloads, and doctor warns about it. */
 const VARIABLE = "RF_TEST_RUN";
 const POLL_MS = 200;
-/** Time to end in an orderly way, longer than dockerd waits for its containers. */
+/** Grace period between SIGTERM and SIGKILL, longer than dockerd waits for its containers. */
 const END_MS_MAX = 20_000;
-/** Time to end after SIGKILL. A process that waits for a device does not. */
+/** The guard stops waiting this long after SIGKILL, because a process that waits for a device does not end. */
 const KILL_MS_MAX = 5_000;
 
 if (import.meta.main) await guard(process.argv[2] as string);
 
 /**
- * Marks the processes that are started from now on, and starts a guard that ends those that are left when this process ends, also when it
- * is killed: a killed test process runs no hooks. `end` ends them now.
+ * Marks the processes that are started from now on, and starts a guard process. When this process ends, the guard ends the marked
+ * processes that are left. That works even if this process is killed and runs no exit hooks. `end` ends them now.
  */
 export function startGuard(): { end(): Promise<void> } {
   const run = randomUUID();
   process.env[VARIABLE] = run;
-  // In a separate session: Ctrl-C reaches the run, but not its guard. The empty mark excepts it from an outer run.
+  // The guard runs in a separate session, so that Ctrl-C does not reach it. Its empty mark hides it from the guard of an outer run.
   const child = spawn(process.execPath, [import.meta.filename, run], {
     env: { ...process.env, [VARIABLE]: "" },
     detached: true,
     stdio: ["pipe", "ignore", "inherit"],
   });
-  // Listens from the start: the guard itself may have been killed before `end`.
+  // Listen from the start, because the guard may be killed before `end` is called.
   const ended = once(child, "close");
   return {
     end: async () => {
@@ -40,12 +40,15 @@ export function startGuard(): { end(): Promise<void> } {
 interface Found {
   pid: number;
   parent: number;
-  /** Distinguishes it from a later process with the same id. */
+  /** Start time, which distinguishes the process from a later one with the same id. */
   started: string;
   name: string;
 }
 
-/** Waits until stdin closes, then ends the processes of the run. Those whose parent ended get SIGTERM, and end their own children. */
+/**
+ * Waits until stdin closes, then ends the processes of the run. SIGTERM goes only to processes whose parent is not among them, because
+ * they end their own children. After the grace period, SIGKILL goes to all.
+ */
 async function guard(run: string): Promise<void> {
   process.stdin.resume();
   await once(process.stdin, "close");
@@ -70,8 +73,8 @@ async function guard(run: string): Promise<void> {
 }
 
 /**
- * Returns the run's processes by id: those marked, their descendants, whose environment may be another one, and those that were either when
- * they were `known`. A process with another mark belongs to a run inside of this one, and an empty mark excepts a process.
+ * Returns the run's processes by id: processes with its mark, and processes without any mark that are their descendants or are in `known`
+ * since an earlier call. Leaves out processes with the mark of a run inside of this one, or with an empty mark.
  */
 function findLeft(run: string, known: Set<string>): Map<number, Found> {
   const all = findProcesses();
@@ -93,7 +96,7 @@ function keyOf({ pid, started }: Found): string {
   return `${pid} ${started}`;
 }
 
-/** Without zombies, which have ended. */
+/** Returns all processes except zombies, which have ended. */
 function findProcesses(): Found[] {
   return readdirSync("/proc").flatMap((entry) => {
     const stat = /^\d+$/.test(entry) ? read(`/proc/${entry}/stat`) : "";

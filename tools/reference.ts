@@ -272,5 +272,5 @@ async function main(): Promise<void> {
   }
 }
 
-// Not import.meta.main: the launcher imports this file where its own Node is new enough.
+// Compares paths because import.meta.main is false if the launcher, when its own Node is new enough, imports this file.
 if (process.argv[1] === import.meta.filename) await main();

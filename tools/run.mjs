@@ -12,7 +12,10 @@ if (entry === undefined) {
   await launch(entry, args);
 }
 
-/** Ends with npm. It passes on SIGTERM and SIGINT, which arrive because its scripts begin with `exec`; a killed npm passes on nothing. */
+/**
+ * Ends this process when npm, its parent, was killed and could forward no signal. Otherwise npm forwards SIGTERM and SIGINT, which arrive
+ * here because the npm scripts begin with `exec`.
+ */
 function endWithParent() {
   const parent = process.ppid;
   const timer = setInterval(() => {

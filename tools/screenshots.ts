@@ -21,7 +21,7 @@ const SHOWN: readonly { page: string; theme: Theme; file: string }[] = [
   { page: "deployment", theme: "light", file: "dashboard-deployment.png" },
   { page: "robot", theme: "dark", file: "dashboard-robot.png" },
 ];
-/** By this time live values and charts are drawn. */
+/** Delay before a screenshot is taken, in which live values and charts are drawn. */
 const DRAWN_AFTER_MS = 800;
 
 const { values } = parseArgs({ options: { all: { type: "string" }, only: { type: "string" }, help: { type: "boolean", default: false } } });

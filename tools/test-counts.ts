@@ -33,16 +33,16 @@ interface RunEvent {
   };
 }
 
-/** Of the test that stands for a whole file in a process of many. */
+/** The file that the runner reports for a test that runs a whole test file in a shared process. */
 const WRAPPER = path.join(import.meta.dirname, "test-processes.ts");
 
 /**
  * A node:test reporter that writes one JSON line of TestCounts. The runner's own summary has no stable format, reports a file without any
- * test as one passing test named after the file, and counts the tests that stand for files.
+ * test as one passing test named after the file, and also counts the tests that only run a whole file.
  */
 export default async function* countTests(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {
   const counts: TestCounts = { passed: 0, failed: 0, skipped: 0, empty_files: [], failed_files: [], seconds: {} };
-  /** Of the file whose events arrive: the runner reports one file after the other. */
+  /** Counts of the current file. The runner reports one file after the other. */
   let tally: Tally = { passed: 0, failed: 0, skipped: 0 };
   const endFile = (file: string, ms: number): void => {
     counts.seconds[file] = Math.round(ms / 1000);
@@ -69,11 +69,11 @@ export default async function* countTests(events: AsyncIterable<RunEvent>): Asyn
     const name = is_wrapper ? (data.name ?? "") : shown(data.name ?? "");
     const has_tests = tally.passed + tally.failed + tally.skipped > 0;
     if (type === "test:pass" && !has_tests && name !== "shared") counts.empty_files.push(name);
-    // Its tests passed, or it has none: it crashed, or held its process open.
+    // Count a file as failed if it has no tests, or if it failed although its tests passed: it crashed or kept its process open.
     if (type === "test:fail" ? tally.failed === 0 : counts.empty_files.at(-1) === name) counts.failed += 1;
     if (is_wrapper) endFile(name, data.details?.duration_ms ?? 0);
   }
 }
 
-/** The path of a test file, for that of the entry that ran it. */
+/** Returns the path of the test file that an entry runs. */
 const shown = (entry: string): string => fileOf(entry) ?? path.relative(root, path.resolve(entry));

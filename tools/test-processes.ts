@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { root } from "../bin/launch.mjs";
 
-/** How test files are divided among the processes that node's runner starts. */
+/** Divides the test files among the processes that Node's test runner starts. */
 
 /** A test file with such a line runs in a separate process; the line states why. */
 const SEPARATE_PROCESS = /^\/\/ Separate process: /m;
@@ -18,14 +18,14 @@ const SHARED_BYTES_MAX = 1_500_000_000;
 const FILES_PER_PROCESS = 20;
 /** Time for a process to end after its last file. */
 const END_MS_MAX = Number(process.env.ROAMFLEET_TEST_END_MS ?? 60_000);
-/** Failures outside of any test that the processes of many files have noticed, one per line. */
+/** Name of the file to which shared processes append failures outside of any test, one per line. */
 const PROBLEMS = "problems";
-/** Test files at once on 2 cores: each waits for processes half of its time. With more, timeouts of real processes expire. */
+/** Concurrent test files, for 2 cores: each waits for other processes half of its time. With more, timeouts of real processes expire. */
 export const CONCURRENCY = 3;
 
 /**
  * Writes the entries of a run to its directory and returns their paths, in the order in which they are to start: first the files that
- * run separately, then processes that share the other files. Both take the longest first, so that none is left alone at the end.
+ * run separately, then processes that share the other files. Both run the longest files first, so that no long file runs alone at the end.
  */
 export async function writeEntries(directory: string, files: readonly string[]): Promise<string[]> {
   const seconds = readDurations();
@@ -35,7 +35,7 @@ export async function writeEntries(directory: string, files: readonly string[]):
   await writeFile(path.join(directory, SHARED), JSON.stringify(shared));
   const sharing = (is_last: boolean): string =>
     `import { runShared } from ${JSON.stringify(import.meta.url)};\nawait runShared(import.meta.dirname, ${is_last});\n`;
-  // As many processes as a slow machine uses up, and at the end those that leave no file.
+  // Enough shared processes for a slow machine, where each stops at its time limit. The last ones have no limit and run all files left.
   const processes = Math.ceil(shared.length / FILES_PER_PROCESS) + CONCURRENCY;
   const contents: [string, string][] = [
     ...own.map((file): [string, string] => [file, `import ${JSON.stringify(pathToFileURL(path.join(root, file)))};\n`]),
@@ -50,19 +50,19 @@ export async function writeEntries(directory: string, files: readonly string[]):
   );
 }
 
-/** Returns the test file of an entry, "shared" for a process of many, and undefined for any other path. */
+/** Returns the test file of an entry, "shared" for a shared process, and undefined for any other path. */
 export function fileOf(entry: string): string | undefined {
   return /^\d{3} (.+)\.mjs$/.exec(path.basename(entry))?.[1]?.replaceAll(":", "/");
 }
 
 /**
- * Runs the run's shared files one after the other, each as a test, except those that another process has taken. Only the last
- * processes of a run stay until no file is left.
+ * Runs shared files one after the other, each as a test. Skips those that another process has taken. Stops at the limits of time and
+ * memory, except in the last processes of a run, which continue until no file is left.
  */
 export async function runShared(directory: string, is_last: boolean): Promise<void> {
   const files = JSON.parse(readFileSync(path.join(directory, SHARED), "utf8")) as string[];
   const report = (problem: string): void => appendFileSync(path.join(directory, PROBLEMS), `${problem}\n`);
-  // Its streams are created on first use: they are not left open by a file.
+  // Create this process's output streams now, because streams created on first use would count as left open by a test file.
   for (const stream of [process.stdout, process.stderr]) stream.write("");
   const at_start = countResources();
   const open_after: { file: string; resources: Resources }[] = [];
@@ -74,13 +74,13 @@ export async function runShared(directory: string, is_last: boolean): Promise<vo
       await import(pathToFileURL(path.join(root, file)).href);
     });
     open_after.push({ file, resources: countResources() });
-    // Set by the runner for an error that belongs to no running test.
+    // The runner has set the exit code if there was an error that belongs to no running test.
     if (process.exitCode) report(`${file}: an error outside of its tests, see above`);
     process.exitCode = undefined;
     const usage = { file, seconds: Math.round(performance.now() - before.ms) / 1000, cpu_seconds: cpuSeconds() - before.cpu };
     if (process.env.ROAMFLEET_TEST_USAGE !== undefined) appendFileSync(process.env.ROAMFLEET_TEST_USAGE, `${JSON.stringify(usage)}\n`);
   }
-  // Does not keep the process running, so it fires only if a file has left something open.
+  // This timer does not keep the process running, so it fires only if a file has left something open.
   setTimeout(() => {
     const isMore = (resources: Resources, type: string): boolean => (resources[type] ?? 0) > (at_start[type] ?? 0);
     const at_end = countResources();
@@ -100,13 +100,13 @@ const countResources = (): Resources =>
     Object.entries(Object.groupBy(process.getActiveResourcesInfo(), (type) => type)).map(([type, all]) => [type, all?.length]),
   );
 
-/** Returns the failures that processes of many files have noticed outside of any test. */
+/** Returns the failures outside of any test that shared processes have reported. */
 export async function readProblems(directory: string): Promise<string[]> {
   const text = await readFile(path.join(directory, PROBLEMS), "utf8").catch(() => "");
   return text.split("\n").filter((line) => line !== "");
 }
 
-/** Of this process and of its children that have ended. */
+/** Returns the CPU time of this process and of its children that have ended, in seconds. */
 function cpuSeconds(): number {
   const fields = readFileSync("/proc/self/stat", "latin1").split(") ")[1]?.split(" ").slice(11, 15) ?? [];
   return fields.reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
@@ -122,7 +122,7 @@ function take(mark: string): boolean {
   }
 }
 
-/** Keeps how long the files took, in whole seconds; those that are not listed are short. */
+/** Stores the durations of the long test files, in whole seconds. Files that are not listed are short. */
 export async function keepDurations(seconds: Record<string, number>): Promise<void> {
   const long = Object.entries(seconds).filter(([, took]) => took >= LISTED_SECONDS_MIN);
   await writeFile(DURATIONS, `${JSON.stringify(Object.fromEntries(long.toSorted(([a], [b]) => (a < b ? -1 : 1))), null, 2)}\n`);

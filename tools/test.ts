@@ -23,11 +23,11 @@ await main();
 
 /**
  * `npm test -- [--nodes N] [PATH PART…] [--node-test-option…]`: all test files, or those whose path contains one of the parts, with
- * planes of N server nodes.
+ * control planes of N server nodes.
  */
 async function main(): Promise<void> {
   if (nodes !== undefined && !/^[1-9]$/.test(nodes)) return finish(NOTHING_RAN, false, `--nodes ${nodes}: expected 1 to 9`);
-  // Test files run in separate processes, which read it in tests/harness/nodes.ts.
+  // Pass N as a variable, because test files run in separate processes. tests/harness/nodes.ts reads it.
   if (nodes !== undefined) process.env.ROAMFLEET_TEST_NODES = nodes;
   // Hundreds of processes load the same sources, so they share compiled code.
   process.env.NODE_COMPILE_CACHE ??= path.join(root, "node_modules", ".cache", "compile");
@@ -36,7 +36,7 @@ async function main(): Promise<void> {
   await ensureDebianPackages((line) => process.stderr.write(`roamfleet: ${line}\n`));
   const first = await runNodeTests(files);
   const [failed, ...others] = first.counts?.failed_files ?? [];
-  // Beyond the tests of one file, a failure is no chance.
+  // Only failures in the tests of a single file may be random.
   const may_be_unstable =
     process.env.CI && first.problems.length === 0 && failed !== undefined && others.length === 0 && first.counts?.failed === failed.failed;
   const { ending, counts } = may_be_unstable && first.counts ? await runAgain(first.counts, failed) : first;
@@ -51,8 +51,8 @@ async function main(): Promise<void> {
 }
 
 /**
- * In CI one failed file is run once more, alone. If it passes then, it is reported as unstable at the end, with its output above: a
- * defect in the test or the tested code, but no reason to reject another change.
+ * Runs the only failed file of a CI run once more, alone. If it then passes, reports it as unstable: the test or the tested code has a
+ * defect, but that is no reason to reject another change.
  */
 async function runAgain(first: TestCounts, before: Tally & { file: string }): Promise<TestRun> {
   process.stdout.write(`roamfleet: failed, run once more: ${before.file}\n`);
@@ -90,9 +90,9 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
   const guard = startGuard();
   try {
     const counts_file = path.join(directory, "counts.json");
-    // Built once before the first of them starts, because each server would build it otherwise.
+    // Build the dashboard once before these tests start, because each server would build it otherwise.
     if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROAMFLEET_TEST_DASHBOARD = "1";
-    // With options of node, such as a pattern for names, and alone, each file has a process as node starts it.
+    // A single file, and files with options of Node such as a name pattern, each run in a separate process that Node starts.
     const entries = files.length > 1 && options.length === 0 ? await writeEntries(directory, files) : files;
     const ending = await runChild(process.execPath, nodeArguments(counts_file, entries), { cwd: root });
     return { ending, counts: await readCounts(counts_file), problems: await readProblems(directory) };

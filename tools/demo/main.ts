@@ -26,7 +26,7 @@ if (values.help) {
   process.exit(0);
 }
 
-// In `npm start | tee FILE` Ctrl-C ends tee first. Output that can no longer be printed must not stop the shutdown of the server.
+// In `npm start | tee FILE`, Ctrl-C ends tee first. Ignore the errors of later output, so that the server still shuts down in order.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
 const progress = new Progress(process.stdout);

@@ -4,7 +4,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SERVER_NODE_FLAGS } from "../../bin/launch.mjs";
 
-/** The first start of a new clone creates its database and builds its dashboard in this time. */
+/** Startup timeout of the server. The first start of a new clone creates its database and builds its dashboard. */
 const READY_TIMEOUT_MS = 180_000;
 const STOP_TIMEOUT_MS = 20_000;
 const LOG_LINES_SHOWN = 15;
@@ -113,8 +113,8 @@ export class Processes {
   }
 
   /**
-   * In a separate process group: Ctrl-C reaches only the demo, which then stops everything in order. If the demo is killed, the pipe that
-   * closes ends its Node programs.
+   * Starts a program in a separate process group, so that Ctrl-C reaches only the demo, which then stops everything in order. If the demo
+   * is killed, a pipe closes, and its Node programs end.
    */
   #spawn(name: string, program: string, args: string[], { extra, env }: { extra: boolean; env: Record<string, string> }): Running {
     mkdirSync(this.#logs, { recursive: true });

@@ -1,4 +1,4 @@
-/** During a long step a line is printed at least this often. */
+/** Maximum interval between two lines during a long step. */
 const STILL_EVERY_MS = 4_000;
 
 /** Prints each step, and periodically that it still runs, as plain lines for terminals and logs. */

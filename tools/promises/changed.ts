@@ -5,7 +5,7 @@ import { root } from "../../bin/launch.mjs";
 import { proofsInTests } from "./proofs.ts";
 
 const IMPORTED = /\b(?:from|import)\s*\(?\s*"([^"]+)"/g;
-/** Programs that a test starts are named by their path, in the repository or from the file. */
+/** Matches the path of a program that a test starts, relative to the repository or to the test's folder. */
 const STARTED = /"([\w/.-]+\.ts)"/g;
 const MAY_START = /^tests\/|\/testing\//;
 
@@ -19,7 +19,7 @@ export function changedFiles(): string[] {
 
 const git = (...args: string[]): string => execFileSync("git", args, { cwd: root, encoding: "utf8" });
 
-/** Returns the promises whose tests use one of these files, also in a program that they start. */
+/** Returns the numbers of the promises whose tests use one of these files, directly or in a program that they start. */
 export function promisesConcerned(files: readonly string[]): number[] {
   const known = new Map<string, readonly string[]>();
   const concerned = proofsInTests().filter(({ file }) => {
@@ -30,12 +30,12 @@ export function promisesConcerned(files: readonly string[]): number[] {
   return [...new Set(concerned.map(({ promise }) => promise))].toSorted((a, b) => a - b);
 }
 
-/** No import names a migration or the dependencies of a package: they concern all tests that use the package. */
+/** Whether a file is a migration or a package.json. No file imports these, so a change affects all tests that use the package. */
 const isData = (file: string): boolean => /^packages\/.*\.(sql|json)$/.test(file);
 
 const packageOf = (file: string): string => file.split("/").slice(0, 2).join("/");
 
-/** Returns the files that a test uses, itself included. */
+/** Returns the files that a test uses, including the test itself. */
 function filesOf(test: string, known: Map<string, readonly string[]>): ReadonlySet<string> {
   const found = new Set<string>();
   const waiting = [test];
@@ -57,7 +57,7 @@ function usesOf(file: string): string[] {
   return [...imported, ...programs].filter((used) => /\.(ts|mjs)$/.test(used) && existsSync(path.join(root, used)));
 }
 
-/** Returns the file of an import, as a path in the repository; another package's text as it is. */
+/** Returns the path of an imported file in the repository; for a package from elsewhere, its unchanged name. */
 function resolve(file: string, name: string): string {
   if (name.startsWith(".")) return path.join(path.dirname(file), name);
   const [, folder, inside = ""] = /^@roamfleet\/([^/]+)(\/.*)?$/.exec(name) ?? [];

@@ -17,7 +17,7 @@ Without NUMBER all of them. What was proven is kept in docs/reference/promises.j
 --quick: the sizes of npm test; kept, and called so, only where nothing at full size is.
 `;
 
-/** Proofs at full size take longer than tests of `npm test` may; each has its own, shorter timeout. */
+/** Timeout of a test file, because full-size proofs take longer than `npm test` allows. Each proof also has a shorter timeout. */
 const FILE_TIMEOUT_MS = 4 * 3_600_000;
 
 await main(process.argv.slice(2));
@@ -42,13 +42,13 @@ async function main(args: readonly string[]): Promise<void> {
     const proofs = path.join(directory, "proofs.ndjson");
     const runner = ["bin/under-launcher.mjs", "tools/test.ts"].map((file) => path.join(root, file));
     const { code } = await runChild(process.execPath, [...runner, ...files, "--test-concurrency=1", `--test-timeout=${FILE_TIMEOUT_MS}`], {
-      // The run ends when this process is killed.
+      // Ends the test run if this process is killed.
       lifeline: true,
       cwd: root,
       env: { ...process.env, ROAMFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROAMFLEET_PROMISES: "full" }) },
     });
     const proven = readProofs(await readFile(proofs, "utf8").catch(() => ""));
-    // A promise with several proofs is proven if all of them succeeded.
+    // A promise with several proofs is proven only if all of them succeeded.
     for (const [number, figures] of proven) if (figures.length < (expected.get(number) ?? 0)) proven.delete(number);
     report(wanted, proven);
     await keep(wanted, proven, quick);
@@ -81,7 +81,7 @@ async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, r
   await writeFile(path.join(root, "docs", "reference", "promises.md"), renderPage(kept));
 }
 
-/** Returns the figures by promise; several tests may prove one. */
+/** Returns the figures by promise number. Several tests may prove one promise. */
 function readProofs(lines: string): Map<number, string[]> {
   const proofs = lines.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as Proof]));
   return new Map([...Map.groupBy(proofs, ({ promise }) => promise)].map(([number, own]) => [number, own.map(({ figure }) => figure)]));

@@ -9,7 +9,7 @@ const SUBJECT_CHARACTERS_MAX = 72;
 const FORM = /^(?<area>[a-z][\w.-]*(?:, [a-z][\w.-]*)*): (?<verb>[a-z][\w-]*) \S/;
 /** First words that are no verb, and endings of verbs that are not imperative. */
 const NOT_A_VERB = /^(?:an?|the|what|who|when|where|one|each|every|some|those|both|no|it|they)$|(?:[^e]ed|[^r]ing|[^s]s)$/;
-/** Verbs that end like another form. */
+/** Imperative verbs with an ending that NOT_A_VERB matches. */
 const IMPERATIVE = new Set(["embed", "shed", "speed", "swing", "fling", "alias", "focus", "bias"]);
 
 /** Finds subjects of new commits that are too long or not `area: imperative verb object`. Without git or its history, none are checked. */
@@ -22,7 +22,7 @@ export function findBadSubjectsInLog(directory: string): Finding[] {
       return undefined;
     }
   };
-  // A shallow clone lacks that commit: the newest one is checked.
+  // A shallow clone does not contain CHECKED_SINCE: check only the newest commit.
   const range = git("merge-base", "--is-ancestor", CHECKED_SINCE, "HEAD") === undefined ? ["-1"] : [`${CHECKED_SINCE}..HEAD`];
   return findBadSubjects((git("log", "--no-merges", "--format=%h %s", ...range) ?? "").split("\n").filter((line) => line !== ""));
 }

@@ -10,7 +10,7 @@ interface Edge {
   line: number;
 }
 
-/** Finds files that import each other in a cycle, including imports of types and dynamic imports: neither can be understood first. */
+/** Finds import cycles, including type imports and dynamic imports: no file of a cycle can be understood before the others. */
 export function findCycles(files: readonly SourceFile[], exports_of: (name: string) => Record<string, string> = readExports): Finding[] {
   const edges = new Map(files.map((file) => [file.path, edgesOf(file, exports_of)]));
   const findings: Finding[] = [];

@@ -23,8 +23,8 @@ const READS =
   /\b(?:from|join|using)\s+((?:only\s+)?[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?(?!join\b|left\b|where\b|order\b)[a-z_][a-z0-9_]*)?(?:\s*,\s*[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?(?!join\b|left\b|where\b|order\b)[a-z_][a-z0-9_]*)?)*)/g;
 
 /**
- * Returns the SQL of templates tagged `sql`, `sql(row)` or `row.tag`. Patterns suffice for plain statements: a table is a word after from,
- * join, using, into, update or delete. Only names in `tables` count, because common table expressions and aliases have others.
+ * Returns the SQL of templates tagged `sql`, `sql(row)` or `row.tag`. Finds tables by patterns, which suffice for plain statements: a table
+ * is a word after from, join, using, into, update or delete. Counts only names in `tables`, not common table expressions and aliases.
  */
 export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[] {
   const found: SqlText[] = [];

@@ -1,5 +1,5 @@
 /**
- * The folder below packages/server/src that owns a table: only its SQL may write it. Other folders may read it in a
+ * The folder below packages/server/src that owns each table. Only SQL in that folder may write the table. Other folders may read it in a
  * statement with the comment `-- reads tables of other features: robot, fleet`.
  */
 export const TABLE_OWNERS: Readonly<Record<string, string>> = {
