@@ -3,8 +3,8 @@ import type { Plugin } from "esbuild";
 
 /**
  * Loads each built-in module of Node on its first use. An import statement would load it at the start and read every property, and some
- * properties load further modules (one of node:http loads all of undici). Without this plugin `rf --help` takes 40 ms instead of 32, and
- * an idle agent 70 MB instead of 64.
+ * properties load further modules (one of node:http loads all of undici). This saves 8 of the 40 ms of `rf --help`, and 6 of the 70 MB of
+ * an idle agent.
  */
 export const lazyBuiltins: Plugin = {
   name: "lazy-builtins",

@@ -21,7 +21,7 @@ export class Coverage {
     if (deployment !== undefined) this.add(`deployment ${deployment.status} ${type}`);
   }
 
-  /** Counts changes of deployments in a step and, if the step was not a report, of targets. */
+  /** Counts the status changes in a step: those of deployments and, unless the step delivered a report, those of targets. */
   moves(before: View, after: View, reported: boolean): void {
     const deployments = new Map(after.deployments.map((one) => [one.id, one]));
     for (const from of before.deployments) {
@@ -42,22 +42,22 @@ export class Coverage {
   }
 }
 
-/** All failures of a deployment are one event. */
+/** Names the change of a deployment. All failures are one event. */
 const fate = (status: DeploymentStatus): string => (status === "failed" || status === "rolled_back" ? "failed" : status);
 
 const REVOCABLE: readonly TargetStatus[] = ["dispatched", "downloading", "staged"];
 
-/** Names the change of a target. After a timeout a step is retried, or fails after its last attempt. */
+/** Names the change of a target without a report. A timeout requeues the target, or fails it after its last attempt. */
 const becoming = (from: TargetStatus, to: TargetStatus): string =>
   REVOCABLE.includes(from) && (to === "queued" || to === "failed") ? "times_out" : to;
 
 const STEPS = ["dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
 
-/** Classifies a report relative to its target: of an earlier attempt, of an earlier step, of a later step, or final. */
+/** Classifies a report by the state of its target. It may be about an earlier attempt, an earlier step or a later step, or be final. */
 function eventOf(target: TargetView, attempt: number, status: string): string {
   const at = STEPS.indexOf(target.status);
   if (at === -1) return "late";
-  // Of an earlier attempt: most likely immediately after the next attempt was dispatched.
+  // A report of an earlier attempt. Most of these arrive immediately after the next attempt was dispatched.
   if (attempt !== target.attempt) return at === 0 || target.status === "rolling_back" ? "stale" : "repeated";
   const to = STEPS.indexOf(status);
   if (to !== -1 && to <= at) return "repeated";

@@ -31,8 +31,8 @@ export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now:
     if (deployment !== undefined) checkTarget(target, deployment, robots, now);
   }
   for (const [key, own] of Map.groupBy(view.targets, ({ robot_id, app }) => `${robot_id} ${app}`))
-    // Counted separately: a target that is rolled back has the status rolling_back from its dispatch on. The server may still receive
-    // earlier reports of the robot about a cancelled deployment.
+    // Count installing and reverting targets separately. A reverting target has the status rolling_back from its dispatch on, while the
+    // server may still receive earlier reports of the robot about a cancelled deployment.
     for (const same_direction of Map.groupBy(own, ({ reverting }) => reverting).values())
       holds(same_direction.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
   for (const { id, acked_seq } of view.robots) {
@@ -53,7 +53,7 @@ function checkDeployment(deployment: DeploymentView, targets: readonly TargetVie
   }
   holds(told.at(-1) === status, `${id} is ${status}, its last event says ${told.at(-1)}`);
   holds(deployment.event_count === deployment.last_event_seq, `${id}: event numbers have gaps`);
-  // During the rollback, robots with the release have not been notified yet.
+  // While a deployment rolls back, it is open as long as robots with its release have not been notified.
   const open = targets.some((target) => !isTerminal(target.status)) || (status === "rolling_back" && counts.applied > 0);
   if (deployment.whole) holds(isTerminal(status) === !open, `${id} is ${status} while its targets are ${open ? "open" : "ended"}`);
   holds(told.filter((one) => isTerminal(one)).length <= 1, `${id} ended twice: ${told.join(", ")}`);
@@ -85,9 +85,9 @@ function checkTarget(target: TargetView, deployment: DeploymentView, robots: Rea
   }
   if (status === "pending") holds(attempt === 0, `${id} is pending after it was dispatched`);
   const robot = robots.get(target.robot_id);
-  // Only a robot can know that a release is applied, so it must have reported it for this attempt.
+  // The server learns only from the robot that a release is applied, so the robot must have reported that for this attempt.
   if (robot !== undefined && status === "applied")
-    // The removal of an app is reported as rolled_back.
+    // A robot reports the removal of an app as rolled_back.
     holds(
       robot.reported.has(reportKey(id, attempt, target.release_id === null ? "rolled_back" : "applied")),
       `${id} is applied at attempt ${attempt}, which its robot never reported`,
@@ -102,7 +102,7 @@ export function checkStep(before: View, after: View, now: number): void {
     if (next === undefined) throw new Broken(`${deployment.id} has vanished`);
     if (isTerminal(deployment.status))
       holds(next.status === deployment.status && next.event_count === deployment.event_count, `${deployment.id} changed after its end`);
-    // A deployment to one robot, which cannot have its release, starts and fails in one step. No event may be missing.
+    // A deployment to one robot that cannot install the release starts and fails in one step, but must record the events of both.
     const starts = deployment.target_kind === "robot" && deployment.status === "scheduled" && next.status === "failed";
     if (starts)
       holds(
@@ -144,7 +144,8 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
         to.status === "cancelled" || to.status === "failed" || to.attempt > from.attempt,
         `${id} went from ${from.status} to ${to.status}`,
       );
-    // A target that was applied and must roll back, while an older deployment, which also rolls back, installs another release.
+    // In one step a target may be applied, have to roll back, and be cancelled because an older deployment, which also rolls back,
+    // installs another release.
     const applied_meanwhile = to.reverting && !from.reverting;
     if (to.status === "cancelled")
       holds(!CHANGING.has(from.status) || to.reason === "robot_removed" || applied_meanwhile, `${id} was cancelled while ${from.status}`);
@@ -166,7 +167,7 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
   holds(LADDER.indexOf(to.status) >= LADDER.indexOf(from.status), `${id} went back from ${from.status} to ${to.status}`);
 }
 
-/** Checks that no step is late after late steps were ended. */
+/** Checks that no step is past its deadline. To be called after the server has ended late steps. */
 export function checkLate(view: View, now: number): void {
   const { deployments } = of(view);
   for (const { id, status, deadline_at, deployment_id } of view.targets) {

@@ -29,7 +29,7 @@ export class Robot implements AppHost {
   /** All reports of this robot about targets. */
   readonly reported = new Set<string>();
   generation = 0;
-  /** The agent will crash after its next journal entry and before the report of it. */
+  /** The agent will crash after its next journal entry, before it reports that entry. */
   will_crash = false;
   /** The agent has crashed: later reports are lost. */
   crashed = false;
@@ -53,7 +53,7 @@ export class Robot implements AppHost {
   }
 
   progress(): void {
-    // Not durable, and no state depends on it.
+    // The simulation ignores progress: it is not durable, and no state depends on it.
   }
 
   loseLink(): void {

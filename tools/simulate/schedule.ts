@@ -14,7 +14,7 @@ export const STARTS_AT = Date.parse("2030-01-01T00:00:00Z");
 /** Deployments without an expiry in their policy expire after this time. */
 export const EXPIRY_HOURS = 3;
 const STEPS_MIN = 30;
-/** Rounds without failures in which all deployments must end. */
+/** Maximum rounds without failures until all deployments must have ended. */
 const CALM_ROUNDS_MAX = 60;
 const CALM_ROUND_MS = 120_000;
 const SECOND_MS = 1_000;
@@ -32,7 +32,7 @@ export interface Result {
 
 export interface ScheduleOptions {
   seed: number;
-  /** Maximum number of random steps, in addition to the few of every schedule. */
+  /** Upper bound (exclusive) of the random number of steps beyond STEPS_MIN. */
   steps_more: number;
   /** Creates a server for this schedule, on its clock. */
   server: (clock: ManualClock, chance: Chance) => SimulatedServer | Promise<SimulatedServer>;
@@ -294,7 +294,7 @@ class Schedule {
   #deliverDesired(robot: Robot): void {
     const { link } = robot;
     if (link === undefined) return;
-    // Two desired states may overtake each other before the socket.
+    // Deliver the second message first, because the server may write two desired states to the socket in either order.
     const at = link.down.length > 1 && this.#chance.happens(0.1) ? 1 : 0;
     const [message] = link.down.splice(at, 1);
     if (message === undefined) return;
@@ -320,7 +320,7 @@ class Schedule {
     checkEnd(this.#view, this.#robots);
   }
 
-  /** The robot may stay connected without sending anything. */
+  /** Stops a robot forever. It may stay connected without sending anything. */
   async #lose(robot: Robot): Promise<void> {
     this.#lost.add(robot.id);
     for (const app of robot.apps.values()) app.stop();

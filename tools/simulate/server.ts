@@ -35,7 +35,7 @@ export const LOOPS = [
 ] as const;
 export type Loop = (typeof LOOPS)[number];
 
-/** Whether the server survives an operation: yes, or killed before its commit is durable, or right after. */
+/** What happens to the server in an operation: it survives, or is killed before its commit is durable or right after. */
 export type Fate = "lives" | "dies_before_commit" | "dies_after_commit";
 
 /** The server was killed during the request: the client gets no response. */

@@ -24,9 +24,11 @@ export interface Tally {
   seconds: number;
   cpu_seconds: number;
   broken: Broken[];
-  /** Pairs of state and event: the number of possible ones that occurred, those that did not, and impossible ones that occurred. */
+  /** Number of possible pairs of state and event that occurred. */
   visited: number;
+  /** Possible pairs that did not occur. */
   missing: string[];
+  /** Impossible pairs that occurred. */
   illegal: string[];
   pairs: [pair: string, times: number][];
 }
@@ -38,7 +40,7 @@ const WHOLE_LANES = 4;
 /** Stops after this many broken schedules, because more give no new information. */
 const BROKEN_MAX = 100;
 
-/** Runs schedules one after the other. Throws unexpected errors with the seed. */
+/** Runs schedules: one at a time in mode `pure`, four concurrently in mode `whole`. Throws unexpected errors with the seed. */
 export async function simulate({ mode, seed, schedules, plant, onBroken }: SimulateOptions): Promise<Tally> {
   const lanes = mode === "pure" ? 1 : WHOLE_LANES;
   const coverage = new Coverage();

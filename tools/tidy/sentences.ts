@@ -4,7 +4,7 @@ import { type Finding, lineAt } from "./source.ts";
 
 const WORDS_MAX = 30;
 const PAGES = ["*.md", "docs/**/*.md", "deploy/**/*.md", "bench/*.md"];
-/** The changelog is exempt, because its old entries are not rewritten. */
+/** Pages that are not checked. The changelog quotes earlier behavior, and old entries are not rewritten. */
 const EXEMPT = new Set(["CHANGELOG.md"]);
 
 /** Finds sentences over 30 words in the documentation, except for generated pages. */

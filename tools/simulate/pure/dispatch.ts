@@ -132,7 +132,7 @@ function limitSlots(tables: Tables, deployment: Deployment, decided: readonly De
   return decided.map(({ target, decision }) => ({ target, decision: refused.has(target.id) ? { wait: "slot" } : decision }));
 }
 
-/** Groups robots: every fleet of a schedule has a separate site, so a group by site is the whole deployment. */
+/** Counts the unavailable robots of a deployment as one group, because every fleet of a schedule has a separate site. */
 function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Target) => boolean; room: () => number } {
   const { max_unavailable } = wholeRollout(deployment.rollout);
   if (max_unavailable === null) return { take: () => true, room: () => Infinity };
@@ -150,7 +150,7 @@ function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Targ
   };
 }
 
-/** Wakes as many targets that wait for a slot as slots are free. Offline robots take no slot of their group. */
+/** Wakes targets that wait for a slot, up to the number of free slots. Offline robots do not count against the limit of their group. */
 export function wakeSlots(tables: Tables, deployment: Deployment): number {
   if (!isLimited(deployment)) return 0;
   const { max_parallel, max_unavailable } = wholeRollout(deployment.rollout);

@@ -99,7 +99,7 @@ function cancel(tables: Tables, deployment: Deployment, mode: "finish" | "rollba
   return "done";
 }
 
-/** Ends queued targets immediately; notifies robots that are only downloading to stop. */
+/** Cancels targets that are not dispatched yet. Notifies robots that have not started to install, so that they stop. */
 export function callOff(tables: Tables, deployment: Deployment, reason: Reason): void {
   const own = tables.targetsOf(deployment.id);
   const revocable = own.filter(({ status }) => isRevocable(status));

@@ -38,7 +38,7 @@ import { type Change, Tables } from "./tables.ts";
  */
 export class PureServer implements SimulatedServer {
   readonly #tables: Tables;
-  /** The view of this version of the tables. */
+  /** The latest view, and the version of the tables that it shows. */
   #seen: { view: View; version: number } | undefined;
   #names: Names = { robots: [], fleets: [], releases: [] };
   /** With the planted fault `no_compare_and_set`: the targets found by the previous run of dispatch. */
@@ -150,7 +150,7 @@ export class PureServer implements SimulatedServer {
         case "repair":
           this.#repair();
           return false;
-        // The targets of a deployment are written in one step.
+        // Nothing to do: this server writes all targets of a deployment when the deployment starts.
         case "fan_out":
           return false;
       }
@@ -172,7 +172,7 @@ export class PureServer implements SimulatedServer {
     return false;
   }
 
-  /** Starts due deployments. Those that alone concern one robot are dispatched in the same step, as in the server. */
+  /** Starts due deployments. As in the server, dispatches a single-robot deployment in this step if it is the robot's only new one. */
   #releaseDue(): boolean {
     const started = new Set<string>();
     this.#open(
@@ -198,7 +198,7 @@ export class PureServer implements SimulatedServer {
     }
     const read = found.map((target) => ({ ...target }));
     dispatch(this.#tables, found);
-    // Planted: a second node dispatches the same targets again.
+    // Planted fault: a second node dispatches the same targets again.
     if (this.#tables.plant === "double_dispatch" && this.#tables.chance.happens(0.3))
       for (const target of read) {
         const row = this.#tables.targets.get(target.id);

@@ -37,7 +37,7 @@ function takeTargetReport(tables: Tables, robot: RobotRow, body: TargetReport): 
   const deployment = tables.deployments.get(body.deployment_id);
   if (target === undefined || deployment === undefined || target.robot_id !== robot.id) return;
   const attempt = tables.plant === "attempt_ignored" ? target.attempt : body.attempt;
-  // Planted bug: a late report moves a target that has ended.
+  // Planted fault: accept a late report for a target that has ended.
   const status = tables.plant === "late_report_accepted" && isTerminal(target.status) ? "dispatched" : target.status;
   const verdict = afterReport(
     { status, attempt: target.attempt, task: taskOf(target) },
@@ -83,7 +83,7 @@ function runs(tables: Tables, { id, robot_id, subject }: Target, release_id: str
   }
 }
 
-/** The cancellation came too late: the robot finishes the release, which becomes desired again so that it does not roll back. */
+/** After a cancellation that came too late: the robot still installs the release, so make it desired again to prevent a rollback. */
 function wantAgain(tables: Tables, deployment: Deployment, { id, robot_id, subject, release_id, attempt }: Target): void {
   const app = tables.appOf(robot_id, subject);
   if (app.target_id !== null || app.last_target_id !== id) return;

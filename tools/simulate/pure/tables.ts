@@ -75,7 +75,7 @@ export class Tables {
     const delta = noCounts();
     for (const { target, to } of checked) {
       const from = counterOf(target.status);
-      // Planted bug: a requeued attempt is counted in both states.
+      // Planted fault: count a requeued attempt in both states.
       if (!(this.plant === "counter_drift" && from === "active" && to === "queued")) delta[from] -= 1;
       delta[counterOf(to)] += 1;
       const wave = deployment.waves.find((one) => one.wave === target.wave);
@@ -153,7 +153,7 @@ export class Tables {
       if (target.robot_id === robot_id && target.status === "queued" && target.waiting_for === waiting_for) target.waiting_for = null;
   }
 
-  /** The targets ended without applying the release, so their robots keep the one that they have. */
+  /** Makes the current release of the robots desired again, because the targets ended without applying theirs. */
   revertDesiredState(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
     for (const { id, robot_id, subject } of targets) {
       const app = this.appOf(robot_id, subject);

@@ -5,7 +5,7 @@ import type { Plant } from "../server.ts";
 import type { ScheduleOptions } from "../schedule.ts";
 import { WholeServer } from "./whole-server.ts";
 
-/** The test server has no autovacuum, so rows of ended schedules are removed after this many schedules. */
+/** Schedules of a lane between two vacuums, which remove the rows of ended schedules. The test server has no autovacuum. */
 const SCHEDULES_PER_VACUUM = 100;
 
 /** Where schedules run. */

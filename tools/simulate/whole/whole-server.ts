@@ -52,7 +52,7 @@ import { linkOf, testPlane } from "../../../packages/server/src/features/testing
 
 const NODE = { id: "node_simulated", epoch: 1 };
 const NO_FLEET = "";
-/** A killed operation completes fewer transactions than this before its last one. */
+/** Upper bound (exclusive) of the transactions that a killed operation completes before its last one. */
 const TRANSACTIONS_SURVIVED_MAX = 3;
 
 /** The server's own engine on a real PostgreSQL, without sockets and timers: the schedule calls it in their place. */
@@ -291,7 +291,7 @@ export class WholeServer implements SimulatedServer {
 
   async stop(): Promise<void> {
     await this.#plane.bus.close();
-    // In the order of their foreign keys.
+    // Delete rows before the rows that their foreign keys reference.
     await this.#database.run(sql`delete from robot where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from fleet where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from org where id = ${this.#org_id}`);
