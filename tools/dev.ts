@@ -22,5 +22,5 @@ const dashboard = spawn(process.execPath, [vite, "packages/dashboard", "--clearS
 const serve = ["packages/server/src/main.ts", "serve", "--no-dashboard", ...args];
 const ending = await runChild(process.execPath, ["--watch", "--watch-preserve-output", ...serve], { cwd: root });
 dashboard.kill();
-// Ending this process with the child's signal would leave Vite no time to stop.
+// Set an exit code instead of ending this process with the child's signal, which would leave Vite no time to stop.
 process.exitCode = ending.code ?? 130;

@@ -46,8 +46,8 @@ interface Found {
 }
 
 /**
- * Waits until stdin closes, then ends the processes of the run. SIGTERM goes only to processes whose parent is not among them, because
- * they end their own children. After the grace period, SIGKILL goes to all.
+ * Waits until stdin closes, then ends the processes of the run. Sends SIGTERM only to processes whose parent is not in the run, because
+ * they end their own children. After the grace period, sends SIGKILL to all.
  */
 async function guard(run: string): Promise<void> {
   process.stdin.resume();

@@ -9,8 +9,8 @@ const PYTHON = "/usr/bin/python3";
 const ROS_PARTS = ["rosmaster", "rospy", "std_msgs", "sensor_msgs"].map((name) => `/usr/lib/python3/dist-packages/${name}`);
 
 /**
- * If Debian's ROS 1 is installed: starts a separate master and a publisher, and returns the master's address. Robots prefer a ROS that
- * already runs on this machine.
+ * Starts a separate ROS 1 master and a publisher, and returns the master's address; undefined if Debian's ROS 1 is not installed. Robots
+ * prefer a ROS that already runs on this machine.
  */
 export async function startTopics(processes: Processes, data: string): Promise<string | undefined> {
   if (!ROS_PARTS.every((part) => existsSync(part))) return undefined;

@@ -40,7 +40,7 @@ export function findBadTables(tables: ReturnType<typeof readTables>, { owners, w
   return findings;
 }
 
-/** Finds SQL outside a store, on another feature's table, or without org_id. */
+/** Finds SQL that is outside a store, uses a table of another feature, or does not name org_id. */
 export function findBadSql(files: readonly SourceFile[], tables: ReadonlySet<string>, rules: TableRules): Finding[] {
   const product = files.filter((file) => file.is_product && file.path.startsWith(SERVER));
   return product.flatMap((file) =>

@@ -153,7 +153,7 @@ export class Tables {
       if (target.robot_id === robot_id && target.status === "queued" && target.waiting_for === waiting_for) target.waiting_for = null;
   }
 
-  /** Makes the current release of the robots desired again, because the targets ended without applying theirs. */
+  /** Makes the robots' current releases desired again, because the targets ended without applying the new ones. */
   revertDesiredState(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
     for (const { id, robot_id, subject } of targets) {
       const app = this.appOf(robot_id, subject);

@@ -198,7 +198,7 @@ function Compared({ a, b, rows }: Pair & { rows: readonly ComparedRow[] }) {
 }
 
 const PAGE_ROWS = 1_000;
-/** Above this number, robots are not compared individually. */
+/** Maximum robots of a deployment that are compared individually. */
 const ROBOTS_MAX = 20_000;
 
 /** Loads all robots of a deployment once. The comparison needs the complete list, and the deployment has usually ended. */

@@ -9,7 +9,7 @@ import type { UsedLogFeed } from "./log-feed.ts";
 
 /** Scroll direction of each key. Keys, like the wheel, take effect before the scroll event, which may follow much later. */
 const KEY_LEADS: Readonly<Record<string, number>> = { ArrowUp: -1, PageUp: -1, Home: -1, ArrowDown: 1, PageDown: 1, End: 1 };
-/** Scrolling within this time after a press on the scroll bar or a touch counts as the user's; other scrolling is automatic. */
+/** Scrolling within this time after a press on the scroll bar or a touch counts as scrolling by the user, otherwise as automatic. */
 const PRESSED_MS = 5_000;
 const ROW_PX = 25;
 const OVERSCAN_ROWS = 20;
