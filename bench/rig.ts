@@ -76,7 +76,9 @@ const LIMITS = [
 
 /** Starts the server in a temporary directory with an embedded database with fsync; everything is deleted afterwards. */
 export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<void>): Promise<void> {
-  const data = await mkdtemp(path.join(tmpdir(), "roamfleet-bench-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-bench-"));
+  // The server refuses a data directory with files that it did not write, so the certificate is beside it.
+  const data = path.join(directory, "data");
   const programs = new Set<Program>();
   const begin = async (args: string[], url: string, env: Record<string, string>): Promise<Program> => {
     const program = await startProgram(args, url, env, certificate?.ca);
@@ -85,9 +87,9 @@ export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<v
     programs.add(started);
     return started;
   };
-  const certificate = options.tls === true ? await makeCertificate(data) : undefined;
+  const certificate = options.tls === true ? await makeCertificate(directory) : undefined;
   const scheme = certificate === undefined ? "http" : "https";
-  const leave = (): Promise<void> => clear(programs, data);
+  const leave = (): Promise<void> => clear(programs, directory);
   open_rigs.add(leave);
   for (const signal of SIGNALS) process.on(signal, breakOff);
   try {
@@ -139,9 +141,9 @@ function breakOff(): void {
   if (all.length > 0) void Promise.allSettled(all).then(() => process.exit(130));
 }
 
-async function clear(programs: ReadonlySet<Program>, data: string): Promise<void> {
+async function clear(programs: ReadonlySet<Program>, directory: string): Promise<void> {
   for (const program of [...programs].toReversed()) await program.stop();
-  await rm(data, { recursive: true, force: true });
+  await rm(directory, { recursive: true, force: true });
 }
 
 /** Rarely enough that an idle process stays idle while it is profiled. */
@@ -177,8 +179,8 @@ function serverArguments(options: RigOptions, data: string, listen: string, cert
   ];
 }
 
-async function makeCertificate(data: string): Promise<Certificate> {
-  const directory = path.join(data, "bench");
+async function makeCertificate(parent: string): Promise<Certificate> {
+  const directory = path.join(parent, "certificate");
   await mkdir(directory);
   const now = new Date();
   const authority = await openAuthority(directory, now);
