@@ -5,7 +5,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { readSettings, SettingsError } from "./config.ts";
 
-test("a failpoint in the environment needs its flag, and the flag needs its variables", () => {
+test("reads the failpoint variables only with the --crash-at-failpoint flag, which requires them", () => {
   const armed = { ROAMFLEET_FAILPOINT: "features/sites/store.insertSite:begin", ROAMFLEET_FAILPOINT_LOG: "/log" };
   const seen = (flags: Parameters<typeof readSettings>[0], env: NodeJS.ProcessEnv): unknown => {
     const { failpoint, failpoint_ignored } = readSettings(flags, env);
@@ -18,7 +18,7 @@ test("a failpoint in the environment needs its flag, and the flag needs its vari
     assert.throws(() => readSettings({ crashAtFailpoint: true }, missing), SettingsError);
 });
 
-test("stores artifacts in an S3 store given by its URL, with credentials from the environment only", () => {
+test("takes the S3 bucket from ROAMFLEET_BLOBS_URL and the credentials from the AWS variables", () => {
   const url = "s3://robots/prod?endpoint=http://10.0.0.1:9000&path_style=1";
   const place = { bucket: "robots", prefix: "prod", endpoint: "http://10.0.0.1:9000", path_style: true };
   const keys = { AWS_ACCESS_KEY_ID: "id", AWS_SECRET_ACCESS_KEY: "secret" };
@@ -33,7 +33,7 @@ test("stores artifacts in an S3 store given by its URL, with credentials from th
   assert.equal(readSettings({}, { ROAMFLEET_BLOBS_URL: `${url}&region=here`, AWS_REGION: "eu-west-1" }).blobs?.region, "here");
 });
 
-test("refuses an invalid URL of artifacts without repeating it", () => {
+test("refuses an invalid artifact store URL without repeating it in the error", () => {
   const refused = (env: NodeJS.ProcessEnv, message: RegExp): void => {
     assert.throws(
       () => readSettings({}, env),
@@ -45,7 +45,7 @@ test("refuses an invalid URL of artifacts without repeating it", () => {
   refused({ ROAMFLEET_BLOBS_URL: "s3://robots", AWS_SECRET_ACCESS_KEY: "secret" }, /^AWS_ACCESS_KEY_ID and .* one of them is missing$/);
 });
 
-test("parses the URL of a bus, and reports an invalid one without its password", () => {
+test("parses the message bus URL, and omits the password from errors", () => {
   const bus = (url: string) => readSettings({}, { ROAMFLEET_BUS_URL: url }).bus;
   assert.equal(bus(""), undefined);
   assert.deepEqual(bus("nats://fleet:s3cret@a/plant")?.credentials, { user: "fleet", pass: "s3cret" });
@@ -56,7 +56,7 @@ test("parses the URL of a bus, and reports an invalid one without its password",
     );
 });
 
-test("listens for other servers if there is a bus, at the addresses of flags or the environment", () => {
+test("reads the addresses for connections between servers when a bus is configured", () => {
   const bus = { ROAMFLEET_BUS_URL: "nats://a" };
   assert.equal(readSettings({ nodeListen: "10.0.0.7:7601" }, {}).nodes, undefined);
   assert.deepEqual(readSettings({}, bus).nodes, { listen: { host: "0.0.0.0", port: 7601 }, address: undefined });
@@ -69,7 +69,7 @@ test("listens for other servers if there is a bus, at the addresses of flags or 
   for (const flags of [{ nodeListen: "7601" }, { nodeAddress: "http://b:1" }]) assert.throws(() => readSettings(flags, bus), SettingsError);
 });
 
-test("reads a secret from the file in its _FILE variable, and refuses an empty file", (t) => {
+test("reads a secret from the file that its _FILE variable names, and refuses an empty file", (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-settings-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const write = (name: string, content: string): string => {
@@ -104,7 +104,7 @@ test("reads a secret from the file in its _FILE variable, and refuses an empty f
   refused({ ROAMFLEET_BUS_URL_FILE: write("no-bus", "http://fleet:s3cret@a") }, /^ROAMFLEET_BUS_URL: expected nats:/);
 });
 
-test("refuses a limit of 0 where it would stop the server or make a timer spin, and bounds timers", () => {
+test("refuses limits that would stop the server, or make a timer spin or overflow", () => {
   const limit =
     (text: string): (() => unknown) =>
     (): unknown =>
@@ -132,7 +132,7 @@ test("refuses a limit of 0 where it would stop the server or make a timer spin, 
     assert.doesNotThrow(limit(text), text);
 });
 
-test("reads host names from flags or the environment, without scheme and port", () => {
+test("reads host names from flags or the environment, and refuses schemes, ports and wildcards", () => {
   const names = (flags: Parameters<typeof readSettings>[0], env: NodeJS.ProcessEnv = {}) => readSettings(flags, env).host_names;
   assert.deepEqual(names({}, { ROAMFLEET_HOST_NAMES: "" }), []);
   assert.deepEqual(names({}, { ROAMFLEET_HOST_NAMES: "fleet.test, 2001:db8::7" }), ["fleet.test", "2001:db8::7"]);

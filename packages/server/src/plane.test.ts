@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { undoAll } from "./plane.ts";
 
-test("undoes in reverse order, and a failure does not prevent the rest", async () => {
+test("undoes all steps in reverse order even if one of them fails", async () => {
   const ended: string[] = [];
   const end = (name: string) => async () => void ended.push(name);
   const fail = (why: string) => async () => assert.fail(why);

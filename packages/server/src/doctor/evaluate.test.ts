@@ -28,7 +28,7 @@ const LIMIT = { timeout: 60_000 };
 const DAY_MS = 86_400_000;
 const settings = readSettings({}, {});
 
-/** Returns `warning: the first words` of the findings that are not ok. */
+/** Returns the findings that are problems or warnings, as `STATUS: TEXT`. */
 const unwell = (found: Seen | Seen[]): string[] =>
   [found].flat().flatMap(({ status, seen, hint }) => {
     if (status === "ok" || status === "skipped") return [];
@@ -42,7 +42,7 @@ function assertUnwell(found: Seen | Seen[], ...expected: RegExp[]): void {
   for (const [at, pattern] of expected.entries()) assert.match(seen[at] ?? "", pattern);
 }
 
-test("a variable of rf or rf-agent is not reported as a typo of a server variable", () => {
+test("does not report variables of rf or rf-agent as typos of server variables", () => {
   const sources = globSync(path.join(import.meta.dirname, "../../../{cli,agent,sdk}/src/**/*.ts")).filter(
     (file) => !file.endsWith(".test.ts"),
   );
@@ -58,7 +58,7 @@ test("a variable of rf or rf-agent is not reported as a typo of a server variabl
   }
 });
 
-test("reports all invalid settings in one run, and still reads the others", () => {
+test("reports all invalid settings in one run, and still reads the valid ones", () => {
   const read = readAllSettings(
     { listen: "here", tls: "some", limit: ["robots_max=7", "robots=1", "log_flush_ms=soon"], logLevel: "loud" },
     {
@@ -78,7 +78,7 @@ test("reports all invalid settings in one run, and still reads the others", () =
   assert.ok(!read.errors.join().includes("s3cret"));
 });
 
-test("reports an address beyond this machine without TLS, unless TLS itself is invalid", () => {
+test("reports a public listen address without TLS, but not in addition to invalid TLS settings", () => {
   const open = readAllSettings({ listen: "0.0.0.0:1" }, {});
   assert.match(open.errors.join(), /^refusing to listen on 0.0.0.0 without TLS/);
   assert.deepEqual([open.settings.listen.host, [...open.wrong_parts]], ["127.0.0.1", ["listen"]]);
@@ -86,7 +86,7 @@ test("reports an address beyond this machine without TLS, unless TLS itself is i
   assert.deepEqual(readAllSettings({ listen: "0.0.0.0:1", tls: "auto" }, {}).errors, []);
 });
 
-test("reports an unknown variable that resembles a known one", () => {
+test("warns about an unknown environment variable that resembles a known one", () => {
   const of = (env: NodeJS.ProcessEnv) => evaluateSettings({ env, settings, wrong_settings: [] });
   assertUnwell(
     of({ ROAMFLEET_BLOB_URL: "x", ROAMFLEET_TOKEN: "x", ROAMFLEET_ORG: "x", DATABASE_URLS: "x" }),
@@ -108,18 +108,18 @@ test("reports how many robots a small machine can serve", () => {
   assert.match(evaluateMemory(0, LIMIT_DEFAULTS).hint ?? "", /robots_max=0$/);
 });
 
-test("evaluates disks by type and free space", () => {
+test("reports disks that are full, nearly full or on a network file system", () => {
   const disk = { type: 0xef53, bsize: 4_096, bavail: 10_000_000, files: 1_000_000, ffree: 900_000 };
   assert.deepEqual(unwell(evaluateDisk(disk, settings)), []);
   assertUnwell(evaluateDisk({ ...disk, bavail: 1_000 }, settings), /^problem: 3.9 MiB are free/);
   assertUnwell(evaluateDisk({ ...disk, bavail: 100_000 }, settings), /^warning: 391 MiB/);
   assertUnwell(evaluateDisk({ ...disk, ffree: 3 }, settings), /^warning: only 3 more files/);
   assertUnwell(evaluateDisk({ ...disk, type: 0x6969 }, settings), /^warning: it is on NFS/);
-  // Sign-extended, as some kernels return it.
+  // Some kernels return the type sign-extended.
   assertUnwell(evaluateDisk({ ...disk, type: 0xfe534d42 | 0 }, settings), /^warning: it is on SMB/);
 });
 
-test("an occupied address is a problem, and a warning if a Roamfleet server uses it", () => {
+test("reports an occupied address as a problem, or as a warning if Roamfleet uses it", () => {
   const at = { host: "::1", port: 443 };
   assertUnwell(evaluateListen(at, "EADDRINUSE", "unknown"), /^problem: \[::1\]:443 is in use/);
   assertUnwell(evaluateListen(at, "EADDRINUSE", "roamfleet"), /^warning: a Roamfleet server answers/);
@@ -127,7 +127,7 @@ test("an occupied address is a problem, and a warning if a Roamfleet server uses
   assertUnwell(evaluateListen(at, "EADDRNOTAVAIL", "unknown"), /^problem: this machine has no address ::1/);
 });
 
-test("warns about missing host names behind a proxy, and about robots that signed for another host", () => {
+test("warns about missing host names behind a proxy, and about robots refused for their host name", () => {
   const of = (host_names: string[], behind_proxy: string[], refused: string[] = []) =>
     evaluateHostNames({ host_names, behind_proxy }, refused);
   assert.deepEqual(unwell([...of([], []), ...of(["fleet.test"], ["10.0.0.1"])]), []);
@@ -137,7 +137,7 @@ test("warns about missing host names behind a proxy, and about robots that signe
   assert.match(refused[0]?.hint ?? "", /--host-name/);
 });
 
-test("evaluates the address that other servers use", () => {
+test("reports a node address that is local, occupied or on the port of --listen", () => {
   const told = { host: "10.0.0.7", port: 7601 };
   const of = (node_listen: string, port: number, listen_host: string, at = told) =>
     evaluateNodeAddress({ host: node_listen, port }, at, { host: listen_host, port: 7600 });
@@ -150,7 +150,7 @@ test("evaluates the address that other servers use", () => {
   assertUnwell(evaluateListen(told, "EADDRINUSE", undefined, "--node-listen"), /^problem: 10.0.0.7:7601 is in use/);
 });
 
-test("reports proxies that cannot connect, and proxy ranges that are too wide", () => {
+test("reports proxies that cannot reach the server, and proxy ranges that are too wide", () => {
   const of = (behind_proxy: string[], host = "0.0.0.0") => evaluateProxies({ behind_proxy, listen: { host, port: 1 } });
   assert.deepEqual(unwell(of(["10.0.0.0/8", "fd00:3::/64"])), []);
   assert.deepEqual(unwell(of(["127.0.0.1"], "127.0.0.1")), []);
@@ -158,7 +158,7 @@ test("reports proxies that cannot connect, and proxy ranges that are too wide", 
   assertUnwell(of(["10.0.0.0/7", "10.1.0.0/16", "fd00::/8"]), /^warning: 10.0.0.0\/7, fd00::\/8 is more/);
 });
 
-test("requires an admin token on public servers, and reports a guessable one without showing it", () => {
+test("warns about a public server without an admin token, and about a guessable token", () => {
   const of = (admin_token: string | undefined, more: Partial<typeof settings> = {}) =>
     evaluateAdminToken({ ...settings, admin_token, ...more });
   assert.deepEqual(unwell(of(undefined)), []);
@@ -169,7 +169,7 @@ test("requires an admin token on public servers, and reports a guessable one wit
   assert.deepEqual(of("8f14e45fceea167a5a36dedd4bea2543"), { status: "ok", seen: "set" });
 });
 
-test("evaluates certificates by dates, names and chain", LIMIT, async (t) => {
+test("reports certificates with invalid dates, no host name or a broken chain", LIMIT, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-doctor-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const now = new Date("2030-01-01T00:00:00Z");
@@ -213,7 +213,7 @@ const database: DatabaseSeen = {
   migrations: { pending: [], unknown: [], is_new: false },
 };
 
-test("evaluates a database by version, durability, permissions, connections, clock and round trip", () => {
+test("reports a database with unsuitable version, durability, permissions, connections, clock or latency", () => {
   const of = (seen: Partial<DatabaseSeen>, database_url = "postgres://fleet:geheim@db.example.com/plant") =>
     evaluateDatabase({ ...database, ...seen }, { ...settings, database_url });
   assert.deepEqual(of({}), [{ status: "ok", seen: "postgres://db.example.com/plant, PostgreSQL 15.4, 0.4 ms away" }]);
@@ -231,20 +231,20 @@ test("evaluates a database by version, durability, permissions, connections, clo
   assertUnwell(of({ connections_max: 40, connections_of_others: 35 }), /^warning: 12 connections are needed/);
   assertUnwell(of({ clock_ahead_ms: -2_500 }), /^warning: its clock is 2.5 s behind/);
   assertUnwell(of({ clock_ahead_ms: 300_000 }), /^problem: its clock is 5 min ahead/);
-  // A difference within half a round trip proves nothing.
+  // A clock difference of less than half a round trip proves nothing.
   assertUnwell(of({ clock_ahead_ms: 1_400, round_trip_ms: 1_000 }), /^warning: it is 1.0 s away/);
   assertUnwell(of({ is_encrypted: false }), /^warning: .* not encrypted/);
   assert.deepEqual(unwell(of({ is_encrypted: false }, "postgres://fleet:geheim@127.0.0.1/plant")), []);
 });
 
-test("migrations are up to date, pending, or of a newer version", () => {
+test("reports pending migrations as a warning, and migrations of a newer version as a problem", () => {
   const of = (seen: Partial<MigrationsSeen>) => evaluateMigrations({ pending: [], unknown: [], is_new: false, ...seen });
   assert.deepEqual(unwell([of({}), of({ is_new: true, pending: ["0001_initial"] })]), []);
   assertUnwell(of({ pending: ["0002_more"] }), /^warning: 1 pending: 0002_more/);
   assertUnwell(of({ unknown: ["0009_later"] }), /^problem: .* newer version: it has 0009_later/);
 });
 
-test("reports the database's error without a password that it repeats", () => {
+test("removes the password from the database's error message", () => {
   const refused = Object.assign(new Error('no entry for "p%40ss"\nfor p@ss'), { code: "28000" });
   assertUnwell(
     evaluateFailure(refused, "postgres://fleet:p%40ss@db/plant"),
@@ -256,7 +256,7 @@ test("reports the database's error without a password that it repeats", () => {
   assert.match(found.hint ?? "", /is PostgreSQL running/);
 });
 
-test("a secrets key that does not decrypt the database's secrets is a problem before the start creates another", () => {
+test("reports secrets in the database that no configured key can decrypt", () => {
   const keys = parseMasterKeys("ab".repeat(32), "test");
   const none = { readable: 0, unknown: 0, damaged: 0 };
   assert.deepEqual(
@@ -271,7 +271,7 @@ test("a secrets key that does not decrypt the database's secrets is a problem be
   assertUnwell(evaluateKeys({ keys, where: "f" }, { ...none, damaged: 1 }), /^problem: 1 data keys .* damaged/);
 });
 
-test("evaluates each server of a bus", () => {
+test("reports each NATS server that is unreachable, outdated, restricted or unencrypted", () => {
   const server: NatsSeen = {
     server: "nats-1:4222",
     version: "2.10.3",
@@ -298,7 +298,7 @@ test("evaluates each server of a bus", () => {
   assertUnwell(of({ wants_credentials: false, is_encrypted: false }), /^warning: .* without credentials/, /^warning: .* in the clear/);
 });
 
-test("reports each operation that a store refuses, with the missing permission", () => {
+test("names the missing permission for each operation that the S3 store refuses", () => {
   const place = {
     bucket: "robots",
     prefix: "prod",
@@ -322,7 +322,7 @@ test("reports each operation that a store refuses, with the missing permission",
   assertUnwell(evaluateS3({ ...seen, failed: [{ step: "list", error: missing }] }, secure), /^problem: .*NoSuchBucket \(HTTP 404\)/);
 });
 
-test("reports what several servers must share, and unreachable ones", () => {
+test("reports unreachable servers, and settings that several servers must share", () => {
   const node = (id: string, more: Partial<NodeSeen> = {}): NodeSeen => ({
     id,
     address: `10.0.0.${id}:7601`,
@@ -342,6 +342,6 @@ test("reports what several servers must share, and unreachable ones", () => {
   assertUnwell(of([node("2", { address: null, is_reachable: undefined })]), /^warning: 2 does not listen for other servers/);
   assertUnwell(of([node("2"), node("3", { address: "10.0.0.2:7601" })]), /^warning: 3 has the same address/);
   assertUnwell(of(Array.from({ length: 9 }, (_, at) => node(`2${at}`))), /^problem: 10 servers need 100 database connections/);
-  // A single server was killed and no other one noticed, which has no consequences.
+  // The row of a server that was killed while no other server ran needs no finding.
   assert.deepEqual(unwell(of([node("2", { is_alive: false, is_reachable: undefined })], { bus: undefined, blobs: undefined })), []);
 });

@@ -31,7 +31,7 @@ async function temporary(t: TestContext): Promise<string> {
   return directory;
 }
 
-/** Runs the checks of these names, or all. Uses an empty directory unless flags contain one, and verifies that nothing is left in it. */
+/** Runs the named checks, or all. Without `flags.data`, uses an empty directory. Asserts that the checks leave no file in the directory. */
 async function examined(t: TestContext, env: NodeJS.ProcessEnv, flags: ServeFlags = {}, ...names: string[]): Promise<Finding[]> {
   const data = flags.data ?? (await temporary(t));
   const before = await readdir(data).catch(() => []);
@@ -47,7 +47,7 @@ async function examined(t: TestContext, env: NodeJS.ProcessEnv, flags: ServeFlag
   return findings;
 }
 
-/** Returns `database problem: what was seen` for each finding that is not ok, of the given checks. */
+/** Returns the problems and warnings of the given checks, as `CHECK STATUS: TEXT`. */
 const unwell = (findings: readonly Finding[], ...checks: string[]): string[] =>
   findings
     .filter(({ check, status }) => checks.includes(check) && (status === "problem" || status === "warning"))
@@ -59,7 +59,7 @@ function urlOf({ connection: { host, port, user, database } }: Pick<TestDatabase
   return `postgres:///${database}?host=${encodeURIComponent(host)}&port=${port}&user=${user}`;
 }
 
-test("finds no problem with an empty directory and no settings, and leaves nothing in it", LIMIT, async (t) => {
+test("the doctor finds no problem with an empty directory and default settings, and leaves it empty", LIMIT, async (t) => {
   const findings = await examined(t, {});
   assert.deepEqual(problems(findings), []);
   assert.deepEqual(
@@ -68,7 +68,7 @@ test("finds no problem with an empty directory and no settings, and leaves nothi
   );
 });
 
-test("for a database without durability, fsync and similar settings are the only problems", LIMIT, async (t) => {
+test("reports only the durability settings of a database that is otherwise healthy", LIMIT, async (t) => {
   await using database = await createTestDatabase();
   const findings = await examined(t, { DATABASE_URL: urlOf(database) });
   assert.deepEqual(
@@ -78,7 +78,7 @@ test("for a database without durability, fsync and similar settings are the only
   assert.ok(findings.some(({ check, status, seen }) => check === "migrations" && status === "ok" && seen === "up to date"));
 });
 
-test("a database without tables is migrated at the start, and one of a newer version is refused", LIMIT, async (t) => {
+test("accepts a database without tables, and reports one that belongs to a newer version", LIMIT, async (t) => {
   await using empty = await createTestDatabase({ empty: true });
   const fresh = await examined(t, { DATABASE_URL: urlOf(empty) }, {}, "migrations");
   assert.ok(fresh.some(({ check, status, seen }) => check === "migrations" && status === "ok" && /empty/.test(seen)));
@@ -88,20 +88,20 @@ test("a database without tables is migrated at the start, and one of a newer ver
   assert.match(unwell(found, "migrations").join(), /^migrations problem: the database belongs to a newer version: it has 9999_later/);
 });
 
-test("reports another server that renews its lease, and not a silent one", LIMIT, async (t) => {
+test("lists another server as live only if it renews its lease", LIMIT, async (t) => {
   await using database = await createTestDatabase();
   const db = await database.connect();
   const context = { db, clock: systemClock, log: createLog({ level: "silent" }) };
   await Lease.take(context, "node_silent");
   await Lease.take(context, "node_living");
   const flags = { data: await temporary(t), listen: "127.0.0.1:0" };
-  // Seconds suffice to watch. Reaching the database may take longer.
+  // A few seconds suffice to observe a renewal; connecting to the database may take longer.
   const watchBriefly: Check["check"] = (context) => nodesCheck.check({ ...context, timeout_ms: 4_000 });
   const checks = [{ ...nodesCheck, check: watchBriefly }];
   let is_over = false;
   const examining = examine({ env: { DATABASE_URL: urlOf(database) }, flags, checks, clock: systemClock, timeout_ms: WAIT_MS });
   void examining.finally(() => (is_over = true));
-  // Each run of a node starts with a renewal.
+  // Each call renews the lease.
   while (!is_over) await Lease.take(context, "node_living");
   const found = await examining;
   assert.equal(found[0]?.seen, "1 live: node_living", JSON.stringify(found));
@@ -131,54 +131,50 @@ test("reports a secrets key that does not decrypt the database's data keys", LIM
   assert.ok(!JSON.stringify(found).includes(ROAMFLEET_SECRETS_KEY));
 });
 
-test(
-  "a durable database with a password is healthy; wrong password, wrong name and closed port are reported without the password",
-  LIMIT,
-  async (t) => {
-    await using place = await scratch();
-    const hba_file = path.join(place.root, "hba.conf");
-    await writeFile(hba_file, "local all all trust\nhost all all 127.0.0.0/8 scram-sha-256\n");
-    // The usual port, on an address that no other process of this machine uses.
-    const host = `127.${randomBytes(3)
-      .map((byte) => 1 + (byte % 250))
-      .join(".")}`;
-    const embedded = await startOn(place.database, { parameters: { listen_addresses: host, hba_file } });
-    try {
-      const { connection } = embedded;
-      await command(connection, "create role fleet login password 'geh/eim'");
-      await command(connection, "create database plant owner fleet");
-      await migrate({ ...connection, user: "fleet", database: "plant" }, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
-      const at = (user: string, database = "plant", port = connection.port) => ({
-        DATABASE_URL: `postgres://${user}@${host}:${port}/${database}`,
-      });
-      const healthy = await examined(t, at("fleet:geh%2Feim"));
-      assert.deepEqual(problems(healthy), []);
-      // The round trip only depends on how busy this machine is.
-      const unhealthy = unwell(healthy, "database", "migrations", "secrets key").filter((line) => !line.includes(" away: "));
-      assert.deepEqual(unhealthy, []);
-      const looked = (user: string, ...more: [string?, number?]) => examined(t, at(user, ...more), {}, "database");
-      const wrong = await looked("fleet:wr%2Fong");
-      assert.match(unwell(wrong, "database").join(), /problem: .*plant: password authentication failed for user "fleet"/);
-      assert.ok(!/geh|wr(%2F|\/)ong/.test(JSON.stringify([healthy, wrong])));
-      assert.match(unwell(await looked("fleet:geh%2Feim", "factory"), "database").join(), /database "factory" does not exist/);
-      assert.match(unwell(await looked("fleet:geh%2Feim", "plant", 1), "database").join(), /ECONNREFUSED/);
-      // Not the owner: it may neither create tables nor switch to the role for row-level security.
-      await command(connection, "create role guest login password 'guest'");
-      const guest = unwell(await looked("guest:guest"), "database");
-      assert.equal(guest.filter((line) => /guest may not/.test(line)).length, 2, guest.join("\n"));
+test("accepts a durable database, and reports a wrong password, name or port without the password", LIMIT, async (t) => {
+  await using place = await scratch();
+  const hba_file = path.join(place.root, "hba.conf");
+  await writeFile(hba_file, "local all all trust\nhost all all 127.0.0.0/8 scram-sha-256\n");
+  // The default port, on a random loopback address that no other process uses.
+  const host = `127.${randomBytes(3)
+    .map((byte) => 1 + (byte % 250))
+    .join(".")}`;
+  const embedded = await startOn(place.database, { parameters: { listen_addresses: host, hba_file } });
+  try {
+    const { connection } = embedded;
+    await command(connection, "create role fleet login password 'geh/eim'");
+    await command(connection, "create database plant owner fleet");
+    await migrate({ ...connection, user: "fleet", database: "plant" }, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
+    const at = (user: string, database = "plant", port = connection.port) => ({
+      DATABASE_URL: `postgres://${user}@${host}:${port}/${database}`,
+    });
+    const healthy = await examined(t, at("fleet:geh%2Feim"));
+    assert.deepEqual(problems(healthy), []);
+    // Ignores the round trip, which depends on the load of this machine.
+    const unhealthy = unwell(healthy, "database", "migrations", "secrets key").filter((line) => !line.includes(" away: "));
+    assert.deepEqual(unhealthy, []);
+    const looked = (user: string, ...more: [string?, number?]) => examined(t, at(user, ...more), {}, "database");
+    const wrong = await looked("fleet:wr%2Fong");
+    assert.match(unwell(wrong, "database").join(), /problem: .*plant: password authentication failed for user "fleet"/);
+    assert.ok(!/geh|wr(%2F|\/)ong/.test(JSON.stringify([healthy, wrong])));
+    assert.match(unwell(await looked("fleet:geh%2Feim", "factory"), "database").join(), /database "factory" does not exist/);
+    assert.match(unwell(await looked("fleet:geh%2Feim", "plant", 1), "database").join(), /ECONNREFUSED/);
+    // A role that does not own the database may neither create tables nor switch to the role for row-level security.
+    await command(connection, "create role guest login password 'guest'");
+    const guest = unwell(await looked("guest:guest"), "database");
+    assert.equal(guest.filter((line) => /guest may not/.test(line)).length, 2, guest.join("\n"));
 
-      // The same PostgreSQL, as the embedded one of a running server.
-      const findings = await examined(t, {}, { data: place.root });
-      assert.deepEqual(problems(findings), []);
-      assert.match(unwell(findings, "data directory").join(), new RegExp(`a server runs on it now \\(process ${process.pid}\\)`));
-      assert.ok(findings.some(({ check, seen }) => check === "database" && seen.startsWith("embedded, PostgreSQL")));
-    } finally {
-      await embedded.stop();
-    }
-  },
-);
+    // The same PostgreSQL, now examined as the embedded database of a running server.
+    const findings = await examined(t, {}, { data: place.root });
+    assert.deepEqual(problems(findings), []);
+    assert.match(unwell(findings, "data directory").join(), new RegExp(`a server runs on it now \\(process ${process.pid}\\)`));
+    assert.ok(findings.some(({ check, seen }) => check === "database" && seen.startsWith("embedded, PostgreSQL")));
+  } finally {
+    await embedded.stop();
+  }
+});
 
-test("a PostgreSQL that accepts connections and sends nothing does not exceed its time limit", LIMIT, async (t) => {
+test("ends checks at their time limit when database and bus accept connections but never respond", LIMIT, async (t) => {
   const silent = createServer().listen(0, "127.0.0.1");
   await once(silent, "listening");
   t.after(() => silent.close());
@@ -192,30 +188,26 @@ test("a PostgreSQL that accepts connections and sends nothing does not exceed it
   assert.ok(!JSON.stringify(findings).includes("geheim"));
 });
 
-test(
-  "distinguishes a NATS that requires a password from an unreachable one, and tests its permissions",
-  { ...LIMIT, skip: SKIP_NATS },
-  async (t) => {
-    const permissions = 'permissions: { publish: "other.>", subscribe: "roamfleet.>" }';
-    await using nats = await NatsServer.start({
-      config: `authorization { users: [{ user: u, password: s3cretpass }, { user: v, password: p, ${permissions} }] }`,
-    });
-    const bus = async (url: string): Promise<Finding[]> =>
-      await examined(t, { ROAMFLEET_BUS_URL: url, DATABASE_URL: "postgres://db/x" }, {}, "bus");
-    const [good] = await bus(nats.url({ user: "u:s3cretpass" }));
-    assert.equal(good?.status, "ok");
-    assert.match(good.seen, /^127.0.0.1:\d+, NATS 2\./);
-    const wrong = await bus(nats.url({ user: "u:wr0ngpass" }));
-    assert.match(unwell(wrong, "bus").join(), /^bus problem: 127.0.0.1:\d+ refuses the credentials/);
-    assert.ok(!/s3cretpass|wr0ngpass/.test(JSON.stringify([good, wrong])));
-    assert.match(unwell(await bus(nats.url()), "bus").join(), /refuses the credentials/);
-    assert.match(unwell(await bus(nats.url({ user: "v:p" })), "bus").join(), /bus problem: .*Permissions Violation/);
-    await nats.kill();
-    assert.match(unwell(await bus(nats.url({ user: "u:s3cretpass" })), "bus").join(), /nothing listens there/);
-  },
-);
+test("reports whether NATS refuses the credentials, lacks permissions or is unreachable", { ...LIMIT, skip: SKIP_NATS }, async (t) => {
+  const permissions = 'permissions: { publish: "other.>", subscribe: "roamfleet.>" }';
+  await using nats = await NatsServer.start({
+    config: `authorization { users: [{ user: u, password: s3cretpass }, { user: v, password: p, ${permissions} }] }`,
+  });
+  const bus = async (url: string): Promise<Finding[]> =>
+    await examined(t, { ROAMFLEET_BUS_URL: url, DATABASE_URL: "postgres://db/x" }, {}, "bus");
+  const [good] = await bus(nats.url({ user: "u:s3cretpass" }));
+  assert.equal(good?.status, "ok");
+  assert.match(good.seen, /^127.0.0.1:\d+, NATS 2\./);
+  const wrong = await bus(nats.url({ user: "u:wr0ngpass" }));
+  assert.match(unwell(wrong, "bus").join(), /^bus problem: 127.0.0.1:\d+ refuses the credentials/);
+  assert.ok(!/s3cretpass|wr0ngpass/.test(JSON.stringify([good, wrong])));
+  assert.match(unwell(await bus(nats.url()), "bus").join(), /refuses the credentials/);
+  assert.match(unwell(await bus(nats.url({ user: "v:p" })), "bus").join(), /bus problem: .*Permissions Violation/);
+  await nats.kill();
+  assert.match(unwell(await bus(nats.url({ user: "u:s3cretpass" })), "bus").join(), /nothing listens there/);
+});
 
-test("reports a secret whose file cannot be read, and skips checks that depend on it", LIMIT, async (t) => {
+test("reports a secret file that cannot be read, and skips the checks that need it", LIMIT, async (t) => {
   const env = { DATABASE_URL_FILE: "/nonexistent/url", SERVICE_ADMIN_TOKEN_FILE: "/nonexistent/token" };
   const about_secrets = ["admin token", "PostgreSQL here", "database", "other servers"];
   const findings = await examined(t, env, {}, "settings", ...about_secrets);
@@ -229,7 +221,7 @@ test("reports a secret whose file cannot be read, and skips checks that depend o
   );
 });
 
-test("writes, reads, combines and removes objects in an S3 store, and reports each refused operation", LIMIT, async (t) => {
+test("tests an S3 store with temporary objects, and reports each refused operation", LIMIT, async (t) => {
   await using store = await S3ForTests.start();
   const place = store.place();
   const env = (bucket = place.bucket, endpoint = place.endpoint): NodeJS.ProcessEnv => ({
@@ -260,7 +252,7 @@ test("writes, reads, combines and removes objects in an S3 store, and reports ea
   assert.ok(!JSON.stringify(kept).includes(place.credentials?.secret_access_key ?? "?"));
 });
 
-test("reports a key that does not match the certificate, and missing files", LIMIT, async (t) => {
+test("reports a private key that does not match the certificate, and missing TLS files", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, new Date());
   const [one, other] = [await authority.issue(["localhost"], new Date()), await authority.issue(["localhost"], new Date())];
@@ -277,7 +269,7 @@ test("reports a key that does not match the certificate, and missing files", LIM
   assert.match(await tls({ data: directory, tls: "auto" }), /^TLS problem: the server's own authority cannot be used/);
 });
 
-test("reports a data directory that is not writable, a file in its place, and an unfinished restore", LIMIT, async (t) => {
+test("reports a data directory that is read-only, not a directory or partly restored", LIMIT, async (t) => {
   const directory = await temporary(t);
   const told = async (data: string): Promise<string> =>
     unwell(await examined(t, {}, { data }, "data directory"), "data directory").join("\n");
@@ -294,7 +286,7 @@ test("reports a data directory that is not writable, a file in its place, and an
   assert.match(await told(directory), /^data directory problem: a restore into it has not finished/);
 });
 
-test("reports an address that another process uses", LIMIT, async (t) => {
+test("reports a listen address that another process uses", LIMIT, async (t) => {
   const server = createServer((socket) => void socket.end("SSH-2.0-x\r\n")).listen(0, "127.0.0.1");
   await once(server, "listening");
   t.after(() => server.close());
@@ -311,7 +303,7 @@ test("reports an address that another process uses", LIMIT, async (t) => {
   );
 });
 
-test("aborts a check that never ends, and reports one that throws without the password", LIMIT, async () => {
+test("reports a check that times out or throws, without the database password", LIMIT, async () => {
   const DATABASE_URL = "postgres://a:geheim@db/x";
   const { settings, wrong_parts } = readAllSettings({}, { DATABASE_URL });
   const context = {

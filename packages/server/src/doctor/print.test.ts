@@ -9,7 +9,7 @@ const findings: Finding[] = [
   { check: "database", status: "problem", seen: "one two three four five six seven eight", hint: "fix it\nimmediately" },
 ];
 
-test("aligns findings, prints the name once and the hint below", () => {
+test("prints a check's name once, aligns its findings and puts hints below", () => {
   assert.equal(
     printFindings(findings, PLAIN),
     `✓ database         looks healthy
@@ -20,7 +20,7 @@ test("aligns findings, prints the name once and the hint below", () => {
   );
 });
 
-test("breaks lines on a narrow terminal and keeps the indentation", () => {
+test("wraps long lines on a narrow terminal and keeps the indentation", () => {
   assert.equal(
     printFindings(findings.slice(1), { colors: false, columns: 50 }),
     `✗ database         one two three four five six
@@ -31,7 +31,7 @@ test("breaks lines on a narrow terminal and keeps the indentation", () => {
   );
 });
 
-test("uses colors on terminals only", () => {
+test("uses colors only if they are enabled", () => {
   assert.ok(!printFindings(findings, PLAIN).includes("\u001b"));
   assert.ok(printFindings(findings, { ...PLAIN, colors: true }).includes("\u001b[31m✗"));
 });

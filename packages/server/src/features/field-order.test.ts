@@ -22,7 +22,7 @@ type Fields = Record<string, unknown>;
 const inOrder = (schema: Schema | undefined, value: Fields): string[] =>
   Object.keys(schema?.properties ?? {}).filter((name) => Object.hasOwn(value, name));
 
-test("the fields of responses have the order of the API document", { timeout: 120_000 }, async () => {
+test("response fields have the order of the API document", { timeout: 120_000 }, async () => {
   const features = [siteRoutes, fleetRoutes, enrollmentRoutes, tokenRoutes, userRoutes, configRoutes, orgRoutes, robotRoutes];
   await using it = await startFeaturePlane(features);
   const { token, org_id } = await it.org();

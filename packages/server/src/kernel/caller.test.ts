@@ -34,7 +34,7 @@ function reach(given: readonly Scope[]): (at: Place) => boolean {
   return ({ site_id, fleet_id }) => (fleet_id === null ? site_id !== null && sites.has(site_id) : fleets.has(fleet_id));
 }
 
-test("the role on an object is the highest of the grants that contain it, and none outside the token's limit", () => {
+test("a caller has the highest role of all matching grants, within the token's limit", () => {
   fc.assert(
     fc.property(caller, place, ({ grants, limit }, at) => {
       const there = grants.filter((one) => reach(one.scopes)(at)).map((one) => one.role);
@@ -45,7 +45,7 @@ test("the role on an object is the highest of the grants that contain it, and no
   );
 });
 
-test("a grant on another site or fleet adds no rights", () => {
+test("a grant for another site or fleet adds no permissions", () => {
   fc.assert(
     fc.property(caller, place, grant, ({ grants, limit }, at, other) => {
       fc.pre(!reach(other.scopes)(at));
@@ -55,7 +55,7 @@ test("a grant on another site or fleet adds no rights", () => {
   );
 });
 
-test("a limit never raises a role, and an additional grant never lowers one", () => {
+test("a token's limit never raises a role, and a further grant never lowers one", () => {
   fc.assert(
     fc.property(caller, place, grant, ({ grants, limit }, at, more) => {
       const limited = roleOn({ grants, limit }, at);
@@ -68,7 +68,7 @@ test("a limit never raises a role, and an additional grant never lowers one", ()
   );
 });
 
-test("a scope that names a site and a fleet, or neither, contains nothing", () => {
+test("a scope with both or neither of site and fleet contains nothing", () => {
   const at: Place = { site_id: "site_a", fleet_id: "fleet_1" };
   for (const odd of [{}, { site_id: "site_a", fleet_id: "fleet_1" }]) {
     assert.equal(roleOn({ grants: [{ role: "admin", scopes: [odd] }], limit: [] }, at), undefined);
@@ -76,7 +76,7 @@ test("a scope that names a site and a fleet, or neither, contains nothing", () =
   }
 });
 
-test("returns 404 for an object outside the token's limit, and 403 for one on which the role is too low", () => {
+test("returns 404 for an object outside the token's limit, and 403 if the role is too low", () => {
   const grants: Grant[] = [
     { role: "viewer", scopes: [] },
     { role: "operator", scopes: [{ site_id: "site_a" }] },
@@ -92,7 +92,7 @@ test("returns 404 for an object outside the token's limit, and 403 for one on wh
   assert.throws(check([{ fleet_id: "fleet_2" }], "fleet_1"), (error) => error instanceof Fault && error.code === "not_found");
 });
 
-test("an operation on the whole org needs the role in the whole org", () => {
+test("an operation on the whole org requires the role in the whole org, not in a part of it", () => {
   const base = { org_id: "org_x", token_id: "tok_x", actor: { type: "user" as const, id: "usr_x", name: null }, orgs: [] };
   const everywhere = { ...base, role: "admin" as const, grants: [{ role: "admin" as const, scopes: [] }], limit: [] };
   assert.doesNotThrow(() => requireInWholeOrg(everywhere, "admin"));

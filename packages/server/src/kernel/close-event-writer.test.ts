@@ -6,10 +6,10 @@ import { createLog } from "./log.ts";
 
 const PAGES = 3;
 const PAGE = 500;
-/** Limits: failures per sweep, and ids that the log names. */
+/** Maximum failures per sweep, and maximum ids in the log. */
 const [FAILURES_MAX, LOGGED_MAX] = [50, 100];
 
-/** Creates open things of a lost server, by org and id. The ends of those in `refused` cannot be written. */
+/** Creates sessions that a lost server left open. The close events of ids that `refused` accepts cannot be written. */
 function startBook(count: number, refused: (id: string) => boolean) {
   const logged: { id: string; of: string }[] = [];
   const log = createLog({
@@ -48,7 +48,7 @@ function startBook(count: number, refused: (id: string) => boolean) {
   return book;
 }
 
-test("writes the ends of all pages that a lost server left open, except those that fail", async () => {
+test("writes the close events of everything that a lost server left open, except those that fail", async () => {
   const book = startBook(PAGES * PAGE, (id) => id.endsWith("00"));
   await book.sweep();
   assert.equal(book.open.size, (PAGES * PAGE) / 100);
@@ -60,7 +60,7 @@ test("writes the ends of all pages that a lost server left open, except those th
   assert.equal(book.open.size, 0);
 });
 
-test("when every write fails, a sweep stops early, the next one continues behind it, and the log is bounded", async () => {
+test("a sweep with only failures stops early, and the next one continues after them", async () => {
   const book = startBook(PAGES * PAGE, () => true);
   for (let sweep = 1; sweep <= 4; sweep += 1) {
     await book.sweep();
@@ -78,7 +78,7 @@ test("when every write fails, a sweep stops early, the next one continues behind
   assert.equal(book.logged.at(-1)?.id, "req_new");
 });
 
-test("writes the local ends that can be written, regardless of how many before them fail", async () => {
+test("writes local close events even if many earlier ones fail", async () => {
   const book = startBook(0, () => true);
   const all = Array.from({ length: 3 * FAILURES_MAX }, (_, n): Orphan => ({ org_id: "org_0", id: `req_${n}` }));
   for (const one of all) await book.close_events.write(one.id, () => book.write(one));
@@ -93,7 +93,7 @@ test("writes the local ends that can be written, regardless of how many before t
   assert.equal(book.logged.length, LOGGED_MAX);
 });
 
-test("a sweep stops immediately when the database is unreachable, and loses no end", async () => {
+test("a sweep stops immediately when the database is unreachable, and loses no close event", async () => {
   const book = startBook(3, () => false);
   book.is_down = true;
   const ended = { org_id: "org_0", id: "req_told" };

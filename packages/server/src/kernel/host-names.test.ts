@@ -20,7 +20,7 @@ function names(flags: ServeFlags, pem?: string) {
   return { hosts, foreign, clock };
 }
 
-test("without settings a server accepts the names of loopback, at any port", () => {
+test("a server without settings accepts only the host names of loopback, with any port", () => {
   const { hosts } = names({});
   for (const own of ["localhost", "LOCALHOST:7600", "localhost.", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:7600", "[0:0::1]:1"])
     assert.ok(hosts.has(own), own);
@@ -28,7 +28,7 @@ test("without settings a server accepts the names of loopback, at any port", () 
     assert.ok(!hosts.has(other), other);
 });
 
-test("a server accepts the names of its certificate, of --listen and of --host-name", async () => {
+test("a server accepts the host names of its certificate, of --listen and of --host-name", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-names-"));
   try {
     const authority = await openAuthority(directory, new Date());
@@ -44,14 +44,14 @@ test("a server accepts the names of its certificate, of --listen and of --host-n
   }
 });
 
-test("behind a proxy every host is accepted until one is configured", () => {
+test("a server behind a proxy accepts every host name until one is configured", () => {
   const proxy = { listen: "0.0.0.0:7600", behindProxy: "10.0.0.1" };
   assert.deepEqual([names(proxy).hosts.is_known, names(proxy).hosts.has("evil.test")], [false, true]);
   const { hosts } = names({ ...proxy, hostName: ["fleet.test"] });
   assert.deepEqual([hosts.is_known, hosts.has("fleet.test:8443"), hosts.has("evil.test")], [true, true, false]);
 });
 
-test("a refusal states the host, the server's names and the setting, and is reported once a minute", async () => {
+test("the refusal of a host name states the setting to change, and is reported once a minute", async () => {
   const { hosts, foreign, clock } = names({});
   assert.equal(hosts.refusal("localhost:7600"), undefined);
   assert.match(

@@ -4,7 +4,7 @@ import { retryBisected, isolateFailures } from "./isolate-failures.ts";
 
 class Lost extends Error {}
 
-/** Returns what was processed, what failed, and the number of calls, when the work fails for every piece with one of `bad`. */
+/** Returns the processed items, the failures and the number of calls. Calls with any item of `bad` fail. */
 async function run(items: number[], bad: ReadonlyMap<number, Error>) {
   const [done, failed]: [number[], string[]] = [[], []];
   let tries = 0;
@@ -23,7 +23,7 @@ async function run(items: number[], bad: ReadonlyMap<number, Error>) {
 
 const numbers = Array.from({ length: 16 }, (_, n) => n);
 
-test("processes all items in one call", async () => {
+test("processes all items in one call if none fails", async () => {
   assert.deepEqual(await run(numbers, new Map()), { done: numbers, failed: [], tries: 1 });
 });
 
@@ -37,11 +37,11 @@ test("fails only the items that cause the error, and processes the others", asyn
   );
 });
 
-test("fails the whole piece, without dividing it, if no item causes the error", async () => {
+test("fails the whole batch without bisecting it if the error affects all items", async () => {
   assert.deepEqual(await run([1, 2, 3, 4], new Map([[2, new Lost("lost")]])), { done: [], failed: ["1,2,3,4: lost"], tries: 1 });
 });
 
-test("items that cannot be processed are returned with the first error, and all others are processed", async () => {
+test("processes all items that can be processed, and returns the others with the first error", async () => {
   const done: number[] = [];
   const failures = await isolateFailures(
     numbers,
@@ -54,7 +54,7 @@ test("items that cannot be processed are returned with the first error, and all 
   assert.deepEqual([failures?.failed, done.length], [[0, 5, 10, 15], 12]);
 });
 
-test("stops dividing when every item fails", async () => {
+test("stops bisecting a batch when every item fails", async () => {
   let tries = 0;
   const failures = await isolateFailures(
     Array.from({ length: 1_000 }, (_, n) => n),
@@ -66,7 +66,7 @@ test("stops dividing when every item fails", async () => {
   assert.ok(tries < 60, `${tries} tries`);
 });
 
-test("rejects on an outage, without further attempts", async () => {
+test("rejects a batch on an outage, without further attempts", async () => {
   let tries = 0;
   const lost = new Lost("lost");
   const work = async (some: readonly number[]): Promise<void> => {

@@ -5,7 +5,7 @@ import { KeyedBatcher, type KeyedBatcherOptions, MIN_INTERVAL_MS } from "./keyed
 
 const LIMIT = { timeout: 60_000 };
 
-/** A batcher whose work the test completes. Each result is the item with its position. */
+/** Creates a batcher whose work the test completes. Each result is the item with its position. */
 function slow(options: Partial<KeyedBatcherOptions<string, string>> = {}) {
   const batches: { key: string; items: readonly string[]; done: () => void; fail: (error: Error) => void }[] = [];
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
@@ -19,14 +19,14 @@ function slow(options: Partial<KeyedBatcherOptions<string, string>> = {}) {
       }),
     ...options,
   });
-  /** Waits until nothing more starts automatically. */
+  /** Waits until no further batch starts. */
   const settle = (): Promise<void> => turn().then(() => clock.advance({ milliseconds: MIN_INTERVAL_MS }));
   return { clock, batcher, batches, settle };
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("processes a single item immediately, and those that arrive meanwhile in batches of limited size", LIMIT, async () => {
+test("processes a single item immediately, and items that arrive meanwhile in limited batches", LIMIT, async () => {
   const { batcher, batches, settle } = slow();
   const asked = ["a", "b", "c", "d", "e"].map((item) => batcher.add("org", item));
   assert.deepEqual(
@@ -41,7 +41,7 @@ test("processes a single item immediately, and those that arrive meanwhile in ba
   assert.deepEqual(await Promise.all(asked), ["a:0", "b:0", "c:1", "d:2", "e:0"]);
 });
 
-test("keys alternate, and a limited number of them runs concurrently", LIMIT, async () => {
+test("takes keys in turn, and limits how many of them are processed concurrently", LIMIT, async () => {
   const { batcher, batches, settle } = slow();
   for (const key of ["x", "x", "y", "z", "x", "z"]) void batcher.add(key, key);
   assert.deepEqual(
@@ -61,7 +61,7 @@ test("keys alternate, and a limited number of them runs concurrently", LIMIT, as
   );
 });
 
-test("items of one name are never in one batch, and keep their order", LIMIT, async () => {
+test("puts items with the same uniqueBy key into separate batches, in order", LIMIT, async () => {
   const { batcher, batches, settle } = slow({ items_max: 10, uniqueBy: (item) => item.slice(0, 1) });
   void batcher.add("org", "first");
   for (const item of ["a1", "b1", "a2", "a3", "b2"]) void batcher.add("org", item);
@@ -75,7 +75,7 @@ test("items of one name are never in one batch, and keep their order", LIMIT, as
   );
 });
 
-test("rejects only the item that causes an error; an error that concerns all rejects the whole batch immediately", LIMIT, async () => {
+test("rejects only the failing item, or the whole batch if the error affects all items", LIMIT, async () => {
   let calls = 0;
   const batcher = new KeyedBatcher<string, string>({
     items_max: 8,
@@ -122,7 +122,7 @@ test("batches of a key start at the minimum interval under load, without delayin
   assert.deepEqual(begun(), ["a", "x", "bc", "d"], "nothing waited when the batch before ended");
 });
 
-test("a full batch does not wait for the interval", LIMIT, async () => {
+test("a full batch does not wait for the minimum interval", LIMIT, async () => {
   const { batcher, batches } = slow();
   for (const item of ["a", "b", "c"]) void batcher.add("org", item);
   batches[0]!.done();
@@ -132,7 +132,7 @@ test("a full batch does not wait for the interval", LIMIT, async () => {
   assert.deepEqual(batches[1]?.items, ["b", "c", "d"]);
 });
 
-test("the interval counts from a full batch that did not wait", LIMIT, async () => {
+test("the minimum interval starts again at a full batch that skipped it", LIMIT, async () => {
   const { clock, batcher, batches } = slow();
   for (const item of ["a", "b", "c"]) void batcher.add("org", item);
   batches[0]!.done();
@@ -146,7 +146,7 @@ test("the interval counts from a full batch that did not wait", LIMIT, async () 
   assert.deepEqual(batches[2]?.items, ["e"]);
 });
 
-test("skips the delay when items cannot share a batch", LIMIT, async () => {
+test("skips the minimum interval if a new item cannot join the queued batch", LIMIT, async () => {
   const { clock, batcher, batches } = slow({ uniqueBy: (item) => item.slice(0, 1) });
   for (const item of ["a1", "b1"]) void batcher.add("org", item);
   batches[0]!.done();

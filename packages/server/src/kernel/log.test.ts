@@ -18,7 +18,7 @@ function foldedLog() {
   return { lines, log, clock, flush };
 }
 
-test("writes levels as words", () => {
+test("writes log levels as words", () => {
   const { lines, stream } = collect();
   const log = createLog({ level: "trace", stream });
   for (const level of ["trace", "debug", "info", "warn", "error", "fatal"] as const) log[level]({}, `a line of ${level}`);
@@ -28,7 +28,7 @@ test("writes levels as words", () => {
   );
 });
 
-test("writes a message of 2,500 robots as one line, and one more with their number after a second", async () => {
+test("writes 2,500 equal messages as one line, and their number after a second", async () => {
   const { lines, log, clock } = foldedLog();
   for (let robot = 0; robot < 2_500; robot += 1) log.info({ robot_id: `rob_${robot}` }, "robot came back");
   assert.deepEqual(lines, [{ level: "info", robot_id: "rob_0", msg: "robot came back" }]);
@@ -42,7 +42,7 @@ test("writes a message of 2,500 robots as one line, and one more with their numb
   assert.deepEqual(lines.slice(3), [{ level: "info", robot_id: "rob_y", msg: "robot came back" }]);
 });
 
-test("writes one stack of 100 equal errors, and errors of another type or code separately", async () => {
+test("writes the stack of equal errors once, and of different errors separately", async () => {
   const { lines, log, clock } = foldedLog();
   const lost = (): Error => Object.assign(new Error("terminated"), { code: "57P01" });
   for (let query = 0; query < 100; query += 1) log.error({ err: lost() }, "request failed");
@@ -61,20 +61,20 @@ test("writes one stack of 100 equal errors, and errors of another type or code s
   assert.deepEqual(lines.slice(3), [{ level: "error", repeated: 99, msg: "request failed" }]);
 });
 
-test("writes every debug line", () => {
+test("does not fold repeated debug lines", () => {
   const { lines, log } = foldedLog();
   for (let index = 0; index < 10; index += 1) log.debug({ index }, "a detail");
   assert.equal(lines.length, 10);
 });
 
-test("writes the number of counted lines when the process exits", () => {
+test("writes the number of folded lines when the process exits", () => {
   const { lines, log, flush } = foldedLog();
   for (let index = 0; index < 3; index += 1) log.warn({ index }, "a warning");
   flush();
   assert.deepEqual(lines.slice(1), [{ level: "warn", repeated: 2, msg: "a warning" }]);
 });
 
-test("folds repeats in the log of a server", () => {
+test("folds repeated lines in the log of a server", () => {
   const { lines, stream } = collect();
   const log = createLog({ level: "info", stream });
   for (let index = 0; index < 3; index += 1) log.info({ index }, "a line");

@@ -8,7 +8,7 @@ import { MasterKeyError, masterKeyFile, openMasterKeys, parseMasterKeys, seal, u
 
 const key = randomBytes(32);
 
-test("a sealed text opens only with its key and its bound parts", () => {
+test("an encrypted text can only be decrypted with its key and its context", () => {
   const sealed = seal(key, Buffer.from("hunter2"), ["org_1", "cfg_1", 3]);
   assert.equal(unseal(key, sealed, ["org_1", "cfg_1", 3]).toString(), "hunter2");
   for (const bound of [["org_2", "cfg_1", 3], ["org_1", "cfg_1", 4], ["org_1", "cfg_1", "3"], ["org_1cfg_1", 3], []])
@@ -22,7 +22,7 @@ test("a sealed text opens only with its key and its bound parts", () => {
   assert.notEqual(seal(key, Buffer.from("x"), []), seal(key, Buffer.from("x"), []));
 });
 
-test("reads keys in hex and base64, the newest first, and refuses an invalid one without printing it", () => {
+test("reads keys in hex and base64, newest first, and refuses an invalid key without printing it", () => {
   const [old, now] = [randomBytes(32), randomBytes(32)];
   const before = parseMasterKeys(old.toString("hex"), "the variable");
   const wrapped = before.wrap(key, ["org_1"]);
@@ -39,7 +39,7 @@ test("reads keys in hex and base64, the newest first, and refuses an invalid one
   }
 });
 
-test("creates a key in the data directory, readable by its user only, and keeps it", async () => {
+test("creates a private key file in the data directory once, and then reuses it", async () => {
   const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-keys-"));
   try {
     const first = await openMasterKeys({ data_directory });

@@ -5,7 +5,7 @@ import { SimulatedClock } from "@roamfleet/clock";
 import { clientAddress, networkOf, Networks, parseNetworks, siteOf } from "./networks.ts";
 import { AddressRateLimit } from "./rate-limit.ts";
 
-test("reads addresses and ranges of both families, and refuses a list with an invalid entry", () => {
+test("parses IPv4 and IPv6 addresses and ranges, and refuses a list with an invalid entry", () => {
   assert.deepEqual(parseNetworks("10.0.0.0/8, 127.0.0.1,fd00::/8,::1"), ["10.0.0.0/8", "127.0.0.1", "fd00::/8", "::1"]);
   for (const text of [
     "",
@@ -23,7 +23,7 @@ test("reads addresses and ranges of both families, and refuses a list with an in
     assert.equal(parseNetworks(text), undefined, text);
 });
 
-test("an address is only in its own ranges, also when a dual-stack socket shows it as IPv6", () => {
+test("matches an address with the configured ranges, also in its IPv4-mapped IPv6 form", () => {
   const networks = new Networks(["10.0.0.0/8", "127.0.0.1", "fd00::/8"]);
   for (const address of ["10.1.2.3", "::ffff:10.1.2.3", "127.0.0.1", "::ffff:127.0.0.1", "fd12::1"])
     assert.ok(networks.has(address), address);
@@ -38,20 +38,20 @@ const from = (remoteAddress: string, forwarded?: string | string[]): string =>
     new Networks(["10.0.0.0/8"]),
   );
 
-test("uses the client address that a proxy reports, and ignores what the client itself wrote before it", () => {
+test("uses the client address that the proxy appends, and ignores earlier forged addresses", () => {
   assert.equal(from("10.0.0.1", "198.51.100.7"), "198.51.100.7");
   assert.equal(from("10.0.0.1", "127.0.0.1, 198.51.100.7"), "198.51.100.7");
   assert.equal(from("10.0.0.1", ["1.1.1.1", "198.51.100.7, 10.9.9.9"]), "198.51.100.7");
   assert.equal(from("::ffff:10.0.0.1", "2001:db8::7"), "2001:db8::7");
 });
 
-test("ignores X-Forwarded-For from peers that are not proxies, and invalid addresses", () => {
+test("ignores X-Forwarded-For from peers that are not proxies, and invalid addresses in it", () => {
   assert.equal(from("198.51.100.7", "127.0.0.1"), "198.51.100.7");
   assert.equal(from("10.0.0.1"), "10.0.0.1");
   assert.equal(from("10.0.0.1", "198.51.100.7, unknown"), "10.0.0.1");
 });
 
-test("the origin is the scheme and Host of the request; X-Forwarded-* are used from a trusted proxy only", () => {
+test("uses X-Forwarded-Host and X-Forwarded-Proto only from a trusted proxy", () => {
   const proxies = new Networks(["10.0.0.1"]);
   const site = (remoteAddress: string, headers: Record<string, string>, encrypted = false) =>
     siteOf({ socket: { remoteAddress, encrypted }, headers } as unknown as IncomingMessage, proxies);
@@ -63,13 +63,13 @@ test("the origin is the scheme and Host of the request; X-Forwarded-* are used f
   assert.deepEqual(site("10.0.0.1", { host: "inner:7600" }), { secure: true, origin: "https://inner:7600" });
   const forwarded = { host: "inner:7600", "x-forwarded-host": "fleet.test", "x-forwarded-proto": "http" };
   assert.deepEqual(site("10.0.0.1", forwarded), { secure: false, origin: "http://fleet.test" });
-  // The proxy appends its value last.
+  // The proxy appends its value as the last one.
   assert.equal(site("10.0.0.1", { host: "x", "x-forwarded-host": "evil.test, fleet.test" }).origin, "https://fleet.test");
   for (const host of [undefined, "", "a/b", "a b", "user@evil.test", "a:b:c"])
     assert.equal(site("192.0.2.1", host === undefined ? {} : { host }).origin, undefined, host);
 });
 
-test("limits count an IPv4 address as itself and an IPv6 address by its /64, in any notation", () => {
+test("groups IPv6 addresses by their /64 network for rate limits, and IPv4 addresses individually", () => {
   const cases: [address: string, network: string][] = [
     ["192.0.2.7", "192.0.2.7"],
     ["::ffff:192.0.2.7", "192.0.2.7"],

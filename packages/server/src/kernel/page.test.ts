@@ -6,7 +6,7 @@ import { bool, row, sql } from "./sql.ts";
 
 const foundRow = row({ found: bool });
 
-test("finds text in any case and language, and treats no character as a pattern", { timeout: 120_000 }, async () => {
+test("searches text in any case and language, without treating characters as a pattern", { timeout: 120_000 }, async () => {
   await using database = await createTestDatabase();
   const db = await database.connect();
   const found = async (name: string, q: string) => (await db.one(sql(foundRow)`select ${name}::text ~ ${containing(q)} as found`)).found;

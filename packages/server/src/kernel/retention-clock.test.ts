@@ -12,26 +12,26 @@ const AT = Date.parse("2030-01-01T00:00:00Z");
 const known = (at = AT): ClockHistory => ({ seen_at: new Date(at), jumps: [] });
 const after = (history: ClockHistory, now_ms: number, elapsed_ms = 0): ClockHistory => observe(history, new Date(now_ms), elapsed_ms);
 
-/** Advances the time with a reading every hour, as a running server does. */
+/** Advances the time with a reading of the clock every hour, as a running server does. */
 function run(history: ClockHistory, hours: number): ClockHistory {
   let now = history;
   for (let hour = 0; hour < hours; hour += 1) now = after(now, now.seen_at.getTime() + HOUR_MS, HOUR_MS);
   return now;
 }
 
-test("trusts a steady clock to the millisecond", () => {
+test("retention trusts a steady clock to the millisecond", () => {
   const history = run(known(), 1_000);
   assert.equal(trustedTime(history).getTime(), AT + 1_000 * HOUR_MS);
 });
 
-test("trusts a start ten years ahead after a day of running, and not before", () => {
+test("retention trusts a clock that is ten years ahead only after a day of running", () => {
   const started = after(known(), AT + 10 * YEAR_MS);
   assert.equal(trustedTime(started).getTime(), AT);
   assert.equal(trustedTime(run(started, 23)).getTime(), AT + 23 * HOUR_MS, "retention uses the earlier time");
   assert.equal(trustedTime(run(started, 24)).getTime(), AT + 10 * YEAR_MS + 24 * HOUR_MS);
 });
 
-test("a start ten years behind lowers the trusted time, and its correction is trusted after a day", () => {
+test("retention uses a clock that is years behind, and trusts its correction after a day", () => {
   const behind = run(after(known(), AT - 10 * YEAR_MS), 100);
   assert.equal(trustedTime(behind).getTime(), AT - 10 * YEAR_MS + 100 * HOUR_MS);
   const back = after(behind, AT + HOUR_MS);
@@ -39,19 +39,19 @@ test("a start ten years behind lowers the trusted time, and its correction is tr
   assert.equal(trustedTime(run(back, 24)).getTime(), AT + 25 * HOUR_MS);
 });
 
-test("a jump ahead that is reverted has no effect", () => {
+test("a forward clock jump that is reverted has no effect on retention", () => {
   const ahead = run(after(run(known(), 5), AT + 5 * HOUR_MS + 15 * 24 * HOUR_MS), 7);
   const back = after(ahead, AT + 12 * HOUR_MS);
   assert.equal(untrustedMs(back), 0);
   assert.equal(trustedTime(back).getTime(), AT + 12 * HOUR_MS);
 });
 
-test("a server that was off for a month trusts the time a day later", () => {
+test("a server that was off for a month trusts its clock for retention after a day", () => {
   const month_ms = 30 * 24 * HOUR_MS;
   assert.equal(untrustedMs(run(after(known(), AT + month_ms), 24)), 0);
 });
 
-test("on a machine that is switched off or suspended each night the trusted time is at most two days behind", () => {
+test("retention is at most two days behind on a machine that is off each night", () => {
   let history = known();
   for (let day = 0; day < 100; day += 1) {
     history = run(history, 8);
@@ -60,7 +60,7 @@ test("on a machine that is switched off or suspended each night the trusted time
   }
 });
 
-test("a restart loop keeps a bounded history and trusts the time eventually", () => {
+test("a restart loop keeps a bounded clock history, and retention trusts the clock eventually", () => {
   let history = known();
   for (let start = 0; start < 1_000; start += 1) history = after(history, history.seen_at.getTime() + 60_000);
   assert.ok(history.jumps.length <= 32);
@@ -68,7 +68,7 @@ test("a restart loop keeps a bounded history and trusts the time eventually", ()
   assert.equal(untrustedMs(run(history, 24)), 0);
 });
 
-test("for any jumps, the trusted time is never later than any reading of the last day of running time", () => {
+test("retention never uses a time later than any clock reading of the last day of running", () => {
   const step = fc.record({
     jump_ms: fc.integer({ min: -20 * YEAR_MS, max: 20 * YEAR_MS }),
     elapsed_ms: fc.integer({ min: 0, max: 2 * HOLD_MS }),
@@ -77,7 +77,7 @@ test("for any jumps, the trusted time is never later than any reading of the las
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       let history = known();
       let monotonic = 0;
-      // Offsets of the wall clock from the monotonic clock, and when each ended. A reading within HOLD_MS bounds the trusted time.
+      // Offsets of the wall clock from the monotonic clock, with their end times. Offsets within HOLD_MS limit the trusted time.
       const offsets = [{ until: 0, offset: AT }];
       for (const { jump_ms, elapsed_ms } of steps) {
         monotonic += elapsed_ms;
@@ -116,7 +116,7 @@ async function start() {
   };
 }
 
-test("a start with a clock that is years off keeps the time of the run before, and logs an error", TIMEOUT, async () => {
+test("a start with a clock that is years ahead keeps the previous retention time", TIMEOUT, async () => {
   await using it = await start();
   await (await it.open(START_AT)).stop();
   const ahead = await it.open(Date.parse(START_AT) + 10 * YEAR_MS);
@@ -133,7 +133,7 @@ test("a start with a clock that is years off keeps the time of the run before, a
   assert.equal(it.logged.length, 2);
 });
 
-test("a day of running time is counted across restarts, so a server that never runs for a day deletes by age too", TIMEOUT, async () => {
+test("counts the running time until a changed clock is trusted across restarts", TIMEOUT, async () => {
   await using it = await start();
   await (await it.open(START_AT)).stop();
   let now = Date.parse(START_AT) + 30 * DAY_MS;
@@ -147,7 +147,7 @@ test("a day of running time is counted across restarts, so a server that never r
   assert.equal((await it.open(now)).retention.behind_ms, 0);
 });
 
-test("holds back a jump while the server runs, and forgets one that is reverted", TIMEOUT, async () => {
+test("retention ignores a forward clock jump at first, and entirely if it is reverted", TIMEOUT, async () => {
   await using it = await start();
   const { clock, retention } = await it.open(START_AT);
   clock.jump(15 * DAY_MS);
@@ -158,12 +158,12 @@ test("holds back a jump while the server runs, and forgets one that is reverted"
   assert.equal(retention.behind_ms, 0);
 });
 
-test("a new database trusts the clock immediately", TIMEOUT, async () => {
+test("retention trusts the clock immediately with a new database", TIMEOUT, async () => {
   await using it = await start();
   assert.equal((await it.open(START_AT)).retention.behind_ms, 0);
 });
 
-test("with a database on another machine, the earlier of the two clocks decides", TIMEOUT, async () => {
+test("retention uses the earlier of the server's and the remote database's clocks", TIMEOUT, async () => {
   await using it = await start();
   const ahead = await it.open(Date.now() + 10 * YEAR_MS, true);
   await ahead.clock.advance({ days: 3 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deleteIsolated } from "./retention.ts";
 
-/** Rows of which some cannot be deleted, in a fixed order. */
+/** Creates rows, of which some cannot be deleted, in a fixed order. */
 function table(rows: number, bad: ReadonlySet<number>) {
   let left = Array.from({ length: rows }, (_, n) => n);
   const remove = async (limit: number, offset: number): Promise<number> => {
@@ -14,7 +14,7 @@ function table(rows: number, bad: ReadonlySet<number>) {
   return { remove, left: () => left };
 }
 
-test("rows that cannot be deleted are left, all others are deleted, and the failure is reported", async () => {
+test("deletes all rows that can be deleted, and reports the failure of the others", async () => {
   const bad = new Set([0, 1, 2, 3_000, 7_001, 11_999]);
   const { remove, left } = table(12_000, bad);
   await assert.rejects(
@@ -26,7 +26,7 @@ test("rows that cannot be deleted are left, all others are deleted, and the fail
   assert.deepEqual([await deleteIsolated(() => false, all.remove), all.left()], [12_000, []]);
 });
 
-test("an outage ends the run immediately, and a table of which nothing can be deleted does after a while", async () => {
+test("ends a deletion run immediately on an outage, or after many failures", async () => {
   let tries = 0;
   const fail = (): Promise<number> => Promise.reject(new Error(`try ${(tries += 1)}`));
   await assert.rejects(

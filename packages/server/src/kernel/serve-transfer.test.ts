@@ -10,7 +10,7 @@ import { watchTransfer } from "./serve-transfer.ts";
 
 const TIMEOUT = { timeout: 30_000 };
 
-/** Starts one request, whose client the test controls, and watches it with checks that `answer` decides. */
+/** Starts one request with a client that the test controls, and watches it with checks whose result is `answer`. */
 async function start(answer: () => Promise<never>) {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -48,7 +48,7 @@ async function start(answer: () => Promise<never>) {
   };
 }
 
-test("checks no transfer whose client has left before the watch begins", TIMEOUT, async () => {
+test("does not check a transfer whose client disconnected before the first check", TIMEOUT, async () => {
   await using it = await start(() => Promise.reject(new Error("no database")));
   const closed = once(it.response, "close");
   it.client.destroy();
@@ -58,7 +58,7 @@ test("checks no transfer whose client has left before the watch begins", TIMEOUT
   assert.equal(it.checks(), 0);
 });
 
-test("cuts a transfer whose token is revoked", TIMEOUT, async () => {
+test("aborts a transfer when its token is revoked", TIMEOUT, async () => {
   await using it = await start(() => Promise.reject(unauthorized("the token was revoked")));
   const closed = once(it.socket, "close");
   it.watch();
@@ -67,7 +67,7 @@ test("cuts a transfer whose token is revoked", TIMEOUT, async () => {
   assert.equal(it.checks(), 1);
 });
 
-test("keeps the connection when the transfer ends during the check that refuses it", TIMEOUT, async () => {
+test("keeps the connection if the transfer ends during the check that would abort it", TIMEOUT, async () => {
   const refusal = Promise.withResolvers<never>();
   await using it = await start(() => refusal.promise);
   it.watch();

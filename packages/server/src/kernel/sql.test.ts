@@ -25,20 +25,20 @@ import {
 
 const siteRow = row({ id: text, org_id: text, status: textOf<"on" | "off">(), note: nullable(text) });
 
-test("values become numbered parameters", () => {
+test("turns template values into numbered parameters", () => {
   const statement = sql`select * from site where org_id = ${"org_1"} and size > ${3}`;
   assert.equal(statement.text, "select * from site where org_id = $1 and size > $2");
   assert.deepEqual(statement.values, ["org_1", 3]);
 });
 
-test("a row expands to its column list, with an alias too", () => {
+test("expands a row into its column list, also with a table alias", () => {
   const statement = sql(siteRow)`select ${siteRow.of("s")} from site s where s.id = ${"x"} returning ${siteRow}`;
   assert.equal(statement.text, "select s.id, s.org_id, s.status, s.note from site s where s.id = $1 returning id, org_id, status, note");
   assert.deepEqual(statement.values, ["x"]);
   assert.equal(statement.row, siteRow);
 });
 
-test("the row's type follows from its declaration", () => {
+test("the type of a row follows from its declared columns", () => {
   const all = row({
     a: text,
     b: int,
@@ -58,7 +58,7 @@ test("the row's type follows from its declaration", () => {
   assert.ok(same && wrong);
 });
 
-test("nested statements are merged and their parameters renumbered", () => {
+test("merges nested statements and renumbers their parameters", () => {
   const list_sites = (org: string, status: string | undefined, after: string | undefined) => sql(siteRow)`
     select ${siteRow} from site where org_id = ${org} ${status === undefined ? sql`` : sql`and status = ${status}`} ${after === undefined ? sql`` : sql`and (${sql`id > ${after}`} or ${true})`} limit ${10}`;
   const both = list_sites("o", "on", "a");
@@ -70,7 +70,7 @@ test("nested statements are merged and their parameters renumbered", () => {
   assert.notEqual(both.name, none.name);
 });
 
-test("a template is correct when its value becomes a fragment later, or a parameter again", () => {
+test("a template accepts a fragment, a row or a parameter in the same position", () => {
   const where = (value: SqlValue) => sql`select ${value} as x`;
   assert.equal(where(1).text, "select $1 as x");
   assert.equal(where(sql`now(${2})`).text, "select now($1) as x");
@@ -83,7 +83,7 @@ test("a template is correct when its value becomes a fragment later, or a parame
   assert.equal(columns("id").text, "select $1 from site");
 });
 
-test("the same text always has the same short name, and other texts have other names", () => {
+test("the same statement text always has the same short name, and different texts differ", () => {
   const find = (id: string) => sql`select 1 where ${id} = 'a'`;
   assert.equal(find("a").name, find("b").name);
   assert.ok((find("a").name ?? "").length > 20);
@@ -91,11 +91,11 @@ test("the same text always has the same short name, and other texts have other n
   assert.notEqual(find("a").name, sql`select 2 where ${"a"} = 'a'`.name);
 });
 
-test("no external value becomes statement text", () => {
+test("no external value becomes SQL text", () => {
   const hostile = "x'; drop table site; --";
   const statement = sql`select ${hostile}`;
   assert.equal(statement.text, "select $1");
-  // Looks like a statement or a row, as JSON from a client could.
+  // Resembles a statement or a row, as JSON from a client could.
   const forged = {
     text: "drop table site",
     sql: "drop table site",
@@ -110,14 +110,14 @@ test("no external value becomes statement text", () => {
   assert.throws(() => siteRow.of("s s"), /not a plain SQL name/);
 });
 
-test("refuses undefined, invalid dates and bare objects, and reports where they are", () => {
+test("refuses undefined, invalid dates and plain objects as values, and reports their position", () => {
   assert.throws(() => sql`select 1 where id = ${undefined as unknown as string}`, /after "select 1 where id =" is undefined/);
   assert.throws(() => sql`select ${new Date(Number.NaN)}`, /invalid date/);
   assert.throws(() => sql`select ${{ a: 1 } as unknown as string}`, /json\(\)/);
   assert.throws(() => sql`select ${["a", undefined as unknown as string]}`, /undefined/);
 });
 
-test("json: undefined is SQL null, null is JSON's null", () => {
+test("json() writes undefined as SQL null, and null as the JSON value null", () => {
   assert.deepEqual(sql`select ${json(undefined)}, ${json(null)}, ${json({ a: [1] })}, ${json("x")}`.values, [
     null,
     "null",
@@ -126,13 +126,13 @@ test("json: undefined is SQL null, null is JSON's null", () => {
   ]);
 });
 
-test("list binds one array", () => {
+test("list() binds a collection as one array parameter", () => {
   const statement = sql`select ${list(new Set(["a", "b"]))}::text[]`;
   assert.equal(statement.text, "select $1::text[]");
   assert.deepEqual(statement.values, [["a", "b"]]);
 });
 
-test("the number of prepared composed texts is bounded", () => {
+test("limits the number of prepared statements with composed text", () => {
   const names = new Set<string | undefined>();
   for (let width = 1; width <= COMPOSED_TEXTS_MAX + 50; width += 1) {
     const wide = Array.from({ length: width }, (_, i) => i).reduce<Statement<unknown>>(

@@ -9,7 +9,7 @@ const fill = (shares: AddressShares, address: (i: number) => string): (() => voi
   return held;
 };
 
-test("a network may take as many slots as are still free, so that other networks find one", () => {
+test("a network may use only half of the free slots, so that other networks find one", () => {
   const shares = new AddressShares(1_000);
   const first = fill(shares, () => "192.0.2.1");
   assert.equal(first.length, 500);
@@ -21,7 +21,7 @@ test("a network may take as many slots as are still free, so that other networks
   assert.equal(shares.hasRoom("192.0.2.1"), true);
 });
 
-test("addresses of one IPv6 /64 share one quota", () => {
+test("addresses of one IPv6 /64 share one quota of admissions", () => {
   const shares = new AddressShares(100);
   assert.equal(fill(shares, (i) => `2001:db8:1:2::${i.toString(16)}`).length, 50);
   assert.equal(shares.hasRoom("2001:db8:1:3::1"), true);
@@ -32,8 +32,8 @@ const ANYWHERE = { network: "192.0.2.1", hasRoom: () => true };
 const clockAt = (): SimulatedClock => new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
 
 /**
- * Simulates robots that connect to a node at the same time. The node works sequentially: `handshake_ms` for each attempt, `admit_ms` for
- * each admission. The robots follow its answers.
+ * Simulates robots that connect to a node at the same time. The node works sequentially: `handshake_ms` for each attempt, `admit_ms`
+ * for each admission. Robots that are sent away retry after the delay of the response.
  */
 function storm({
   robots,
@@ -96,7 +96,7 @@ function storm({
   return { queue, seen, last };
 }
 
-test("admits a storm of robots in the time that the node needs, each at its first or second attempt", async () => {
+test("admits thousands of robots at the maximum speed of the node, with few retries", async () => {
   const { queue, seen, last } = storm({ robots: 15_000, per_second: 500, admit_ms: 3.5, handshake_ms: 1 });
   const took_ms = await last();
   assert.ok(took_ms <= 15_000 * 4.5 * 1.15, `${took_ms} ms`);
@@ -105,23 +105,23 @@ test("admits a storm of robots in the time that the node needs, each at its firs
   assert.deepEqual([queue.booked, queue.queued], [0, 0]);
 });
 
-test("a node that is faster than the limit admits at the limit, and sends no robot away for more than half a minute", async () => {
+test("a node that is faster than the rate limit admits all robots at their first attempt", async () => {
   const { seen, last } = storm({ robots: 6_000, per_second: 200, admit_ms: 1, handshake_ms: 0.5 });
   const took_ms = await last();
   assert.ok(took_ms <= 30_000 * 1.1, `${took_ms} ms`);
   assert.equal(seen.asked, 6_000);
 });
 
-test("a node that is slower than the limit admits at its own rate, with few admissions at a time", async () => {
+test("a node that is slower than the rate limit admits robots at its maximum speed", async () => {
   const { seen, last } = storm({ robots: 2_000, per_second: 500, admit_ms: 25, handshake_ms: 2 });
   const took_ms = await last();
-  // 37 a second, for at least 90% of the time.
+  // About 37 robots per second, with a tolerance of 10%.
   assert.ok(took_ms <= 2_000 * 27 * 1.1, `${took_ms} ms`);
-  // Each admission ends within a robot's timeout for its welcome.
+  // Each admission ends before a robot's timeout for the welcome message.
   assert.ok(seen.running_most * 25 < 10_000, `${seen.running_most} under way`);
 });
 
-test("a robot that returns at its slot waits in line despite other requests; one that is too early gets the same slot again", async () => {
+test("a robot that returns at its reserved time is not sent away again despite other requests", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   let entered = 0;
@@ -136,7 +136,7 @@ test("a robot that returns at its slot waits in line despite other requests; one
   assert.ok(early.to === "later" && early.booking.slot === booking.slot);
   assert.ok(Math.abs(early.booking.retry_after_ms - booking.retry_after_ms) <= 101);
   assert.equal(ask("made up").to, "later");
-  // The queue moves while other robots connect.
+  // The queue advances while other robots connect.
   for (let ms = 0; ms < booking.retry_after_ms; ms += 100) {
     ask();
     await clock.advance({ milliseconds: 100 });
@@ -145,7 +145,7 @@ test("a robot that returns at its slot waits in line despite other requests; one
   assert.equal(ask(booking.slot).to, "later", "a slot lets in once");
 });
 
-test("a robot that leaves the line is not admitted, and closing sends away those in line", async () => {
+test("a robot that leaves the admission queue is not admitted, and closing sends the others away", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 1);
   const seen: string[] = [];
@@ -168,7 +168,7 @@ test("a robot that leaves the line is not admitted, and closing sends away those
   assert.deepEqual(seen, ["first in", "third in", "fourth away string"]);
 });
 
-test("robots that wait too long for a hanging admission are sent away; slots are bounded and expire", async () => {
+test("sends robots away when an admission hangs, and limits the number of reserved slots", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   let away = 0;
@@ -181,13 +181,13 @@ test("robots that wait too long for a hanging admission are sent away; slots are
   assert.ok(queue.rate < 10, `a rate of ${queue.rate}`);
 });
 
-test("without a rate limit, every robot is admitted", () => {
+test("admits every robot if there is no rate limit", () => {
   const queue = new AdmissionQueue(clockAt(), 0);
   for (let i = 0; i < 10_000; i += 1)
     assert.equal(queue.request({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
 });
 
-test("links that are admitted and stay silent do not slow down the admissions", async () => {
+test("admitted links that stay silent do not slow down further admissions", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 500);
   let robots = 0;
@@ -197,7 +197,7 @@ test("links that are admitted and stay silent do not slow down the admissions", 
     return (robots += 1) > 0;
   };
   for (let tick = 0; tick < 1_000; tick += 1) {
-    // 1,000 silent links a second beside 100 robots.
+    // 1,000 silent links and 100 robots per second.
     for (let i = 0; i < 20; i += 1) queue.request({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} });
     for (let i = 0; i < 2; i += 1) queue.request({ ...ANYWHERE, slot: undefined, enter: robot, sendAway: () => {} });
     await clock.advance({ milliseconds: 20 });
@@ -205,7 +205,7 @@ test("links that are admitted and stay silent do not slow down the admissions", 
   assert.equal(queue.rate, 500);
 });
 
-test("a robot that rejects its turn leaves it to the next in line", async () => {
+test("a robot that declines its admission leaves it to the next in the queue", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   const seen: number[] = [];
@@ -216,7 +216,7 @@ test("a robot that rejects its turn leaves it to the next in line", async () => 
   assert.ok(!seen.includes(10));
 });
 
-test("robots whose network has no room keep their place in line while others pass them", async () => {
+test("robots whose network has no free slot keep their position in the queue while others pass", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   const seen: string[] = [];
@@ -234,7 +234,7 @@ test("robots whose network has no room keep their place in line while others pas
   await clock.advance({ seconds: 1 });
   assert.deepEqual(seen.slice(5), ["other", "full", "full"]);
   assert.equal(queue.queued, 13);
-  // A robot that waits longer than an agent's timeout gets its own slot.
+  // A robot that would wait longer than an agent's timeout gets a reserved slot instead.
   await clock.advance({ seconds: 40 });
   assert.deepEqual([seen.filter((what) => what === "sent away").length, queue.queued], [13, 0]);
 });

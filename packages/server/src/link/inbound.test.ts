@@ -22,7 +22,7 @@ const hello = (changes: Record<string, unknown>): Buffer =>
     }),
   );
 
-test("refuses numbers outside the exact range: one robot's could break a batch with other robots' data", () => {
+test("refuses numbers outside the exact integer range, which could break a batch with other robots' data", () => {
   assert.equal(parseMessage(hello({ generation: 2 ** 52 })).type, "hello");
   for (const generation of [Number.MAX_SAFE_INTEGER, 1e300, -1, 0.5])
     assert.throws(() => parseMessage(hello({ generation })), MessageError);
@@ -35,7 +35,7 @@ test("refuses numbers outside the exact range: one robot's could break a batch w
 const record = (message: string): string =>
   `{"seq":1,"at":"2030-01-01T00:00:00.000Z","level":"info","source":"s","message":"${message}","fields":{}}`;
 
-test("keeps the original JSON of a flush's records if the message has nothing else and can be stored", () => {
+test("keeps the original JSON of log records if the message can be stored unchanged", () => {
   const read = (text: string) => {
     const parsed = parseMessage(Buffer.from(text));
     assert.equal(parsed.type, "logs");
@@ -65,7 +65,7 @@ test("keeps the original JSON of a flush's records if the message has nothing el
     assert.throws(() => parseMessage(Buffer.from(text)), MessageError, text);
 });
 
-test("separators inside texts do not count as values, those after texts do", () => {
+test("does not count separators inside texts as values of a message", () => {
   const logs = (text: string, fields: string): Buffer =>
     Buffer.from(
       `{"type":"logs","records":[${Array.from({ length: 16 }, () => record(text)).join()},${record("").replace('"fields":{}', `"fields":${fields}`)}]}`,

@@ -11,7 +11,7 @@ import { deleteLongOver, Lease, LEASE_MS, listHeartbeats } from "./lease.ts";
 const TIMEOUT = { timeout: 60_000 };
 const MINUTES_MS = 60_000;
 
-/** Starts nodes on one database and one bus, with one monotonic time and separate wall clocks. */
+/** Starts nodes on one database and one bus, with a shared monotonic time and separate wall clocks. */
 async function startNodes() {
   const database = await createTestDatabase();
   const activity = trackActivity();
@@ -65,7 +65,7 @@ async function startNodes() {
 interface Node {
   lease: Lease;
   calls: { changed: number; cut_off: number; superseded: string[] };
-  /** State of the connection to the database. `line` delays the next statement only. */
+  /** State of the connection to the database. `line` delays only the next statement. */
   state: { lost: boolean; line?: Promise<void> };
   stop(): Promise<void>;
 }
@@ -80,7 +80,7 @@ const skewed = (time: SimulatedClock, skew_ms: number): Clock => ({
   randomBytes: (count) => time.randomBytes(count),
 });
 
-test("with clocks ten minutes apart, no living node is declared dead and a dead one is detected in time", TIMEOUT, async () => {
+test("detects a dead node, and no living one, even if clocks differ by ten minutes", TIMEOUT, async () => {
   await using it = await startNodes();
   const ahead = await it.start("node_ahead", { skew_ms: 5 * MINUTES_MS });
   const behind = await it.start("node_behind", { skew_ms: -5 * MINUTES_MS });
@@ -96,12 +96,12 @@ test("with clocks ten minutes apart, no living node is declared dead and a dead 
   assert.ok((await it.living()).includes("node_third"));
   await it.time.advance({ milliseconds: 15_000 - (LEASE_MS - 3_000) });
   assert.deepEqual(await it.living(), ["node_ahead", "node_behind"]);
-  // One of them detected it first. Besides, both check presence every few seconds.
+  // One node detects it first, and only that node reports it. Both nodes also check presence every few seconds.
   assert.equal(ahead.calls.changed + behind.calls.changed, 1);
   assert.equal(third.lease.is_held, false);
 });
 
-test("a node that was shut down is over immediately, and its next run has a new epoch", TIMEOUT, async () => {
+test("a node that was shut down counts as dead immediately, and its next run has a new epoch", TIMEOUT, async () => {
   await using it = await startNodes();
   const first = await it.start("node_a");
   await first.stop();
@@ -114,7 +114,7 @@ test("a node that was shut down is over immediately, and its next run has a new 
   assert.deepEqual(living, [second.lease.node]);
 });
 
-test("only a node that has been over for a day is deleted, and its next run has a higher epoch than any before", TIMEOUT, async () => {
+test("deletes a node only after it has been dead for a day, and never reuses its epoch", TIMEOUT, async () => {
   await using it = await startNodes();
   const frozen = await it.start("node_frozen");
   const living = await it.start("node_living");
@@ -138,7 +138,7 @@ test("only a node that has been over for a day is deleted, and its next run has 
   assert.ok(next.lease.node.epoch > frozen.lease.node.epoch);
 });
 
-test("a renewal that gets no response blocks no other: the node stays alive and knows it", TIMEOUT, async () => {
+test("a lease renewal without a response does not block further renewals", TIMEOUT, async () => {
   await using it = await startNodes();
   const node = await it.start("node_a");
   const other = await it.start("node_b");
@@ -151,7 +151,7 @@ test("a renewal that gets no response blocks no other: the node stays alive and 
     if (!node.lease.is_held) not_held_at.push(second);
   }
   const living = await it.living();
-  // Its late response has no effect.
+  // The late response has no effect.
   resolve();
   assert.deepEqual(not_held_at, []);
   assert.deepEqual(living, ["node_a", "node_b"]);
@@ -160,34 +160,30 @@ test("a renewal that gets no response blocks no other: the node stays alive and 
   assert.deepEqual([node.calls, other.calls.changed], [{ changed: 0, cut_off: 0, superseded: [] }, 0]);
 });
 
-test(
-  "a node that cannot renew its lease notices before the others, and sends its robots away when they declare it dead",
-  TIMEOUT,
-  async () => {
-    await using it = await startNodes();
-    const cut = await it.start("node_cut");
-    const other = await it.start("node_other");
-    await it.time.advance({ seconds: 4 });
-    cut.state.lost = true;
-    for (let waited = 0; cut.lease.is_held; waited += 1) {
-      assert.ok(waited < 20, "it went on holding its lease");
-      assert.ok((await it.living()).includes("node_cut"), "the others were first");
-      await it.time.advance({ seconds: 1 });
-    }
-    await it.time.advance({ seconds: 15 - 9 });
-    assert.deepEqual(await it.living(), ["node_other"]);
-    assert.ok(cut.calls.cut_off > 0);
-    assert.deepEqual([other.calls.cut_off, other.lease.is_held], [0, true]);
-    cut.state.lost = false;
-    const { changed } = cut.calls;
-    await it.time.advance({ seconds: 4 });
-    assert.ok(cut.calls.changed > changed, "it looks at what it holds");
-    assert.equal(cut.lease.is_held, true);
-    assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
-  },
-);
+test("a node that cannot renew its lease detects this before the other nodes do", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const cut = await it.start("node_cut");
+  const other = await it.start("node_other");
+  await it.time.advance({ seconds: 4 });
+  cut.state.lost = true;
+  for (let waited = 0; cut.lease.is_held; waited += 1) {
+    assert.ok(waited < 20, "it went on holding its lease");
+    assert.ok((await it.living()).includes("node_cut"), "the others were first");
+    await it.time.advance({ seconds: 1 });
+  }
+  await it.time.advance({ seconds: 15 - 9 });
+  assert.deepEqual(await it.living(), ["node_other"]);
+  assert.ok(cut.calls.cut_off > 0);
+  assert.deepEqual([other.calls.cut_off, other.lease.is_held], [0, true]);
+  cut.state.lost = false;
+  const { changed } = cut.calls;
+  await it.time.advance({ seconds: 4 });
+  assert.ok(cut.calls.changed > changed, "it looks at what it holds");
+  assert.equal(cut.lease.is_held, true);
+  assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
+});
 
-test("a node that reaches neither database nor bus sends its robots away; without the database alone it waits", TIMEOUT, async () => {
+test("a node disconnects its robots if it reaches neither database nor bus", TIMEOUT, async () => {
   await using it = await startNodes();
   const deaf = await it.start("node_deaf", { off_bus: true });
   const single = await it.start("node_single");
@@ -200,13 +196,13 @@ test("a node that reaches neither database nor bus sends its robots away; withou
   assert.equal(single.calls.cut_off, 0);
 });
 
-test("a database outage for all nodes makes no node dead", TIMEOUT, async () => {
+test("no node is declared dead when all nodes lose the database", TIMEOUT, async () => {
   await using it = await startNodes();
   const nodes = [await it.start("node_a"), await it.start("node_b")];
   await it.time.advance({ seconds: 10 });
   for (const { state } of nodes) state.lost = true;
   await it.time.advance({ minutes: 5 });
-  // One reconnects earlier than the other.
+  // One node reconnects earlier than the other.
   nodes[0]!.state.lost = false;
   await it.time.advance({ seconds: 6 });
   nodes[1]!.state.lost = false;
@@ -218,7 +214,7 @@ test("a database outage for all nodes makes no node dead", TIMEOUT, async () => 
   );
 });
 
-test("the older of two processes with one node id is superseded once, and so is a node whose row was deleted", TIMEOUT, async () => {
+test("the older of two processes with the same node id is superseded once", TIMEOUT, async () => {
   await using it = await startNodes();
   const older = await it.start("node_a");
   const newer = await it.start("node_a");

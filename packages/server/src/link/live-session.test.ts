@@ -7,7 +7,7 @@ import { LiveSession, sendOptions } from "./live-session.ts";
 import { FrameRateLimiter, WorkBudget } from "./read-limits.ts";
 import { ReceiveBudget } from "./receive-budget.ts";
 
-test("charges a robot for pings of WebSocket until its link is terminated", () => {
+test("counts a robot's WebSocket pings toward its rate limit until the link is terminated", () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const socket = { terminate: () => {}, pause: () => {}, resume: () => {} } as unknown as WebSocket;
   const queue = new SendQueue({ bufferedAmount: 0, sendFrame: () => {} }, sendOptions(clock));

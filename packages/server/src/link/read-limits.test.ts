@@ -24,7 +24,7 @@ const socket = () => ({
   },
 });
 
-test("processes no message after a failed one, because an acknowledgement covers all earlier messages", async () => {
+test("stops processing a link's messages after one fails, because an acknowledgment covers all earlier ones", async () => {
   const queue = new WorkQueue(new ReadValve(socket()), new WorkBudget(), "org_1");
   const taken: number[] = [];
   const failures: unknown[] = [];
@@ -38,7 +38,7 @@ test("processes no message after a failed one, because an acknowledgement covers
       },
       (error) => {
         failures.push(error);
-        // By then the messages queued behind it would have run.
+        // In the next turn of the event loop, the messages queued behind the failed one would have run.
         setImmediate(resolve);
       },
     );
@@ -47,7 +47,7 @@ test("processes no message after a failed one, because an acknowledgement covers
   assert.equal(failures.length, 1);
 });
 
-test("pauses a socket with too many pending messages until most are processed, also after one failed", async () => {
+test("pauses a link with too many pending messages until most of them are processed", async () => {
   const robot = socket();
   const queue = new WorkQueue(new ReadValve(robot), new WorkBudget(), "org_1");
   const gate = Promise.withResolvers<void>();
@@ -58,7 +58,7 @@ test("pauses a socket with too many pending messages until most are processed, a
   assert.deepEqual([robot.paused, robot.resumed], [1, 1]);
 });
 
-test("pauses a socket with too many pending bytes, even if they are few messages", async () => {
+test("pauses a link with too many pending bytes, even if there are few messages", async () => {
   const robot = socket();
   const queue = new WorkQueue(new ReadValve(robot), new WorkBudget(), "org_1");
   const gate = Promise.withResolvers<void>();
@@ -73,7 +73,7 @@ test("pauses a socket with too many pending bytes, even if they are few messages
   assert.deepEqual([robot.paused, robot.resumed], [1, 1]);
 });
 
-test("an org may take as much of the budget as is free, so that another org still finds room", async () => {
+test("pending messages of one org may use at most as many bytes as remain free", async () => {
   const budget = new WorkBudget(100);
   const orgs = ["org_a", "org_a", "org_b"];
   const robots = orgs.map(() => socket());
@@ -114,7 +114,7 @@ const linkOf = (org_id: string, robot_id?: string): RateLimited => ({
 });
 const rests = (link: RateLimited): boolean => link.valve.isPausedFor(PauseReason.rate);
 
-test("pauses reading of a link that exceeds its rate until its debt is paid, and no other link", async () => {
+test("pauses only the link that exceeds its rate, until its token bucket is refilled", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FrameRateLimiter(clock);
   const [flood, calm] = [linkOf("org_1"), linkOf("org_1")];
@@ -129,7 +129,7 @@ test("pauses reading of a link that exceeds its rate until its debt is paid, and
   assert.equal(rests(flood), false);
 });
 
-test("pauses reading of the links of an org that exceeds its rate, and of no other org", async () => {
+test("pauses only the links of the org that exceeds its rate", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FrameRateLimiter(clock);
   const links = Array.from({ length: 20 }, () => linkOf("org_1"));
@@ -141,7 +141,7 @@ test("pauses reading of the links of an org that exceeds its rate, and of no oth
   assert.equal(links.some(rests), false);
 });
 
-test("keeps the debt of a robot that reconnects", async () => {
+test("keeps the rate limit debt of a robot that reconnects", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FrameRateLimiter(clock);
   pace.take(linkOf("org_1", "rbt_1"), LINK_FRAMES.burst);
@@ -153,7 +153,7 @@ test("keeps the debt of a robot that reconnects", async () => {
   assert.equal(rests(next), false);
 });
 
-test("keeps the debt of a robot while as many other robots connect as the limit allows", () => {
+test("keeps the rate limit debt of a robot while the maximum number of robots connects", () => {
   const robots_max = 60_000;
   const pace = new FrameRateLimiter(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), robots_max);
   while (pace.open("rbt_1") === 0);
@@ -161,7 +161,7 @@ test("keeps the debt of a robot while as many other robots connect as the limit 
   assert.ok(pace.open("rbt_1") > 0);
 });
 
-test("lets a robot open links until its bucket is empty, then as fast as the bucket fills, and other robots at any time", async () => {
+test("limits how often one robot may open a link, without affecting other robots", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FrameRateLimiter(clock);
   let opened = 0;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Holder, ReceiveBudget } from "./receive-budget.ts";
 
-test("above the limit, ends the largest link of the org with the most memory and frees it", () => {
+test("closes the largest link of the org that uses most memory when the limit is exceeded", () => {
   const budget = new ReceiveBudget(100);
   const evicted: string[] = [];
   const holder = (name: string, org_id: string): Holder => ({ org_id, evict: () => evicted.push(name) });
@@ -13,7 +13,7 @@ test("above the limit, ends the largest link of the org with the most memory and
   assert.deepEqual([budget.bytes, evicted], [100, []]);
   budget.change(alone, 5);
   assert.deepEqual([budget.bytes, evicted], [65, ["large"]]);
-  // Its channels end later, and release bytes that are no longer counted.
+  // The channels of the closed link end later, and release bytes that are no longer counted.
   budget.change(large, -40);
   assert.equal(budget.bytes, 65);
   budget.forget(alone);

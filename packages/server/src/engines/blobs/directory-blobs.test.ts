@@ -22,7 +22,7 @@ blobsSuite("directory", async () => {
   return { blobs, stagedCount: async () => (await readdir(join(directory, "staging"))).length, close };
 });
 
-test("stores files in folders by their first two characters, and makes them private", async () => {
+test("stores each blob in a private file, in a folder named by its first two characters", async () => {
   const { directory, blobs, close } = await makeBlobs();
   try {
     await (await blobs.receive(Readable.from([Buffer.from("x")]), MAX)).commit("org_1/abcdef");
@@ -33,7 +33,7 @@ test("stores files in folders by their first two characters, and makes them priv
   }
 });
 
-test("removes unfinished uploads of a crash at the start, and keeps blobs", async () => {
+test("removes unfinished uploads of a crashed process at the start, and keeps blobs", async () => {
   const { directory, blobs, close } = await makeBlobs();
   try {
     await (await blobs.receive(Readable.from([Buffer.from("kept")]), MAX)).commit("org_1/kept");
@@ -49,7 +49,7 @@ test("removes unfinished uploads of a crash at the start, and keeps blobs", asyn
 });
 
 test(
-  "a full disk results in no_space and keeps nothing; uploads work again when there is space",
+  "returns no_space on a full disk, and accepts uploads again when space is free",
   { skip: canMount() ? false : "needs root to mount a small tmpfs" },
   async () => {
     const directory = await mkdtemp(join(tmpdir(), "roamfleet-full-"));

@@ -43,7 +43,7 @@ async function objectsIn(place: S3Settings): Promise<string[]> {
 const staged = async (place: S3Settings): Promise<number> =>
   new Set((await objectsIn(place)).filter((key) => key.startsWith("staging/")).map((key) => key.split("/")[1])).size + s3.begun.size;
 
-/** Runs `body` with blobs in a new place. */
+/** Runs `body` with a blob store in a place, by default a new one. */
 async function withBlobs(body: (blobs: Blobs, place: S3Settings) => Promise<void>, place = s3.place()): Promise<void> {
   const blobs = await s3Blobs(place, options);
   try {
@@ -77,7 +77,7 @@ blobsSuite("S3", async () => {
   return { blobs, stagedCount: () => staged(place), close: () => blobs.close() };
 });
 
-test("chunks around 5 and 8 MiB become one blob, regardless of its parts", TIMEOUT, () =>
+test("joins appended chunks around the size limits of parts and segments into one blob", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 45 * MIB);
     await appendAll(blobs, bytes, [5 * MIB - 1, 1, 1, 5 * MIB, 3 * MIB, SEGMENT, 2 * SEGMENT + 1, 7, 5 * MIB - 1, 0]);
@@ -100,7 +100,7 @@ test("chunks around 5 and 8 MiB become one blob, regardless of its parts", TIMEO
   }),
 );
 
-test("prepares, commits or discards an upload of many parts, and leaves nothing else", TIMEOUT, () =>
+test("leaves only the committed blobs after uploads of many parts are committed or discarded", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 2 * SEGMENT + 8);
     const receive = () => blobs.receive(Readable.from([bytes]), { max_bytes: bytes.length, expect: { sha256: sha256(bytes) } });
@@ -117,7 +117,7 @@ test("prepares, commits or discards an upload of many parts, and leaves nothing 
   }),
 );
 
-test("a slow store slows the sender down: at most four segments in memory and three in flight", TIMEOUT, () =>
+test("buffers at most four segments and sends three concurrently while the store is slow", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     let [read, flying, most] = [0, 0, 0];
     const go = Promise.withResolvers<void>();
@@ -137,7 +137,7 @@ test("a slow store slows the sender down: at most four segments in memory and th
     };
     const received = blobs.receive(Readable.from(source(), { highWaterMark: 1 }), { max_bytes: 12 * SEGMENT });
     await full.promise;
-    // After these turns all readable data has been read.
+    // Enough turns of the event loop to read everything that may be read.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
     assert.ok(read <= 4 * SEGMENT + 2 * MIB, `${read} bytes were read`);
     go.resolve();
@@ -146,7 +146,7 @@ test("a slow store slows the sender down: at most four segments in memory and th
   }),
 );
 
-/** Starts an uploading process, and kills it when the store has this many of its objects. */
+/** Starts a process that uploads, and kills it when the place contains `objects` objects. */
 async function killUploading(mode: "receive" | "append", place: S3Settings, objects: number): Promise<void> {
   const file = path.join(import.meta.dirname, "testing/s3-uploading.ts");
   const child: ChildProcess = spawn(process.execPath, [file, mode, JSON.stringify(place)], { stdio: ["ignore", "ignore", "inherit"] });
@@ -163,7 +163,7 @@ async function killUploading(mode: "receive" | "append", place: S3Settings, obje
   }
 }
 
-test("repeated kills while receiving leave no blob and no upload, and the leftovers are removed after a day", TIMEOUT, async () => {
+test("uploads killed while receiving leave no blob, and their leftovers are removed after a day", TIMEOUT, async () => {
   const place = s3.place();
   for (let round = 1; round <= 2; round += 1) await killUploading("receive", place, round * 2);
   await withBlobs(async (blobs) => {
@@ -176,7 +176,7 @@ test("repeated kills while receiving leave no blob and no upload, and the leftov
   }, place);
 });
 
-test("repeated kills while appending keep all acknowledged bytes, unchanged", TIMEOUT, async () => {
+test("keeps all acknowledged bytes when the process is killed repeatedly while appending", TIMEOUT, async () => {
   const place = s3.place();
   let kept = 0;
   for (let round = 1; round <= 3; round += 1) {
@@ -197,7 +197,7 @@ test("repeated kills while appending keep all acknowledged bytes, unchanged", TI
   assert.deepEqual(await objectsIn(place), ["blobs/org_1/done"]);
 });
 
-test("ignores a cached digest if another server restarted the upload", TIMEOUT, () =>
+test("ignores the cached digest of an upload that another server restarted", TIMEOUT, () =>
   withBlobs(async (here, place) => {
     await here.append(KEY, Readable.from(["right"]), { offset: 0, max_bytes: 10 });
     await withBlobs(async (there) => {
@@ -211,7 +211,7 @@ test("ignores a cached digest if another server restarted the upload", TIMEOUT, 
   }),
 );
 
-test("retries when the store fails occasionally, and does nothing twice", TIMEOUT, () =>
+test("completes uploads and deletions by retries when every fourth request to the store fails", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 20 * MIB);
     const faults = [s3Fault(503, "SlowDown"), "close", s3Fault(500, "InternalError"), "lost"] as const;
@@ -235,7 +235,7 @@ test("retries when the store fails occasionally, and does nothing twice", TIMEOU
   }),
 );
 
-test("a blob is complete even if the response to its completion is lost", TIMEOUT, () =>
+test("commits a blob even if the response to completing its multipart upload is lost", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 2 * SEGMENT);
     let lost = 0;
@@ -246,7 +246,7 @@ test("a blob is complete even if the response to its completion is lost", TIMEOU
   }),
 );
 
-test("a download that the store cuts continues where it stopped, but not with another blob's bytes", TIMEOUT, () =>
+test("resumes an interrupted download at its offset, and fails if the blob has changed", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 4 * MIB);
     const put = async (content: Buffer) =>
@@ -263,7 +263,7 @@ test("a download that the store cuts continues where it stopped, but not with an
   }),
 );
 
-test("a reader that disconnects leaves no connection to the store", TIMEOUT, () =>
+test("serves further reads after a reader aborts a download", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 9 * MIB);
     await (await blobs.receive(Readable.from([bytes]), { max_bytes: bytes.length })).commit("org_1/big");
@@ -275,7 +275,7 @@ test("a reader that disconnects leaves no connection to the store", TIMEOUT, () 
   }),
 );
 
-test("when the store is unreachable, the error is clear, nothing visible is kept, and all works when it returns", TIMEOUT, () =>
+test("fails uploads with the store's error, and continues them when the store is available again", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     await blobs.append(KEY, Readable.from(["some"]), { offset: 0, max_bytes: 100 });
     s3.fault = ({ method }) => (method === "PUT" ? s3Fault(500, "InternalError") : undefined);
@@ -295,7 +295,7 @@ test("when the store is unreachable, the error is clear, nothing visible is kept
   }),
 );
 
-test("a full store results in no_space", TIMEOUT, () =>
+test("returns no_space when the S3 store is full", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     s3.fault = ({ method }) => (method === "PUT" ? s3Fault(400, "QuotaExceeded") : undefined);
     await assert.rejects(blobs.receive(Readable.from(["x"]), { max_bytes: 1 }), { code: "no_space" });
@@ -303,7 +303,7 @@ test("a full store results in no_space", TIMEOUT, () =>
   }),
 );
 
-test("at the start, a refusal by the store is an error without secrets, and an unreachable store is a warning", TIMEOUT, async () => {
+test("refuses to start if the store refuses the credentials, and only warns if it is unreachable", TIMEOUT, async () => {
   const echoed = "<AWSAccessKeyId>AKIATESTKEYID</AWSAccessKeyId><StringToSign>the-secret-of-the-test</StringToSign>";
   for (const [status, code, said] of [
     [403, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID"],
@@ -332,7 +332,7 @@ test("at the start, a refusal by the store is an error without secrets, and an u
   assert.match(inspect(warnings), /ECONNREFUSED/);
 });
 
-test("leftover copies, and uploads without a beginning, are removed after a day; uploads stay", TIMEOUT, () =>
+test("removes uploads without their first segment, and leftover copies, after a day", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 2 * SEGMENT);
     await blobs.append(KEY, Readable.from([bytes]), { offset: 0, max_bytes: bytes.length });
@@ -350,7 +350,7 @@ test("leftover copies, and uploads without a beginning, are removed after a day;
   }),
 );
 
-test("a segment that lost its beginning never becomes part of a restarted upload", TIMEOUT, () =>
+test("a restarted upload does not include old segments whose first segment was lost", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const old = patternAt(0, 2 * SEGMENT);
     await blobs.append(KEY, Readable.from([old]), { offset: 0, max_bytes: old.length });
@@ -364,7 +364,7 @@ test("a segment that lost its beginning never becomes part of a restarted upload
   }),
 );
 
-test("lists more blobs than one page of the store's list has", TIMEOUT, () =>
+test("lists all blobs when the store returns them in several pages", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const store = await openS3(place, log);
     const names = Array.from({ length: 1_005 }, (_, index) => `b${index}`);

@@ -14,7 +14,7 @@ const MIB = 1024 * 1024;
 const SEGMENT = 8 * MIB;
 const KEY = "org_1/rel_1";
 const TIMEOUT = { timeout: 90_000 };
-/** Replaces the default of ten seconds. */
+/** How long the store may be silent; ten seconds by default. */
 const QUIET_MS = 1_500;
 const log = { info() {}, warn() {}, error() {} };
 
@@ -23,7 +23,7 @@ before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
 beforeEach(() => s3.reset());
 
-/** Runs `body` with blobs in a new place. */
+/** Runs `body` with a blob store in a new place. */
 async function withBlobs(body: (blobs: Blobs) => Promise<void>): Promise<void> {
   const blobs = await s3Blobs(s3.place(), { clock: systemClock, log, quiet_ms: QUIET_MS });
   try {
@@ -36,13 +36,13 @@ async function withBlobs(body: (blobs: Blobs) => Promise<void>): Promise<void> {
 
 const isPut = ({ method }: S3Request): boolean => method === "PUT";
 
-test("an upload whose segment cannot be written fails with its next byte, not with its next segment", TIMEOUT, () =>
+test("fails an upload at its next byte when a segment could not be written", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     let tries = 0;
     s3.fault = (request) => (isPut(request) && (tries += 1) > 0 ? "reset" : undefined);
     async function* trickle(): AsyncGenerator<Buffer> {
       yield patternAt(0, SEGMENT);
-      // Less than another full segment.
+      // Sends less than another full segment.
       for (let at = SEGMENT; at < 2 * SEGMENT; at += 1_024) {
         yield patternAt(at, 1_024);
         await new Promise((resolve) => setImmediate(resolve));
@@ -57,7 +57,7 @@ test("an upload whose segment cannot be written fails with its next byte, not wi
   }),
 );
 
-test("gives up on a silent store without delaying other calls, and detects its return", TIMEOUT, () =>
+test("fails immediately while the store is silent, and detects when it responds again", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     await blobs.append(KEY, Readable.from([patternAt(0, SEGMENT)]), { offset: 0, max_bytes: 4 * SEGMENT });
     s3.fault = () => "silent";
@@ -79,7 +79,7 @@ test("gives up on a silent store without delaying other calls, and detects its r
   }),
 );
 
-test("resumes a download when the store becomes silent, and fails eventually", TIMEOUT, () =>
+test("retries a download that the store stops sending, and fails if the store stays silent", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 4 * MIB);
     await (await blobs.receive(Readable.from([bytes]), { max_bytes: bytes.length })).commit("org_1/big");
@@ -90,7 +90,7 @@ test("resumes a download when the store becomes silent, and fails eventually", T
   }),
 );
 
-test("concurrent checks of the store share one request", TIMEOUT, () =>
+test("concurrent calls of freeBytes share one request to the store", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     await until("the sweep of the start to end", async () => {
       const before = s3.requests.length;
@@ -108,7 +108,7 @@ test("concurrent checks of the store share one request", TIMEOUT, () =>
   }),
 );
 
-test("the doctor removes an object whose creation got no response", TIMEOUT, async () => {
+test("the doctor removes its test object when the response to its creation is lost", TIMEOUT, async () => {
   s3.fault = ({ method }) => (method === "PUT" ? "lost" : undefined);
   const { left, failed } = await probeS3(s3.place(), { clock: systemClock, signal: new AbortController().signal });
   assert.deepEqual(left, []);

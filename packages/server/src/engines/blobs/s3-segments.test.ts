@@ -12,7 +12,7 @@ const object = (start: number, end: number, size = end - start) => ({
 const stretches = (objects: Parameters<typeof chainOf>[0]): (readonly [number, number])[] =>
   chainOf(objects).chain.map(({ start, end }) => [start, end] as const);
 
-test("an upload is the chain of segments from its first byte, with the longest one where several start", () => {
+test("joins consecutive segments from the first byte, and prefers the longest at each offset", () => {
   const objects = [object(0, 100), object(100, 150), object(100, 200), object(200, 300), object(400, 500), object(150, 170)];
   assert.deepEqual(stretches(objects), [
     [0, 100],
@@ -23,19 +23,19 @@ test("an upload is the chain of segments from its first byte, with the longest o
   assert.deepEqual([bytesOf(chainOf(objects).chain), bytesOf([])], [300, 0]);
 });
 
-test("ignores an upload without its first byte, and objects with another length or name", () => {
+test("ignores segments without the first one, and objects with a wrong length or name", () => {
   assert.deepEqual(stretches([object(100, 200)]), []);
   assert.deepEqual(stretches([object(0, 100, 99)]), []);
   const strange = { key: "uploads/org_1/rel_1/notes.txt", size: 5, stored_at };
   assert.deepEqual(chainOf([strange, object(0, 8)]).strays, [strange.key]);
 });
 
-test("segments are 8 MiB, and longer if 10,000 parts would not suffice", () => {
+test("uses segments of 8 MiB, or larger ones if an upload would exceed 10,000 parts", () => {
   assert.deepEqual([segmentBytes(0), segmentBytes(50 * 1024 * MIB), segmentBytes(Infinity)], [8 * MIB, 8 * MIB, 512 * MIB]);
   for (const bytes of [70_000 * MIB, 72_001 * MIB, 4_000_000 * MIB]) assert.ok(bytes / segmentBytes(bytes) <= 9_000);
 });
 
-test("runs a few at a time, and rejects with the first error when the running ones have ended", async () => {
+test("limits concurrent calls, and rejects with the first error after running calls have ended", async () => {
   let [running, most, ended] = [0, 0, 0];
   const work = async (item: number): Promise<void> => {
     running += 1;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readS3Url } from "./s3-url.ts";
 
-test("parses the URL of a place in an S3 store", () => {
+test("parses the bucket, prefix and options of an S3 URL", () => {
   assert.deepEqual(readS3Url("s3://robots/fleet/prod/?endpoint=http://10.0.0.1:9000&region=eu-central-1&path_style=1"), {
     bucket: "robots",
     prefix: "fleet/prod",
@@ -19,7 +19,7 @@ test("parses the URL of a place in an S3 store", () => {
   });
 });
 
-test("refuses an invalid URL in one sentence that does not repeat it", () => {
+test("refuses an invalid S3 URL with a one-line error that does not repeat it", () => {
   for (const [text, why] of [
     ["/var/secret-word", /^expected s3:\/\/bucket/],
     ["https://bucket/secret-word", /^expected s3:\/\/bucket/],

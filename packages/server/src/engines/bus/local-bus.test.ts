@@ -30,7 +30,7 @@ busSuite("local bus", async () => {
   });
 });
 
-test("activity counts messages until their listeners have ended", async () => {
+test("counts a message as activity until its listeners have finished", async () => {
   const { bus, activity } = makeBus();
   const { promise, resolve } = Promise.withResolvers<void>();
   bus.subscribe("s", () => promise);
@@ -45,7 +45,7 @@ test("activity counts messages until their listeners have ended", async () => {
   assert.equal(activity.pending, 0);
 });
 
-test("a malformed message is logged at debug, and any other error of a listener as an error", async () => {
+test("logs a malformed message at debug level, and other listener errors at error level", async () => {
   const lines: string[] = [];
   const at = (level: string) => (_: object, message: string) => void lines.push(`${level}: ${message}`);
   const activity = trackActivity();
@@ -65,7 +65,7 @@ test("a malformed message is logged at debug, and any other error of a listener 
   ]);
 });
 
-test("messages without subscribers cost nothing", async () => {
+test("does not queue a message without subscribers", async () => {
   const { bus, activity } = makeBus();
   bus.publish("rf.without-subscribers", 1);
   assert.equal(activity.pending, 0);

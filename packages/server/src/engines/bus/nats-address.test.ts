@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exposureOf, natsSubject, parseNatsUrl } from "./nats-address.ts";
 
-test("parses an address with its servers, credentials and prefix", () => {
+test("parses the servers, credentials and prefix of a NATS URL", () => {
   assert.deepEqual(parseNatsUrl("nats://nats.example.com"), {
     servers: [{ host: "nats.example.com", port: 4222 }],
     tls: false,
@@ -22,7 +22,7 @@ test("parses an address with its servers, credentials and prefix", () => {
   assert.deepEqual(parseNatsUrl("nats://s3cret@a/")?.credentials, { token: "s3cret" });
 });
 
-test("returns undefined for an invalid address, and never throws", () => {
+test("returns undefined for an invalid NATS URL", () => {
   for (const url of [
     "",
     "http://a",
@@ -37,7 +37,7 @@ test("returns undefined for an invalid address, and never throws", () => {
     assert.equal(parseNatsUrl(url), undefined, url);
 });
 
-test("keeps ordinary subjects unchanged, and never maps two to one", () => {
+test("maps every subject to a distinct valid NATS subject, and ordinary ones unchanged", () => {
   for (const subject of ["rf.node.1", "rf.deployments.fan_out", "rf.changes.org_0198-A"])
     assert.equal(natsSubject("p", subject), `p.hint.${subject}`);
   const odd = ["", ".", "..", "a.", ".a", "a..b", "a.b", "a b", "a=20b", "a*", "a.>", "ä", "a\r\nb", "=", "=3d", "a=2eb"];
@@ -46,7 +46,7 @@ test("keeps ordinary subjects unchanged, and never maps two to one", () => {
   for (const subject of made) assert.match(subject, /^p\.hint(\.[\w=-]+)+$/);
 });
 
-test("a NATS on another machine without credentials or TLS is reported, one on this machine is not", () => {
+test("reports a remote NATS without credentials or TLS, but not a local one", () => {
   const exposure = (url: string): string | undefined => exposureOf(parseNatsUrl(url)!);
   assert.equal(exposure("nats://127.0.0.1,localhost:4223,[::1]"), undefined);
   assert.equal(exposure("tls://user:secret@bus.example.org"), undefined);

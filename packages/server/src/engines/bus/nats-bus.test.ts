@@ -35,7 +35,7 @@ busSuite(
   { skip: SKIP_NATS },
 );
 
-test("a message reaches the local listeners once and in order, and those of other nodes too", OPTIONS, async () => {
+test("delivers each message once and in order to the subscribers of all nodes", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   await using there = await listenConnected({ address: nats.address() });
@@ -48,7 +48,7 @@ test("a message reaches the local listeners once and in order, and those of othe
   assert.deepEqual(there.heard, sent);
 });
 
-test("after a NATS restart every node gets a gap, each state is logged once, and later messages arrive", OPTIONS, async () => {
+test("reports a message gap to every node after NATS restarts, and delivers later messages", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   await using there = await listenConnected({ address: nats.address() });
@@ -67,7 +67,7 @@ test("after a NATS restart every node gets a gap, each state is logged once, and
   assert.deepEqual(messages(there), [connected, away, connected]);
 });
 
-test("without NATS at the start a node works alone, and connects when NATS is available", OPTIONS, async () => {
+test("a node works without NATS, and connects when NATS becomes available", OPTIONS, async () => {
   await using nats = await NatsServer.start({ start: false });
   const states: boolean[] = [];
   await using here = await listen({ address: nats.address(), onConnected: (connected) => void states.push(connected) });
@@ -87,7 +87,7 @@ test("without NATS at the start a node works alone, and connects when NATS is av
   assert.equal(here.logged.length, 2);
 });
 
-test("an unconfirmed subscription does not wait long, and causes a gap once it is active", OPTIONS, async () => {
+test("waits only briefly for a subscription's confirmation, and reports a message gap once it is active", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using here = await listenConnected({ address: nats.address(), clock });
@@ -115,7 +115,7 @@ test("drops the connection to a frozen NATS after missed pings, and delivers no 
   const before = [here.gaps(), there.gaps()] as const;
   await nats.freeze();
   let sent = 0;
-  // Far more than the connection's buffers hold: the connection must be dropped although this is not flushed.
+  // More than the buffers of the connection take: it must be dropped even though its data cannot be flushed.
   const filler = "x".repeat(50_000);
   await until("both gave it up", () => {
     for (let i = 0; i < 10 && sent < 600; i += 1) here.bus.publish("rf.test", { n: (sent += 1), filler });
@@ -133,7 +133,7 @@ test("drops the connection to a frozen NATS after missed pings, and delivers no 
   assert.equal(new Set(there_heard).size, there_heard.length);
 });
 
-test("two processes exchange messages", OPTIONS, async () => {
+test("two processes exchange messages over NATS", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   const child = spawn(process.execPath, [new URL("testing/echo-process.ts", import.meta.url).pathname, nats.url()], {
@@ -149,7 +149,7 @@ test("two processes exchange messages", OPTIONS, async () => {
   assert.deepEqual(await ended, [0, null]);
 });
 
-test("wrong credentials are logged once, without their values; correct ones connect", OPTIONS, async () => {
+test("logs refused credentials once, without their values", OPTIONS, async () => {
   await using nats = await NatsServer.start({ config: 'authorization { user: fleet, password: "s3cret-p@ss", timeout: 2 }' });
   await using wrong = await listen({ address: nats.address({ user: "fleet:wr0ng-p%40ss" }) });
   await using right = await listenConnected({ address: nats.address({ user: "fleet:s3cret-p%40ss" }) });
@@ -164,7 +164,7 @@ test("wrong credentials are logged once, without their values; correct ones conn
   assert.doesNotMatch(JSON.stringify([wrong.logged, right.logged]), /wr0ng|s3cret/);
 });
 
-test("installations with different prefixes share a NATS without receiving each other's messages", OPTIONS, async () => {
+test("installations with different prefixes share a NATS server without receiving each other's messages", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using ours = await listenConnected({ address: nats.address({ prefix: "one" }) });
   await using other = await listenConnected({ address: nats.address({ prefix: "two" }) });
@@ -178,7 +178,7 @@ test("installations with different prefixes share a NATS without receiving each 
   assert.equal(other.gaps(), before);
 });
 
-test("a message above NATS' size limit is delivered locally, and causes a gap on other nodes", OPTIONS, async () => {
+test("delivers a message above NATS's size limit locally, and reports a message gap to other nodes", OPTIONS, async () => {
   await using nats = await NatsServer.start({ config: "max_payload: 20000" });
   await using here = await listenConnected({ address: nats.address(), message_bytes_max: 50_000 });
   await using there = await listenConnected({ address: nats.address() });
@@ -199,7 +199,7 @@ test("a message above NATS' size limit is delivered locally, and causes a gap on
   assert.equal(here.gaps(), 1);
 });
 
-test("an undecodable message causes a gap and is logged at debug, and the bus continues", OPTIONS, async () => {
+test("reports a message gap for an undecodable message, logs it at debug level and continues", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   const stranger = await connect({ servers: `127.0.0.1:${nats.port}` });
@@ -217,7 +217,7 @@ test("an undecodable message causes a gap and is logged at debug, and the bus co
   assert.equal(here.bus.connected, true);
 });
 
-test("a subject that NATS refuses is logged once, and the others continue", OPTIONS, async () => {
+test("logs a subscription that NATS refuses once, and the other subscriptions continue", OPTIONS, async () => {
   await using nats = await NatsServer.start({
     config:
       'authorization { users: [{ user: u, password: p, permissions: { publish: "roamfleet.>", subscribe: { deny: "roamfleet.hint.rf.no" } } }] }',
@@ -233,7 +233,7 @@ test("a subject that NATS refuses is logged once, and the others continue", OPTI
   assert.equal(there.logged.filter(({ message }) => message === "the bus reported an error").length, 1);
 });
 
-test("flushes the last messages when the bus is closed, and a closed bus logs nothing", OPTIONS, async () => {
+test("sends pending messages before the bus is closed, and receives none afterwards", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   const here = await listenConnected({ address: nats.address() });
   await using there = await listenConnected({ address: nats.address() });
@@ -249,10 +249,10 @@ test("flushes the last messages when the bus is closed, and a closed bus logs no
   assert.equal(here.gaps(), gaps);
 });
 
-test("a bus that is closed while connecting leaves no connection open", OPTIONS, async () => {
+test("closes the connection of a bus that is closed while it connects", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   const log = { info() {}, warn() {}, error() {} };
-  // Closes after this many turns of the event loop: before, while and after the bus takes over the connection.
+  // Closes the bus after a number of microtasks: before, while and after it takes over the connection.
   for (let turns = 0; turns < 6; turns += 1) {
     let made: NatsConnection | undefined;
     const bus = new NatsBus(

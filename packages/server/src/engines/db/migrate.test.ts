@@ -22,7 +22,7 @@ async function directoryWith(files: Record<string, string>) {
   return { directory, log: silentLog, [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) };
 }
 
-test("schema.sql equals the schema of the migrations", TIMEOUT, async () => {
+test("schema.sql equals the schema that the migrations create", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   const run = await migrate(database.connection, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
   assert.deepEqual(run, (await readdir(MIGRATIONS_DIRECTORY)).map((file) => file.replace(/\.sql$/, "")).toSorted());
@@ -32,7 +32,7 @@ test("schema.sql equals the schema of the migrations", TIMEOUT, async () => {
   assert.equal(schema, await readFile(SCHEMA_FILE, "utf8"), "run this test with UPDATE_SCHEMA=1 to rewrite schema.sql");
 });
 
-test("the dump shows every kind of difference, and no partitions", TIMEOUT, async () => {
+test("the schema dump shows every kind of change, but no partitions", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   const db = await database.connect();
   await db.run(sql`create table a (id text primary key, n int default 3 check (n > 0))`);
@@ -77,7 +77,7 @@ test("refuses a database whose migrations ran in another order", TIMEOUT, async 
   await assert.rejects(migrate(database.connection, files), /0001_first is preceding already run migration 0002_second/);
 });
 
-test("refuses a migration that was changed after it ran, by its name, with nothing changed", TIMEOUT, async () => {
+test("refuses a migration that was changed after it ran, and runs no other migration", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using first = await directoryWith({ "0001_first.sql": "create table first (id int);" });
   await migrate(database.connection, first);
@@ -97,12 +97,12 @@ test("refuses a migration that was changed after it ran, by its name, with nothi
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from schema_migration where checksum is not null`)).n, 2);
 });
 
-test("the first migration is the one that existing databases ran", async () => {
+test("the first migration has not changed since its release", async () => {
   const bytes = await readFile(join(MIGRATIONS_DIRECTORY, "0001_initial.sql"));
   assert.equal(createHash("sha256").update(bytes).digest("hex"), FIRST_MIGRATION, "migrations never change: add a new one");
 });
 
-test("nodes that start concurrently migrate once", TIMEOUT, async () => {
+test("runs each migration once when nodes start concurrently", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using files = await directoryWith({
     "0001_slow.sql": "create table slow (id int); select pg_sleep(0.3); insert into slow values (1);",
@@ -127,7 +127,7 @@ test("refuses a database of a newer version without changing it", TIMEOUT, async
   await assert.rejects(migrate(database.connection, older), /newer version of Roamfleet.*0002_future/);
 });
 
-test("accepts a database one version ahead if its migration is compatible; refuses two versions ahead", TIMEOUT, async () => {
+test("accepts a database that is one compatible version ahead, but not two", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   const first = { "0001_first.sql": "create table first (id int);" };
   const second = { "0002_expand_first.sql": "alter table first add column name text;" };
@@ -142,7 +142,7 @@ test("accepts a database one version ahead if its migration is compatible; refus
   await assert.rejects(migrate(database.connection, current), /newer version of Roamfleet.*0002_expand_first, 0003_contract_first/);
 });
 
-test("each migration after the first is marked as compatible with the previous version", async () => {
+test("every migration after the first is named as an expand or contract step", async () => {
   const names = [...(await migrationsIn(MIGRATIONS_DIRECTORY))].toSorted().slice(1);
   assert.deepEqual(
     names.filter((name) => !/^\d{4}_(expand|contract)_/.test(name)),
@@ -150,7 +150,7 @@ test("each migration after the first is marked as compatible with the previous v
   );
 });
 
-test("a failed migration rolls back all that ran with it", TIMEOUT, async () => {
+test("a failed migration rolls back all migrations of the same run", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using files = await directoryWith({
     "0001_good.sql": "create table good (id int);",
@@ -163,7 +163,7 @@ test("a failed migration rolls back all that ran with it", TIMEOUT, async () => 
   assert.deepEqual(await migrate(database.connection, files), ["0001_good", "0002_bad"]);
 });
 
-test("refuses a directory without migrations or with other files", TIMEOUT, async () => {
+test("refuses a migrations directory that is empty or contains other files", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using stray = await directoryWith({ "0001_a.sql": "select 1;", "0002_a.sql.orig": "select 1;" });
   await assert.rejects(migrate(database.connection, stray), /0002_a\.sql\.orig/);

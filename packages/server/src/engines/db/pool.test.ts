@@ -24,8 +24,8 @@ const insert = (id: string, count = 0) => sql`insert into counter (id, count) va
 const find = (id: string) => sql(counterRow)`select ${counterRow} from counter where id = ${id}`;
 
 /**
- * Starts a proxy in front of the database that closes the connection when a client sends the bytes `cut_at`: before or after forwarding
- * them.
+ * Starts a proxy to the database that closes a client's connection when the client sends the bytes `cut_at`. `pass`: forwards these
+ * bytes before it closes the connection.
  */
 async function startProxy(cut_at: string, pass: boolean) {
   const sockets = new Set<Socket>();
@@ -58,7 +58,7 @@ async function startProxy(cut_at: string, pass: boolean) {
   };
 }
 
-test("values of every type are read as they were written", TIMEOUT, async () => {
+test("reads database values of every type as they were written", TIMEOUT, async () => {
   const all = row({ t: text, i: int, b: bigint, f: float, o: bool, z: timestamptz, y: bytea, j: jsonb<unknown>(), n: nullable(text) });
   const z = new Date("2030-05-06T07:08:09.123Z");
   const given = {
@@ -90,7 +90,7 @@ test("values of every type are read as they were written", TIMEOUT, async () => 
   );
 });
 
-test("sessions use UTC and have timeouts, regardless of the database's settings", TIMEOUT, async () => {
+test("database sessions use UTC and have timeouts, regardless of the database's settings", TIMEOUT, async () => {
   await using other = await createTestDatabase({ empty: true });
   const setup = await other.connect();
   await setup.run(sql`do $$ begin
@@ -103,11 +103,11 @@ test("sessions use UTC and have timeouts, regardless of the database's settings"
   assert.deepEqual({ ...found }, { zone: "UTC", statement_timeout: "30s" });
 });
 
-test("a bigint beyond JavaScript's range is an error", TIMEOUT, async () => {
+test("refuses a bigint beyond the range of JavaScript numbers", TIMEOUT, async () => {
   await assert.rejects(db.one(sql(row({ b: bigint }))`select 9007199254740993::bigint as b`), /does not fit/);
 });
 
-test("one and maybe enforce their number of rows", TIMEOUT, async () => {
+test("one() and maybe() reject an unexpected number of rows", TIMEOUT, async () => {
   await db.run(sql`insert into counter (id) values ('m1'), ('m2')`);
   const both = sql(counterRow)`select ${counterRow} from counter where id in ('m1', 'm2')`;
   assert.equal((await db.many(both)).length, 2);
@@ -118,7 +118,7 @@ test("one and maybe enforce their number of rows", TIMEOUT, async () => {
   assert.equal(await db.run(sql`update counter set count = 1 where id in ('m1', 'm2')`), 2);
 });
 
-test("refuses a row that differs from its declaration", TIMEOUT, async () => {
+test("rejects a result row that differs from its declared columns", TIMEOUT, async () => {
   const declared = row({ id: text, count: int });
   await db.run(insert("declared"));
   await assert.rejects(db.many(sql(declared)`select id from counter`), /count is declared but not answered/);
@@ -129,7 +129,7 @@ test("refuses a row that differs from its declaration", TIMEOUT, async () => {
   assert.ok((await db.many(sql(declared)`select count, id from counter`)).length > 0);
 });
 
-test("a transaction commits when its work resolves, and effects run after it", TIMEOUT, async () => {
+test("commits a transaction when its callback resolves, then runs its effects", TIMEOUT, async () => {
   const seen: string[] = [];
   const answer = await db.transaction(async (tx) => {
     await tx.run(insert("committed"));
@@ -148,14 +148,14 @@ test("a transaction commits when its work resolves, and effects run after it", T
   assert.equal(seen.at(-1), "at once");
 });
 
-test("atCommit statements are part of the transaction and can fail it; outside of one they run immediately", TIMEOUT, async () => {
+test("runs atCommit statements at the end of the transaction, or immediately outside of one", TIMEOUT, async () => {
   await db.transaction(async (tx) => {
     await tx.atCommit(insert("last", 2));
     assert.equal(await tx.maybe(find("last")), undefined);
     await tx.run(insert("before the last"));
   });
   assert.equal((await db.one(find("last"))).count, 2);
-  // The only statement: the transaction begins and ends with it.
+  // A transaction whose only statement is an atCommit statement.
   await db.transaction((tx) => tx.atCommit(insert("only")));
   assert.equal((await db.one(find("only"))).count, 0);
   const refused = db.transaction(async (tx) => {
@@ -170,7 +170,7 @@ test("atCommit statements are part of the transaction and can fail it; outside o
   assert.equal((await db.one(find("at once"))).count, 0);
 });
 
-test("a transaction whose work throws is rolled back, and its effects do not run", TIMEOUT, async () => {
+test("rolls back a transaction whose callback throws, and runs none of its effects", TIMEOUT, async () => {
   const refusal = new Error("no");
   const work = db.transaction(async (tx) => {
     tx.afterCommit(() => assert.fail("an effect of a transaction that was rolled back"));
@@ -195,7 +195,7 @@ test("a failed statement rolls back the transaction even if its error is caught"
   assert.equal(await db.maybe(find("swallowed")), undefined);
 });
 
-test("a transaction's handle fails after its end", TIMEOUT, async () => {
+test("refuses queries on a transaction's handle after its end", TIMEOUT, async () => {
   let escaped: Parameters<Parameters<DbEngine["transaction"]>[0]>[0] | undefined;
   await db.transaction(async (tx) => {
     escaped = tx;
@@ -204,7 +204,7 @@ test("a transaction's handle fails after its end", TIMEOUT, async () => {
   await assert.rejects(escaped?.run(insert("after the end")) ?? Promise.resolve(), /has ended/);
 });
 
-test("retries deadlocks and serialization failures", TIMEOUT, async () => {
+test("retries a transaction that PostgreSQL aborts because of a deadlock", TIMEOUT, async () => {
   await db.run(sql`insert into counter (id) values ('d1'), ('d2')`);
   let attempts = 0;
   const both = Promise.withResolvers<void>();
@@ -219,12 +219,12 @@ test("retries deadlocks and serialization failures", TIMEOUT, async () => {
       await tx.run(sql`update counter set count = count + 1 where id = ${second}`);
     });
   await Promise.all([lock("d1", "d2"), lock("d2", "d1")]);
-  // One of the two lost at least once, or more often if it retried before the other continued.
+  // One of the two was aborted at least once, and possibly again if it retried before the other continued.
   assert.ok(attempts >= 3);
   assert.deepEqual([(await db.one(find("d1"))).count, (await db.one(find("d2"))).count], [2, 2]);
 });
 
-test("a persistent conflict fails after six attempts", TIMEOUT, async () => {
+test("a transaction that conflicts every time fails after six attempts", TIMEOUT, async () => {
   let attempts = 0;
   const conflict = db.transaction(async (tx) => {
     attempts += 1;
@@ -234,7 +234,7 @@ test("a persistent conflict fails after six attempts", TIMEOUT, async () => {
   assert.equal(attempts, 6);
 });
 
-test("a terminated backend is a lost connection, not a crash, and the pool continues", TIMEOUT, async () => {
+test("reports a terminated backend as a lost connection, and the pool continues", TIMEOUT, async () => {
   const kill_others = sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
   const sleeping = assert.rejects(db.run(sql`select pg_sleep(30)`), isConnectionLost);
   const idle_in_transaction = db.transaction(async (tx) => {
@@ -258,7 +258,7 @@ test("a terminated backend is a lost connection, not a crash, and the pool conti
   assert.equal(await db.maybe(find("terminated")), undefined);
 });
 
-test("a commit whose connection breaks is a lost connection, whether or not it was committed", TIMEOUT, async () => {
+test("reports a lost connection when the connection breaks during a commit", TIMEOUT, async () => {
   for (const pass of [true, false]) {
     await using proxy = await startProxy("commit", pass);
     const id = `commit ${pass}`;
@@ -267,13 +267,13 @@ test("a commit whose connection breaks is a lost connection, whether or not it w
       await tx.run(insert(id));
     });
     await assert.rejects(write, (error) => error instanceof ConnectionLost);
-    // If the COMMIT was not forwarded, it cannot have happened. Otherwise it may have, so it must not be reported as a failure.
+    // If the COMMIT was not forwarded, it cannot have happened. Otherwise it may have, so it must not be reported as failed.
     if (!pass) assert.equal(await db.maybe(find(id)), undefined);
     assert.equal(await proxy.engine.ready(5_000), true);
   }
 });
 
-test("an unreachable database is a lost connection", TIMEOUT, async () => {
+test("reports an unreachable database as a lost connection", TIMEOUT, async () => {
   for (const connection of [{ ...database.connection, host: "/nonexistent" }, "postgres://127.0.0.1:1/x"]) {
     await assert.rejects(connect({ connection, clock: systemClock, log: silentLog }), isConnectionLost);
   }
@@ -283,7 +283,7 @@ test("an unreachable database is a lost connection", TIMEOUT, async () => {
   );
 });
 
-test("close waits for running queries and refuses new ones", TIMEOUT, async () => {
+test("closing the pool waits for running queries and refuses new ones", TIMEOUT, async () => {
   const engine = await database.connect({ pool_size: 1 });
   const under_way = [engine.run(sql`select pg_sleep(0.2)`), engine.run(sql`select 1`)];
   const closed = engine.close();
@@ -293,7 +293,7 @@ test("close waits for running queries and refuses new ones", TIMEOUT, async () =
   await closed;
 });
 
-test("activity counts running queries and transactions", TIMEOUT, async () => {
+test("counts running queries and transactions as activity", TIMEOUT, async () => {
   const activity = trackActivity();
   const engine = await database.connect({ activity });
   const query = engine.run(sql`select 1`);
@@ -305,7 +305,7 @@ test("activity counts running queries and transactions", TIMEOUT, async () => {
   assert.equal(activity.pending, 0);
 });
 
-test("a query of one org does not wait for all queries of busy orgs", TIMEOUT, async () => {
+test("a query of one org does not wait for all queued queries of busy orgs", TIMEOUT, async () => {
   const engine = await database.connect();
   const QUERIES = 60;
   const flood = (org_id: string) => {

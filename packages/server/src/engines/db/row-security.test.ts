@@ -46,7 +46,7 @@ test("every table with an org_id has row-level security", LIMIT, async () => {
   }
 });
 
-test("an org's handle reads, changes and writes only that org's rows, and the system's handle all", LIMIT, async () => {
+test("a handle for one org accesses only that org's rows, and the system handle all rows", LIMIT, async () => {
   const db = await database.connect();
   await makeTwoOrgs(db);
   const a = db.forOrg("org_a");
@@ -67,39 +67,35 @@ test("an org's handle reads, changes and writes only that org's rows, and the sy
   assert.throws(() => db.forOrg(""), /empty/);
 });
 
-test(
-  "a connection that switches between orgs, despite errors and lost transactions, never returns the previous org's rows",
-  LIMIT,
-  async () => {
-    await using own = await createTestDatabase();
-    const db = await own.connect({ pool_size: 2 });
-    await makeTwoOrgs(db);
-    const failures: ((org: Db) => Promise<unknown>)[] = [
-      (org) => org.run(sql`select 1 / 0`),
-      (org) => org.transaction((tx) => tx.run(sql`select 1 / 0`)),
-      (org) =>
-        org.transaction(async (tx) => {
-          await tx.run(sql`select set_config('app.org', 'org_b', false)`);
-          throw new Error("never mind");
-        }),
-      (org) => org.run(sql`select pg_terminate_backend(pg_backend_pid())`),
-    ];
-    for (const fail of failures) {
-      for (const org_id of ["org_a", "org_b", "org_a"]) {
-        await assert.rejects(fail(db.forOrg(org_id)));
-        for (const next of ["org_a", "org_b"]) assert.deepEqual(await sites(db.forOrg(next)), [`site of ${next}`]);
-      }
+test("a pooled connection never returns rows of the previous org, even after errors and lost transactions", LIMIT, async () => {
+  await using own = await createTestDatabase();
+  const db = await own.connect({ pool_size: 2 });
+  await makeTwoOrgs(db);
+  const failures: ((org: Db) => Promise<unknown>)[] = [
+    (org) => org.run(sql`select 1 / 0`),
+    (org) => org.transaction((tx) => tx.run(sql`select 1 / 0`)),
+    (org) =>
+      org.transaction(async (tx) => {
+        await tx.run(sql`select set_config('app.org', 'org_b', false)`);
+        throw new Error("never mind");
+      }),
+    (org) => org.run(sql`select pg_terminate_backend(pg_backend_pid())`),
+  ];
+  for (const fail of failures) {
+    for (const org_id of ["org_a", "org_b", "org_a"]) {
+      await assert.rejects(fail(db.forOrg(org_id)));
+      for (const next of ["org_a", "org_b"]) assert.deepEqual(await sites(db.forOrg(next)), [`site of ${next}`]);
     }
-    const many = Array.from({ length: 200 }, (_, i) => (i % 3 === 0 ? "org_a" : "org_b"));
-    const seen = await Promise.all(many.map((org_id) => sites(db.forOrg(org_id))));
-    assert.deepEqual(
-      seen,
-      many.map((org_id) => [`site of ${org_id}`]),
-    );
-  },
-);
+  }
+  const many = Array.from({ length: 200 }, (_, i) => (i % 3 === 0 ? "org_a" : "org_b"));
+  const seen = await Promise.all(many.map((org_id) => sites(db.forOrg(org_id))));
+  assert.deepEqual(
+    seen,
+    many.map((org_id) => [`site of ${org_id}`]),
+  );
+});
 
-test("works for a user who only owns the database, and reports one who does not own it", LIMIT, async () => {
+test("row-level security works for a non-superuser who owns the database, and refuses other users", LIMIT, async () => {
   const admin = await database.connect();
   const names = ["managed", "stranger"].map((name) => `${name}_${process.pid}`) as [string, string];
   const [owner, stranger] = names;

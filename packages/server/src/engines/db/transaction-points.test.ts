@@ -8,7 +8,7 @@ import { sql } from "../../kernel/sql.ts";
 import { createTestDatabase } from "./testing/index.ts";
 import { nameFromStack, TransactionPoints } from "./transaction-points.ts";
 
-test("a point is named after the nearest feature on the stack, else after the kernel", () => {
+test("names a failpoint after the nearest feature on the stack, or else after the kernel", () => {
   const at = (where: string): string => `    at ${where}`;
   const pool = at("Transaction.send (file:///opt/packages/server/src/engines/db/pool.ts:1:1)");
   const kernel = at("async Idempotency.once (file:///opt/packages/server/src/kernel/idempotency.ts:67:17)");
@@ -21,7 +21,7 @@ test("a point is named after the nearest feature on the stack, else after the ke
   assert.equal(nameFromStack(["Error", pool]), "elsewhere");
 });
 
-test("a transaction passes its points in order; a single read passes none, a single write two", { timeout: 120_000 }, async () => {
+test("a transaction reaches its failpoints in order, a single write two and a single read none", { timeout: 120_000 }, async () => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log_file = path.join(directory, "points.log");
   await using database = await createTestDatabase();
@@ -55,7 +55,7 @@ test("a transaction passes its points in order; a single read passes none, a sin
   rmSync(directory, { recursive: true, force: true });
 });
 
-test("without armed failpoints there are no points, no names and no stack traces", { timeout: 120_000 }, async () => {
+test("without armed failpoints, no statement is read and no stack trace is created", { timeout: 120_000 }, async () => {
   const before = Object.getOwnPropertyDescriptor(Error, "prepareStackTrace");
   const read: string[] = [];
   Error.prepareStackTrace = (error) => {
@@ -64,7 +64,7 @@ test("without armed failpoints there are no points, no names and no stack traces
   };
   try {
     assert.equal(TransactionPoints.ofCaller(), undefined);
-    // Reading this text would be detected: it is not even read.
+    // Fails the test if the statement is read.
     const text = { [Symbol.toPrimitive]: () => assert.fail("the statement was read") } as unknown as string;
     assert.equal(TransactionPoints.lone(text), undefined);
   } finally {

@@ -16,7 +16,7 @@ import { type EntryFilter, newestEntries } from "./store.ts";
 const TIMEOUT = { timeout: 120_000 };
 type Audit = { items: AuditEntry[]; next_cursor: string | null };
 
-test("a request that changes something writes an entry with actor, action, address and result", TIMEOUT, async () => {
+test("writes an audit entry with actor, action, address and result for each changing request", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token, token_id } = await it.org();
   const headers = { "user-agent": "curl/8", "x-request-id": "r-1" };
@@ -60,7 +60,7 @@ test("a change is rolled back when its audit entry cannot be written", TIMEOUT, 
   assert.deepEqual((await it.call<Audit>("GET", "/api/sites", { token })).body.items, [], org_id);
 });
 
-test("a request repeated with the same Idempotency-Key writes no second entry", TIMEOUT, async () => {
+test("a request repeated with the same Idempotency-Key writes no second audit entry", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token } = await it.org();
   for (let i = 0; i < 3; i += 1)
@@ -68,7 +68,7 @@ test("a request repeated with the same Idempotency-Key writes no second entry", 
   assert.equal((await it.call<Audit>("GET", "/api/audit", { token })).body.items.length, 1);
 });
 
-test("returns 403 to all but admins, and the audit contains requests that were refused for their role", TIMEOUT, async () => {
+test("only admins read the audit log, which records requests refused for their role", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token: viewer, token_id } = await it.org({ role: "viewer" });
   assert.equal((await it.call("GET", "/api/audit", { token: viewer })).status, 403);
@@ -80,7 +80,7 @@ test("returns 403 to all but admins, and the audit contains requests that were r
   ]);
 });
 
-test("an org reads only its own entries, in pages and as an NDJSON export", TIMEOUT, async () => {
+test("returns only the org's audit entries, in pages and as an NDJSON export", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const [mine, other] = [await it.org(), await it.org()];
   for (let n = 0; n < 5; n += 1) await it.call("POST", "/api/sites", { token: mine.token, body: { name: `site ${n}` } });
@@ -97,7 +97,7 @@ test("an org reads only its own entries, in pages and as an NDJSON export", TIME
   assert.deepEqual(lines, [...first.body.items, ...rest.body.items].toReversed());
 });
 
-test("actions of the service's administrator on an org are in that org's audit", TIMEOUT, async () => {
+test("actions of the service administrator on an org appear in that org's audit log", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, orgRoutes], { admin_token: "s3cret" });
   const admin = { headers: { "x-service-admin-token": "s3cret" } };
   const { data } = (await it.call<{ data: { id: string } }>("POST", "/api/admin/orgs", { ...admin, body: { name: "Acme" } })).body;
@@ -119,7 +119,7 @@ test("actions of the service's administrator on an org are in that org's audit",
 
 const ROWS = 50_000;
 
-test("each audit filter reads only the entries that it returns, however many others exist", TIMEOUT, async (t) => {
+test("an audit query with any filter reads no more rows than its page limit", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const insert = (org_id: string, count: number, { prefix, actor, word }: { prefix: string; actor: string; word: string }) =>
@@ -164,7 +164,7 @@ test("returns 503 with a reason when the database cancels a slow statement", TIM
   assert.match(message, /took too long/);
 });
 
-test("deletes entries past the retention time: of every org, of deleted orgs and of the service", TIMEOUT, async () => {
+test("deletes audit entries past the retention time, also of deleted orgs and of the service", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const orgs = ["", (await it.org()).org_id, "org_gone"];

@@ -29,7 +29,7 @@ async function start() {
   };
 }
 
-test("201 for a new value, 200 with the next version for a changed one; null and objects are values", TIMEOUT, async () => {
+test("returns 201 for a new config value, and 200 with the next version for a change", TIMEOUT, async () => {
   await using rig = await start();
   const first = await rig.set({ key: "speed", value: 1 });
   assert.equal(first.status, 201);
@@ -60,7 +60,7 @@ test("201 for a new value, 200 with the next version for a changed one; null and
   assert.deepEqual((await rig.get<One>(`/api/configs/${id}`)).body.data.value, false);
 });
 
-test("values set concurrently get distinct versions", TIMEOUT, async () => {
+test("concurrent changes of a config value get distinct versions", TIMEOUT, async () => {
   await using rig = await start();
   const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => rig.set({ key: "k", value: n })));
   assert.deepEqual(
@@ -70,51 +70,43 @@ test("values set concurrently get distinct versions", TIMEOUT, async () => {
   assert.equal(answers.filter(({ status }) => status === 201).length, 1);
 });
 
-test(
-  "400 for a scope_id without its scope, a scope without its scope_id, and a namespace that is not usable as a file name",
-  TIMEOUT,
-  async () => {
-    await using rig = await start();
-    const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
-    assert.match(await rig.refused({ key: "k", value: 1, scope: "fleet" }), /^400 .*scope_id/);
-    assert.match(await rig.refused({ key: "k", value: 1, scope_id: fleet_id }), /^400 .*scope/);
-    assert.match(await rig.refused({ key: "k", value: 1, scope: "org", scope_id: fleet_id }), /^400 .*scope/);
-    assert.match(await rig.refused({ key: "k", value: 1, scope: "planet" }), /^400 .*org, site, fleet, robot/);
-    assert.match(await rig.refused({ key: "k" }), /^400 .*value/);
-    assert.match(await rig.refused({ value: 1 }), /^400 .*key/);
-    assert.match(await rig.refused({ key: "k", value: 1, namespace: "ü".repeat(34) }), /^400 .*namespace.*204 bytes/);
-    assert.equal((await rig.set({ key: "k", value: 1, namespace: "ü".repeat(33) })).status, 201);
-    assert.equal((await rig.set({ key: "k", value: 1, namespace: "../etc" })).status, 201);
-  },
-);
+test("returns 400 for an invalid scope, a missing field or a too long namespace", TIMEOUT, async () => {
+  await using rig = await start();
+  const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
+  assert.match(await rig.refused({ key: "k", value: 1, scope: "fleet" }), /^400 .*scope_id/);
+  assert.match(await rig.refused({ key: "k", value: 1, scope_id: fleet_id }), /^400 .*scope/);
+  assert.match(await rig.refused({ key: "k", value: 1, scope: "org", scope_id: fleet_id }), /^400 .*scope/);
+  assert.match(await rig.refused({ key: "k", value: 1, scope: "planet" }), /^400 .*org, site, fleet, robot/);
+  assert.match(await rig.refused({ key: "k" }), /^400 .*value/);
+  assert.match(await rig.refused({ value: 1 }), /^400 .*key/);
+  assert.match(await rig.refused({ key: "k", value: 1, namespace: "ü".repeat(34) }), /^400 .*namespace.*204 bytes/);
+  assert.equal((await rig.set({ key: "k", value: 1, namespace: "ü".repeat(33) })).status, 201);
+  assert.equal((await rig.set({ key: "k", value: 1, namespace: "../etc" })).status, 201);
+});
 
-test(
-  "404 for a scope object that does not exist, is of another kind, or of another org; 404 for entries of other orgs",
-  TIMEOUT,
-  async () => {
-    await using rig = await start();
-    const other = await rig.anotherOrg();
-    const outside = await seedRobot(rig.plane, other.org_id);
-    const mine = await seedRobot(rig.plane, rig.org.org_id);
-    for (const [scope, scope_id] of [
-      ["site", outside.site_id],
-      ["fleet", outside.fleet_id],
-      ["robot", outside.robot_id],
-      ["robot", mine.fleet_id],
-      ["site", "nowhere"],
-    ]) {
-      assert.match(await rig.refused({ key: "k", value: 1, scope, scope_id }), new RegExp(`^404 ${scope} `));
-    }
-    const { body } = await rig.set({ key: "k", value: 1 });
-    assert.equal((await rig.get(`/api/configs/${body.data.id}`, other.token)).status, 404);
-    assert.equal((await rig.call("DELETE", `/api/configs/${body.data.id}`, { token: other.token })).status, 404);
-    assert.deepEqual((await rig.get<Many>("/api/configs", other.token)).body.items, []);
-    assert.equal((await rig.call("DELETE", `/api/configs/${body.data.id}`, { token: rig.org.token })).status, 200);
-    assert.equal((await rig.get(`/api/configs/${body.data.id}`)).status, 404);
-  },
-);
+test("returns 404 for scopes that do not exist in the org, and for entries of other orgs", TIMEOUT, async () => {
+  await using rig = await start();
+  const other = await rig.anotherOrg();
+  const outside = await seedRobot(rig.plane, other.org_id);
+  const mine = await seedRobot(rig.plane, rig.org.org_id);
+  for (const [scope, scope_id] of [
+    ["site", outside.site_id],
+    ["fleet", outside.fleet_id],
+    ["robot", outside.robot_id],
+    ["robot", mine.fleet_id],
+    ["site", "nowhere"],
+  ]) {
+    assert.match(await rig.refused({ key: "k", value: 1, scope, scope_id }), new RegExp(`^404 ${scope} `));
+  }
+  const { body } = await rig.set({ key: "k", value: 1 });
+  assert.equal((await rig.get(`/api/configs/${body.data.id}`, other.token)).status, 404);
+  assert.equal((await rig.call("DELETE", `/api/configs/${body.data.id}`, { token: other.token })).status, 404);
+  assert.deepEqual((await rig.get<Many>("/api/configs", other.token)).body.items, []);
+  assert.equal((await rig.call("DELETE", `/api/configs/${body.data.id}`, { token: rig.org.token })).status, 200);
+  assert.equal((await rig.get(`/api/configs/${body.data.id}`)).status, 404);
+});
 
-test("the list is newest first, filtered by field and paged", TIMEOUT, async () => {
+test("lists config entries newest first, by field and in pages", TIMEOUT, async () => {
   await using rig = await start();
   const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
   await rig.set({ key: "a", value: 1 });
@@ -133,7 +125,7 @@ test("the list is newest first, filtered by field and paged", TIMEOUT, async () 
   );
 });
 
-test("org < site < fleet < robot, key by key; robots of a fleet share a file unless a robot has separate values", TIMEOUT, async () => {
+test("a config value of a narrower scope overrides wider scopes, separately for each key", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id: first, ...place } = await seedRobot(rig.plane, rig.org.org_id);
   const { robot_id: second } = await seedRobot(rig.plane, rig.org.org_id, place);
@@ -145,7 +137,7 @@ test("org < site < fleet < robot, key by key; robots of a fleet share a file unl
     ["robot", first],
   ] as const;
   for (const [i, [scope, scope_id]] of scopes.entries()) {
-    // k0 is set at the org only, k3 everywhere
+    // Sets k0 for the org only, and k3 in all four scopes.
     for (let k = i; k < 4; k += 1) await rig.set({ key: `k${k}`, value: scope, scope, scope_id });
   }
   await rig.set({ key: "x", value: 0, namespace: "nav" });
@@ -174,7 +166,7 @@ test("org < site < fleet < robot, key by key; robots of a fleet share a file unl
   assert.deepEqual(new Map(parts.flatMap((part) => [...part])), files);
 });
 
-test("a robot's config shows the origin of each value and whether its files are as deployed", TIMEOUT, async () => {
+test("shows the scope of each config value and whether the robot's files match the deployed ones", TIMEOUT, async () => {
   await using rig = await start();
   const { org_id } = rig.org;
   const { robot_id, fleet_id } = await seedRobot(rig.plane, org_id);
@@ -205,7 +197,7 @@ test("a robot's config shows the origin of each value and whether its files are 
   assert.equal((await rig.get("/api/robots/rob_none/config")).status, 404);
 });
 
-test("registry logins are not deployed as a file, and must be secrets of the known form", TIMEOUT, async () => {
+test("refuses registry logins that are malformed or not secret, and never deploys them as files", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await seedRobot(rig.plane, rig.org.org_id);
   const login = { namespace: "registries", key: "ghcr.io", value: { username: "robots", password: "hunter2" } };

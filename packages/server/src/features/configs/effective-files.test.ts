@@ -4,7 +4,7 @@ import { test } from "node:test";
 import type { JsonValue } from "@roamfleet/protocol";
 import { configFile } from "./effective-files.ts";
 
-test("the same values give the same bytes in any order, as standard JSON", () => {
+test("creates the same JSON bytes for the same values in any order", () => {
   const values: [string, JsonValue][] = [
     ["b", [1, { z: null, a: [] }, "ü\n"]],
     ["a", {}],
@@ -21,7 +21,7 @@ test("the same values give the same bytes in any order, as standard JSON", () =>
   assert.deepEqual(configFile(new Map(values.toReversed())), file);
 });
 
-test("a key named __proto__ is written like any key, and no values give an empty object", () => {
+test("writes a key named __proto__ like any other key, and an empty object without values", () => {
   assert.equal(configFile(new Map([["__proto__", 1]])).content, '{\n  "__proto__": 1\n}\n');
   assert.equal(configFile(new Map()).content, "{}\n");
 });

@@ -28,7 +28,7 @@ async function start() {
   return { rig, org_id, send, history, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
 }
 
-test("every change is a version with its actor; an entry that is removed and set again continues its history", TIMEOUT, async () => {
+test("records each config change as a version with its actor, even after a removal", TIMEOUT, async () => {
   await using it = await start();
   const { data } = await it.send<One>("POST", "", { key: "k", value: 1 });
   await it.send("POST", "", { key: "k", value: { a: null } });
@@ -55,7 +55,7 @@ test("every change is a version with its actor; an entry that is removed and set
   );
 });
 
-test("a rollback sets an old value as a new version, and restores a removed entry", TIMEOUT, async () => {
+test("a rollback sets an old config value as a new version, and restores a removed entry", TIMEOUT, async () => {
   await using it = await start();
   const { id } = (await it.send<One>("POST", "", { key: "k", value: "one" })).data;
   await it.send("POST", "", { key: "k", value: "two" });
@@ -73,42 +73,38 @@ test("a rollback sets an old value as a new version, and restores a removed entr
   ]);
 });
 
-test(
-  "a schema refuses an invalid value at every scope with its path, and is refused while existing values violate it",
-  TIMEOUT,
-  async () => {
-    await using it = await start();
-    const { fleet_id } = await seedRobot(it.rig.plane, it.org_id);
-    const { id } = (await it.send<One>("POST", "", { namespace: "nav", key: "limits", value: { speed: 9 } })).data;
-    const schema = {
-      properties: { limits: { type: "object", properties: { speed: { type: "number", maximum: 5 } } } },
-      required: ["mode"],
-    };
-    const put = () => it.send<{ data: ConfigSchema }>("PUT", "/schemas/nav", { schema });
-    assert.match((await put()).outcome, /^409 .*nav.*limits\.speed of the org must be <= 5/);
-    await it.send("POST", "", { namespace: "nav", key: "limits", value: { speed: 5 } });
-    // `mode` is missing: that is checked for the whole object of a robot only.
-    assert.equal((await put()).status, 201);
-    assert.equal((await put()).data.version, 2);
-    for (const scope of [{}, { scope: "fleet", scope_id: fleet_id }]) {
-      const bad = { namespace: "nav", key: "limits", value: { speed: "fast" }, ...scope };
-      assert.match((await it.send("POST", "", bad)).outcome, /^400 value limits\.speed must be number \(schema of namespace nav\)/);
-    }
-    assert.match((await it.send("POST", `/${id}/rollback`, { version: 1 })).outcome, /^400 value limits\.speed must be <= 5/);
-    assert.deepEqual((await it.send<One>("GET", `/${id}`)).data.schema, schema.properties.limits);
-    assert.equal((await it.send("POST", "", { key: "limits", value: { speed: 9 } })).status, 201);
-    assert.deepEqual(
-      (await it.send<{ items: ConfigSchema[] }>("GET", "/schemas")).items.map(({ namespace }) => namespace),
-      ["nav"],
-    );
-    assert.equal((await it.send("DELETE", "/schemas/nav")).status, 200);
-    assert.match((await it.send("GET", "/schemas/nav")).outcome, /^404 schema of namespace nav/);
-    assert.equal((await it.send("POST", "", { namespace: "nav", key: "limits", value: "anything" })).status, 200);
-    assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).outcome, /^400/);
-  },
-);
+test("refuses config values that violate the schema, and schemas that existing values violate", TIMEOUT, async () => {
+  await using it = await start();
+  const { fleet_id } = await seedRobot(it.rig.plane, it.org_id);
+  const { id } = (await it.send<One>("POST", "", { namespace: "nav", key: "limits", value: { speed: 9 } })).data;
+  const schema = {
+    properties: { limits: { type: "object", properties: { speed: { type: "number", maximum: 5 } } } },
+    required: ["mode"],
+  };
+  const put = () => it.send<{ data: ConfigSchema }>("PUT", "/schemas/nav", { schema });
+  assert.match((await put()).outcome, /^409 .*nav.*limits\.speed of the org must be <= 5/);
+  await it.send("POST", "", { namespace: "nav", key: "limits", value: { speed: 5 } });
+  // `mode` is missing, but required keys are only checked for the whole config of a robot.
+  assert.equal((await put()).status, 201);
+  assert.equal((await put()).data.version, 2);
+  for (const scope of [{}, { scope: "fleet", scope_id: fleet_id }]) {
+    const bad = { namespace: "nav", key: "limits", value: { speed: "fast" }, ...scope };
+    assert.match((await it.send("POST", "", bad)).outcome, /^400 value limits\.speed must be number \(schema of namespace nav\)/);
+  }
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 1 })).outcome, /^400 value limits\.speed must be <= 5/);
+  assert.deepEqual((await it.send<One>("GET", `/${id}`)).data.schema, schema.properties.limits);
+  assert.equal((await it.send("POST", "", { key: "limits", value: { speed: 9 } })).status, 201);
+  assert.deepEqual(
+    (await it.send<{ items: ConfigSchema[] }>("GET", "/schemas")).items.map(({ namespace }) => namespace),
+    ["nav"],
+  );
+  assert.equal((await it.send("DELETE", "/schemas/nav")).status, 200);
+  assert.match((await it.send("GET", "/schemas/nav")).outcome, /^404 schema of namespace nav/);
+  assert.equal((await it.send("POST", "", { namespace: "nav", key: "limits", value: "anything" })).status, 200);
+  assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).outcome, /^400/);
+});
 
-test("only the newest HISTORY_VERSIONS_MAX versions of a value are kept", TIMEOUT, async () => {
+test("keeps only the newest HISTORY_VERSIONS_MAX versions of a config value", TIMEOUT, async () => {
   await using it = await start();
   const { data: other } = await it.send<One>("POST", "", { key: "other", value: "stays" });
   let id = "";

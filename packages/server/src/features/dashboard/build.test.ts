@@ -31,7 +31,7 @@ interface Clone {
   build(): Promise<string>;
   /** Changes the only source. */
   write(text: string): Promise<void>;
-  /** One line for each build: the names of its environment variables. */
+  /** Returns one line for each build: the names of its environment variables. */
   built(): Promise<string[]>;
 }
 
@@ -55,7 +55,7 @@ async function makeClone(t: TestContext): Promise<Clone> {
   };
 }
 
-test("builds once, and again when the content of a source changes, whatever its modification time", TIMEOUT, async (t) => {
+test("rebuilds the dashboard only when the content of a source changes, whatever its modification time", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   const first = await clone.build();
   assert.equal(await clone.build(), first);
@@ -71,7 +71,7 @@ test("builds once, and again when the content of a source changes, whatever its 
   assert.equal((await clone.built()).length, 2);
 });
 
-test("the digest covers the lockfile and other packages, but no tests", TIMEOUT, async (t) => {
+test("the build digest covers the lockfile and other packages, but no tests", TIMEOUT, async (t) => {
   const { directory } = await makeClone(t);
   const digest = await digestSources(directory);
   await writeFile(path.join(directory, "packages/dashboard/src/main.test.ts"), "x");
@@ -84,20 +84,20 @@ test("the digest covers the lockfile and other packages, but no tests", TIMEOUT,
   assert.notEqual(await digestSources(directory), locked);
 });
 
-test("servers that start concurrently all read a complete build, and leave no unfinished one", TIMEOUT, async (t) => {
+test("servers that start concurrently all read a complete dashboard build", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   const built = await Promise.all(Array.from({ length: 5 }, () => clone.build().then(readSite)));
   for (const { page, files } of built) assert.deepEqual([page.length, files.size], [2, 1]);
   assert.equal((await readdir(path.join(clone.directory, "packages/dashboard/dist"))).length, 1);
 });
 
-test("the bundler gets none of the server's environment", TIMEOUT, async (t) => {
+test("the bundler gets none of the server's environment variables", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   await clone.build();
   assert.deepEqual(await clone.built(), ["NODE_ENV NO_COLOR"]);
 });
 
-test("logs a failed build, reports it to browsers in a sentence, and builds again at the next start", TIMEOUT, async (t) => {
+test("reports a failed dashboard build to log and browsers, and retries at the next start", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   await clone.write("broken");
   await assert.rejects(clone.build(), NotBuilt);
@@ -110,7 +110,7 @@ test("logs a failed build, reports it to browsers in a sentence, and builds agai
   assert.ok("site" in (await openDashboard({ clock: systemClock, log }, clone.directory)));
 });
 
-test("reports that the server's user may not write the build, and that the owner of the files may", TIMEOUT, async (t) => {
+test("reports that the server's user may not write the dashboard build", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   await chmod(clone.directory, 0o755);
   await chmod(path.join(clone.directory, "packages/dashboard"), 0o555);
@@ -143,7 +143,7 @@ function takeDescriptors(): number[] {
   return held;
 }
 
-test("reports a build that fails for lack of file descriptors, and the server keeps running", TIMEOUT, async (t) => {
+test("reports a dashboard build that fails for lack of file descriptors, and continues running", TIMEOUT, async (t) => {
   execFileSync("prlimit", [`--pid=${process.pid}`, `--nofile=${DESCRIPTORS}:`]);
   const clone = await makeClone(t);
   const [lines, held]: [string[], number[]] = [[], []];

@@ -31,7 +31,7 @@ const SITE: BuiltSite = {
 const start = (dashboard: Parameters<typeof dashboardPages>[0] = { site: SITE }) =>
   startFeaturePlane([referenceRoutes, siteRoutes, (http) => servePages(http, dashboardPages(dashboard))]);
 
-test("serves the page at every path of the dashboard, with a new nonce that matches its policy", TIMEOUT, async () => {
+test("serves the page at every dashboard path, with a new nonce for its content security policy", TIMEOUT, async () => {
   await using it = await start();
   const nonces = new Set<string>();
   for (const url of ["/", "/robots", "/robots/rob_1/logs?q=a", "/an/unknown/path", "/agents", "/apis"]) {
@@ -52,7 +52,7 @@ test("serves the page at every path of the dashboard, with a new nonce that matc
   assert.equal(nonces.size, 6);
 });
 
-test("other paths keep the JSON 404, 405 and 401 of the API", TIMEOUT, async () => {
+test("paths outside the dashboard keep the JSON errors of the API", TIMEOUT, async () => {
   await using it = await start();
   for (const url of [
     "/docs/nothing",
@@ -83,7 +83,7 @@ test("other paths keep the JSON 404, 405 and 401 of the API", TIMEOUT, async () 
   assert.match(String(page.headers["content-security-policy"]), /default-src 'none'/);
 });
 
-test("serves files in the best accepted encoding, cached for a year, and 304 for a known ETag", TIMEOUT, async () => {
+test("serves files in the best accepted encoding, cacheable for a year, and 304 for a known ETag", TIMEOUT, async () => {
   await using it = await start();
   const get = (accept_encoding: string, more: Record<string, string> = {}) =>
     it.call<string>("GET", "/assets/index-1.js", { headers: { "accept-encoding": accept_encoding, ...more } });

@@ -71,9 +71,10 @@ const TABLE: [name: string, changes: Partial<DispatchFacts>, decision: ReturnTyp
     { dispatch: true, supersede: [] },
   ],
 ];
-for (const [name, changes, decision] of TABLE) test(`dispatch: ${name}`, () => assert.deepEqual(decide(facts(changes)), decision));
+for (const [name, changes, decision] of TABLE)
+  test(`dispatch decision: a target ${name}`, () => assert.deepEqual(decide(facts(changes)), decision));
 
-test("with any rivals, an installing target is neither superseded nor overtaken", () => {
+test("a target never supersedes or overtakes an installing target of the same robot", () => {
   const rival = fc
     .record({ order_number: fc.integer({ min: 1, max: 9 }), status: fc.constantFrom<TargetStatus>(...TARGET_STATUSES) })
     // The ids have the opposite order, which must not matter.

@@ -13,13 +13,13 @@ import { takeReports } from "./report/report.ts";
 import { rollBackDeployment } from "./rollback/rollback.ts";
 import { startReportRig } from "./testing/report-rig.ts";
 
-/** The tables whose rows are locked in this order; the last two hold a robot's apps and its configs, in any order. */
+/** Tables in the order in which transactions lock their rows. The last two, a robot's apps and configs, may be in either order. */
 const ORDER = ["deployment", "deployment_target", "robot", "robot_desired", "robot_app", "robot_config"] as const;
 type Locked = (typeof ORDER)[number];
 
 const TABLE = /(?:\bfrom|\bjoin|\bupdate|\binsert into|\bdelete from) ([a-z_]+)/g;
 
-/** Returns the table whose existing rows the statement locks, if it is one of them. */
+/** Returns the table of ORDER whose existing rows the statement locks, if any. */
 function lockedBy(text: string): Locked | undefined {
   const flat = text.replaceAll(/--[^\n]*\n/g, "").replaceAll(/\s+/g, " ");
   const written = /\b(?:update|insert into|delete from) ([a-z_]+)/.exec(flat.replaceAll(/for (?:no key )?update|do update/g, ""))?.[1];
@@ -57,7 +57,7 @@ function recording(db: SystemDb): { db: SystemDb; transactions: Locked[][] } {
   return { db: { ...wrap(db, undefined), forOrg: (org_id) => wrap(db.forOrg(org_id), undefined) }, transactions };
 }
 
-test("every transaction of the engine locks rows in the documented order", { timeout: 120_000 }, async () => {
+test("every deployment transaction locks rows in the documented order", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 4);
   const { plane, clock } = it;
@@ -92,7 +92,7 @@ test("every transaction of the engine locks rows in the documented order", { tim
   for (const order of orders) {
     const locked = order.split(" → ") as Locked[];
     if (locked.includes("deployment_target")) assert.equal(locked[0], "deployment", order);
-    // Reports lock the robots' rows before the targets of deployments that they have locked.
+    // Reports lock robots' rows before targets, whose deployments they have locked first.
     const others: readonly Locked[] = locked.filter((name) => name !== "deployment_target");
     const ranks = others.map((name) => Math.min(ORDER.indexOf(name), ORDER.indexOf("robot_app")));
     assert.deepEqual(ranks, ranks.toSorted(), order);

@@ -5,7 +5,7 @@ import { Postponed, processItems } from "./reconciler.ts";
 const START = Date.parse("2030-01-01T00:00:00Z");
 const at = (seconds: number): Date => new Date(START + seconds * 1_000);
 
-/** Runs `processItems` on items that fail if `isBad` accepts them, with a clock and a log. */
+/** Runs `processItems` with a simulated clock and log. Items that `isBad` accepts fail. */
 function rig(isBad: (id: string) => boolean) {
   const it = { postponed: new Postponed(), seconds: 0, done: [] as string[], logged: [] as { id?: string; work?: string }[] };
   const context = { clock: { now: () => at(it.seconds) }, log: { error: (line: object) => it.logged.push(line) } };
@@ -19,7 +19,7 @@ function rig(isBad: (id: string) => boolean) {
   return { it, run };
 }
 
-test("a failing item is postponed by 5 s, then twice as long each time up to 5 minutes; a success resets that", () => {
+test("postpones a failing item with exponential backoff from 5 s up to 5 minutes", () => {
   const postponed = new Postponed();
   let seconds = 0;
   const waits = Array.from({ length: 9 }, () => {
@@ -34,7 +34,7 @@ test("a failing item is postponed by 5 s, then twice as long each time up to 5 m
   assert.deepEqual(postponed.ids(at(seconds + 5)), []);
 });
 
-test("failures are logged once a minute for each kind of work, and all other items are still processed", async () => {
+test("logs failures once a minute for each kind of work, and processes all other items", async () => {
   const { it, run } = rig((id) => id !== "good");
   const items = ["bad", "good", "worse"].map((id) => ({ org_id: "org", id, work: id === "worse" ? "other" : "work" }));
   await run(items.map((item) => [item]));
@@ -46,7 +46,7 @@ test("failures are logged once a minute for each kind of work, and all other ite
   assert.equal(it.logged.length, 4);
 });
 
-test("one failing target delays no other target of its deployment; if all fail, the deployment is postponed", async () => {
+test("postpones a failing target alone, or its deployment if all its targets fail", async () => {
   const { it, run } = rig((id) => id.startsWith("tgt_bad"));
   const target = (deployment_id: string, id: string) => ({ org_id: "org", deployment_id, id });
   const some = [target("dep_some", "tgt_1"), target("dep_some", "tgt_bad"), target("dep_some", "tgt_2")];
@@ -55,9 +55,9 @@ test("one failing target delays no other target of its deployment; if all fail, 
   assert.deepEqual(it.postponed.ids(at(0)).toSorted(), ["dep_none", "tgt_bad"]);
 });
 
-test("more failing targets than are isolated in one run postpone no good ones", async () => {
+test("postpones only failing targets, even if many of them fail in one run", async () => {
   const { it, run } = rig((id) => id.startsWith("tgt_bad"));
-  // Every second target fails, also in the part that is no longer divided.
+  // Every second target fails, also in the part of the batch that the run does not divide further.
   const targets = Array.from({ length: 100 }, (_, n) => ({
     org_id: "org",
     deployment_id: "dep",

@@ -16,7 +16,7 @@ const countRows = async ({ plane }: FeaturePlane, id: string) =>
       (select count(*)::int from deployment_target where deployment_id = ${id}) as targets,
       (select count(*)::int from deployment where id = ${id}) as deployments`);
 
-/** Ends a deployment of the rig as applied by its robots and, unless `is_newest`, replaced by a newer one since. */
+/** Marks a deployment as applied, and as replaced by a newer one unless `is_newest`. */
 async function finish({ plane, clock }: FeaturePlane, id: string, is_newest = false): Promise<void> {
   await plane.db.run(sql`update deployment_target set status = 'applied' where deployment_id = ${id}`);
   await plane.db.run(sql`update deployment set status = 'applied', finished_at = ${clock.now()} where id = ${id}`);
@@ -25,7 +25,7 @@ async function finish({ plane, clock }: FeaturePlane, id: string, is_newest = fa
   await plane.db.run(sql`update robot_config set target_id = null, deployment_id = null, last_target_id = ${newest}`);
 }
 
-test("deletes the events of old ended deployments, and keeps those of open and recent ones", TIMEOUT, async () => {
+test("deletes events of old ended deployments, but not of open and recent ones", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { deployment_ids } = await startReportRig(it, 3);
@@ -41,7 +41,7 @@ test("deletes the events of old ended deployments, and keeps those of open and r
   assert.ok((await countRows(it, open)).events > 0, "it is open");
 });
 
-test("deletes an ended deployment with everything that belongs to it, unless it is still needed", TIMEOUT, async () => {
+test("deletes an ended deployment with its rows unless a robot, fleet or retry still needs it", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { deployment_ids, org_id } = await startReportRig(it, 3);
@@ -74,7 +74,7 @@ test("deletes an ended deployment with everything that belongs to it, unless it 
   assert.ok(await isThere(config));
 });
 
-test("an Idempotency-Key is kept exactly as long as the deployment that it created", TIMEOUT, async () => {
+test("keeps an Idempotency-Key exactly as long as the deployment that it created", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, release_id, robot_ids } = await startReportRig(it, 1);
@@ -110,7 +110,7 @@ test("a deployment that cannot be deleted does not prevent the deletion of other
   assert.deepEqual(await Promise.all(ids.map(async (id) => (await countRows(it, id ?? "")).deployments)), [1, 0]);
 });
 
-test("keeps a deployment that is retried after the page that contains it was read", TIMEOUT, async () => {
+test("keeps a deployment that is retried while the retention run deletes others", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const first = (await startReportRig(it, 1)).deployment_ids[0];
@@ -121,7 +121,7 @@ test("keeps a deployment that is retried after the page that contains it was rea
     await clock.advance({ hours: 1 });
   }
   const before = await countRows(it, source);
-  // The page contains both. The trigger retries the second deployment while the first is deleted, after the page was read.
+  // Both deployments are in the same page. When the first is deleted, the trigger adds a retry of the second.
   await plane.db.run(sql`create table retries (id text, retry_of text)`);
   await plane.db.run(sql`insert into retries select ${retry}::text, ${source}::text`);
   await plane.db.run(sql`
@@ -136,7 +136,7 @@ test("keeps a deployment that is retried after the page that contains it was rea
   assert.deepEqual(await countRows(it, source), { events: 0, targets: 0, deployments: 0 });
 });
 
-test("deletes old attempts to follow a release or config that no fleet has any more", TIMEOUT, async () => {
+test("deletes old follow attempts for releases and configs that no fleet has any more", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, robot_ids } = await startReportRig(it, 1);

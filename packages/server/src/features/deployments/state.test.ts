@@ -69,12 +69,12 @@ row("installing", report("cancelled"), { ignored: "too_late_to_cancel" });
 
 for (const [from, received, reason, attempt, verdict] of REPORTS) {
   const outcome = "ignored" in verdict ? `is ignored: ${verdict.ignored}` : `makes it ${verdict.to}`;
-  test(`a ${from} target: ${received}${reason === null ? "" : ` (${reason})`} of attempt ${attempt} ${outcome}`, () => {
+  test(`${from} target: the report ${received}${reason === null ? "" : ` (${reason})`} of attempt ${attempt} ${outcome}`, () => {
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, { status: received, reason, attempt }, ON_TIME), verdict);
   });
 }
 
-test("retries a target whose robot stopped without a request, and cancels one that was asked to stop", () => {
+test("cancels a target that stops on request, and retries one that stops without a request", () => {
   for (const from of REVOCABLE_STATUSES) {
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), ON_TIME), { to: "queued", reason: "agent_lost" });
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), CANCELLED), {
@@ -94,7 +94,7 @@ test("retries a failed download until no attempts are left", () => {
   assert.deepEqual(after(ATTEMPTS_MAX), { to: "failed", reason: "download_failed" });
 });
 
-test("a step that times out is retried before installing, and fails from then on", () => {
+test("retries a timed-out target before it installs, and fails it afterwards", () => {
   const late = (from: TargetStatus, attempt: number, cancel_requested = false, online = true) =>
     afterTimeout({ status: from, attempt }, { cancel_requested, online });
   for (const from of REVOCABLE_STATUSES) {
@@ -110,7 +110,7 @@ test("a step that times out is retried before installing, and fails from then on
   assert.deepEqual(late("rolling_back", 1), { to: "failed", reason: "rollback_failed" });
 });
 
-test("no report changes an ended target", () => {
+test("no robot report changes a target that has ended", () => {
   fc.assert(
     fc.property(
       fc.constantFrom(...TERMINAL_STATUSES),
@@ -124,7 +124,7 @@ test("no report changes an ended target", () => {
   );
 });
 
-test("within an attempt a target only moves forward, and reports of other attempts change nothing", () => {
+test("a target only moves forward within an attempt, and ignores reports of other attempts", () => {
   const ladder = (one: TargetStatus): number => (isTerminal(one) ? TARGET_STATUSES.length : TARGET_STATUSES.indexOf(one));
   fc.assert(
     fc.property(status, fc.integer({ min: 0, max: ATTEMPTS_MAX }), reported, fc.boolean(), (from, attempt, received, cancel_requested) => {
@@ -141,7 +141,7 @@ test("within an attempt a target only moves forward, and reports of other attemp
   );
 });
 
-test("every target ends after a bounded number of steps, for any reports and delays", () => {
+test("every target ends after a bounded number of steps, whatever the robots report", () => {
   const step = fc.oneof(fc.record({ received: reported }), fc.record({ late: context }));
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), fc.boolean(), (steps, cancel_requested) => {
@@ -163,7 +163,7 @@ test("every target ends after a bounded number of steps, for any reports and del
           if ("to" in verdict) move(verdict.to);
         }
       }
-      // From any state, the step timeouts alone end it.
+      // Timeouts alone end a target from any state.
       for (let turns = 0; !isTerminal(target.status); turns += 1) {
         assert.ok(turns <= ATTEMPTS_MAX, "timeouts alone do not end it");
         dispatch();
@@ -202,12 +202,12 @@ const ENDS: [a: number, f: number, r: number, c: number, cancel_requested: boole
   [9, 1, 0, 1, true, "cancelled"],
 ];
 for (const [a, f, r, c, cancel_requested, end] of ENDS) {
-  test(`${a} applied, ${f} failed, ${r} rolled back, ${c} cancelled${cancel_requested ? ", cancel requested" : ""}: ${end}`, () => {
+  test(`a ${cancel_requested ? "cancelled " : ""}deployment of ${a} applied, ${f} failed, ${r} rolled back, ${c} cancelled: ${end}`, () => {
     assert.equal(endOf(counts(a, f, r, c), cancel_requested), end);
   });
 }
 
-test("a deployment to one robot ends like its target", () => {
+test("a deployment to one robot has the result of its only target", () => {
   for (const end of TERMINAL_STATUSES) {
     const own = { ...NONE, total: 1, [end]: 1 };
     assert.equal(endOf(own, false), end);
@@ -216,7 +216,7 @@ test("a deployment to one robot ends like its target", () => {
   }
 });
 
-test("each status has one counter, and a deployment ends only when all targets have ended", () => {
+test("counts each target in one counter, and ends a deployment only when all targets have ended", () => {
   fc.assert(
     fc.property(fc.array(status, { minLength: 1, maxLength: 50 }), (statuses) => {
       const own = { ...NONE, total: statuses.length };
@@ -234,7 +234,7 @@ test("each status has one counter, and a deployment ends only when all targets h
 const ROLLED_BACK = { cancel_requested: false, rollback_requested: true };
 const RETURNING = ["return", "return_to_none"] as const satisfies readonly Task[];
 
-test("a target's task is what its robot is asked to do", () => {
+test("derives a target's task (install, remove, return) from its releases", () => {
   const target = { kind: "release", release_id: "new", previous_release_id: "old", reverting: false } as const;
   assert.equal(taskOf(target), "install");
   assert.equal(taskOf({ ...target, kind: "config", release_id: null }), "install");
@@ -243,7 +243,7 @@ test("a target's task is what its robot is asked to do", () => {
   assert.equal(taskOf({ ...target, previous_release_id: null, reverting: true }), "return_to_none");
 });
 
-test("handles every report during a rollback, in every status of the target", () => {
+test("handles every report in every target status during a rollback", () => {
   for (const task of RETURNING)
     for (const from of TARGET_STATUSES)
       for (const received of TARGET_STATUSES_REPORTED)
@@ -262,7 +262,7 @@ test("handles every report during a rollback, in every status of the target", ()
           }
 });
 
-test("in a rollback, a robot that finishes installing returns to the previous release, and one that failed ends", () => {
+test("a requested rollback reverts robots that finish installing, and ends those that fail", () => {
   for (const from of ACTIVE_STATUSES)
     for (const received of ["applied", "rolled_back", "failed"] as const) {
       const verdict = afterReport(
@@ -281,7 +281,7 @@ test("in a rollback, a robot that finishes installing returns to the previous re
   }
 });
 
-test("a robot reports the removal of an app as a rollback, which counts as applied", () => {
+test("an app removal that the robot reports as rolled back counts as applied", () => {
   const target: TargetState = { status: "dispatched", attempt: 1, task: "remove" };
   assert.deepEqual(afterReport(target, report("rolling_back"), ON_TIME), { to: "installing", reason: null });
   assert.deepEqual(afterReport(target, report("rolled_back", "rollback_requested"), ON_TIME), { to: "applied", reason: null });
@@ -297,7 +297,7 @@ test("a robot reports the removal of an app as a rollback, which counts as appli
   });
 });
 
-test("a robot that rolls back may be late while it is offline, and fails if it is connected and silent", () => {
+test("an offline robot may exceed the rollback timeout, but a connected one fails", () => {
   for (const task of RETURNING) {
     assert.equal(isAwaited({ status: "rolling_back", attempt: 2, task }, { online: false }), true);
     assert.equal(isAwaited({ status: "rolling_back", attempt: 2, task }, { online: true }), false);
@@ -323,7 +323,7 @@ test("a rollback ends when no target is applied any more", () => {
 
 const standing = fc.record({ status: fc.constantFrom(...TARGET_STATUSES), reason: fc.option(fc.constantFrom(...REASONS), { nil: null }) });
 
-test("after any moves, the counts equal a group-by of the ended targets", () => {
+test("incremental counts by reason equal a recount of all ended targets", () => {
   fc.assert(
     fc.property(fc.array(fc.array(standing, { minLength: 2, maxLength: 5 }), { maxLength: 20 }), (targets) => {
       let counts: ReasonCounts = {};
@@ -346,7 +346,7 @@ test("after any moves, the counts equal a group-by of the ended targets", () => 
   );
 });
 
-test("the most frequent reason wins, the first by name among equals; targets without a reason come last", () => {
+test("returns the most frequent failure reason, or the first by name among equals", () => {
   const counts: ReasonCounts = { failed: { timeout: 2, crash_loop: 1 }, rolled_back: { crash_loop: 1, "": 2 }, applied: { "": 9 } };
   assert.equal(commonestReason(counts, ["failed"]), "timeout");
   assert.equal(commonestReason(counts, ["failed", "rolled_back"]), "crash_loop");

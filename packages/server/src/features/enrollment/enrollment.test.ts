@@ -24,7 +24,7 @@ const enroll = (it: FeaturePlane, body: unknown, remote_address?: string) =>
 const getKey = async (it: FeaturePlane, token: string, id: string) =>
   (await it.call<{ data: EnrollmentKey }>("GET", `/api/enrollment-keys/${id}`, { token })).body.data;
 
-test("a key is for 100 robots and a day by default, and its raw value is returned once", TIMEOUT, async () => {
+test("an enrollment key allows 100 robots and one day by default, and is returned once", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const { key, site, fleet } = await makePlace(it, token);
@@ -53,7 +53,7 @@ test("a key is for 100 robots and a day by default, and its raw value is returne
   assert.ok(!whole.includes(key.key?.slice(20) ?? "?"));
 });
 
-test("accepts name instead of label, 0 hours for no expiry, and 0 uses for no limit", TIMEOUT, async () => {
+test("accepts enrollment keys with a name, without expiry and without a limit of uses", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { site, fleet } = await makePlace(it, token);
@@ -84,7 +84,7 @@ test("returns 400 for a fleet of another site, and 404 for a site or fleet of an
   assert.equal((await getKey(it, other.token, outside.key.id)).status, "active");
 });
 
-test("a replay of a key's creation does not return the key", TIMEOUT, async () => {
+test("a replayed creation of an enrollment key does not return the key again", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { site, fleet } = await makePlace(it, token);
@@ -102,7 +102,7 @@ test("a replay of a key's creation does not return the key", TIMEOUT, async () =
   assert.deepEqual(replay.body.data, { ...first.body.data, key: null });
 });
 
-test("returns 201, then 200 with the same robot when it enrolls again with its public key, and counts one use", TIMEOUT, async () => {
+test("a robot that enrolls again with its public key gets the same result without a further use", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const place = await makePlace(it, token, "one", { max_uses: 1 });
@@ -132,7 +132,7 @@ test("returns 201, then 200 with the same robot when it enrolls again with its p
   );
 });
 
-test("a robot that enrolls twenty times concurrently with a key for one use is one robot", TIMEOUT, async () => {
+test("concurrent enrollments of one robot create one robot and count one use", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token, "one", { max_uses: 1 });
@@ -143,7 +143,7 @@ test("a robot that enrolls twenty times concurrently with a key for one use is o
   assert.equal((await getKey(it, token, key.id)).uses, 1);
 });
 
-test("500 concurrent robots with a key for ten: ten enroll, 490 get the error that it is exhausted", TIMEOUT, async () => {
+test("of 500 concurrent robots with a key for ten, ten enroll and 490 are refused", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token, "one", { max_uses: 10 });
@@ -164,7 +164,7 @@ test("500 concurrent robots with a key for ten: ten enroll, 490 get the error th
   assert.deepEqual([shown.uses, shown.status], [10, "exhausted"]);
 });
 
-test("returns 401 for an unknown key, and 429 after twenty from one address; refusals of a known key do not count", TIMEOUT, async () => {
+test("returns 401 for an unknown enrollment key, and 429 after twenty attempts from one address", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token);
@@ -178,30 +178,26 @@ test("returns 401 for an unknown key, and 429 after twenty from one address; ref
   assert.equal((await enroll(it, { key: "rf_enroll_x", public_key }, "127.0.0.2")).status, 401);
 });
 
-test(
-  "403 states that a key expired or is revoked; enrolled robots stay, and get their result when they enroll again",
-  TIMEOUT,
-  async () => {
-    await using it = await start();
-    const { token } = await it.org();
-    const place = await makePlace(it, token, "one", { expires_in_hours: 1 });
-    const { robot_id, identity } = await enrollRobot(it, place);
-    await it.clock.advance({ hours: 1 });
-    const expired = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
-    assert.deepEqual([expired.status, expired.body.error.message], [403, "the enrollment key is expired"]);
-    const revoke = () => it.call<{ data: EnrollmentKey }>("POST", `/api/enrollment-keys/${place.key.id}/revoke`, { token });
-    const first = await revoke();
-    assert.deepEqual([first.status, first.body.data.status, first.body.data.revoked_at], [200, "revoked", "2030-01-01T01:00:00.000Z"]);
-    await it.clock.advance({ hours: 1 });
-    assert.deepEqual((await revoke()).body.data, first.body.data);
-    const revoked = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
-    assert.match(revoked.body.error.message, /revoked/);
-    const again = await enroll(it, { key: place.key.key, public_key: identity.public_key });
-    assert.deepEqual([again.status, again.body.data.robot_id], [200, robot_id]);
-  },
-);
+test("refuses new robots with an expired or revoked key, but not robots that enrolled before", TIMEOUT, async () => {
+  await using it = await start();
+  const { token } = await it.org();
+  const place = await makePlace(it, token, "one", { expires_in_hours: 1 });
+  const { robot_id, identity } = await enrollRobot(it, place);
+  await it.clock.advance({ hours: 1 });
+  const expired = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
+  assert.deepEqual([expired.status, expired.body.error.message], [403, "the enrollment key is expired"]);
+  const revoke = () => it.call<{ data: EnrollmentKey }>("POST", `/api/enrollment-keys/${place.key.id}/revoke`, { token });
+  const first = await revoke();
+  assert.deepEqual([first.status, first.body.data.status, first.body.data.revoked_at], [200, "revoked", "2030-01-01T01:00:00.000Z"]);
+  await it.clock.advance({ hours: 1 });
+  assert.deepEqual((await revoke()).body.data, first.body.data);
+  const revoked = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
+  assert.match(revoked.body.error.message, /revoked/);
+  const again = await enroll(it, { key: place.key.key, public_key: identity.public_key });
+  assert.deepEqual([again.status, again.body.data.robot_id], [200, robot_id]);
+});
 
-test("returns 403 for the public key of a decommissioned robot, and for one that is enrolled in another org", TIMEOUT, async () => {
+test("refuses a public key that belongs to a decommissioned robot or to another org", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
   const [place, outside] = [await makePlace(it, mine.token), await makePlace(it, other.token)];
@@ -226,7 +222,7 @@ test("a robot without a name is named after its host, or after its id", TIMEOUT,
   }
 });
 
-test("keys are listed by their status as of now", TIMEOUT, async () => {
+test("lists enrollment keys by their current status", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [active, expired, exhausted, revoked] = [
@@ -252,7 +248,7 @@ test("keys are listed by their status as of now", TIMEOUT, async () => {
   );
 });
 
-test("400 names the invalid field of an enrollment", TIMEOUT, async () => {
+test("returns 400 with the name of the invalid enrollment field", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token);

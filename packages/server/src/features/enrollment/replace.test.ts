@@ -35,49 +35,45 @@ async function withRobot() {
   return { it, token, org_id, place, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admit, admission };
 }
 
-test(
-  "a computer that enrolls with the key becomes the robot: same id, name, place and labels; the previous one is disconnected",
-  TIMEOUT,
-  async () => {
-    const { it, org_id, token, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admission } = await withRobot();
-    await using _ = it;
-    const before = await robot();
-    const { status, headers, body } = await replace();
-    const { key, ...shown } = body.data;
-    assert.equal(status, 201);
-    assert.deepEqual(
-      [shown.robot_id, shown.max_uses, shown.expires_at, shown.fleet_id, headers["location"]],
-      [robot_id, 1, "2030-01-02T00:00:00.000Z", before.fleet_id, `/api/enrollment-keys/${shown.id}`],
-    );
-    const old_link = fakeSession("sess_1", org_id, signedHello(identity, robot_id, "nonce"));
-    sessions.set(robot_id, old_link);
-    await it.plane.db.run(sql`
+test("a replacement computer that enrolls with the key becomes the same robot and disconnects the old one", TIMEOUT, async () => {
+  const { it, org_id, token, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admission } = await withRobot();
+  await using _ = it;
+  const before = await robot();
+  const { status, headers, body } = await replace();
+  const { key, ...shown } = body.data;
+  assert.equal(status, 201);
+  assert.deepEqual(
+    [shown.robot_id, shown.max_uses, shown.expires_at, shown.fleet_id, headers["location"]],
+    [robot_id, 1, "2030-01-02T00:00:00.000Z", before.fleet_id, `/api/enrollment-keys/${shown.id}`],
+  );
+  const old_link = fakeSession("sess_1", org_id, signedHello(identity, robot_id, "nonce"));
+  sessions.set(robot_id, old_link);
+  await it.plane.db.run(sql`
       update robot set node_id = ${it.plane.node.id}, node_epoch = ${it.plane.node.epoch}, session_id = 'sess_1' where org_id = ${org_id} and id = ${robot_id}`);
-    await it.clock.advance({ minutes: 1 });
-    const fresh = newIdentity();
-    const enrolled = await enroll(key, fresh.public_key);
-    assert.deepEqual([enrolled.status, enrolled.body.data], [201, { robot_id, org_id, name: "Arm 7" }]);
-    assert.equal((await until("the old link to be closed", () => old_link.closed)).code, 4404);
-    assert.equal((await timeline())[0], "robot.replaced");
-    const after = await robot();
-    assert.notEqual(after.public_key_fingerprint, before.public_key_fingerprint);
-    const same = { public_key_fingerprint: "", updated_at: "", status: "online" };
-    assert.deepEqual({ ...after, ...same }, { ...before, ...same });
-    assert.deepEqual([await admission(identity), await admission(fresh)], ["bad_signature", "admitted"]);
-    // The response was lost: a repeat returns the same. For all others, also the old computer, the key is exhausted.
-    assert.deepEqual([(await enroll(key, fresh.public_key)).status, (await enroll(key, newIdentity().public_key)).status], [200, 403]);
-    const old = await enroll(key, identity.public_key);
-    assert.deepEqual([old.status, old.body.error.message], [403, "the enrollment key is exhausted"]);
-    const { items } = (await it.call<{ items: EnrollmentKey[] }>("GET", "/api/enrollment-keys?status=exhausted", { token })).body;
-    assert.deepEqual(
-      items.map(({ id }) => id),
-      [shown.id],
-    );
-    unwatch();
-  },
-);
+  await it.clock.advance({ minutes: 1 });
+  const fresh = newIdentity();
+  const enrolled = await enroll(key, fresh.public_key);
+  assert.deepEqual([enrolled.status, enrolled.body.data], [201, { robot_id, org_id, name: "Arm 7" }]);
+  assert.equal((await until("the old link to be closed", () => old_link.closed)).code, 4404);
+  assert.equal((await timeline())[0], "robot.replaced");
+  const after = await robot();
+  assert.notEqual(after.public_key_fingerprint, before.public_key_fingerprint);
+  const same = { public_key_fingerprint: "", updated_at: "", status: "online" };
+  assert.deepEqual({ ...after, ...same }, { ...before, ...same });
+  assert.deepEqual([await admission(identity), await admission(fresh)], ["bad_signature", "admitted"]);
+  // A repeated request, as after a lost response, returns the same result. For any other computer the key is exhausted.
+  assert.deepEqual([(await enroll(key, fresh.public_key)).status, (await enroll(key, newIdentity().public_key)).status], [200, 403]);
+  const old = await enroll(key, identity.public_key);
+  assert.deepEqual([old.status, old.body.error.message], [403, "the enrollment key is exhausted"]);
+  const { items } = (await it.call<{ items: EnrollmentKey[] }>("GET", "/api/enrollment-keys?status=exhausted", { token })).body;
+  assert.deepEqual(
+    items.map(({ id }) => id),
+    [shown.id],
+  );
+  unwatch();
+});
 
-test("closes a link that was admitted with the old key and is recorded after the replacement", TIMEOUT, async () => {
+test("closes the old computer's link if it is recorded after the replacement", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity, replace, enroll, robot, unwatch, admit } = await withRobot();
   await using _ = it;
   const { key } = (await replace()).body.data;
@@ -91,34 +87,30 @@ test("closes a link that was admitted with the old key and is recorded after the
   unwatch();
 });
 
-test(
-  "a newer key revokes an unused one; keys expire after a day, end with the robot, and refuse other robots' computers",
-  TIMEOUT,
-  async () => {
-    const { it, token, place, robot_id, replace, enroll, unwatch } = await withRobot();
-    await using _ = it;
-    const message = async (key: string | null, public_key = newIdentity().public_key) => {
-      const { status, body } = await enroll(key, public_key);
-      return `${status} ${body.error?.message ?? ""}`;
-    };
-    const first = (await replace()).body.data;
-    const second = (await replace()).body.data;
-    assert.equal(await message(first.key), "403 the enrollment key is revoked");
-    const other = await enrollRobot(it, place, { name: "Arm 8" });
-    assert.match(await message(second.key, other.identity.public_key), /^403 .*another robot/);
-    await it.clock.advance({ hours: 24 });
-    assert.equal(await message(second.key), "403 the enrollment key is expired");
-    const third = (await replace()).body.data;
-    await it.call("DELETE", `/api/robots/${robot_id}`, { token });
-    assert.match(await message(third.key), /^403 .*decommissioned/);
-    assert.equal((await replace()).status, 409);
-    assert.equal((await replace((await it.org()).token)).status, 404);
-    assert.equal((await replace((await it.org({ role: "viewer" })).token)).status, 403);
-    unwatch();
-  },
-);
+test("refuses a replacement key that is revoked by a newer one, expired or used by another robot", TIMEOUT, async () => {
+  const { it, token, place, robot_id, replace, enroll, unwatch } = await withRobot();
+  await using _ = it;
+  const message = async (key: string | null, public_key = newIdentity().public_key) => {
+    const { status, body } = await enroll(key, public_key);
+    return `${status} ${body.error?.message ?? ""}`;
+  };
+  const first = (await replace()).body.data;
+  const second = (await replace()).body.data;
+  assert.equal(await message(first.key), "403 the enrollment key is revoked");
+  const other = await enrollRobot(it, place, { name: "Arm 8" });
+  assert.match(await message(second.key, other.identity.public_key), /^403 .*another robot/);
+  await it.clock.advance({ hours: 24 });
+  assert.equal(await message(second.key), "403 the enrollment key is expired");
+  const third = (await replace()).body.data;
+  await it.call("DELETE", `/api/robots/${robot_id}`, { token });
+  assert.match(await message(third.key), /^403 .*decommissioned/);
+  assert.equal((await replace()).status, 409);
+  assert.equal((await replace((await it.org()).token)).status, 404);
+  assert.equal((await replace((await it.org({ role: "viewer" })).token)).status, 403);
+  unwatch();
+});
 
-test("of ten concurrent computers with one key, one becomes the robot", TIMEOUT, async () => {
+test("of ten computers that enroll concurrently with one replacement key, one becomes the robot", TIMEOUT, async () => {
   const { it, identity, replace, enroll, admission, unwatch } = await withRobot();
   await using _ = it;
   const { key } = (await replace()).body.data;

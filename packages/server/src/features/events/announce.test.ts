@@ -13,7 +13,7 @@ after(async () => {
   await database.drop();
 });
 
-/** A bus, and the messages that it delivered for org_a. */
+/** Returns a bus and the messages that it delivered for org_a. */
 function listening() {
   const bus = localBus({ log: silentLog });
   const heard: ChangesMessage[] = [];
@@ -23,7 +23,7 @@ function listening() {
 
 const release = (id: string, change = "updated"): AnnouncedChange => ({ kind: "release", id, change });
 
-test("publishes the changes of a transaction after the commit, in one message to their org only", LIMIT, async () => {
+test("publishes the changes of a transaction after its commit, in one message per org", LIMIT, async () => {
   const plane = listening();
   await db.transaction(async (tx) => {
     announce(tx, plane, "org_a", release("rel_1"));
@@ -37,7 +37,7 @@ test("publishes the changes of a transaction after the commit, in one message to
   assert.deepEqual(plane.heard, [{ changes: [release("rel_1"), release("rel_3"), release("rel_4")] }]);
 });
 
-test("publishes nothing after a rollback, and immediately outside a transaction", LIMIT, async () => {
+test("publishes changes immediately outside a transaction, and none after a rollback", LIMIT, async () => {
   const plane = listening();
   await assert.rejects(
     db.transaction(async (tx) => {
@@ -53,7 +53,7 @@ test("publishes nothing after a rollback, and immediately outside a transaction"
   assert.deepEqual(plane.heard, [{ changes: [release("rel_2")] }, { changes: [release("rel_3")] }]);
 });
 
-test("merges the changes of one object in a transaction; created, moved and removed take precedence", LIMIT, async () => {
+test("merges the changes of one object in a transaction into one event", LIMIT, async () => {
   const plane = listening();
   await db.transaction(async (tx) => {
     for (const [id, ...changes] of [
@@ -76,7 +76,7 @@ test("merges the changes of one object in a transaction; created, moved and remo
   ]);
 });
 
-test("publishes `lost` in place of more changes than fit into a message", LIMIT, async () => {
+test("publishes a `lost` event instead of more changes than a message may contain", LIMIT, async () => {
   const plane = listening();
   const many = Array.from({ length: CHANGES_PER_MESSAGE_MAX }, (_, i) => release(`rel_${i}`));
   await db.transaction(async (tx) => {

@@ -16,7 +16,7 @@ const target = (id: number, more: Partial<Change> = {}): Change => ({
 });
 const targets = (count: number, more: Partial<Change> = {}): Change[] => Array.from({ length: count }, (_, i) => target(i, more));
 
-test("sends the newest change of each object and aspect, in order", () => {
+test("sends only the newest change of each object and aspect, in order", () => {
   const coalescer = new Coalescer(clockOf());
   const taken = coalescer.take([
     target(1, { status: "downloading" }),
@@ -27,7 +27,7 @@ test("sends the newest change of each object and aspect, in order", () => {
   assert.deepEqual(taken, [target(1, { change: "progress", status: "downloading" }), target(2), target(1, { status: "applied" })]);
 });
 
-test("keeps each move of a robot, because the counts of every place it left change", () => {
+test("keeps each move of a robot, because it changes the counts of several places", () => {
   const moved = { kind: "robot", id: "rob_1", change: "moved" } as const;
   const moves = [
     { ...moved, fleet_id: "flt_2", from_fleet_id: "flt_1" },
@@ -36,7 +36,7 @@ test("keeps each move of a robot, because the counts of every place it left chan
   assert.deepEqual(new Coalescer(clockOf()).take(moves), moves);
 });
 
-test("sends one summary with the shared fields when the changes exceed the token bucket of their kind", () => {
+test("sends one summary with the shared fields if the changes of a kind exceed its burst limit", () => {
   const coalescer = new Coalescer(clockOf());
   const robot: Change = { kind: "robot", id: "rob_1", change: "release" };
   const taken = coalescer.take([robot, ...targets(BURST_CHANGES_MAX), target(900, { status: "failed" })]);
@@ -45,7 +45,7 @@ test("sends one summary with the shared fields when the changes exceed the token
   assert.deepEqual(two_deployments, [{ kind: "target", change: "status", status: "applied", count: BURST_CHANGES_MAX + 1 }]);
 });
 
-test("limits a steady stream of changes to one a second, and sends single changes again after a pause", async () => {
+test("limits a steady stream of changes to one per second, and allows bursts again after a pause", async () => {
   const clock = clockOf();
   const coalescer = new Coalescer(clock);
   assert.equal(coalescer.take(targets(BURST_CHANGES_MAX)).length, BURST_CHANGES_MAX);
@@ -60,7 +60,7 @@ test("limits a steady stream of changes to one a second, and sends single change
   assert.equal(coalescer.take(targets(BURST_CHANGES_MAX)).length, BURST_CHANGES_MAX);
 });
 
-test("waits after each message, longer after a summary, but not before the first", async () => {
+test("delays further events after each event, and longer after a summary", async () => {
   const clock = clockOf();
   const coalescer = new Coalescer(clock);
   assert.equal(coalescer.waitMs(), 0);

@@ -39,7 +39,7 @@ function eventsOf(reader: Reader): { event: string; id: string; data: unknown }[
 const idsOf = (reader: Reader): unknown[] =>
   eventsOf(reader).map(({ event, data }) => (event === "change" ? (data as { id: string }).id : event));
 
-test("a new reader gets new changes in order; a resumed one also gets those that it missed", () => {
+test("a new subscriber gets later changes in order, and a resumed one also those that it missed", () => {
   const ring = new Ring("boot", 100);
   for (const id of [1, 2, 3]) ring.append({ change: change(id) });
   const fresh = new Reader(ring, { caller: viewer, held });
@@ -52,7 +52,7 @@ test("a new reader gets new changes in order; a resumed one also gets those that
   assert.deepEqual(idsOf(back), ["ready", "rel_2", "rel_3", "rel_4"]);
 });
 
-test("a reader that stops reading buffers little, gets `lost` once, then continues with new changes", () => {
+test("a subscriber that stops reading gets one `lost` event, and then new changes", () => {
   const ring = new Ring("boot", 1_000);
   const reader = new Reader(ring, { caller: viewer, held });
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -83,7 +83,7 @@ function coalescing(size = 1_000, caller = viewer) {
   return { clock, ring, reader, append };
 }
 
-test("coalesces the changes of a window into one event, whose id resumes after the last of them", async () => {
+test("coalesces the changes of a window into one event with the id of the newest change", async () => {
   const { clock, ring, reader, append } = coalescing();
   append(change(1, { places: [WHOLE_ORG] }));
   append(change(2));
@@ -102,7 +102,7 @@ test("coalesces the changes of a window into one event, whose id resumes after t
   await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
 });
 
-test("a coalescing reader that stops reading buffers little, and then gets the newest changes or `lost`", async () => {
+test("a coalescing subscriber that stops reading gets a summary or a `lost` event when it reads again", async () => {
   for (const size of [1_000_000, 1_000]) {
     const { clock, reader, append } = coalescing(size);
     for (let round = 0; round < 400; round += 1) {
@@ -120,7 +120,7 @@ test("a coalescing reader that stops reading buffers little, and then gets the n
   }
 });
 
-test("sends coalesced changes early when the ring would lose them before the window ends", () => {
+test("sends coalesced changes early if the ring buffer would otherwise overwrite them", () => {
   const size = 10 * BURST_CHANGES_MAX;
   const { reader, append } = coalescing(size);
   for (let id = 1; id <= 3 * size; id += 1) append(change(id));
@@ -129,7 +129,7 @@ test("sends coalesced changes early when the ring would lose them before the win
   assert.ok(events.length > 3, `${events.length} events`);
 });
 
-test("sends heartbeats to a coalescing reader during a steady stream of changes that it may not see", async () => {
+test("sends heartbeats to a subscriber even during changes that it may not see", async () => {
   const { clock, reader, append } = coalescing(1_000, callerOf("viewer", [{ fleet_id: "flt_1" }]));
   append(change(1));
   for (let n = 0; n < 10; n += 1) {
@@ -140,7 +140,7 @@ test("sends heartbeats to a coalescing reader during a steady stream of changes 
   assert.equal(eventsOf(reader).filter(({ event }) => event === "beat").length, 10);
 });
 
-test("a reader that is ended before it begins gets only the reason", () => {
+test("a subscriber that is ended before its first event gets only the reason", () => {
   const reader = new Reader(new Ring("boot", 100), { caller: viewer, held });
   reader.finish("draining", "the server is stopping");
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -148,7 +148,7 @@ test("a reader that is ended before it begins gets only the reason", () => {
   assert.equal(reader.errored, null);
 });
 
-test("a reader whose permissions change gets `lost`", () => {
+test("sends a `lost` event to a subscriber whose permissions change", () => {
   const ring = new Ring("boot", 100);
   const reader = new Reader(ring, { caller: viewer, held });
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -158,7 +158,7 @@ test("a reader whose permissions change gets `lost`", () => {
   assert.deepEqual(idsOf(reader), ["lost"]);
 });
 
-test("sends users and tokens only to admins of the whole org, and objects only to callers that see their place", () => {
+test("sends users and tokens only to admins, and objects only to callers that may see their place", () => {
   const at = (fleet_id: string) => ({ site_id: "sit_1", fleet_id });
   const robot = placedByPublisher({ kind: "robot", id: "rob_1", change: "updated", places: [at("flt_1")] });
   const token = placedByPublisher({ kind: "token", id: "tok_1", change: "created" });
@@ -174,7 +174,7 @@ test("sends users and tokens only to admins of the whole org, and objects only t
   assert.deepEqual(WHOLE_ORG, { site_id: null, fleet_id: null });
 });
 
-test("a move is sent to callers that see only one of its places, without the other place", () => {
+test("sends a robot's move without the place that the caller may not see", () => {
   const [from, to] = [
     { site_id: "sit_1", fleet_id: "flt_1" },
     { site_id: "sit_2", fleet_id: "flt_2" },

@@ -11,7 +11,7 @@ const filled = (count: number, size: number): Ring => {
 };
 const idsFrom = (ring: Ring, seq: number): string[] => ring.from(seq).map((one) => one.change.id);
 
-test("a ring keeps its last changes in order, and reports from which number on it is complete", () => {
+test("the ring buffer keeps the last changes in order, and reports which numbers it contains", () => {
   const ring = filled(25, 10);
   assert.equal(ring.position, 25);
   assert.deepEqual(
@@ -27,7 +27,7 @@ test("a ring keeps its last changes in order, and reports from which number on i
   assert.deepEqual(idsFrom(ring, 26), []);
 });
 
-test("an id is resolved to its number only by the ring that created it", () => {
+test("the ring buffer accepts only event ids that it created", () => {
   const ring = filled(3, 10);
   assert.equal(ring.numberOf(ring.idOf(2)), 2);
   assert.equal(ring.numberOf(new Ring("boot-2", 10).idOf(0)), undefined);
@@ -35,7 +35,7 @@ test("an id is resolved to its number only by the ring that created it", () => {
     assert.equal(ring.numberOf(id), undefined, id);
 });
 
-test("a reader cannot resume from before lost changes, and receives all changes after them", () => {
+test("a subscriber cannot resume from before lost changes, and receives all changes after them", () => {
   const ring = filled(3, 10);
   ring.lose();
   assert.equal(ring.has(3), false);
@@ -45,7 +45,7 @@ test("a reader cannot resume from before lost changes, and receives all changes 
   assert.equal(ring.has(ring.position), true);
 });
 
-test("the frame of a change is one line without its places, and is created once for all readers", () => {
+test("formats a change event as one line without its sites and fleets, once for all subscribers", () => {
   const ring = new Ring("boot", 10);
   const hostile: AnnouncedChange = { kind: "config_schema", id: "a\n\ndata: {}\r\u2028", change: "updated", places: [] };
   ring.append({ change: hostile });

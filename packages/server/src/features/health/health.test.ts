@@ -26,7 +26,7 @@ async function start() {
   };
 }
 
-test("404 names the health snapshot if the robot has sent none, and the robot if it is another org's", TIMEOUT, async () => {
+test("returns 404 for a robot without a health snapshot and for a robot of another org", TIMEOUT, async () => {
   await using of = await start();
   const none = await of.read();
   assert.deepEqual([none.status, none.body.error.message.includes("health snapshot")], [404, true]);
@@ -36,7 +36,7 @@ test("404 names the health snapshot if the robot has sent none, and the robot if
   assert.deepEqual([of_other_org.status, of_other_org.body.error.message.startsWith("robot ")], [404, true]);
 });
 
-test("returns the latest snapshot with the time of its receipt", TIMEOUT, async () => {
+test("returns the latest health snapshot with the time of its receipt", TIMEOUT, async () => {
   await using of = await start();
   await of.take({});
   await of.rig.clock.advance({ seconds: 15 });
@@ -51,7 +51,7 @@ test("returns the latest snapshot with the time of its receipt", TIMEOUT, async 
   });
 });
 
-test("a late snapshot of an older link does not overwrite; a new boot, or any snapshot after a minute, does", TIMEOUT, async () => {
+test("ignores an older health snapshot of the same boot unless a minute has passed", TIMEOUT, async () => {
   await using of = await start();
   const uptime = async () => (await of.read()).body.data.uptime_seconds;
   await of.take({ uptime_seconds: 100 });
@@ -65,7 +65,7 @@ test("a late snapshot of an older link does not overwrite; a new boot, or any sn
   assert.equal(await uptime(), 1);
 });
 
-test("replaces an invalid time by the time of receipt, and text that cannot be stored", TIMEOUT, async () => {
+test("replaces an invalid time by the time of receipt, and characters that cannot be stored", TIMEOUT, async () => {
   await using of = await start();
   const bytes = JSON.stringify({ type: "health", snapshot: healthOf({ at: "yesterday", boot_id: "a\0b\ud800", metrics: { "x\0y": 1 } }) });
   const message = parseMessage(Buffer.from(bytes));

@@ -38,13 +38,13 @@ async function start() {
   };
 }
 
-test("the history has a point a minute, written in batches of ten, and includes unwritten points", TIMEOUT, async () => {
+test("records a health point per minute in batches of ten, and also returns unwritten points", TIMEOUT, async () => {
   await using of = await start();
   for (let sent = 0; sent < 48; sent += 1) {
     await of.take({ cpu: { percent: sent, load_1m: 1, cores: 4, temperature_celsius: 40 } });
     await of.rig.clock.advance({ seconds: 15 });
   }
-  // Twelve minutes: eleven points are written or still in memory, and the latest snapshot is a further point.
+  // Twelve minutes: ten points are written as one row, the others are in memory, and the latest snapshot is a further point.
   assert.equal(await of.rows(), 1);
   const { status, body } = await of.read();
   assert.equal(status, 200);
@@ -55,7 +55,7 @@ test("the history has a point a minute, written in batches of ten, and includes 
   assert.equal(body.items[0]?.temperature_celsius, 40);
 });
 
-test("writes unwritten points when the server stops", TIMEOUT, async () => {
+test("writes buffered health points when the server stops", TIMEOUT, async () => {
   await using of = await start();
   await of.take();
   await of.rig.clock.advance({ minutes: 1 });
@@ -65,7 +65,7 @@ test("writes unwritten points when the server stops", TIMEOUT, async () => {
   assert.equal((await of.read()).body.items.length, 2);
 });
 
-test("returns means for long times, at most the requested number of points, also when disks change", TIMEOUT, async () => {
+test("averages the health history over long times, down to the requested number of points", TIMEOUT, async () => {
   await using of = await start();
   const disk = (mount: string, used_bytes: number) => ({ mount, used_bytes, total_bytes: 200 });
   for (let minute = 0; minute < 30; minute += 1) {
@@ -95,7 +95,7 @@ test("returns means for long times, at most the requested number of points, also
   );
 });
 
-test("drops days past the retention time and returns none of their points", TIMEOUT, async () => {
+test("deletes the health history of days past the retention time", TIMEOUT, async () => {
   await using of = await start();
   await of.take();
   await of.rig.clock.advance({ minutes: 12 });
@@ -106,7 +106,7 @@ test("drops days past the retention time and returns none of their points", TIME
   await until("the day to be dropped", async () => (await of.rows()) === 0, { meanwhile: () => of.rig.clock.advance({ hours: 1 }) });
 });
 
-test("returns 400 if until is before since or more than 31 days after it, and 404 for another org's robot", TIMEOUT, async () => {
+test("returns 400 for an invalid time range of the history, and 404 for another org's robot", TIMEOUT, async () => {
   await using of = await start();
   assert.equal((await of.read("?since=2030-01-02T00:00:00Z&until=2030-01-01T00:00:00Z")).status, 400);
   assert.equal((await of.read("?since=2029-01-01T00:00:00Z")).status, 400);

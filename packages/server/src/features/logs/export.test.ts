@@ -15,7 +15,7 @@ import { LogMatch } from "./read.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const START = Date.parse("2030-01-01T00:00:00Z");
-/** The sockets and the client buffer some 10 MB; a read is 5 MB. */
+/** The sockets and the client buffer about 10 MB; each read is 5 MB. */
 const READS_MAX = 6;
 const HELD_UP_LOOKS = 20;
 
@@ -62,7 +62,7 @@ async function startRig() {
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-test("exports a whole day, oldest first, with the filters of the list, and writes an audit entry", TIMEOUT, async () => {
+test("exports all filtered records of a robot's log, oldest first, and writes an audit entry", TIMEOUT, async () => {
   const { rig, token, robot_id, ship, lines } = await startRig();
   await using _ = rig;
   for (let from = 1; from <= 2_000; from += 20) {
@@ -114,7 +114,7 @@ test("exports the logs of a fleet robot by robot, without those of other fleets"
   );
 });
 
-/** Starts counting reads of records. */
+/** Starts to count the queries that read records. */
 function countReads({ plane: { db } }: FeaturePlane): () => number {
   let reads = 0;
   const ofOrg = db.forOrg.bind(db);
@@ -132,7 +132,7 @@ function countReads({ plane: { db } }: FeaturePlane): () => number {
   return () => reads;
 }
 
-test("a client that stops reading pauses the export, and the database is read no further", TIMEOUT, async () => {
+test("stops reading the database while the client of an export does not read", TIMEOUT, async () => {
   const { rig, token, url, answers, robot_id, ship } = await startRig();
   await using _ = rig;
   const message = "x".repeat(16_000);
@@ -163,7 +163,7 @@ test("a client that stops reading pauses the export, and the database is read no
   assert.ok(reads() > 2 * READS_MAX, `${reads()} reads in all`);
 });
 
-test("the pre-filter on JSON text skips no flush with a matching record", () => {
+test("the text search on stored JSON never skips a batch with a matching record", () => {
   const filter = { since: undefined, until: undefined, level: undefined, source: undefined, q: undefined };
   const texts = ["Ärger", "a/b", 'say "no"', "back\\slash", "line\nend", "ΑΣ", "İstanbul", "plain", "x\u0000y", "tab\there"];
   for (const text of texts)

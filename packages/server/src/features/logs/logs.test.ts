@@ -44,7 +44,7 @@ async function startRig() {
   const { org_id, token } = await rig.org({ role: "viewer" });
   const { robot_id, ...place } = await seedRobot(rig.plane, org_id);
   let count = 0;
-  /** Opens a link of the robot; it replaces the previous one. */
+  /** Opens a link of the robot, which replaces the previous one. */
   const link = (outbox_id = "outbox-1", of = robot_id) => {
     const sent: ServerMessage[] = [];
     const session = {
@@ -63,7 +63,7 @@ const listLogs = async (rig: FeaturePlane, token: string, path: string): Promise
   return body;
 };
 
-test("stores repeated and overlapping records once, and accepts gaps in their numbers", TIMEOUT, async () => {
+test("stores repeated and overlapping log records once, and accepts gaps in their numbers", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, link } = await startRig();
   await using _ = rig;
   const first = link();
@@ -85,7 +85,7 @@ test("stores repeated and overlapping records once, and accepts gaps in their nu
   assert.match(await plane.metrics.registry.metrics(), /roamfleet_log_records_total 10/);
 });
 
-test("links of one robot that flush at the same time store each record once", TIMEOUT, async () => {
+test("stores each log record once if two links of a robot send it concurrently", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const [older, newer] = [link(), link()];
@@ -98,12 +98,12 @@ test("links of one robot that flush at the same time store each record once", TI
   assert.deepEqual(seqs(items), range(1, 40));
 });
 
-test("stores concurrent flushes of many robots in one statement, and one stale flush does not affect the others", TIMEOUT, async () => {
+test("one stale batch does not affect the other robots' log batches in the same statement", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, place, link } = await startRig();
   await using _ = rig;
   const others = await Promise.all([1, 2, 3, 4].map(() => seedRobot(plane, org_id, place)));
   const links = [robot_id, ...others.map((other) => other.robot_id)].map((id) => link("outbox-1", id));
-  // The third robot's position moves without its link's knowledge; the fifth robot is deleted.
+  // Another link advances the third robot's position; the fifth robot is deleted.
   await ingestLogs(plane, links[2]!.session, flush(records(1, 2)));
   const stale = link("outbox-1", others[1]!.robot_id);
   await ingestLogs(plane, stale.session, flush(records(3, 4)));
@@ -123,7 +123,7 @@ test("stores concurrent flushes of many robots in one statement, and one stale f
   }
 });
 
-test("a new spool restarts the numbers, and a replaced link of another spool does not reset the position", TIMEOUT, async () => {
+test("log record numbers restart with a new spool, and a replaced link does not reset the position", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, link } = await startRig();
   await using _ = rig;
   const old = link("outbox-1");
@@ -137,7 +137,7 @@ test("a new spool restarts the numbers, and a replaced link of another spool doe
   assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), [1, 2, 3, 1, 2]);
 });
 
-test("replaces invalid times by the time of receipt, and stores others in UTC with milliseconds", TIMEOUT, async () => {
+test("replaces invalid log times by the time of receipt, and stores others in UTC with milliseconds", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const times = [
@@ -156,7 +156,7 @@ test("replaces invalid times by the time of receipt, and stores others in UTC wi
   );
 });
 
-test("returns the latest 200 records, oldest first, and the cursor pages back to the first record", TIMEOUT, async () => {
+test("returns the latest 200 log records, oldest first, and pages back to the first record", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const { session } = link();
@@ -175,7 +175,7 @@ test("returns the latest 200 records, oldest first, and the cursor pages back to
   assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs?level=warn&cursor=${first.next_cursor}`, { token })).status, 400);
 });
 
-test("stores and reads a large flush completely", TIMEOUT, async () => {
+test("stores and returns a large batch of log records completely", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const large = range(1, 1_000).map((seq) => record(seq, { message: `${seq} ${"é".repeat(500)}`, fields: { seq, deep: [{ a: null }] } }));
@@ -206,7 +206,7 @@ test("filters a log by time, minimum level, source and case-insensitive text", T
   assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs?level=loud`, { token })).status, 400);
 });
 
-test("a fleet's log merges its robots by time and pages back through all records, across days without logs", TIMEOUT, async () => {
+test("merges the logs of a fleet's robots by time, and pages back across days without logs", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, place, link } = await startRig();
   await using _ = rig;
   const second = (await seedRobot(plane, org_id, place)).robot_id;
@@ -248,7 +248,7 @@ test("returns 404 for the logs of another org's robot or fleet", TIMEOUT, async 
   assert.equal((await rig.call("GET", `/api/fleets/${place.fleet_id}/logs`, { token: other.token })).status, 404);
 });
 
-test("notifies the robot of its first follower, again after a reconnect, and when the last follower leaves", TIMEOUT, async () => {
+test("requests live logs from a robot for its first follower until its last follower leaves", TIMEOUT, async () => {
   const { rig, plane, org_id, robot_id, link } = await startRig();
   await using _ = rig;
   const follows = ({ sent }: { sent: ServerMessage[] }) => sent.filter(({ type }) => type === "log_follow");
@@ -305,39 +305,35 @@ const partitions = async ({ plane }: FeaturePlane): Promise<string[]> =>
     select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = 'log_batch'::regclass order by 1`)
   ).map(({ name }) => name.replace("log_batch_", ""));
 
-test(
-  "creates partitions for a week at start, also concurrently on two nodes; moves rows of the default one; drops old ones",
-  TIMEOUT,
-  async () => {
-    const { rig, plane, token, robot_id, link } = await startRig();
-    await using _ = rig;
-    const { session } = link();
-    await ingestLogs(plane, session, flush(records(1, 3)));
-    const nodes = await Promise.all([startLogRetention(plane), startLogRetention(plane)]);
-    assert.deepEqual(await partitions(rig), [...range(20300101, 20300108).map(String), "default"]);
-    const inDefault = async () => plane.db.many(sql(row({ robot_id: text }))`select robot_id from log_batch_default`);
-    assert.deepEqual(await inDefault(), []);
-    await ingestLogs(plane, session, flush(records(4, 5)));
-    assert.deepEqual(await inDefault(), []);
-    assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), range(1, 5));
-    for (const node of nodes) await node.stop();
+test("creates log partitions for a week, moves rows of the default partition and drops old partitions", TIMEOUT, async () => {
+  const { rig, plane, token, robot_id, link } = await startRig();
+  await using _ = rig;
+  const { session } = link();
+  await ingestLogs(plane, session, flush(records(1, 3)));
+  const nodes = await Promise.all([startLogRetention(plane), startLogRetention(plane)]);
+  assert.deepEqual(await partitions(rig), [...range(20300101, 20300108).map(String), "default"]);
+  const inDefault = async () => plane.db.many(sql(row({ robot_id: text }))`select robot_id from log_batch_default`);
+  assert.deepEqual(await inDefault(), []);
+  await ingestLogs(plane, session, flush(records(4, 5)));
+  assert.deepEqual(await inDefault(), []);
+  assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), range(1, 5));
+  for (const node of nodes) await node.stop();
 
-    await rig.clock.advance({ days: 14 });
-    const again = await startLogRetention(plane);
-    assert.deepEqual((await partitions(rig))[0], "20300101");
-    await rig.clock.advance({ days: 1 });
-    await again.stop();
-    const last = await startLogRetention(plane);
-    await last.stop();
-    assert.deepEqual((await partitions(rig))[0], "20300102");
-    assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
-    // The position is kept after the records are deleted, so repeated records are still recognized.
-    await ingestLogs(plane, session, flush(records(1, 5)));
-    assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
-  },
-);
+  await rig.clock.advance({ days: 14 });
+  const again = await startLogRetention(plane);
+  assert.deepEqual((await partitions(rig))[0], "20300101");
+  await rig.clock.advance({ days: 1 });
+  await again.stop();
+  const last = await startLogRetention(plane);
+  await last.stop();
+  assert.deepEqual((await partitions(rig))[0], "20300102");
+  assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
+  // The position outlives the deleted records, so repeated records are still ignored.
+  await ingestLogs(plane, session, flush(records(1, 5)));
+  assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
+});
 
-test("deletes the oldest records of an org above its limit of bytes, and none of other orgs", TIMEOUT, async () => {
+test("deletes the oldest log records of an org above its limit, but none of other orgs", TIMEOUT, async () => {
   const { rig, plane, token, org_id, robot_id, link } = await startRig();
   await using _ = rig;
   plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 } };
@@ -353,7 +349,7 @@ test("deletes the oldest records of an org above its limit of bytes, and none of
     await rig.clock.advance({ minutes: 10 });
   }
   const listKept = async () => seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items);
-  // Each takes some 1,350 bytes with its row: seven are within the limit, and slightly more than needed is deleted.
+  // Each record takes about 1,350 bytes with its row: seven fit into the limit, and slightly more than necessary is deleted.
   let kept: number[] = [];
   const fits = async (): Promise<boolean> => (kept = await listKept()).length <= 7;
   await until("the oldest to be deleted", fits, { meanwhile: () => rig.clock.advance({ seconds: 10 }), detail: () => String(kept) });

@@ -47,7 +47,7 @@ async function robotIn(it: FeaturePlane, { org_id, token }: { org_id: string; to
   return { robot_id, session, acked, log, list, seqs: async () => (await list()).map(({ seq }) => seq) };
 }
 
-test("a robot that floods loses its own records when its org is above its limit, and other robots lose none", TIMEOUT, async () => {
+test("deletes only the logs of the robot that floods when its org exceeds its limit", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 60_000, log_robot_share_percent: 100 });
   const org = await it.org({ role: "viewer" });
   const [flooding, ...fair] = [await robotIn(it, org), await robotIn(it, org), await robotIn(it, org)];
@@ -68,7 +68,7 @@ test("a robot that floods loses its own records when its org is above its limit,
   await retention.stop();
 });
 
-test("one robot has at most its share of the org's log bytes, even if the org is below its limit", TIMEOUT, async () => {
+test("one robot has at most its share of the org's log bytes, even below the org's limit", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 60_000, log_robot_share_percent: 20 });
   const robot = await robotIn(it, await it.org({ role: "viewer" }));
   const retention = await startLogRetention(it.plane);
@@ -79,11 +79,11 @@ test("one robot has at most its share of the org's log bytes, even if the org is
   await retention.stop();
 });
 
-test("retries an org whose logs cannot be deleted, and deletes those of other orgs meanwhile", TIMEOUT, async () => {
+test("an org whose logs cannot be deleted is retried without delaying the deletion for other orgs", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 });
   const orgs = [await it.org({ role: "viewer" }), await it.org({ role: "viewer" })];
   const robots = await Promise.all(orgs.map((org) => robotIn(it, org)));
-  // The broken org is the one that is processed first.
+  // The broken org sorts first, so that it is processed first.
   const [broken, other] = (orgs[0]?.org_id ?? "") < (orgs[1]?.org_id ?? "") ? [0, 1] : [1, 0];
   const refuse = robots[broken]?.robot_id ?? "";
   await it.plane.db.run(sql`create table refused (robot_id text)`);
@@ -104,7 +104,7 @@ test("retries an org whose logs cannot be deleted, and deletes those of other or
   await retention.stop();
 });
 
-test("counts records of versions that did not count by robot when the org is above its limit", TIMEOUT, async () => {
+test("counts log bytes that older versions stored without a count per robot", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 });
   const org = await it.org({ role: "viewer" });
   const robot = await robotIn(it, org);
@@ -124,7 +124,7 @@ test("counts records of versions that did not count by robot when the org is abo
   assert.equal(counted, stored);
 });
 
-test("finds a robot's oldest records without reading those of other robots", TIMEOUT, async () => {
+test("finds a robot's oldest log records without reading those of other robots", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   await plane.db.run(sql`
@@ -136,23 +136,23 @@ test("finds a robot's oldest records without reading those of other robots", TIM
   assert.ok(rows <= 60, `${rows} rows`);
 });
 
-test("deletes only bytes above the level that keeps the org within its limit", () => {
+test("deletes logs of the robots with most log bytes until the org is within its limit", () => {
   const robots = [100, 60, 30, 10].map((bytes, i) => ({ robot_id: `r${i}`, bytes }));
   assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 200 }), []);
   assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 80 }), [{ robot_id: "r0", bytes: 24 }]);
-  // 114 are kept: 10, 30 and twice 37.
+  // 114 bytes stay: 10, 30 and twice 37.
   assert.deepEqual(toDelete(robots, { bytes_max: 120, robot_max: 120 }), [
     { robot_id: "r0", bytes: 63 },
     { robot_id: "r1", bytes: 23 },
   ]);
-  // 19 are kept: 4.75 each.
+  // 19 bytes stay: 4.75 for each robot.
   assert.deepEqual(
     toDelete(robots, { bytes_max: 20, robot_max: 20 }).map(({ bytes }) => bytes),
     [96, 56, 26, 6],
   );
 });
 
-test("acknowledges records above a robot's rate later, and those of another robot immediately", TIMEOUT, async () => {
+test("delays the acknowledgments of records above a robot's rate, but not those of other robots", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_robot_per_second: 1_000, log_burst_bytes_per_robot: 20_000 });
   const org = await it.org({ role: "viewer" });
   const [flooding, fair] = [await robotIn(it, org), await robotIn(it, org)];
@@ -161,7 +161,7 @@ test("acknowledges records above a robot's rate later, and those of another robo
   assert.ok(paid >= 4 && paid <= 8, `${paid} flushes of 3 KiB fit into 20 kB`);
   await fair.log(record(1));
   assert.deepEqual(fair.acked, [1]);
-  // An agent without acknowledgements for 30 s sends again, so a part is acknowledged meanwhile.
+  // An agent sends again after 30 s without an acknowledgment, so some of the records are acknowledged earlier.
   await it.clock.advance({ seconds: 20 });
   const meanwhile = flooding.acked.at(-1) ?? 0;
   assert.ok(meanwhile > paid && meanwhile < 30, `${meanwhile} acknowledged after 20 s`);
@@ -183,20 +183,20 @@ test("acknowledges records above a robot's rate later, and those of another robo
   assert.match(await it.plane.metrics.registry.metrics(), /roamfleet_log_acks_delayed_total 1\n/);
 });
 
-test("pauses reading from a robot that does not wait for acknowledgements, each time it floods", TIMEOUT, async () => {
+test("pauses reading from a robot that sends without waiting for acknowledgments", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_robot_per_second: 100_000, log_burst_bytes_per_robot: 100_000 });
   const robot = await robotIn(it, await it.org({ role: "viewer" }));
   const pauses: number[] = [];
   robot.session.pauseReading = (ms) => void pauses.push(ms);
   const flush = (seq: number): LogRecordBody[] => [record(seq, "x".repeat(200_000))];
-  // A burst of 100 kB, and 4 MiB that may be unacknowledged.
+  // A burst of 100 kB, plus 4 MiB that may be unacknowledged.
   for (let seq = 1; seq <= 21; seq += 1) await robot.log(...flush(seq));
   assert.deepEqual(pauses, []);
   for (let seq = 22; seq <= 30; seq += 1) await robot.log(...flush(seq));
   assert.ok(pauses.length >= 7 && (pauses.at(-1) ?? 0) > 14_000, pauses.join(" "));
 });
 
-test("a resuming reader misses nothing when the robot moves to a server whose clock is an hour behind", TIMEOUT, async () => {
+test("a resumed log reader misses no record when the robot moves to a server whose clock is behind", TIMEOUT, async () => {
   await using it = await startRig({});
   const { plane } = it;
   const org = await it.org({ role: "viewer" });

@@ -10,7 +10,7 @@ import { createMetrics } from "../../kernel/metrics.ts";
 import { sql } from "../../kernel/sql.ts";
 import { startOperationSamples } from "./sample-operation.ts";
 
-test("samples count a restart of PostgreSQL and the age of the oldest log", { timeout: 120_000 }, async () => {
+test("operation metrics count restarts of PostgreSQL and show the age of the oldest log", { timeout: 120_000 }, async () => {
   await using place = await scratch();
   const embedded = await startOn(place.database);
   await migrate(embedded.connection, { directory: MIGRATIONS_DIRECTORY, log: quietLog });

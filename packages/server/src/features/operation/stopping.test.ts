@@ -9,14 +9,14 @@ import { operationRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("answers the pending request of a connection when the server begins to stop, then closes the connection", TIMEOUT, async () => {
+test("answers a pending request before it closes the connection at a shutdown", TIMEOUT, async () => {
   let http: Http | undefined;
   await using it = await startFeaturePlane([operationRoutes, (given) => (http = given)]);
   const { hostname, port } = new URL(it.url);
   const socket = connect(Number(port), hostname);
   let answers = "";
   socket.setEncoding("utf8").on("data", (text: string) => (answers += text));
-  // Half of the second request arrives with the first. After the first answer, the connection is in use by the second.
+  // Half of the second request arrives with the first, so the connection is still in use after the first answer.
   socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n");
   await until("the first answer", () => answers.endsWith('{"status":"ok"}'));
   answers = "";

@@ -12,7 +12,7 @@ const TIMEOUT = { timeout: 120_000 };
 const ADMIN = "service-admin-token";
 const start = () => startFeaturePlane([orgRoutes, tokenRoutes], { admin_token: ADMIN });
 
-test("an org is pending until it is approved, and its first token is returned once", TIMEOUT, async () => {
+test("a new org is pending until its approval, which returns its first token once", TIMEOUT, async () => {
   await using it = await start();
   const made = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
   assert.equal(made.status, 201);
@@ -31,14 +31,14 @@ test("an org is pending until it is approved, and its first token is returned on
   assert.equal(again.body.error.code, "conflict");
 });
 
-test("of two concurrent approvals, one returns the token and the other 409", TIMEOUT, async () => {
+test("of two concurrent approvals of an org, one returns the token and the other 409", TIMEOUT, async () => {
   await using it = await start();
   const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
   const both = await Promise.all([1, 2].map(() => it.call("POST", `/api/admin/orgs/${body.data.id}/approve`, { token: ADMIN })));
   assert.deepEqual(both.map(({ status }) => status).toSorted(), [200, 409]);
 });
 
-test("a replayed approval returns no token", TIMEOUT, async () => {
+test("a replayed approval of an org returns no token", TIMEOUT, async () => {
   await using it = await start();
   const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
   const approve = () =>
@@ -52,23 +52,19 @@ test("a replayed approval returns no token", TIMEOUT, async () => {
   assert.equal(replay.body.data.token, null);
 });
 
-test(
-  "returns 409 for a taken name, 404 for an unknown org, 400 without a name, and 401 or 403 without the admin token",
-  TIMEOUT,
-  async () => {
-    await using it = await start();
-    const { token } = await it.org({ name: "Acme" });
-    const taken = await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
-    assert.equal(taken.status, 409);
-    assert.match(taken.body.error.message, /Acme/);
-    assert.equal((await it.call("POST", "/api/admin/orgs/org_gone/approve", { token: ADMIN })).status, 404);
-    assert.equal((await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: {} })).status, 400);
-    assert.equal((await it.call("GET", "/api/admin/orgs")).status, 401);
-    assert.equal((await it.call("GET", "/api/admin/orgs", { token })).status, 403);
-  },
-);
+test("returns 409 for a taken org name, 404 for an unknown org and 401 without the admin token", TIMEOUT, async () => {
+  await using it = await start();
+  const { token } = await it.org({ name: "Acme" });
+  const taken = await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
+  assert.equal(taken.status, 409);
+  assert.match(taken.body.error.message, /Acme/);
+  assert.equal((await it.call("POST", "/api/admin/orgs/org_gone/approve", { token: ADMIN })).status, 404);
+  assert.equal((await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: {} })).status, 400);
+  assert.equal((await it.call("GET", "/api/admin/orgs")).status, 401);
+  assert.equal((await it.call("GET", "/api/admin/orgs", { token })).status, 403);
+});
 
-test("an unauthenticated request for an org returns 202 pending, and the admin sees the email address", TIMEOUT, async () => {
+test("a public request for an org returns 202 and creates a pending org with the email address", TIMEOUT, async () => {
   await using it = await start();
   const ask = (body: object, headers: Record<string, string> = {}) => it.call<{ data: Org }>("POST", "/api/orgs", { body, headers });
   const asked = await ask({ name: "Acme", email: "ada@example.org" }, { "idempotency-key": "once" });
@@ -86,7 +82,7 @@ test("an unauthenticated request for an org returns 202 pending, and the admin s
   assert.equal((await it.call("GET", "/api/admin/orgs/org_gone", { token: ADMIN })).status, 404);
 });
 
-test("returns 429 for too many requests for orgs from one address, and 403 if the limit is 0", TIMEOUT, async () => {
+test("limits requests for orgs by address, and refuses all of them if the limit is 0", TIMEOUT, async () => {
   await using it = await start();
   let made = 0;
   const ask = async (remote_address: string) =>
@@ -107,62 +103,54 @@ test("returns 429 for too many requests for orgs from one address, and 403 if th
   assert.match(refused.body.error.message, /accepts no requests/);
 });
 
-test(
-  "the name of a pending org is free after it is rejected or expires; 409 for an active org, 404 for an unknown one",
-  TIMEOUT,
-  async () => {
-    await using it = await start();
-    const ask = async (name: string) =>
-      (await it.call<{ data: Org }>("POST", "/api/orgs", { body: { name, email: "ada@example.org" } })).body.data;
-    const reject = (id: string, token = ADMIN) => it.call<{ data: Org }>("POST", `/api/admin/orgs/${id}/reject`, { token });
-    const first = await ask("Acme");
-    const rejected = await reject(first.id);
-    assert.deepEqual([rejected.status, rejected.body.data.name], [200, "Acme"]);
-    assert.equal((await reject(first.id)).status, 404);
-    const again = await ask("Acme");
-    const active = await it.org();
-    assert.equal((await reject(active.org_id)).status, 409);
-    assert.equal((await reject(again.id, active.token)).status, 403);
-    const pending = async () =>
-      (await it.call<{ items: Org[] }>("GET", "/api/admin/orgs?status=pending", { token: ADMIN })).body.items.map(({ id }) => id);
-    await dropPendingOrgs(it.plane.db, it.clock.now());
-    assert.deepEqual(await pending(), [again.id]);
-    await it.clock.advance({ minutes: 1 });
-    await dropPendingOrgs(it.plane.db, it.clock.now());
-    assert.deepEqual(await pending(), []);
-    assert.equal((await it.call("GET", `/api/admin/orgs/${active.org_id}`, { token: ADMIN })).status, 200);
-  },
-);
+test("the name of a pending org is free after its rejection or expiry", TIMEOUT, async () => {
+  await using it = await start();
+  const ask = async (name: string) =>
+    (await it.call<{ data: Org }>("POST", "/api/orgs", { body: { name, email: "ada@example.org" } })).body.data;
+  const reject = (id: string, token = ADMIN) => it.call<{ data: Org }>("POST", `/api/admin/orgs/${id}/reject`, { token });
+  const first = await ask("Acme");
+  const rejected = await reject(first.id);
+  assert.deepEqual([rejected.status, rejected.body.data.name], [200, "Acme"]);
+  assert.equal((await reject(first.id)).status, 404);
+  const again = await ask("Acme");
+  const active = await it.org();
+  assert.equal((await reject(active.org_id)).status, 409);
+  assert.equal((await reject(again.id, active.token)).status, 403);
+  const pending = async () =>
+    (await it.call<{ items: Org[] }>("GET", "/api/admin/orgs?status=pending", { token: ADMIN })).body.items.map(({ id }) => id);
+  await dropPendingOrgs(it.plane.db, it.clock.now());
+  assert.deepEqual(await pending(), [again.id]);
+  await it.clock.advance({ minutes: 1 });
+  await dropPendingOrgs(it.plane.db, it.clock.now());
+  assert.deepEqual(await pending(), []);
+  assert.equal((await it.call("GET", `/api/admin/orgs/${active.org_id}`, { token: ADMIN })).status, 200);
+});
 
-test(
-  "a suspended org's tokens return 403 within 2 s, and work again after a resume; 409 for a pending org, 404 for an unknown one",
-  TIMEOUT,
-  async () => {
-    await using it = await start();
-    const { org_id, token } = await it.org();
-    const me = async () => (await it.call("GET", "/api/me", { token })).status;
-    const turn = (verb: string, id = org_id) =>
-      it.call<{ data: Org; error: { message: string } }>("POST", `/api/admin/orgs/${id}/${verb}`, { token: ADMIN });
-    assert.equal(await me(), 200);
-    const suspended = await turn("suspend");
-    assert.deepEqual([suspended.status, suspended.body.data.status], [200, "suspended"]);
-    await it.clock.advance({ seconds: 2 });
-    assert.equal(await me(), 403);
-    assert.deepEqual((await turn("suspend")).body, suspended.body);
-    assert.equal((await turn("resume")).body.data.status, "active");
-    await it.clock.advance({ seconds: 2 });
-    assert.equal(await me(), 200);
-    assert.equal((await turn("resume")).status, 200);
-    const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "New" } });
-    for (const verb of ["suspend", "resume"]) {
-      assert.equal((await turn(verb, body.data.id)).status, 409);
-      assert.equal((await turn(verb, "org_gone")).status, 404);
-      assert.equal((await it.call("POST", `/api/admin/orgs/${org_id}/${verb}`, { token })).status, 403);
-    }
-  },
-);
+test("tokens of a suspended org return 403 within 2 s, and work again after a resume", TIMEOUT, async () => {
+  await using it = await start();
+  const { org_id, token } = await it.org();
+  const me = async () => (await it.call("GET", "/api/me", { token })).status;
+  const turn = (verb: string, id = org_id) =>
+    it.call<{ data: Org; error: { message: string } }>("POST", `/api/admin/orgs/${id}/${verb}`, { token: ADMIN });
+  assert.equal(await me(), 200);
+  const suspended = await turn("suspend");
+  assert.deepEqual([suspended.status, suspended.body.data.status], [200, "suspended"]);
+  await it.clock.advance({ seconds: 2 });
+  assert.equal(await me(), 403);
+  assert.deepEqual((await turn("suspend")).body, suspended.body);
+  assert.equal((await turn("resume")).body.data.status, "active");
+  await it.clock.advance({ seconds: 2 });
+  assert.equal(await me(), 200);
+  assert.equal((await turn("resume")).status, 200);
+  const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "New" } });
+  for (const verb of ["suspend", "resume"]) {
+    assert.equal((await turn(verb, body.data.id)).status, 409);
+    assert.equal((await turn(verb, "org_gone")).status, 404);
+    assert.equal((await it.call("POST", `/api/admin/orgs/${org_id}/${verb}`, { token })).status, 403);
+  }
+});
 
-test("members read their org; an admin of the whole org renames it and sets the expiry of deployments", TIMEOUT, async () => {
+test("members read their org, and admins rename it and change its settings", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org({ name: "Acme" });
   await it.org({ name: "Other" });
@@ -183,7 +171,7 @@ test("members read their org; an admin of the whole org renames it and sets the 
   assert.equal((await it.call("GET", "/api/org")).status, 401);
 });
 
-test("returns the service's statistics: orgs by status, robots, deployments, database", TIMEOUT, async () => {
+test("returns the service's statistics of orgs, robots, deployments and the database", TIMEOUT, async () => {
   await using it = await start();
   const { org_id } = await it.org();
   await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "New" } });

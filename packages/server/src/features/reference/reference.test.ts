@@ -26,7 +26,7 @@ for (const url of ["/openapi.json", "/agent/openapi.json"]) {
   });
 }
 
-test("the document equals the snapshot in tests/snapshots, so that the diff shows each change of the API", TIMEOUT, async () => {
+test("the OpenAPI document equals its snapshot in tests/snapshots", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   const { body } = await it.call<OpenapiDocument>("GET", "/openapi.json");
   const text = `${JSON.stringify(body, null, 2)}\n`;
@@ -34,7 +34,7 @@ test("the document equals the snapshot in tests/snapshots, so that the diff show
   assert.equal(text, await readFile(SNAPSHOT, "utf8"), "run this test with UPDATE_SNAPSHOTS=1 to rewrite the snapshot");
 });
 
-test("serves /docs and its files without a token, with a policy that allows no external sources", TIMEOUT, async () => {
+test("serves /docs without a token, with a policy that allows no external sources", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   const page = await it.call<string>("GET", "/docs");
   assert.equal(page.status, 200);
@@ -59,7 +59,7 @@ test("serves /docs and its files without a token, with a policy that allows no e
   assert.deepEqual([post.status, post.headers["allow"]], [405, "GET, HEAD"]);
 });
 
-test("the page has no inline code, loads no external files, and imports only its own files", TIMEOUT, async () => {
+test("the API reference has no inline code, loads no external files and imports only existing files", TIMEOUT, async () => {
   const files = await readdir(STATIC);
   for (const file of files) {
     const text = await readFile(new URL(file, STATIC), "utf8");
@@ -76,7 +76,7 @@ test("the page has no inline code, loads no external files, and imports only its
   }
 });
 
-test("the page does not store its token", TIMEOUT, async () => {
+test("the API reference does not store its token", TIMEOUT, async () => {
   for (const file of await readdir(STATIC)) {
     const text = await readFile(new URL(file, STATIC), "utf8");
     for (const [, stored = ""] of text.matchAll(/(?:localStorage|sessionStorage|document\.cookie|indexedDB)(.*)/g)) {
@@ -85,7 +85,7 @@ test("the page does not store its token", TIMEOUT, async () => {
   }
 });
 
-test("returns 400 for an unknown query parameter of the document", TIMEOUT, async () => {
+test("returns 400 for an unknown query parameter of /openapi.json", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   assert.equal((await it.call("GET", "/openapi.json?x=1")).status, 400);
   assert.equal(routes.getOpenapi.access, "public");

@@ -28,7 +28,7 @@ const full = {
   reload: { signal: "SIGHUP" },
 };
 
-test("accepts a manifest with all fields, with none, and with null for absent ones", () => {
+test("accepts a container manifest with all fields, no fields or null fields", () => {
   for (const manifest of [
     full,
     {},
@@ -92,7 +92,7 @@ const wrong: readonly [string, object][] = [
 ];
 
 for (const [message, manifest] of wrong) {
-  test(`refuses a manifest: ${message} (${JSON.stringify(manifest)})`, () => {
+  test(`refuses a container manifest: ${message} (${JSON.stringify(manifest)})`, () => {
     assert.throws(
       () => checkContainerManifest({ ...manifest }),
       (error: unknown) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readRange } from "./download.ts";
 
-test("single byte ranges are parsed, and limited to the size", () => {
+test("parses a single byte range and limits it to the size", () => {
   assert.deepEqual(readRange("bytes=0-0", 10), { start: 0, end: 0 });
   assert.deepEqual(readRange("bytes=3-", 10), { start: 3, end: 9 });
   assert.deepEqual(readRange("bytes=3-100", 10), { start: 3, end: 9 });
@@ -11,12 +11,12 @@ test("single byte ranges are parsed, and limited to the size", () => {
   assert.deepEqual(readRange("bytes=-40", 10), { start: 0, end: 9 });
 });
 
-test("a range past the end is unsatisfiable", () => {
+test("reports a byte range past the end as unsatisfiable", () => {
   for (const header of ["bytes=10-", "bytes=10-20", "bytes=-0"]) assert.equal(readRange(header, 10), "unsatisfiable", header);
   for (const header of ["bytes=0-", "bytes=-1"]) assert.equal(readRange(header, 0), "unsatisfiable", header);
 });
 
-test("everything else is ignored, as RFC 9110 allows", () => {
+test("ignores invalid and multiple byte ranges, as RFC 9110 allows", () => {
   for (const header of [
     undefined,
     "",

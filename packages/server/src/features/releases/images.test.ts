@@ -55,7 +55,7 @@ const layersOf = (...layers: Buffer[]): DesiredLayers => ({
   layers: layers.map((layer) => ({ ...partOf(layer), diff_id: sha256(layer) })),
 });
 
-test("an uploaded image is stored once, its layers are recorded, and the artifact is returned unchanged", TIMEOUT, async () => {
+test("stores an uploaded image once, records its layers and returns the artifact unchanged", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   const id = await push(rig, "v1", archive);
@@ -68,7 +68,7 @@ test("an uploaded image is stored once, its layers are recorded, and the artifac
   assert.deepEqual([(await imagesOfRelease(rig, again))?.length, await countParts(rig)], [1, 3]);
 });
 
-test("an archive with inconsistent contents is refused, in one request and in parts, and nothing is kept", TIMEOUT, async () => {
+test("refuses an invalid image archive in one request and in parts, and keeps nothing", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const broken = Buffer.from(dockerArchive([BASE, OLD]));
   broken[broken.indexOf(OLD)] = 0x21;
@@ -114,13 +114,13 @@ test("records the layers of an image uploaded in parts", TIMEOUT, async () => {
   assert.equal((await imagesOfRelease(rig, id))?.[0]?.layers.length, 2);
 });
 
-test("stores a file that is not an archive without layers", TIMEOUT, async () => {
+test("stores an image file that is not an archive, without layers", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const id = await push(rig, "v1", Buffer.from("a firmware that only its agent knows"));
   assert.deepEqual([await imagesOfRelease(rig, id), await countParts(rig)], [undefined, 0]);
 });
 
-test("bytes stored for another kind are validated before they are used as an image", TIMEOUT, async () => {
+test("validates bytes that were stored as another kind before they are used as an image", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const good = dockerArchive([BASE, OLD]);
   await push(rig, "good-file", good, { kind: "file" });
@@ -134,7 +134,7 @@ test("bytes stored for another kind are validated before they are used as an ima
   assert.equal((await rig.kept()).keys.length, 2);
 });
 
-test("completes an upload with its layers after a crash between naming the blob and committing its row", TIMEOUT, async () => {
+test("completes an image upload with its layers after a crash before its row was committed", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   const { id } = (await rig.create("v1", archive, IMAGE)).body.data;
@@ -145,7 +145,7 @@ test("completes an upload with its layers after a crash between naming the blob 
   assert.deepEqual([await rig.state(id), await countParts(rig)], ["stored", 3]);
 });
 
-test("a robot downloads the parts of its image, whole or in ranges, and of no other image", TIMEOUT, async () => {
+test("a robot downloads only the parts of its image, whole or in ranges", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { robot_id, ...place } = await seedRobot(rig.plane, rig.org.org_id);
   const { robot_id: second } = await seedRobot(rig.plane, rig.org.org_id, place);
@@ -170,7 +170,7 @@ test("a robot downloads the parts of its image, whole or in ranges, and of no ot
   assert.equal((await fetchAs(rig, robot_id, sha256(Buffer.from("outside")))).status, 404);
 });
 
-test("a release of another kind with the same bytes gives no access to layers", TIMEOUT, async () => {
+test("a release of another kind with the same bytes gives no access to image layers", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   await push(rig, "image", archive);
@@ -180,7 +180,7 @@ test("a release of another kind with the same bytes gives no access to layers", 
   assert.equal((await fetchAs(rig, robot_id, sha256(BASE))).status, 404);
 });
 
-test("the desired state contains the layers of the image for the robot's platform", TIMEOUT, async () => {
+test("the desired state contains the image layers for the robot's platform", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db } = rig.plane;
   const { org_id } = rig.org;
@@ -220,7 +220,7 @@ test("the desired state contains the layers of the image for the robot's platfor
   assert.deepEqual(await layersSent(await push(rig, "file", dockerArchive([BASE]), { kind: "file" })), [undefined, undefined, undefined]);
 });
 
-test("a plan shows the bytes to send to each robot, without parts that it has", TIMEOUT, async () => {
+test("a deployment plan shows the bytes to send to each robot, without layers that it has", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db } = rig.plane;
   const { org_id, token } = rig.org;
@@ -250,7 +250,7 @@ test("a plan shows the bytes to send to each robot, without parts that it has", 
   assert.deepEqual(await plan("far"), [0, 0, 0]);
 });
 
-test("layers are deleted with their artifact, unless another artifact contains them", TIMEOUT, async () => {
+test("deletes layers with their image, unless another image contains them", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { robot_id } = await seedRobot(rig.plane, rig.org.org_id);
   const old = await push(rig, "old", dockerArchive([BASE, OLD]));

@@ -10,7 +10,7 @@ import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 const TIMEOUT = { timeout: 120_000 };
 const BYTES = Buffer.from("the bytes of the release");
 
-test("201 for a new release, 200 for the same content again, 409 that names the differences for other content", TIMEOUT, async () => {
+test("returns 201 for a new release, 200 for the same content and 409 for different content", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const first = await rig.create("v1", BYTES, { notes: "first" });
   assert.equal(first.status, 201);
@@ -48,7 +48,7 @@ test("201 for a new release, 200 for the same content again, 409 that names the 
   assert.deepEqual(answers.map(({ status }) => status).toSorted(), [...Array.from({ length: 9 }, () => 200), 201]);
 });
 
-test("a release of a registry image is external: it accepts and has no artifact", TIMEOUT, async () => {
+test("a release with a registry image is external and has no artifact", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const image = `registry.example/app@sha256:${"a".repeat(64)}`;
   const { status, body } = await rig.create("v1", BYTES, { kind: "container_image", image });
@@ -58,7 +58,7 @@ test("a release of a registry image is external: it accepts and has no artifact"
   assert.equal((await rig.create("v2", BYTES, { kind: "file", image })).status, 400);
 });
 
-test("the list is newest first, filtered by tag, app, kind and part of the tag; other orgs see nothing", TIMEOUT, async () => {
+test("lists releases newest first, by tag, app, kind and part of the tag", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   await rig.create("App-1", BYTES);
   await rig.create("app-2", BYTES, { app: "nav" });
@@ -74,7 +74,7 @@ test("the list is newest first, filtered by tag, app, kind and part of the tag; 
   assert.deepEqual(await tags("", other.token), []);
 });
 
-test("404 for another org's release on every route", TIMEOUT, async () => {
+test("returns 404 for another org's release on every route", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { body } = await rig.create("v1", BYTES);
   const { token } = await rig.anotherOrg();
@@ -85,7 +85,7 @@ test("404 for another org's release on every route", TIMEOUT, async () => {
   assert.equal(await rig.state(body.data.id), "awaiting_upload");
 });
 
-test("409 for deleting a release that a robot runs, is to run or keeps, or of an open deployment; 200 afterwards", TIMEOUT, async () => {
+test("returns 409 for deleting a release that a robot or an open deployment uses", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db, clock } = rig.plane;
   const { org_id, token } = rig.org;
@@ -111,7 +111,7 @@ test("409 for deleting a release that a robot runs, is to run or keeps, or of an
   assert.equal(await remove(), 404);
 });
 
-test("a blob that no release names is deleted a day later, unless a release names it again", TIMEOUT, async () => {
+test("deletes a blob a day after its last release, unless a new release uses it", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { token } = rig.org;
   const sweep = startBlobSweep(rig.plane);
@@ -133,7 +133,7 @@ test("a blob that no release names is deleted a day later, unless a release name
   await rig.clock.advance({ hours: 23 });
   await sweep.settled();
   assert.deepEqual(await left(), all);
-  // Named again, and stored without another upload.
+  // Used again, and stored without another upload.
   const { id } = (await rig.create("e", BYTES)).body.data;
   assert.equal((await rig.put(id, BYTES)).status, 200);
   await rig.clock.advance({ hours: 3 });
@@ -143,7 +143,7 @@ test("a blob that no release names is deleted a day later, unless a release name
   await sweep.stop();
 });
 
-test("a blob without a row is deleted a day after it was found", TIMEOUT, async () => {
+test("deletes a blob without a database row a day after it was found", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const staged = await rig.blobs.receive(Readable.from([BYTES]), { max_bytes: 100 });
   await staged.commit(`${rig.org.org_id}/${sha256(BYTES)}`);
@@ -158,7 +158,7 @@ test("a blob without a row is deleted a day after it was found", TIMEOUT, async 
   await sweep.stop();
 });
 
-test("a robot downloads the artifact that it is to install, whole or in ranges, and no other", TIMEOUT, async () => {
+test("a robot downloads only the artifact that it must install, whole or in ranges", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db, clock } = rig.plane;
   const { org_id } = rig.org;
@@ -181,7 +181,7 @@ test("a robot downloads the artifact that it is to install, whole or in ranges, 
   assert.equal((await get(robot_id, "../../x")).status, 404);
 });
 
-test("a release cannot be deleted while it is being deployed, nor deployed while it is being deleted", TIMEOUT, async () => {
+test("of a concurrent deployment and deletion of a release, only one succeeds", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db, clock } = rig.plane;
   const { org_id, token } = rig.org;

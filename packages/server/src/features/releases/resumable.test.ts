@@ -14,7 +14,7 @@ const SIZE = 3_000_000;
 const MIB = 1024 * 1024;
 type Rig = Awaited<ReturnType<typeof startReleaseRig>>;
 
-/** Creates a release of random bytes, and functions for the requests of tus. */
+/** Creates a release of random bytes, and functions for the requests of the tus protocol. */
 async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toString("hex")}`) {
   const bytes = randomBytes(size);
   const { id } = (await rig.create(tag, bytes)).body.data;
@@ -32,7 +32,7 @@ async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toStri
     start: (length = size) => call("POST", { "upload-length": String(length) }),
     look: () => call("HEAD"),
     patch: (offset: number, end = size, from = bytes) => call("PATCH", patchHeaders(offset), Uint8Array.from(from.subarray(offset, end))),
-    /** A PATCH whose body stays open. */
+    /** Opens a PATCH request whose body stays open. */
     open: (offset: number): ClientRequest => {
       const open = request(rig.url(id), {
         method: "PATCH",
@@ -46,7 +46,7 @@ async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toStri
   };
 }
 
-/** Action, status and data of the audit entries about a release, except its creation. */
+/** Returns action, status and data of the audit entries about a release, except its creation. */
 async function auditOf(rig: Rig, id: string): Promise<unknown[][]> {
   const shape = row({ action: text, status: nullable(int), data: jsonb<unknown>() });
   const entries = await rig.plane.db.many(sql(shape)`
@@ -90,14 +90,14 @@ test("tus-js-client uploads in parts, and resumes after it was stopped", TIMEOUT
   assert.deepEqual(await uploadKeys(rig), []);
 });
 
-test("the audit log records the start and end of an upload and refused parts, but no successful part", TIMEOUT, async () => {
+test("audits the start and end of an upload and refused parts, but no successful part", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const audited = (id: string) => auditOf(rig, id);
   const bytes = SIZE;
   const upload = await makeUpload(rig);
   assert.equal((await upload.start()).status, 201);
   for (let at = 0; at < SIZE - 100_000; at += 100_000) assert.equal((await upload.patch(at, at + 100_000)).status, 204);
-  // A client that returns starts the upload again and gets its offset.
+  // A client that reconnects starts the upload again and gets its offset.
   assert.equal((await upload.start()).status, 201);
   assert.equal((await upload.patch(0)).status, 409);
   assert.equal((await upload.patch(SIZE - 100_000)).status, 204);
@@ -118,12 +118,12 @@ test("the audit log records the start and end of an upload and refused parts, bu
   assert.equal((await given_up.call("DELETE")).status, 204);
   assert.deepEqual((await audited(given_up.id)).at(-1)?.slice(0, 2), ["endUpload", 204]);
 
-  // Reads are not recorded, neither refused nor successful ones.
+  // Reads are not audited, whether they succeed or fail.
   assert.equal((await rig.fetch("rel_none")).status, 404);
   assert.deepEqual(await audited("rel_none"), []);
 });
 
-test("a cut in the middle of a part keeps the received bytes, and the rest completes the upload", TIMEOUT, async () => {
+test("keeps the received bytes of an interrupted part, so that the rest completes the upload", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   const started = await upload.start();
@@ -150,7 +150,7 @@ test("a cut in the middle of a part keeps the received bytes, and the rest compl
   assert.deepEqual([(await upload.start()).status, (await upload.start()).offset], [201, SIZE]);
 });
 
-test("a restarted server has the received bytes, and checks the whole artifact although it did not receive them all", TIMEOUT, async () => {
+test("a restarted server continues an upload, and checks the digest of the whole artifact", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [good, bad] = [await makeUpload(rig), await makeUpload(rig)];
   for (const upload of [good, bad]) {
@@ -169,7 +169,7 @@ test("a restarted server has the received bytes, and checks the whole artifact a
   assert.deepEqual(await uploadKeys(rig), []);
 });
 
-test("completes an upload on request after a crash behind the last byte, or after naming the blob", TIMEOUT, async () => {
+test("completes an upload at the next request if the server crashed after the last byte", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [all, named] = [await makeUpload(rig), await makeUpload(rig)];
   for (const { id, start, bytes } of [all, named]) {
@@ -188,7 +188,7 @@ test("completes an upload on request after a crash behind the last byte, or afte
   }
 });
 
-test("423 while another request uploads; a silent request is replaced, and the bytes are correct", TIMEOUT, async () => {
+test("returns 423 while another request uploads, unless that request is silent", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   await upload.start();
@@ -211,42 +211,38 @@ test("423 while another request uploads; a silent request is replaced, and the b
   first.destroy();
 });
 
-test(
-  "refuses a missing or other version, other length, other offset, too many bytes, other type, an upload that was not started",
-  TIMEOUT,
-  async () => {
-    await using rig = await startReleaseRig();
-    const upload = await makeUpload(rig);
-    const { call } = upload;
-    assert.equal((await upload.look()).status, 404);
-    assert.equal((await upload.patch(0)).status, 404);
-    assert.equal((await call("DELETE")).status, 404);
-    assert.equal((await upload.start(SIZE - 1)).status, 400);
-    assert.equal((await call("POST")).status, 400);
-    assert.equal((await call("POST", { "upload-defer-length": "1" })).status, 400);
-    const other = await call("POST", { "tus-resumable": "0.2.2", "upload-length": String(SIZE) });
-    assert.deepEqual([other.status, other.headers.get("tus-version")], [412, "1.0.0"]);
-    const without = await fetch(rig.url(upload.id), { method: "POST", headers: { authorization: `Bearer ${rig.org.token}` } });
-    assert.equal(without.status, 412);
-    await upload.start();
-    const wrong_offset = await upload.patch(5);
-    assert.deepEqual([wrong_offset.status, JSON.parse(wrong_offset.text).error.code], [409, "conflict"]);
-    assert.equal((await call("PATCH", { "content-type": "text/plain", "upload-offset": "0" }, new Uint8Array(1))).status, 415);
-    const type = { "content-type": "application/offset+octet-stream" };
-    assert.equal((await call("PATCH", { ...type, "upload-offset": "-1" }, new Uint8Array(1))).status, 400);
-    assert.equal((await call("PATCH", { ...type, "upload-offset": "0" }, new Uint8Array(SIZE + 1))).status, 400);
-    assert.equal((await upload.look()).offset, 0);
-    const external = (await rig.create("image", Buffer.alloc(0), { kind: "container_image", image: `r/x@sha256:${"a".repeat(64)}` })).body
-      .data.id;
-    const refused = await fetch(rig.url(external), {
-      method: "POST",
-      headers: { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0", "upload-length": "0" },
-    });
-    assert.equal(refused.status, 409);
-  },
-);
+test("refuses upload requests with a wrong protocol version, length, offset or content type", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const upload = await makeUpload(rig);
+  const { call } = upload;
+  assert.equal((await upload.look()).status, 404);
+  assert.equal((await upload.patch(0)).status, 404);
+  assert.equal((await call("DELETE")).status, 404);
+  assert.equal((await upload.start(SIZE - 1)).status, 400);
+  assert.equal((await call("POST")).status, 400);
+  assert.equal((await call("POST", { "upload-defer-length": "1" })).status, 400);
+  const other = await call("POST", { "tus-resumable": "0.2.2", "upload-length": String(SIZE) });
+  assert.deepEqual([other.status, other.headers.get("tus-version")], [412, "1.0.0"]);
+  const without = await fetch(rig.url(upload.id), { method: "POST", headers: { authorization: `Bearer ${rig.org.token}` } });
+  assert.equal(without.status, 412);
+  await upload.start();
+  const wrong_offset = await upload.patch(5);
+  assert.deepEqual([wrong_offset.status, JSON.parse(wrong_offset.text).error.code], [409, "conflict"]);
+  assert.equal((await call("PATCH", { "content-type": "text/plain", "upload-offset": "0" }, new Uint8Array(1))).status, 415);
+  const type = { "content-type": "application/offset+octet-stream" };
+  assert.equal((await call("PATCH", { ...type, "upload-offset": "-1" }, new Uint8Array(1))).status, 400);
+  assert.equal((await call("PATCH", { ...type, "upload-offset": "0" }, new Uint8Array(SIZE + 1))).status, 400);
+  assert.equal((await upload.look()).offset, 0);
+  const external = (await rig.create("image", Buffer.alloc(0), { kind: "container_image", image: `r/x@sha256:${"a".repeat(64)}` })).body
+    .data.id;
+  const refused = await fetch(rig.url(external), {
+    method: "POST",
+    headers: { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0", "upload-length": "0" },
+  });
+  assert.equal(refused.status, 409);
+});
 
-test("DELETE deletes the upload, and it can be started again; an empty artifact is stored at the start", TIMEOUT, async () => {
+test("DELETE discards an upload, which can then start again", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   await upload.start();
@@ -260,30 +256,26 @@ test("DELETE deletes the upload, and it can be started again; an empty artifact 
   assert.equal(await rig.state(empty.id), "stored");
 });
 
-test(
-  "413 before the first byte: thirty concurrent uploads of both kinds reserve no more than the quota and the disk have",
-  TIMEOUT,
-  async () => {
-    await using rig = await startReleaseRig({ artifact_bytes_max: 7 * 1_000 + 999 });
-    const uploads = await Promise.all(Array.from({ length: 20 }, () => makeUpload(rig, 1_000)));
-    const answers = await Promise.all(uploads.map((upload) => upload.start()));
-    assert.equal(answers.filter(({ status }) => status === 201).length, 7);
-    assert.equal(answers.filter(({ status }) => status === 413).length, 13);
-    const full = await makeUpload(rig, 1_000);
-    assert.equal((await rig.put(full.id, Uint8Array.from(full.bytes))).status, 413);
-    // All seven reserved uploads succeed, and their reservations become used space.
-    for (const upload of uploads) if ((await upload.look()).status === 200) assert.equal((await upload.patch(0)).status, 204);
-    assert.equal((await full.start()).status, 413);
-    assert.equal((await rig.kept()).keys.length, 7);
+test("concurrent uploads reserve no more than the org's quota and the free disk space", TIMEOUT, async () => {
+  await using rig = await startReleaseRig({ artifact_bytes_max: 7 * 1_000 + 999 });
+  const uploads = await Promise.all(Array.from({ length: 20 }, () => makeUpload(rig, 1_000)));
+  const answers = await Promise.all(uploads.map((upload) => upload.start()));
+  assert.equal(answers.filter(({ status }) => status === 201).length, 7);
+  assert.equal(answers.filter(({ status }) => status === 413).length, 13);
+  const full = await makeUpload(rig, 1_000);
+  assert.equal((await rig.put(full.id, Uint8Array.from(full.bytes))).status, 413);
+  // All seven accepted uploads succeed, and their reservations become used space.
+  for (const upload of uploads) if ((await upload.look()).status === 200) assert.equal((await upload.patch(0)).status, 204);
+  assert.equal((await full.start()).status, 413);
+  assert.equal((await rig.kept()).keys.length, 7);
 
-    Object.assign(rig.plane.settings.limits, { artifact_bytes_max: 2 ** 40, free_disk_bytes_min: 2 ** 62 });
-    assert.equal((await full.start()).status, 413);
-    Object.assign(rig.plane.settings.limits, { free_disk_bytes_min: 0 });
-    assert.equal((await full.start()).status, 201);
-  },
-);
+  Object.assign(rig.plane.settings.limits, { artifact_bytes_max: 2 ** 40, free_disk_bytes_min: 2 ** 62 });
+  assert.equal((await full.start()).status, 413);
+  Object.assign(rig.plane.settings.limits, { free_disk_bytes_min: 0 });
+  assert.equal((await full.start()).status, 201);
+});
 
-test("413 states the limit, the used space, and what will be deleted automatically", TIMEOUT, async () => {
+test("the 413 error states the limit, the used space and what will be deleted automatically", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 4 * MIB });
   const [stored, deleted, waiting, refused] = [
     await makeUpload(rig, MIB),
@@ -310,7 +302,7 @@ test("413 states the limit, the used space, and what will be deleted automatical
   assert.match((await refused.start()).text, /no space for 3145728 bytes \(3\.0 MiB\) more: free_disk_bytes_min must stay free/);
 });
 
-test("concurrent PUTs reserve no more than the quota, and those that fit succeed", TIMEOUT, async () => {
+test("concurrent PUT uploads reserve no more than the quota, and those that fit succeed", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 3_000 });
   const uploads = await Promise.all(Array.from({ length: 10 }, () => makeUpload(rig, 1_000)));
   const answers = await Promise.all(uploads.map(({ id, bytes }) => rig.put(id, Uint8Array.from(bytes))));
@@ -320,7 +312,7 @@ test("concurrent PUTs reserve no more than the quota, and those that fit succeed
   );
 });
 
-test("an upload is deleted after ten silent minutes, but not one with new bytes or in progress", TIMEOUT, async () => {
+test("deletes an upload after ten minutes without new bytes, unless a request is uploading", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [stale, fresh, open] = [await makeUpload(rig), await makeUpload(rig), await makeUpload(rig)];
   for (const upload of [stale, fresh, open]) {
@@ -334,7 +326,7 @@ test("an upload is deleted after ten silent minutes, but not one with new bytes 
   const held = open.open(10);
   held.write("x");
   await until("the byte to be written", async () => (await open.kept()) === 11);
-  // Past the ten minutes, but not so long that the upload is aborted as too slow.
+  // More than ten minutes, but not so long that the upload is aborted as too slow.
   await rig.clock.advance({ seconds: 8 });
   const expiry = startUploadExpiry(rig.plane);
   expiry.wake();
@@ -343,7 +335,7 @@ test("an upload is deleted after ten silent minutes, but not one with new bytes 
   assert.deepEqual((await uploadKeys(rig)).toSorted(), [fresh, open].map(({ id }) => `${rig.org.org_id}/${id}`).toSorted());
   assert.equal((await stale.look()).status, 404);
   assert.equal((await fresh.look()).offset, 20);
-  // Bytes of a deleted release are deleted too.
+  // The partial upload of a deleted release is deleted too.
   await rig.call("DELETE", `/api/releases/${fresh.id}`, { token: rig.org.token });
   sweep.wake();
   await sweep.settled();
@@ -352,7 +344,7 @@ test("an upload is deleted after ten silent minutes, but not one with new bytes 
   await sweep.stop();
 });
 
-test("a request for an upload that the sweep is checking waits for the sweep", TIMEOUT, async () => {
+test("a request for an upload waits while the expiry checks that upload", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [upload, other] = [await makeUpload(rig), await makeUpload(rig)];
   await upload.start();
@@ -360,7 +352,7 @@ test("a request for an upload that the sweep is checking waits for the sweep", T
   await rig.clock.advance({ minutes: 11 });
   await other.start();
   const sweep = startUploadExpiry(rig.plane);
-  // A client continues the upload just when the sweep would delete it: the sweep waits for the row.
+  // A client continues the upload when the expiry would delete it: the expiry waits for the row lock.
   const held = Promise.withResolvers<void>();
   const locked = Promise.withResolvers<void>();
   const lock = rig.plane.db.transaction(async (tx) => {
@@ -378,7 +370,7 @@ test("a request for an upload that the sweep is checking waits for the sweep", T
     return found.waiting > 0;
   });
   const looked = upload.look();
-  // When later requests have been answered, this one is waiting for the sweep.
+  // When later requests have been answered, this request is waiting for the expiry.
   for (let n = 0; n < 3; n += 1) assert.equal((await other.look()).status, 200);
   held.resolve();
   assert.deepEqual(await looked.then(({ status, offset }) => [status, offset]), [200, 10]);
@@ -386,7 +378,7 @@ test("a request for an upload that the sweep is checking waits for the sweep", T
   await sweep.stop();
 });
 
-test("a release that names a blob again keeps it, also during a sweep", TIMEOUT, async () => {
+test("keeps a blob that a new release uses, even during its deletion", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { token } = rig.org;
   const sweep = startBlobSweep(rig.plane);
@@ -402,7 +394,7 @@ test("a release that names a blob again keeps it, also during a sweep", TIMEOUT,
     await rig.clock.advance({ hours: 49 });
     sweep.wake();
     await sweep.settled();
-    // Either the sweep was first and the bytes are uploaded again, or they stay as long as the release.
+    // Either the sweep deleted the bytes first and they are uploaded again, or they stay as long as the release.
     assert.equal((await rig.blobs.stat(`${rig.org.org_id}/${sha256(bytes)}`)) !== undefined, there);
     assert.equal((await rig.put(made.body.data.id, Uint8Array.from(bytes))).status, 200);
     assert.equal(await (await rig.fetch(made.body.data.id)).arrayBuffer().then((all) => sha256(Buffer.from(all))), sha256(bytes));
@@ -410,7 +402,7 @@ test("a release that names a blob again keeps it, also during a sweep", TIMEOUT,
   await sweep.stop();
 });
 
-test("an upload of another org is not found on a connection that is restricted to one org", TIMEOUT, async () => {
+test("returns 404 for an upload of another org", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   await upload.start();

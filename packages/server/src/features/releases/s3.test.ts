@@ -44,7 +44,7 @@ const tus = (rig: Rig, id: string, method: string, headers: Record<string, strin
   });
 const patch = (offset: number) => ({ "content-type": "application/offset+octet-stream", "upload-offset": String(offset) });
 
-test("on S3: an image is pushed in one request and validated, and its robot downloads layers and the rest of one", TIMEOUT, () =>
+test("on S3, an image is stored in one request, and its robot downloads layers in ranges", TIMEOUT, () =>
   withS3(async (rig, blobs) => {
     const layers = [Buffer.alloc(9 * 1024 * 1024, "the base layer "), Buffer.from("the program")];
     const archive = dockerArchive(layers);
@@ -69,7 +69,7 @@ test("on S3: an image is pushed in one request and validated, and its robot down
   }),
 );
 
-test("on S3: an interrupted upload resumes at its offset, also on another server, and is stored", TIMEOUT, () =>
+test("on S3, an interrupted upload resumes at its offset on a restarted server", TIMEOUT, () =>
   withS3(async (rig, blobs, restart) => {
     const bytes = Buffer.alloc(20 * 1024 * 1024, "what a robot runs ");
     const { id } = (await rig.create("v1", bytes)).body.data;

@@ -11,7 +11,7 @@ const TIMEOUT = { timeout: 120_000 };
 const MIB = 1024 ** 2;
 const DISK = 1_000 * MIB;
 
-/** A server with a simulated free disk space and two orgs. */
+/** Starts a server with simulated free disk space and two orgs. */
 async function startShared(limits: Partial<Limits> = {}) {
   const rig = await startReleaseRig({ free_disk_bytes_min: 0, ...limits });
   const disk = { free: DISK };
@@ -38,7 +38,7 @@ async function startShared(limits: Partial<Limits> = {}) {
   return { ...rig, disk, mine: rig.org.token, other_token: another.token, start, patch, look };
 }
 
-test("bytes that one org announced but did not send do not prevent another org from uploading", TIMEOUT, async () => {
+test("reservations of one org without bytes do not prevent another org from uploading", TIMEOUT, async () => {
   await using it = await startShared();
   const statuses = [];
   for (let i = 0; i < 20; i += 1) statuses.push((await it.start(it.mine, 100 * MIB)).answer.status);
@@ -46,7 +46,7 @@ test("bytes that one org announced but did not send do not prevent another org f
   assert.equal(statuses.filter((status) => status === 201).length, 5);
   const { answer } = await it.start(it.other_token, 400 * MIB);
   assert.equal(answer.status, 201, await answer.text());
-  // Small uploads continue, however little space is left.
+  // Small uploads are accepted even if little space is left.
   it.disk.free = 2 * MIB;
   const { answer: small } = await it.start((await it.anotherOrg()).token, MIB);
   assert.equal(small.status, 201, await small.text());
@@ -59,7 +59,7 @@ test("the only org of a server may use the whole disk for one upload", TIMEOUT, 
   assert.equal((await it.start(it.mine, 200 * MIB)).answer.status, 413);
 });
 
-test("429 with Retry-After when an org has too many open uploads; other orgs have separate limits", TIMEOUT, async () => {
+test("returns 429 when an org has too many open uploads, without effect on other orgs", TIMEOUT, async () => {
   await using it = await startShared({ uploads_per_org_max: 3 });
   const started = [];
   for (let i = 0; i < 3; i += 1) started.push((await it.start(it.mine, MIB)).id);
@@ -69,56 +69,48 @@ test("429 with Retry-After when an org has too many open uploads; other orgs hav
   assert.equal((await it.start(it.other_token, MIB)).answer.status, 201);
 });
 
-test(
-  "503 for a part that does not fit on the disk; received bytes are kept, and the upload continues when there is space",
-  TIMEOUT,
-  async () => {
-    await using it = await startShared({ free_disk_bytes_min: MIB });
-    const bytes = Uint8Array.from(randomBytes(40 * MIB));
-    const { id } = await it.start(it.mine, bytes.length + 1);
+test("keeps received bytes when the disk is full, and continues the upload when there is space", TIMEOUT, async () => {
+  await using it = await startShared({ free_disk_bytes_min: MIB });
+  const bytes = Uint8Array.from(randomBytes(40 * MIB));
+  const { id } = await it.start(it.mine, bytes.length + 1);
 
-    let looks = 0;
-    // Full at the second check of the watch.
-    it.blobs.freeBytes = () => Promise.resolve((looks += 1) > 1 ? 0 : DISK);
-    const refused = await it.patch(it.mine, id, 0, bytes).catch((error: unknown) => error as Error);
-    // The server may disconnect a client that still sends before it has read the response.
-    if (refused instanceof Response) assert.equal(refused.status, 503);
-    it.blobs.freeBytes = () => Promise.resolve(0);
-    let looked = await it.look(it.mine, id);
-    await until("the part to end", async () => (looked = await it.look(it.mine, id)).status !== 423);
-    const kept = Number(looked.headers.get("upload-offset"));
-    assert.ok(kept >= 16 * MIB && kept < bytes.length, String(kept));
-    const full = await it.patch(it.mine, id, kept, bytes.slice(kept, kept + 10));
-    assert.equal(full.status, 503);
-    assert.match(await full.text(), new RegExp(`disk is full, ${kept} bytes of the upload are kept`));
-    it.blobs.freeBytes = () => Promise.resolve(DISK);
-    assert.equal((await it.patch(it.mine, id, kept, bytes.slice(kept))).status, 204);
-  },
-);
+  let looks = 0;
+  // The disk is full at the second check during the upload.
+  it.blobs.freeBytes = () => Promise.resolve((looks += 1) > 1 ? 0 : DISK);
+  const refused = await it.patch(it.mine, id, 0, bytes).catch((error: unknown) => error as Error);
+  // The server may close the connection before a client that still sends has read the response.
+  if (refused instanceof Response) assert.equal(refused.status, 503);
+  it.blobs.freeBytes = () => Promise.resolve(0);
+  let looked = await it.look(it.mine, id);
+  await until("the part to end", async () => (looked = await it.look(it.mine, id)).status !== 423);
+  const kept = Number(looked.headers.get("upload-offset"));
+  assert.ok(kept >= 16 * MIB && kept < bytes.length, String(kept));
+  const full = await it.patch(it.mine, id, kept, bytes.slice(kept, kept + 10));
+  assert.equal(full.status, 503);
+  assert.match(await full.text(), new RegExp(`disk is full, ${kept} bytes of the upload are kept`));
+  it.blobs.freeBytes = () => Promise.resolve(DISK);
+  assert.equal((await it.patch(it.mine, id, kept, bytes.slice(kept))).status, 204);
+});
 
-test(
-  "only bytes extend an upload's expiry, requests without bytes do not; an expired upload starts from the beginning",
-  TIMEOUT,
-  async () => {
-    await using it = await startShared();
-    const { id } = await it.start(it.mine, MIB);
-    const expiry = startUploadExpiry(it.plane);
-    assert.equal((await it.patch(it.mine, id, 0, new Uint8Array(10))).status, 204);
-    await it.clock.advance({ minutes: 9 });
-    assert.equal((await it.patch(it.mine, id, 10, new Uint8Array(10))).status, 204);
-    await it.clock.advance({ minutes: 9 });
-    assert.equal((await it.look(it.mine, id)).headers.get("upload-offset"), "20");
-    const again = () =>
-      fetch(it.url(id), {
-        method: "POST",
-        headers: { authorization: `Bearer ${it.mine}`, "tus-resumable": "1.0.0", "upload-length": String(MIB) },
-      });
-    assert.equal((await again()).headers.get("upload-offset"), "20");
-    await it.clock.advance({ minutes: 3 });
-    await expiry.settled();
-    assert.equal((await it.look(it.mine, id)).status, 404);
-    const restarted = await again();
-    assert.deepEqual([restarted.status, restarted.headers.get("upload-offset")], [201, "0"]);
-    await expiry.stop();
-  },
-);
+test("only new bytes extend the expiry of an upload", TIMEOUT, async () => {
+  await using it = await startShared();
+  const { id } = await it.start(it.mine, MIB);
+  const expiry = startUploadExpiry(it.plane);
+  assert.equal((await it.patch(it.mine, id, 0, new Uint8Array(10))).status, 204);
+  await it.clock.advance({ minutes: 9 });
+  assert.equal((await it.patch(it.mine, id, 10, new Uint8Array(10))).status, 204);
+  await it.clock.advance({ minutes: 9 });
+  assert.equal((await it.look(it.mine, id)).headers.get("upload-offset"), "20");
+  const again = () =>
+    fetch(it.url(id), {
+      method: "POST",
+      headers: { authorization: `Bearer ${it.mine}`, "tus-resumable": "1.0.0", "upload-length": String(MIB) },
+    });
+  assert.equal((await again()).headers.get("upload-offset"), "20");
+  await it.clock.advance({ minutes: 3 });
+  await expiry.settled();
+  assert.equal((await it.look(it.mine, id)).status, 404);
+  const restarted = await again();
+  assert.deepEqual([restarted.status, restarted.headers.get("upload-offset")], [201, "0"]);
+  await expiry.stop();
+});

@@ -26,7 +26,7 @@ async function startHolds() {
   return { rig, bytes, headers, plane_b, upload: { org_id: rig.org.org_id, release_id } };
 }
 
-/** Starts work under the lease that lasts until `end` is called. */
+/** Starts work that keeps the lease until `end` is called. */
 function work(holds: UploadLeases, upload: { org_id: string; release_id: string }) {
   const [began, ends] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const state = { moved_at: undefined as number | undefined, lost: 0 };
@@ -37,7 +37,7 @@ function work(holds: UploadLeases, upload: { org_id: string; release_id: string 
   return { state, began: began.promise, done, end: () => (ends.resolve(), done) };
 }
 
-test("one of two nodes works on an upload; the other may after its end, or when the first node is dead", TIMEOUT, async () => {
+test("one node at a time works on an upload, and another takes over when the first is dead", TIMEOUT, async () => {
   const { rig, plane_b, upload } = await startHolds();
   await using _ = rig;
   const [a, b] = [new UploadLeases(rig.plane, QUIET_MS, () => new Date(0)), new UploadLeases(plane_b, QUIET_MS, () => new Date(0))];
@@ -51,51 +51,47 @@ test("one of two nodes works on an upload; the other may after its end, or when 
   await rig.plane.db.run(sql`update node set is_over = true where id = 'node_b'`);
   const third = work(a, upload);
   await third.began;
-  // The end of the dead node's work does not release the new lease.
+  // The dead node's work ends late and does not release the new lease.
   await second.end();
   assert.equal(await work(b, upload).done, undefined);
   await third.end();
 });
 
-test(
-  "a holder that receives bytes or works without them keeps its lease; another node takes it from a silent holder, which is notified",
-  TIMEOUT,
-  async () => {
-    const { rig, plane_b, upload } = await startHolds();
-    await using _ = rig;
-    const { clock } = rig;
-    const [a, b] = [new UploadLeases(rig.plane, QUIET_MS, () => new Date(0)), new UploadLeases(plane_b, QUIET_MS, () => new Date(0))];
-    const first = work(a, upload);
-    await first.began;
-    const renewals = async (): Promise<string> =>
-      JSON.stringify(await rig.plane.db.many(sql`select holder_beat from artifact_upload where release_id = ${upload.release_id}`));
-    const later = async (moves: boolean): Promise<void> => {
-      for (let step = 0; step < 4; step += 1) {
-        if (moves) first.state.moved_at = clock.monotonic();
-        const before = await renewals();
-        await clock.advance({ milliseconds: 1_600 });
-        if (first.state.moved_at === undefined || moves) await until("the lease to be renewed", async () => (await renewals()) !== before);
-      }
-    };
-    for (const moves of [false, true]) {
-      assert.equal(await work(b, upload).done, undefined);
-      await later(moves);
-      assert.equal(await work(b, upload).done, undefined);
+test("another node takes over the lease of an upload only when its transfer has stalled", TIMEOUT, async () => {
+  const { rig, plane_b, upload } = await startHolds();
+  await using _ = rig;
+  const { clock } = rig;
+  const [a, b] = [new UploadLeases(rig.plane, QUIET_MS, () => new Date(0)), new UploadLeases(plane_b, QUIET_MS, () => new Date(0))];
+  const first = work(a, upload);
+  await first.began;
+  const renewals = async (): Promise<string> =>
+    JSON.stringify(await rig.plane.db.many(sql`select holder_beat from artifact_upload where release_id = ${upload.release_id}`));
+  const later = async (moves: boolean): Promise<void> => {
+    for (let step = 0; step < 4; step += 1) {
+      if (moves) first.state.moved_at = clock.monotonic();
+      const before = await renewals();
+      await clock.advance({ milliseconds: 1_600 });
+      if (first.state.moved_at === undefined || moves) await until("the lease to be renewed", async () => (await renewals()) !== before);
     }
-    await later(false);
-    const second = work(b, upload);
-    await second.began;
-    assert.equal(first.state.lost, 0);
-    first.state.moved_at = clock.monotonic();
-    await clock.advance({ milliseconds: 1_600 });
-    await until("the first holder to be notified", () => first.state.lost > 0);
-    await first.end();
-    assert.equal(await work(a, upload).done, undefined, "it does not release the second holder's lease");
-    await second.end();
-  },
-);
+  };
+  for (const moves of [false, true]) {
+    assert.equal(await work(b, upload).done, undefined);
+    await later(moves);
+    assert.equal(await work(b, upload).done, undefined);
+  }
+  await later(false);
+  const second = work(b, upload);
+  await second.began;
+  assert.equal(first.state.lost, 0);
+  first.state.moved_at = clock.monotonic();
+  await clock.advance({ milliseconds: 1_600 });
+  await until("the first holder to be notified", () => first.state.lost > 0);
+  await first.end();
+  assert.equal(await work(a, upload).done, undefined, "it does not release the second holder's lease");
+  await second.end();
+});
 
-test("a request for an upload that another node works on is 423, and other nodes' sweeps skip it", TIMEOUT, async () => {
+test("returns 423 for an upload that another node works on, and does not expire it", TIMEOUT, async () => {
   const { rig, plane_b, upload, headers, bytes } = await startHolds();
   await using _ = rig;
   const held = work(new UploadLeases(plane_b, QUIET_MS, () => new Date(0)), upload);

@@ -17,7 +17,7 @@ const run = promisify(execFile);
 
 const streamOf = (...parts: Uint8Array[]) => new Blob(parts.map((part) => Uint8Array.from(part))).stream();
 
-test("the artifact is stored, returned byte for byte, and not read again when it is already stored", TIMEOUT, async () => {
+test("stores an artifact, returns it unchanged and ignores later uploads of it", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const big = Buffer.alloc(3_000_000, "0123456789");
   const { id } = (await rig.create("v1", big)).body.data;
@@ -34,7 +34,7 @@ test("the artifact is stored, returned byte for byte, and not read again when it
   assert.deepEqual(Buffer.from(await (await rig.fetch(second)).arrayBuffer()), big);
 });
 
-test("an empty artifact can be uploaded", TIMEOUT, async () => {
+test("stores an empty artifact", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", Buffer.alloc(0))).body.data;
   assert.equal((await rig.put(id, Buffer.alloc(0))).status, 200);
@@ -42,7 +42,7 @@ test("an empty artifact can be uploaded", TIMEOUT, async () => {
   assert.deepEqual([answer.status, (await answer.arrayBuffer()).byteLength], [200, 0]);
 });
 
-test("400 for another length, other bytes, too many or too few, and nothing is kept", TIMEOUT, async () => {
+test("returns 400 for an upload with another length or other bytes, and keeps nothing", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const cases: [string, NonNullable<RequestInit["body"]>, RegExp][] = [
@@ -61,7 +61,7 @@ test("400 for another length, other bytes, too many or too few, and nothing is k
   assert.equal((await rig.put(id, BYTES)).status, 200);
 });
 
-test("an aborted upload keeps nothing, and a new push succeeds", TIMEOUT, async () => {
+test("keeps nothing of an aborted upload, and accepts a new one", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const { socket } = await rig.open(id, BYTES.length);
@@ -73,7 +73,7 @@ test("an aborted upload keeps nothing, and a new push succeeds", TIMEOUT, async 
   assert.equal((await rig.put(id, BYTES)).status, 200);
 });
 
-test("two concurrent uploads of one release both succeed, and one blob is kept", TIMEOUT, async () => {
+test("concurrent uploads of one release all succeed, and one blob is kept", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const answers = await Promise.all(Array.from({ length: 5 }, () => rig.put(id, BYTES)));
@@ -85,7 +85,7 @@ test("two concurrent uploads of one release both succeed, and one blob is kept",
   assert.deepEqual([keys.length, staging], [1, []]);
 });
 
-test("413 before the first byte when the org's quota or the disk has no space", TIMEOUT, async () => {
+test("returns 413 before the first byte when the org's quota or the disk is full", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 2 * BYTES.length - 1 });
   const { id } = (await rig.create("v1", BYTES)).body.data;
   assert.equal((await rig.put(id, BYTES)).status, 200);
@@ -102,7 +102,7 @@ test("413 before the first byte when the org's quota or the disk has no space", 
   assert.equal((await rig.put(full, other)).status, 200);
 });
 
-test("a client with Expect: 100-continue gets 100 only if its upload is accepted", TIMEOUT, async () => {
+test("sends 100 Continue only if the upload is accepted", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const wanted = await rig.open(id, BYTES.length, "expect: 100-continue\r\n");
@@ -121,7 +121,7 @@ test("a client with Expect: 100-continue gets 100 only if its upload is accepted
   }
 });
 
-test("curl -T uploads, returns immediately when the artifact is stored, and fails for a different file", TIMEOUT, async () => {
+test("curl -T uploads a file, and fails if the file differs from the release", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-curl-"));
   try {
@@ -156,7 +156,7 @@ test("curl -T uploads, returns immediately when the artifact is stored, and fail
   }
 });
 
-test("206 for a range, 200 for an If-Range of other bytes, 416 past the end; HEAD returns the same without a body", TIMEOUT, async () => {
+test("artifact downloads support ranges, If-Range and HEAD", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   await rig.put(id, BYTES);

@@ -27,7 +27,7 @@ async function start() {
 
 const outcomes = ({ body }: { body: Answer }) => body.items.map(({ robot_id, outcome }) => [robot_id, outcome]);
 
-test("labels are set and removed, others stay, and there is one result per robot, in order", TIMEOUT, async () => {
+test("sets and removes labels of several robots, and returns one result per robot in order", TIMEOUT, async () => {
   await using it = await start();
   const { here, also, there, org_id, rig } = it;
   const label = (id: string, labels: Record<string, string>) =>
@@ -55,7 +55,7 @@ test("labels are set and removed, others stay, and there is one result per robot
   assert.match(full.body.items[0]?.message ?? "", /would have 65 labels; at most 64/);
 });
 
-test("a move is recorded in the timeline of each moved robot, and with an Idempotency-Key it happens once", TIMEOUT, async () => {
+test("records a bulk move in each moved robot's timeline, once per Idempotency-Key", TIMEOUT, async () => {
   await using it = await start();
   const { here, also, there } = it;
   const body = { robot_ids: [here.robot_id, also.robot_id, there.robot_id], fleet_id: there.fleet_id };
@@ -77,33 +77,29 @@ test("a move is recorded in the timeline of each moved robot, and with an Idempo
   assert.deepEqual(moves_recorded, [[moved], [moved], []]);
 });
 
-test(
-  "changes robots of which the caller is an operator; others are not found, or forbidden if the caller may only view them",
-  TIMEOUT,
-  async () => {
-    await using it = await start();
-    const { here, also, there, org_id, rig } = it;
-    const limited = await createCredential(rig.plane.db, rig.plane, {
-      kind: "org",
-      org_id,
-      role: "operator",
-      label: "one fleet",
-      scopes: [{ fleet_id: here.fleet_id }],
-    });
-    const ids = [here.robot_id, there.robot_id];
-    assert.deepEqual(outcomes(await it.bulk({ robot_ids: ids, labels: { set: { by: "me" } } }, limited.secret)), [
-      [here.robot_id, "changed"],
-      [there.robot_id, "not_found"],
-    ]);
-    assert.equal((await it.robot(there.robot_id)).labels.by, undefined);
-    const away = await it.bulk({ robot_ids: [here.robot_id], fleet_id: there.fleet_id }, limited.secret);
-    assert.deepEqual([away.status, away.body.error.message], [404, `fleet ${there.fleet_id} does not exist`]);
-    const viewer = await rig.org({ role: "viewer" });
-    assert.equal((await it.bulk({ robot_ids: [also.robot_id], labels: {} }, viewer.token)).status, 403);
-  },
-);
+test("a bulk change affects only robots of which the caller is an operator", TIMEOUT, async () => {
+  await using it = await start();
+  const { here, also, there, org_id, rig } = it;
+  const limited = await createCredential(rig.plane.db, rig.plane, {
+    kind: "org",
+    org_id,
+    role: "operator",
+    label: "one fleet",
+    scopes: [{ fleet_id: here.fleet_id }],
+  });
+  const ids = [here.robot_id, there.robot_id];
+  assert.deepEqual(outcomes(await it.bulk({ robot_ids: ids, labels: { set: { by: "me" } } }, limited.secret)), [
+    [here.robot_id, "changed"],
+    [there.robot_id, "not_found"],
+  ]);
+  assert.equal((await it.robot(there.robot_id)).labels.by, undefined);
+  const away = await it.bulk({ robot_ids: [here.robot_id], fleet_id: there.fleet_id }, limited.secret);
+  assert.deepEqual([away.status, away.body.error.message], [404, `fleet ${there.fleet_id} does not exist`]);
+  const viewer = await rig.org({ role: "viewer" });
+  assert.equal((await it.bulk({ robot_ids: [also.robot_id], labels: {} }, viewer.token)).status, 403);
+});
 
-test("returns 400 for no change, no robot, more than 1,000 robots, and an invalid label", TIMEOUT, async () => {
+test("returns 400 for a bulk change without changes or robots, too many robots or invalid labels", TIMEOUT, async () => {
   await using it = await start();
   const { robot_id } = it.here;
   for (const body of [

@@ -65,7 +65,7 @@ const started = async () => {
   return { rig, org_id, token, list, names, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
 };
 
-test("robots are found by release, release state, config state, health and several labels", TIMEOUT, async () => {
+test("finds robots by release, release state, config state, health and several labels", TIMEOUT, async () => {
   await using it = await started();
   const { fleet_id } = await robotsLike(it.rig, it.org_id, {
     current: {
@@ -115,7 +115,7 @@ test("robots are found by release, release state, config state, health and sever
     [`fleet_id=${fleet_id}&sort=name&app=main`]: ["behind", "blind", "current", "failed", "late", "trying", "well"],
   };
   for (const [query, expected] of Object.entries(answers)) assert.deepEqual(await it.names(query), expected, query);
-  // Each robot is found by the states that the list shows for it.
+  // The filters find each robot by the states that the list shows for it.
   for (const robot of (await it.list("")).items)
     for (const field of ["release_state", "config_state", "health"] as const)
       assert.ok((await it.names(`${field}=${robot[field]}`)).includes(robot.name), `${robot.name} ${field}`);
@@ -124,7 +124,7 @@ test("robots are found by release, release state, config state, health and sever
   assert.deepEqual([missing.status, missing.body.error.message], [404, "release rel_9 does not exist"]);
 });
 
-test("pages neither repeat nor miss a robot, by name or newest first, with any filter", TIMEOUT, async () => {
+test("pages of the robot list neither repeat nor miss a robot, with any order and filter", TIMEOUT, async () => {
   await using it = await started();
   const traits = Array.from({ length: 23 }, (_, i): [string, Traits] => [
     `${i % 3 === 0 ? "Ä" : "a"}rm ${i % 7} ${i}`,

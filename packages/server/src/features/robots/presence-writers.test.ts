@@ -17,7 +17,7 @@ import { DisconnectWriter } from "./presence-writers.ts";
 const TIMEOUT = { timeout: 60_000 };
 
 const entryRow = row({ robot_id: text, kind: text, session: text, reason: text });
-/** Timeline entries, in the order in which they were made. */
+/** Returns timeline entries in the order of their creation. */
 const entries = ({ plane }: FeaturePlane) =>
   plane.db.many(sql(entryRow)`
     select robot_id, kind, coalesce(data->>'session_id', '') as session, coalesce(data->>'reason', '') as reason from timeline_entry order by id`);
@@ -39,7 +39,7 @@ async function seedOnline(it: FeaturePlane, count: number): Promise<{ org_id: st
   return { org_id, sessions: robots.map((robot) => fakeSession(`sess_${robot.id}`, org_id, helloOf(robot.id))) };
 }
 
-/** The plane, with its orgs' transactions counted. */
+/** Returns the plane with a count of its orgs' transactions. */
 function counting({ plane }: FeaturePlane): { plane: Plane; transactions: () => number } {
   let count = 0;
   const forOrg = (org_id: string): Db => {
@@ -55,7 +55,7 @@ function counting({ plane }: FeaturePlane): { plane: Plane; transactions: () => 
   return { plane: { ...plane, db: { forOrg } as Plane["db"] }, transactions: () => count };
 }
 
-/** The plane with a database that `lose` makes unreachable. */
+/** Returns the plane with a database that `lose` makes unreachable. */
 async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost: boolean) => void; warnings: string[] } & AsyncDisposable> {
   const other = await createTestDatabase({ empty: true });
   const closed = await other.connect();
@@ -76,7 +76,7 @@ async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost:
 
 const always = (): boolean => true;
 
-test("2,000 concurrent disconnects of one org are written in three transactions, with one entry each", TIMEOUT, async () => {
+test("writes 2,000 concurrent disconnects of one org in three transactions", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { sessions } = await seedOnline(it, 2_000);
   const { plane, transactions } = counting(it);
@@ -90,7 +90,7 @@ test("2,000 concurrent disconnects of one org are written in three transactions,
   );
 });
 
-test("orgs do not wait for each other's batches, and each batch contains robots of one org", TIMEOUT, async () => {
+test("writes disconnects in batches per org, without delaying other orgs", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const orgs = [
     await seedOnline(it, 3),
@@ -103,12 +103,12 @@ test("orgs do not wait for each other's batches, and each batch contains robots 
   const writer = new DisconnectWriter(plane);
   const all = orgs.flatMap(({ sessions }) => sessions);
   await Promise.all(all.map((session) => writer.record({ session, reason: "cut", isNewest: always })));
-  // For the first of three orgs no batch was running.
+  // The first three orgs start immediately with one robot each; the others are written in one batch each.
   assert.equal(transactions(), 3 * 2 + 2);
   assert.deepEqual([await online(it), (await entries(it)).length], [0, 15]);
 });
 
-test("a disconnect that cannot be written fails without affecting others", TIMEOUT, async () => {
+test("a disconnect that cannot be written fails without affecting others of its batch", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { sessions } = await seedOnline(it, 20);
   const writer = new DisconnectWriter(it.plane);
@@ -135,7 +135,7 @@ test("disconnects wait while the database is unreachable, and are written once w
   );
   await it.clock.advance({ seconds: 7 });
   assert.deepEqual([done, await online(it), db.warnings], [0, 50, []]);
-  // A newer link connected in between: its row stays.
+  // A newer link of this robot connected in between, so the robot stays online.
   newer.add(sessions[3] as Session);
   db.lose(false);
   await it.clock.advance({ seconds: 1 });
@@ -143,46 +143,42 @@ test("disconnects wait while the database is unreachable, and are written once w
   assert.deepEqual([await online(it), (await entries(it)).length, db.warnings], [1, 49, []]);
 });
 
-test(
-  "if the database is unreachable for longer than the lease, one warning is logged and the sweep marks robots offline",
-  TIMEOUT,
-  async () => {
-    const sessions = new Map<string, Session>();
-    await using it = await startFeaturePlane([], { sessions });
-    await using db = await losing(it);
-    const { org_id } = await it.org();
-    const { robot_id, ...place } = await seedRobot(it.plane, org_id);
-    const stays = await seedRobot(it.plane, org_id, place);
-    const [link, other] = [robot_id, stays.robot_id].map((id) => fakeSession(`sess_${id}`, org_id, helloOf(id)));
-    assert.ok(link && other);
-    for (const session of [link, other]) {
-      sessions.set(session.robot_id, session);
-      await robotConnected(db.plane, session);
-    }
-    db.lose(true);
-    sessions.delete(robot_id);
-    const going = robotDisconnected(db.plane, link, "cut");
-    await it.clock.advance({ seconds: 8 });
-    assert.deepEqual(db.warnings, []);
-    await it.clock.advance({ seconds: 3 });
-    await going;
-    assert.equal(db.warnings.length, 1);
-    assert.equal(await online(it), 2);
-    db.lose(false);
-    await compareLinks(db.plane);
-    await compareLinks(db.plane);
-    assert.equal(await online(it), 1);
-    assert.deepEqual(
-      (await entries(it)).slice(2).map((entry) => [entry.robot_id, entry.kind, entry.reason]),
-      [[robot_id, "robot.disconnected", "connection lost"]],
-    );
-    // Another node does the same for a dead node.
-    await sweepDeadNodes({ ...it.plane, node: { id: "node_b", epoch: 1 } });
-    assert.equal(await online(it), 0);
-  },
-);
+test("logs one warning for a long database outage, and a sweep then marks robots offline", TIMEOUT, async () => {
+  const sessions = new Map<string, Session>();
+  await using it = await startFeaturePlane([], { sessions });
+  await using db = await losing(it);
+  const { org_id } = await it.org();
+  const { robot_id, ...place } = await seedRobot(it.plane, org_id);
+  const stays = await seedRobot(it.plane, org_id, place);
+  const [link, other] = [robot_id, stays.robot_id].map((id) => fakeSession(`sess_${id}`, org_id, helloOf(id)));
+  assert.ok(link && other);
+  for (const session of [link, other]) {
+    sessions.set(session.robot_id, session);
+    await robotConnected(db.plane, session);
+  }
+  db.lose(true);
+  sessions.delete(robot_id);
+  const going = robotDisconnected(db.plane, link, "cut");
+  await it.clock.advance({ seconds: 8 });
+  assert.deepEqual(db.warnings, []);
+  await it.clock.advance({ seconds: 3 });
+  await going;
+  assert.equal(db.warnings.length, 1);
+  assert.equal(await online(it), 2);
+  db.lose(false);
+  await compareLinks(db.plane);
+  await compareLinks(db.plane);
+  assert.equal(await online(it), 1);
+  assert.deepEqual(
+    (await entries(it)).slice(2).map((entry) => [entry.robot_id, entry.kind, entry.reason]),
+    [[robot_id, "robot.disconnected", "connection lost"]],
+  );
+  // Another node does the same after this node is declared dead.
+  await sweepDeadNodes({ ...it.plane, node: { id: "node_b", epoch: 1 } });
+  assert.equal(await online(it), 0);
+});
 
-test("the row has the newer link if it connects while the database is unreachable", TIMEOUT, async () => {
+test("keeps the newer link of a robot that reconnects while the database is unreachable", TIMEOUT, async () => {
   const sessions = new Map<string, Session>();
   await using it = await startFeaturePlane([], { sessions });
   await using db = await losing(it);
@@ -211,65 +207,57 @@ test("the row has the newer link if it connects while the database is unreachabl
 
 const ROBOTS = 20;
 
-test(
-  "robots that connect at the same moment are online with their own data and timeline entries; a removed one is not",
-  TIMEOUT,
-  async () => {
-    const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
-    await using _ = it;
-    const { org_id, token } = await it.org();
-    const first = await seedRobot(it.plane, org_id);
-    const ids = [first.robot_id];
-    for (let i = 1; i < ROBOTS; i += 1) ids.push((await seedRobot(it.plane, org_id, first)).robot_id);
-    const [removed = "", ...others] = ids.toReversed();
-    await it.plane.db.run(sql`update robot set decommissioned_at = ${it.clock.now()} where org_id = ${org_id} and id = ${removed}`);
-    const sessions = ids.map((id, i) =>
-      fakeSession(
-        `sess_${i}`,
-        org_id,
-        helloOf(id, { agent_version: `1.${i}`, platform: { os: `os "${i}", {}`, arch: "x64", hostname: "h", kernel: "0" } }),
-      ),
-    );
-    await Promise.all(sessions.map((session) => robotConnected(it.plane, session)));
-    for (const [i, id] of ids.entries()) {
-      const robot = (await it.call<{ data: Robot }>("GET", `/api/robots/${id}`, { token })).body.data;
-      const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body;
-      if (id === removed) {
-        assert.deepEqual([items.length, sessions[i]?.closed?.code], [0, 4404]);
-        continue;
-      }
-      assert.deepEqual([robot.status, robot.agent_version, robot.platform?.os], ["online", `1.${i}`, `os "${i}", {}`]);
-      assert.deepEqual(
-        items.map(({ kind, data }) => [kind, data.session_id]),
-        [["robot.connected", `sess_${i}`]],
-      );
+test("robots that connect concurrently are written with the correct data and timeline entries", TIMEOUT, async () => {
+  const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
+  await using _ = it;
+  const { org_id, token } = await it.org();
+  const first = await seedRobot(it.plane, org_id);
+  const ids = [first.robot_id];
+  for (let i = 1; i < ROBOTS; i += 1) ids.push((await seedRobot(it.plane, org_id, first)).robot_id);
+  const [removed = "", ...others] = ids.toReversed();
+  await it.plane.db.run(sql`update robot set decommissioned_at = ${it.clock.now()} where org_id = ${org_id} and id = ${removed}`);
+  const sessions = ids.map((id, i) =>
+    fakeSession(
+      `sess_${i}`,
+      org_id,
+      helloOf(id, { agent_version: `1.${i}`, platform: { os: `os "${i}", {}`, arch: "x64", hostname: "h", kernel: "0" } }),
+    ),
+  );
+  await Promise.all(sessions.map((session) => robotConnected(it.plane, session)));
+  for (const [i, id] of ids.entries()) {
+    const robot = (await it.call<{ data: Robot }>("GET", `/api/robots/${id}`, { token })).body.data;
+    const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body;
+    if (id === removed) {
+      assert.deepEqual([items.length, sessions[i]?.closed?.code], [0, 4404]);
+      continue;
     }
-    assert.equal(others.length, ROBOTS - 1);
-  },
-);
-
-test(
-  "of several robots that connect at the same moment, only the one whose earlier run returned is recorded as a duplicate",
-  TIMEOUT,
-  async () => {
-    const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
-    await using _ = it;
-    const { org_id, token } = await it.org();
-    const place = await seedRobot(it.plane, org_id);
-    const ids = [place.robot_id, (await seedRobot(it.plane, org_id, place)).robot_id, (await seedRobot(it.plane, org_id, place)).robot_id];
-    const come = (runs: readonly string[], round: number) =>
-      Promise.all(
-        ids.map((id, i) => robotConnected(it.plane, fakeSession(`sess_${round}_${i}`, org_id, helloOf(id, { run_id: runs[i] ?? "run" })))),
-      );
-    await come(["a", "a", "a"], 1);
-    await come(["b", "b", "a"], 2);
-    await come(["a", "c", "a"], 3);
-    const told = await Promise.all(
-      ids.map(async (id) => {
-        const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body;
-        return items.filter(({ kind }) => kind === "robot.duplicate_identity").length;
-      }),
+    assert.deepEqual([robot.status, robot.agent_version, robot.platform?.os], ["online", `1.${i}`, `os "${i}", {}`]);
+    assert.deepEqual(
+      items.map(({ kind, data }) => [kind, data.session_id]),
+      [["robot.connected", `sess_${i}`]],
     );
-    assert.deepEqual(told, [2, 0, 0]);
-  },
-);
+  }
+  assert.equal(others.length, ROBOTS - 1);
+});
+
+test("reports a duplicate identity only for the robot whose earlier agent run reconnects", TIMEOUT, async () => {
+  const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
+  await using _ = it;
+  const { org_id, token } = await it.org();
+  const place = await seedRobot(it.plane, org_id);
+  const ids = [place.robot_id, (await seedRobot(it.plane, org_id, place)).robot_id, (await seedRobot(it.plane, org_id, place)).robot_id];
+  const come = (runs: readonly string[], round: number) =>
+    Promise.all(
+      ids.map((id, i) => robotConnected(it.plane, fakeSession(`sess_${round}_${i}`, org_id, helloOf(id, { run_id: runs[i] ?? "run" })))),
+    );
+  await come(["a", "a", "a"], 1);
+  await come(["b", "b", "a"], 2);
+  await come(["a", "c", "a"], 3);
+  const told = await Promise.all(
+    ids.map(async (id) => {
+      const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body;
+      return items.filter(({ kind }) => kind === "robot.duplicate_identity").length;
+    }),
+  );
+  assert.deepEqual(told, [2, 0, 0]);
+});

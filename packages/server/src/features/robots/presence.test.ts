@@ -64,7 +64,7 @@ async function withRobot() {
 const position = (value: number) => (_db: unknown, _org_id: string, outboxes: readonly unknown[]) =>
   Promise.resolve(outboxes.map(() => value));
 
-test("admits a hello signed with the enrolled key, and returns the acknowledged positions of its outbox", TIMEOUT, async () => {
+test("admits a robot that signs with its enrolled key, and returns its acknowledged positions", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   await it.plane.db.run(sql`
@@ -82,7 +82,7 @@ test("admits a hello signed with the enrolled key, and returns the acknowledged 
   assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0, public_key });
 });
 
-test("refuses an unknown robot, signatures of another nonce or key, garbage, and a decommissioned robot", TIMEOUT, async () => {
+test("refuses unknown and decommissioned robots, and signatures for another nonce, host, key or channel", TIMEOUT, async () => {
   const { it, token, robot_id, identity } = await withRobot();
   await using _ = it;
   const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], expected: Partial<ExpectedChallenge> = {}) => {
@@ -111,7 +111,7 @@ test("refuses an unknown robot, signatures of another nonce or key, garbage, and
   assert.equal(await code({ ...good, signature: "" }), "bad_signature");
 });
 
-test("the refusal of a signature names what differs: the host, the channel, or a missing channel over TLS", TIMEOUT, async () => {
+test("the refusal of a signature names the difference in host or TLS channel", TIMEOUT, async () => {
   const { it, robot_id, identity } = await withRobot();
   await using _ = it;
   const good = signedHello(identity, robot_id, "nonce");
@@ -125,7 +125,7 @@ test("the refusal of a signature names what differs: the host, the channel, or a
   }
 });
 
-test("refuses a signature for a host that is not the server's, and names the host and the setting", TIMEOUT, async () => {
+test("refuses a signature for another host name, and names the setting to change", TIMEOUT, async () => {
   const { it, robot_id, identity } = await withRobot();
   await using _ = it;
   const host = "relay.test:443";
@@ -137,13 +137,13 @@ test("refuses a signature for a host that is not the server's, and names the hos
   const request = { host, channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
   const signature = signText(identity, httpRequestText(robot_id, request));
   await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { code: "unauthorized", message: expected_message });
-  // The nonce is not used, and the host of the request counts, not what the robot claims.
+  // The refusal did not use up the nonce, and the host of the request counts, not what the robot claims.
   const own = { ...request, host: CHALLENGE.host };
   await authenticateRobot(it.plane, robot_id, own, signText(identity, httpRequestText(robot_id, own)));
   await assert.rejects(authenticateRobot(it.plane, robot_id, own, signature), { message: "the robot's signature is not valid" });
 });
 
-test("returns 401 for a request without a signature, with one for another path, or by a decommissioned robot", TIMEOUT, async () => {
+test("returns 401 for a request with a wrong or reused signature, or by a decommissioned robot", TIMEOUT, async () => {
   const { it, token, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = (more: Partial<SignedRequest> = {}): SignedRequest => ({
@@ -168,7 +168,7 @@ test("returns 401 for a request without a signature, with one for another path, 
   ])
     await assert.rejects(authenticateRobot(it.plane, robot_id, request(other), signature), refused, JSON.stringify(other));
   await assert.rejects(authenticateRobot(it.plane, "rob_gone", request(), signature), refused);
-  // A signed request is accepted once, from any client.
+  // A signed request is accepted only once.
   await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), {
     message: /was used before/,
     detail: { known: true },
@@ -177,7 +177,7 @@ test("returns 401 for a request without a signature, with one for another path, 
   await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), refused);
 });
 
-test("returns 429 for requests beyond a robot's quota in ten minutes", TIMEOUT, async () => {
+test("returns 429 when a robot exceeds its quota of requests in ten minutes", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = { host: "fleet.test", channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
@@ -208,7 +208,7 @@ test("a robot is online from connect to disconnect, and its timeline has both", 
   assert.deepEqual([disconnected?.kind, disconnected?.data["reason"], more], ["robot.disconnected", "no heartbeat", []]);
 });
 
-test("a newer link wins: the disconnect of the older one changes nothing, and the same machine is not a duplicate", TIMEOUT, async () => {
+test("the disconnect of a replaced link changes nothing, and no duplicate is reported", TIMEOUT, async () => {
   const { it, robot, kinds, session } = await withRobot();
   await using _ = it;
   const [older, newer] = [session("sess_1"), session("sess_2")];
@@ -222,11 +222,11 @@ test("a newer link wins: the disconnect of the older one changes nothing, and th
   assert.deepEqual(await kinds(), ["robot.connected", "robot.connected", "robot.disconnected"]);
 });
 
-test("a run of the agent that returns after another is a second machine; a new run is a restart", TIMEOUT, async () => {
+test("reports a duplicate identity when an earlier agent run reconnects, but not after restarts", TIMEOUT, async () => {
   const { it, timeline, session } = await withRobot();
   await using _ = it;
   const duplicates = async () => (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
-  // Switched off and on again, twice, while the older link still seems open.
+  // The robot restarts twice while its older link still seems open.
   await robotConnected(it.plane, session("sess_1", { run_id: "run-a", boot_id: "boot-1" }));
   await robotConnected(it.plane, session("sess_2", { run_id: "run-b", boot_id: "boot-2" }));
   await robotConnected(it.plane, session("sess_3", { run_id: "run-b", boot_id: "boot-2" }));
@@ -245,52 +245,48 @@ test("a run of the agent that returns after another is a second machine; a new r
   assert.equal((await duplicates()).length, 2);
 });
 
-test(
-  "three duplicates in ten minutes quarantine the robot: neither links nor requests are admitted until an operator decides",
-  TIMEOUT,
-  async () => {
-    const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();
-    await using _ = it;
-    const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
-    const admitted = async () => {
-      const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), CHALLENGE, "192.0.2.1");
-      return admission.admitted ? "admitted" : admission.code;
-    };
-    let requests = 0;
-    const request = () => {
-      const signed = { host: "fleet.test", channel: "", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
-      return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
-    };
-    // The third of these is more than ten minutes after the first.
-    for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
-    await it.clock.advance({ minutes: 11 });
-    await robotConnected(it.plane, turn(4));
-    assert.equal((await robot()).held_at, null);
-    await robotConnected(it.plane, turn(5));
-    assert.equal((await robot()).held_at, null);
-    const last = turn(6);
-    await robotConnected(it.plane, last);
-    assert.equal((await robot()).held_at, it.clock.now().toISOString());
-    assert.equal(last.closed?.code, 4404);
-    assert.equal((await kinds()).at(-1), "robot.held");
-    assert.equal(await admitted(), "held");
-    await assert.rejects(request(), { status: 403 });
-    const late = turn(7);
-    await robotConnected(it.plane, late);
-    assert.equal(late.closed?.code, 4404);
+test("quarantines a robot after three duplicate identities in ten minutes until an operator releases it", TIMEOUT, async () => {
+  const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();
+  await using _ = it;
+  const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
+  const admitted = async () => {
+    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), CHALLENGE, "192.0.2.1");
+    return admission.admitted ? "admitted" : admission.code;
+  };
+  let requests = 0;
+  const request = () => {
+    const signed = { host: "fleet.test", channel: "", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
+    return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
+  };
+  // The third duplicate comes more than ten minutes after the first.
+  for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
+  await it.clock.advance({ minutes: 11 });
+  await robotConnected(it.plane, turn(4));
+  assert.equal((await robot()).held_at, null);
+  await robotConnected(it.plane, turn(5));
+  assert.equal((await robot()).held_at, null);
+  const last = turn(6);
+  await robotConnected(it.plane, last);
+  assert.equal((await robot()).held_at, it.clock.now().toISOString());
+  assert.equal(last.closed?.code, 4404);
+  assert.equal((await kinds()).at(-1), "robot.held");
+  assert.equal(await admitted(), "held");
+  await assert.rejects(request(), { status: 403 });
+  const late = turn(7);
+  await robotConnected(it.plane, late);
+  assert.equal(late.closed?.code, 4404);
 
-    const release = () => it.call<{ data: Robot }>("POST", `/api/robots/${robot_id}/release-hold`, { token });
-    assert.deepEqual([(await release()).body.data.held_at, (await release()).status], [null, 200]);
-    assert.equal((await kinds()).filter((kind) => kind === "robot.released").length, 1);
-    assert.equal(await admitted(), "admitted");
-    assert.equal((await request()).robot_id, robot_id);
-    await robotConnected(it.plane, turn(8));
-    await robotConnected(it.plane, turn(9));
-    assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 10);
-  },
-);
+  const release = () => it.call<{ data: Robot }>("POST", `/api/robots/${robot_id}/release-hold`, { token });
+  assert.deepEqual([(await release()).body.data.held_at, (await release()).status], [null, 200]);
+  assert.equal((await kinds()).filter((kind) => kind === "robot.released").length, 1);
+  assert.equal(await admitted(), "admitted");
+  assert.equal((await request()).robot_id, robot_id);
+  await robotConnected(it.plane, turn(8));
+  await robotConnected(it.plane, turn(9));
+  assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 10);
+});
 
-test("a socket that closes while its connect is written leaves the robot offline", TIMEOUT, async () => {
+test("a link that closes while its connect is written leaves the robot offline", TIMEOUT, async () => {
   const { it, robot, kinds, session } = await withRobot();
   await using _ = it;
   const link = session("sess_1");
@@ -299,7 +295,7 @@ test("a socket that closes while its connect is written leaves the robot offline
   assert.deepEqual(await kinds(), ["robot.connected", "robot.disconnected"]);
 });
 
-test("after many concurrent connects and disconnects the robot's row has the last link", TIMEOUT, async () => {
+test("the robot's row contains the last link after many concurrent connects and disconnects", TIMEOUT, async () => {
   const { it, org_id, robot_id, robot, session } = await withRobot();
   await using _ = it;
   const links = Array.from({ length: 20 }, (_unused, i) => session(`sess_${i}`));
@@ -315,7 +311,7 @@ test("after many concurrent connects and disconnects the robot's row has the las
   ]);
 });
 
-test("a robot that was decommissioned while it connected is disconnected", TIMEOUT, async () => {
+test("disconnects a robot that was decommissioned while it connected", TIMEOUT, async () => {
   const { it, token, robot_id, robot, kinds, session } = await withRobot();
   await using _ = it;
   await it.call("DELETE", `/api/robots/${robot_id}`, { token });
@@ -327,7 +323,7 @@ test("a robot that was decommissioned while it connected is disconnected", TIMEO
   assert.deepEqual(await kinds(), ["robot.decommissioned"]);
 });
 
-test("last_seen_at is written for many robots in one statement and never decreases", TIMEOUT, async () => {
+test("writes last_seen_at of many robots in one statement, and never decreases it", TIMEOUT, async () => {
   const { it, token, org_id, place, robot_id, robot } = await withRobot();
   await using _ = it;
   const second = await enrollRobot(it, place);
@@ -345,7 +341,7 @@ const putNode = (it: FeaturePlane, id: string, epoch: number, is_over: boolean) 
   it.plane.db.run(sql`
     insert into node (id, epoch, beat, is_over, started_at) values (${id}, ${epoch}, 1, ${is_over}, ${it.clock.now()})`);
 
-test("robots of dead nodes and of this node's earlier runs become offline, those of live nodes stay online", TIMEOUT, async () => {
+test("marks robots of dead nodes and of earlier runs of this node offline", TIMEOUT, async () => {
   const { it, token, org_id, place, robot_id } = await withRobot();
   await using _ = it;
   await putNode(it, "node_dead", 1, true);
@@ -375,7 +371,7 @@ test("robots of dead nodes and of this node's earlier runs become offline, those
   assert.equal(items[0]?.kind, "robot.disconnected");
 });
 
-test("a robot of this node without a link becomes offline, one with a link stays online", TIMEOUT, async () => {
+test("marks a robot of this node offline if it has no link", TIMEOUT, async () => {
   const { it, org_id, place, robot, session } = await withRobot();
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));
@@ -389,7 +385,7 @@ test("a robot of this node without a link becomes offline, one with a link stays
   ]);
 });
 
-test("closes links of robots that are not connected here in the database, each with its reason; others stay", TIMEOUT, async () => {
+test("closes links of robots that the database shows as removed, replaced or connected elsewhere", TIMEOUT, async () => {
   const { it, token, org_id, place, sessions } = await withRobot();
   await using _ = it;
   const links: Record<string, FakeSession> = {};
@@ -404,7 +400,7 @@ test("closes links of robots that are not connected here in the database, each w
     it.plane.db.run(sql`update robot set ${change} where org_id = ${org_id} and id = ${links[name]?.robot_id ?? ""}`);
   await set("marked_away", sql`node_id = null, node_epoch = null, session_id = null`);
   await set("elsewhere", sql`node_id = 'node_b', node_epoch = 1, session_id = 'sess_b'`);
-  // The hint is lost.
+  // The message about the removal is lost.
   const mute = { ...it.plane.bus, publish: () => {} };
   await removeRobot({ ...it.plane, bus: mute }, it.plane.db.forOrg(org_id), { org_id, actor: SYSTEM } as Caller, links.removed!.robot_id);
   const { public_key } = newIdentity();
@@ -420,7 +416,7 @@ test("closes links of robots that are not connected here in the database, each w
     approved: true,
     at: it.clock.now(),
   });
-  // A link whose connect is not written yet is skipped.
+  // The sweep skips a link whose connect is not written yet.
   const coming = fakeSession("sess_coming", org_id, helloOf((await enrollRobot(it, place)).robot_id));
   sessions.set(coming.robot_id, coming);
   assert.equal(await compareLinks(it.plane), false);
@@ -433,18 +429,18 @@ test("closes links of robots that are not connected here in the database, each w
     coming: undefined,
   });
   assert.match(links.replaced?.closed?.reason ?? "", /another computer/);
-  // A disconnect marks a replaced robot offline, and changes nothing for one that is connected to another node.
+  // A disconnect marks a replaced robot offline, but not a robot that is connected to another node.
   for (const name of ["elsewhere", "replaced"]) await robotDisconnected(it.plane, links[name]!, "closed");
   const status = async (name: string) =>
     (await it.call<{ data: Robot }>("GET", `/api/robots/${links[name]?.robot_id}`, { token })).body.data.status;
   assert.deepEqual([await status("elsewhere"), await status("replaced")], ["online", "offline"]);
 });
 
-test("a robot that connects during the sweep stays online", TIMEOUT, async () => {
+test("a robot that connects during the presence sweep stays online", TIMEOUT, async () => {
   const { it, org_id, robot, robot_id, session, kinds } = await withRobot();
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));
-  // As after another process: neither a link nor a pending write.
+  // As after a process restart: neither a link nor a pending write is in memory.
   const plane = { ...it.plane, state: new PlaneState(), link: { ...it.plane.link, session: () => undefined } };
   let swept: Promise<unknown> | undefined;
   await it.plane.db.transaction(async (tx) => {
@@ -457,7 +453,7 @@ test("a robot that connects during the sweep stays online", TIMEOUT, async () =>
   assert.deepEqual(await kinds(), ["robot.connected"]);
 });
 
-/** Resolves when a backend of this test's database waits for a row. */
+/** Resolves when a backend of this test's database waits for a row lock. */
 async function untilOneWaits({ plane }: FeaturePlane): Promise<void> {
   await until("a backend to wait for a row", async () => {
     const { n } = await plane.db.one(sql(row({ n: int }))`
@@ -475,7 +471,7 @@ const FORGED: [subject: string, message: (robot_id: string, org_id: string) => J
   ["rf.robots.replaced", () => [1, 2]],
 ];
 
-test("forged bus messages do not close the link of a robot that is not removed", { timeout: 120_000 }, async () => {
+test("a forged bus message cannot close the link of a robot", { timeout: 120_000 }, async () => {
   const sessions = new Map<string, Session>();
   await using rig = await startFeaturePlane([robotRoutes], { sessions });
   const { plane } = rig;
@@ -493,7 +489,7 @@ test("forged bus messages do not close the link of a robot that is not removed",
   const [kept = "", removed = ""] = robot_ids;
   const closed = (id: string) => (sessions.get(id) as ReturnType<typeof fakeSession>).closed;
   for (const [subject, message] of FORGED) plane.bus.publish(subject, message(kept, org_id));
-  // Sent after the forged ones: when this robot's link is closed, those have been handled.
+  // Sent last: when this robot's link is closed, all forged messages have been handled.
   await plane.db.run(sql`update robot set decommissioned_at = ${rig.clock.now()} where org_id = ${org_id} and id = ${removed}`);
   plane.bus.publish("rf.robots.removed", { org_id, robot_id: removed });
   await until("the link of the removed robot to be closed", () => closed(removed));

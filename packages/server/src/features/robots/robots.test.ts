@@ -56,7 +56,7 @@ test("returns a robot that has never connected", TIMEOUT, async () => {
   });
 });
 
-test("robots are found by status, fleet, site, label and part of the name", TIMEOUT, async () => {
+test("finds robots by status, fleet, site, label and part of the name", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const [a, b] = [await makePlace(it, token, "a"), await makePlace(it, token, "b")];
@@ -106,7 +106,7 @@ test("returns 404 for another org's robots, sites and fleets, in path, filter an
   assert.equal((await getRobot(it, other.token, foreign.robot_id)).status, "never_connected");
 });
 
-test("a list is paged by cursor, and its cursor is bound to its filters", TIMEOUT, async () => {
+test("pages the robot list by a cursor that is valid only for the same filters", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const place = await makePlace(it, token);
@@ -119,7 +119,7 @@ test("a list is paged by cursor, and its cursor is bound to its filters", TIMEOU
   assert.equal((await it.call("GET", `/api/robots?limit=2&q=R&cursor=${first.next_cursor}`, { token })).status, 400);
 });
 
-test("PATCH renames, replaces labels, and moves a robot with its site and a timeline entry", TIMEOUT, async () => {
+test("PATCH renames a robot, replaces its labels and moves it to another fleet", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const [a, b] = [await makePlace(it, token, "a"), await makePlace(it, token, "b")];
@@ -144,34 +144,30 @@ test("PATCH renames, replaces labels, and moves a robot with its site and a time
   assert.equal((await patch({ labels: {} })).body.data.labels["c"], undefined);
 });
 
-test(
-  "DELETE decommissions: the link is closed, targets end, the robot is kept but hidden; a second DELETE changes nothing",
-  TIMEOUT,
-  async () => {
-    const sessions = new Map<string, Session>();
-    await using it = await start(sessions);
-    const { token, org_id } = await it.org();
-    const { robot_id } = await enrollRobot(it, await makePlace(it, token));
-    const session = fakeSession("sess_1", org_id, helloOf(robot_id));
-    sessions.set(robot_id, session);
-    await robotConnected(it.plane, session);
-    await putTarget(it, org_id, robot_id);
-    const stop = closeRemovedRobots(it.plane);
-    const deleted = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
-    assert.deepEqual([deleted.status, deleted.body.data.status], [200, "decommissioned"]);
-    assert.deepEqual(await until("the link to be closed", () => session.closed), { code: 4404, reason: "robot removed" });
-    stop();
-    assert.deepEqual(await it.plane.db.many(sql`select status, reason from deployment_target where org_id = ${org_id}`), [
-      { status: "cancelled", reason: "robot_removed" },
-    ]);
-    assert.deepEqual(await list(it, token), { items: [], next_cursor: null });
-    const again = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
-    assert.deepEqual(again.body, deleted.body);
-    const recorded = await kinds(it, token, robot_id);
-    assert.equal(recorded.filter((kind) => kind === "robot.decommissioned").length, 1);
-    assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token, body: { name: "x" } })).status, 409);
-  },
-);
+test("DELETE decommissions a robot, closes its link and cancels its deployment targets", TIMEOUT, async () => {
+  const sessions = new Map<string, Session>();
+  await using it = await start(sessions);
+  const { token, org_id } = await it.org();
+  const { robot_id } = await enrollRobot(it, await makePlace(it, token));
+  const session = fakeSession("sess_1", org_id, helloOf(robot_id));
+  sessions.set(robot_id, session);
+  await robotConnected(it.plane, session);
+  await putTarget(it, org_id, robot_id);
+  const stop = closeRemovedRobots(it.plane);
+  const deleted = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
+  assert.deepEqual([deleted.status, deleted.body.data.status], [200, "decommissioned"]);
+  assert.deepEqual(await until("the link to be closed", () => session.closed), { code: 4404, reason: "robot removed" });
+  stop();
+  assert.deepEqual(await it.plane.db.many(sql`select status, reason from deployment_target where org_id = ${org_id}`), [
+    { status: "cancelled", reason: "robot_removed" },
+  ]);
+  assert.deepEqual(await list(it, token), { items: [], next_cursor: null });
+  const again = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
+  assert.deepEqual(again.body, deleted.body);
+  const recorded = await kinds(it, token, robot_id);
+  assert.equal(recorded.filter((kind) => kind === "robot.decommissioned").length, 1);
+  assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token, body: { name: "x" } })).status, 409);
+});
 
 async function putTarget(it: FeaturePlane, org_id: string, robot_id: string, status: DeploymentTarget["status"] = "queued"): Promise<void> {
   const now = it.clock.now();
@@ -183,7 +179,7 @@ async function putTarget(it: FeaturePlane, org_id: string, robot_id: string, sta
     values (${org_id}, 'dep_1', 'tgt_1', 'release', ${robot_id}, 'main', ${status}, ${now}, ${now})`);
 }
 
-test("returns 403 when an operator deletes or a viewer changes something", TIMEOUT, async () => {
+test("returns 403 when an operator deletes or a viewer changes a robot", TIMEOUT, async () => {
   await using it = await start();
   const [operator, viewer] = [await it.org({ role: "operator" }), await it.org({ role: "viewer" })];
   const { robot_id } = await enrollRobot(it, await makePlace(it, operator.token));
@@ -191,7 +187,7 @@ test("returns 403 when an operator deletes or a viewer changes something", TIMEO
   assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token: viewer.token, body: {} })).status, 403);
 });
 
-test("current and desired releases are shown per app, and for the app main also on the robot", TIMEOUT, async () => {
+test("shows current and desired releases per app, and those of the app main on the robot", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const { robot_id } = await enrollRobot(it, await makePlace(it, token));

@@ -37,7 +37,7 @@ async function startRegistry() {
   return { it, plane: it.plane, token, request, sessions, recording, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("a session is stored before it opens, and only its recording shows the arguments", TIMEOUT, async () => {
+test("stores a shell session before it opens, and shows its arguments only in the recording", TIMEOUT, async () => {
   await using one = await startRegistry();
   const registry = new ShellRegistry(one.plane);
   const session = await registry.open(one.request, assert.fail);
@@ -57,7 +57,7 @@ test("a session is stored before it opens, and only its recording shows the argu
   assert.ok(!body.includes("\u2028"), "some readers treat it as a line end");
 });
 
-test("closes the sessions of a dead server as aborted, once", TIMEOUT, async () => {
+test("closes the shell sessions of a dead server once, as aborted", TIMEOUT, async () => {
   await using one = await startRegistry();
   const registry = new ShellRegistry(one.plane);
   const session = await registry.open(one.request, () => {});
@@ -65,14 +65,14 @@ test("closes the sessions of a dead server as aborted, once", TIMEOUT, async () 
   for (let i = 0; i < 2; i += 1) await registry.sweep();
   const [session_row] = await one.sessions();
   assert.deepEqual([session_row?.status, session_row?.reason, session_row?.ended_at], ["aborted", "server_lost", null]);
-  // A server that was declared dead but is alive writes no second end.
+  // A server that was declared dead but still runs does not close the session again.
   await session.end({ status: "ended", exit_code: 0, reason: "exit" });
   assert.equal((await one.sessions())[0]?.status, "aborted");
   const closed = await one.plane.db.run(sql`select from timeline_entry where kind = 'shell.closed'`);
   assert.equal(closed, 1);
 });
 
-test("a shell that was closed as aborted is not recorded further and ends immediately", TIMEOUT, async () => {
+test("stops the recording of a shell session that was closed as aborted, and ends the shell", TIMEOUT, async () => {
   await using one = await startRegistry();
   const registry = new ShellRegistry(one.plane);
   const reasons: string[] = [];
@@ -89,7 +89,7 @@ test("a shell that was closed as aborted is not recorded further and ends immedi
   assert.deepEqual([reasons, await flushed()], [["the session cannot be recorded"], 1]);
 });
 
-test("a chunk that is written twice counts once, also if the session has ended meanwhile", TIMEOUT, async () => {
+test("counts a chunk of a shell recording once even if it is written twice", TIMEOUT, async () => {
   await using one = await startRegistry();
   const session = await new ShellRegistry(one.plane).open(one.request, assert.fail);
   const { org_id } = one.request;
@@ -125,7 +125,7 @@ test("a slow database pauses the shell, and a long outage ends it", TIMEOUT, asy
   assert.ok(written <= RECORDER_CHARACTERS_MAX + 64 * 1024, `${written} bytes were taken`);
 });
 
-test("deletes old recordings, and the oldest of an org above its limit, but keeps their sessions", TIMEOUT, async () => {
+test("deletes old and excess shell recordings, but keeps their sessions", TIMEOUT, async () => {
   await using one = await startRegistry();
   const registry = new ShellRegistry(one.plane);
   const record = async (): Promise<string> => {
@@ -149,7 +149,7 @@ test("deletes old recordings, and the oldest of an org above its limit, but keep
   assert.equal((await one.sessions()).length, 3);
 });
 
-test("deletes old sessions after their recordings, but no open ones; 0 keeps all", TIMEOUT, async () => {
+test("deletes old closed shell sessions without recordings, unless the retention is 0", TIMEOUT, async () => {
   await using one = await startRegistry();
   const registry = new ShellRegistry(one.plane);
   const record = async (): Promise<string> => {
@@ -185,7 +185,7 @@ test("deletes old sessions after their recordings, but no open ones; 0 keeps all
 
 const ROWS = 20_000;
 
-test("each filter of the list of shells reads only the sessions that it returns, however many others exist", TIMEOUT, async (t) => {
+test("the list of shell sessions reads no more rows than its limit, with any filter", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const { org_id, token } = await it.org();

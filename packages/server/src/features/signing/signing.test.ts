@@ -86,7 +86,7 @@ async function start() {
   return { it, org, say, change, keys, sign, push, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("signed statements add and revoke keys, and the list shows when", TIMEOUT, async () => {
+test("signed statements add and revoke signing keys, which the list shows with their times", TIMEOUT, async () => {
   await using rig = await start();
   const { org_id } = rig.org;
   assert.deepEqual(await rig.keys(), { org_id, serial: 0, require_signature: false, keys: [], statements: [] });
@@ -102,7 +102,7 @@ test("signed statements add and revoke keys, and the list shows when", TIMEOUT, 
   assert.deepEqual([two?.name, two?.added_at, two?.revoked_at], ["second", "2030-01-01T01:00:00.000Z", null]);
 });
 
-test("refuses a statement without a trusted signature, with the reason, and one with an old serial", TIMEOUT, async () => {
+test("refuses a statement of signing keys with an untrusted signature or an old serial", TIMEOUT, async () => {
   await using rig = await start();
   const refused = async (statement: SignedText, status: number, why: RegExp) => {
     const answer = await rig.change(statement);
@@ -125,7 +125,7 @@ test("refuses a statement without a trusted signature, with the reason, and one 
   assert.deepEqual(at_once.map(({ status }) => status).toSorted(), [200, 409, 409]);
 });
 
-test("an org that lost all keys starts over explicitly", TIMEOUT, async () => {
+test("an org that lost all signing keys can start over with an explicit flag", TIMEOUT, async () => {
   await using rig = await start();
   await rig.change(rig.say(1, [first], first, { require_signature: true }));
   assert.equal((await rig.change(rig.say(2, [second], second))).status, 400);
@@ -134,7 +134,7 @@ test("an org that lost all keys starts over explicitly", TIMEOUT, async () => {
   assert.deepEqual([status, data.keys.map(({ revoked_at }) => revoked_at === null)], [200, [false, true]]);
 });
 
-test("a signature of a new release must be valid for it, and may be replaced later", TIMEOUT, async () => {
+test("refuses a release with an invalid signature, and allows a valid signature to be replaced", TIMEOUT, async () => {
   await using rig = await start();
   assert.match((await rig.push(rig.sign(first))).message, /unknown_key/);
   await rig.change(rig.say(1, [first, second], first));
@@ -160,7 +160,7 @@ test("a signature of a new release must be valid for it, and may be replaced lat
   assert.deepEqual([signed.status, signed.data.id, signed.data.signature], [200, made.data.id, renewed]);
 });
 
-test("409 with the reason for a deployment that robots would refuse", TIMEOUT, async () => {
+test("returns 409 for a deployment whose signature robots would refuse", TIMEOUT, async () => {
   await using rig = await start();
   const { token, org_id } = rig.org;
   const { robot_id } = await seedRobot(rig.it.plane, org_id);
@@ -182,7 +182,7 @@ test("409 with the reason for a deployment that robots would refuse", TIMEOUT, a
   await rig.push(rig.sign(second));
   await rig.it.clock.advance({ days: 40 });
   assert.match(await deploy("v1"), /^409 .*expired at 2030-02-01/);
-  // If no signature is required, an unsigned release is accepted, an invalid signature is not.
+  // If no signature is required, an unsigned release is accepted, but not an invalid signature.
   await rig.change(rig.say(3, [second], second));
   await rig.push(undefined, { tag: "v2" });
   assert.match(await deploy("v2"), /^201/);

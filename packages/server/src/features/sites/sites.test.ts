@@ -60,7 +60,7 @@ test("creates, reads, renames and deletes a site", TIMEOUT, async () => {
   assert.equal((await it.call("GET", `/api/sites/${site.id}`, { token })).status, 404);
 });
 
-test("returns 409 for a taken name, on create and on rename; another org may use it", TIMEOUT, async () => {
+test("returns 409 for a site name that another site of the org has", TIMEOUT, async () => {
   await using it = await start();
   const [{ token }, other] = [await it.org(), await it.org()];
   await createSite(it, token, "North");
@@ -97,7 +97,7 @@ test("returns 404 for another org's sites and fleets, on every route", TIMEOUT, 
   assert.equal((await it.call("GET", `/api/sites/${site.id}`, { token: other.token })).status, 200);
 });
 
-test("returns 403 when a viewer changes or an operator deletes something", TIMEOUT, async () => {
+test("returns 403 when a viewer creates or an operator deletes a site", TIMEOUT, async () => {
   await using it = await start();
   const [viewer, operator] = [await it.org({ role: "viewer" }), await it.org({ role: "operator" })];
   assert.equal((await it.call("POST", "/api/sites", { token: viewer.token, body: { name: "x" } })).status, 403);
@@ -156,7 +156,7 @@ test("returns 409 for deleting a site with a fleet, or a fleet with a robot that
   assert.equal((await it.call("DELETE", `/api/sites/${site.id}`, { token })).status, 200);
 });
 
-test("a fleet's name is unique within its site, follow defaults to true, and PATCH changes only the given fields", TIMEOUT, async () => {
+test("a fleet name is unique within its site, and PATCH changes only the given fields", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [a, b] = [await createSite(it, token, "A"), await createSite(it, token, "B")];
@@ -170,7 +170,7 @@ test("a fleet's name is unique within its site, follow defaults to true, and PAT
   assert.equal((await it.call("PATCH", `/api/fleets/${second.id}`, { token, body: { name: "one" } })).status, 409);
 });
 
-test("400 names the field that is missing, empty, unknown or of another type", TIMEOUT, async () => {
+test("returns 400 with the name of the missing, empty, unknown or invalid field", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   for (const [body, field] of [
@@ -190,7 +190,7 @@ test("400 names the field that is missing, empty, unknown or of another type", T
   assert.equal((await it.call("GET", "/api/sites?limit=0", { token })).status, 400);
 });
 
-test("paging by cursor repeats and skips no rows while others are created", TIMEOUT, async () => {
+test("pages by cursor neither repeat nor skip rows while others are created", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   for (let i = 0; i < 7; i += 1) await createSite(it, token, `S${i}`);

@@ -12,7 +12,7 @@ import { startRig } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };
 const KIB = 1024;
-/** Memory in the server for a viewer that does not read. */
+/** Maximum memory in the server for a viewer that does not read. */
 const STUCK_BYTES_MAX = 1024 * KIB;
 const STUCK = 4;
 const WATCHING = 200;
@@ -25,7 +25,7 @@ interface Watching {
   closed: Promise<string>;
 }
 
-/** Starts a robot with a camera that the test controls, and viewers of it. */
+/** Starts a robot with a camera that the test controls. `watch` opens a viewer. */
 async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
   const rig = await startRig();
   const sockets: WebSocket[] = [];
@@ -57,7 +57,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
       await once(ws, "open");
       return { ws, frames, closed };
     },
-    /** Sends a frame of the robot to all its channels. */
+    /** Sends a frame from the robot on all its channels. */
     send: async (frame: Uint8Array): Promise<void> => {
       for (const { channel } of opened) await channel.write(dataMessage(frame));
     },
@@ -65,7 +65,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
   };
 }
 
-test("viewers with the same parameters share one channel, and each frame arrives unchanged as one binary message", LIMIT, async (t) => {
+test("camera viewers with the same parameters share one channel and get each frame unchanged", LIMIT, async (t) => {
   const { watch, opened, send } = await cameraRig(t);
   const [a, b, small] = await Promise.all([
     watch("&camera=front&fps=5"),
@@ -90,7 +90,7 @@ test("viewers with the same parameters share one channel, and each frame arrives
   assert.equal((await front!.channel.ended).code, 1000);
 });
 
-test("checks the parameters before the upgrade", LIMIT, async (t) => {
+test("refuses invalid camera parameters before the upgrade", LIMIT, async (t) => {
   const { refuse, opened } = await cameraRig(t);
   for (const query of [
     "fps=0",
@@ -127,13 +127,13 @@ test("sends the list of cameras as one text frame, without malformed entries", L
   assert.deepEqual(opened[0]!.params, { list: true });
 });
 
-test("closes with 4410 and the robot's reason for an unknown camera, and with 4409 if the agent is offline", LIMIT, async (t) => {
+test("closes a camera stream with 4410 for an unknown camera, and 4409 for an offline agent", LIMIT, async (t) => {
   const { watch, rig, opened } = await cameraRig(t, (channel, params) => {
     if (JSON.stringify(params).includes("rear")) channel.reset(4410, "this robot has no camera of that name, only front");
     if (JSON.stringify(params).includes("cyrillic")) channel.reset(4410, `only ${"ж".repeat(100)}`);
   });
   assert.equal(await (await watch("&camera=rear")).closed, "4410 this robot has no camera of that name, only front");
-  // The owner of a robot chooses any names; a close frame has room for 123 bytes.
+  // Camera names are arbitrary, but the reason of a close frame is limited to 123 bytes.
   assert.equal(await (await watch("&camera=cyrillic")).closed, `4410 only ${"ж".repeat(59)}`);
   const front = await watch();
   await until("the channel", () => opened.length === 3);
@@ -143,7 +143,7 @@ test("closes with 4410 and the robot's reason for an unknown camera, and with 44
   assert.equal(await (await watch()).closed, "4409 agent offline");
 });
 
-test("an invalid or too long frame ends the stream and is not forwarded", LIMIT, async (t) => {
+test("an invalid or too large camera frame ends the stream and is not forwarded", LIMIT, async (t) => {
   const { watch, opened } = await cameraRig(t);
   for (const message of [controlMessage({ type: "frame" }), Uint8Array.of(7, 1), dataMessage(new Uint8Array(CAMERA_FRAME_BYTES_MAX + 1))]) {
     const viewer = await watch();
@@ -162,7 +162,7 @@ function memory(): number {
   return heapUsed + external;
 }
 
-test("viewers that do not read use at most 1 MB each, and the other two hundred miss no frame", LIMIT, async (t) => {
+test("camera viewers that do not read use at most 1 MB each and do not delay others", LIMIT, async (t) => {
   const { watch, send, opened } = await cameraRig(t);
   const stuck = await Promise.all(Array.from({ length: STUCK }, () => watch("", false)));
   const first = await watch("", false);
@@ -175,7 +175,7 @@ test("viewers that do not read use at most 1 MB each, and the other two hundred 
   await expectNewest([first, ...stuck], number);
   for (const { ws } of stuck) ws.pause();
   const before = memory();
-  // More than the kernel buffers for a socket that is not read.
+  // More bytes than the kernel buffers for a socket that is not read.
   while (number < LARGE_FRAMES) {
     await send(frame((number += 1), CAMERA_FRAME_BYTES_MAX));
     await expectNewest([first], number);
@@ -199,7 +199,7 @@ test("viewers that do not read use at most 1 MB each, and the other two hundred 
   t.diagnostic(
     `${Math.round(each / KIB)} KiB for each of ${STUCK} viewers that do not read; ${WATCHING} others got all of ${seen.length} frames`,
   );
-  // When they read again, they get the newest frame but not the missed ones.
+  // When the paused viewers read again, they get the newest frame but not the missed ones.
   for (const { ws } of stuck) ws.resume();
   await expectNewest(stuck, number);
   for (const { frames } of stuck) assert.ok(frames.length < LARGE_FRAMES, `${frames.length}`);

@@ -8,7 +8,7 @@ import { WebSocket } from "ws";
 import { row, sql, text } from "../../kernel/sql.ts";
 import { startRig } from "./testing/rig.ts";
 
-test("the timeline shows what the robot did, even if the next request was sent early", { timeout: 120_000 }, async () => {
+test("records each file transfer in the timeline, even if requests are sent before earlier responses", { timeout: 120_000 }, async () => {
   await using it = await startRig();
   const asked: unknown[] = [];
   let robot: Channel | undefined;

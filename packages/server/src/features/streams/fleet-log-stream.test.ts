@@ -18,11 +18,11 @@ import { decodeHeader } from "./relay/node-request.ts";
 import { flush, range, startRig, TestViewer } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };
-/** Robots whose flushes match no filter, and the number of flushes of each. */
+/** Number of robots whose log batches match no filter, and of batches per robot. */
 const [CROWD, FLUSHES] = [48, 20];
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
-/** Starts a node with viewers of a fleet's log, and another node whose answers the test delays. */
+/** Starts a node with viewers of a fleet's log, and another node whose responses the test delays. */
 async function startNodes() {
   await using own = new AsyncDisposableStack();
   const it = own.use(await startRig());
@@ -71,7 +71,7 @@ async function startNodes() {
 
 type Nodes = Awaited<ReturnType<typeof startNodes>>;
 
-/** Creates a token that is limited to the fleet, so that the robots that it may see are checked each second. */
+/** Creates a token that is limited to the fleet, so the robots that it may see are checked every second. */
 async function tokenOfFleet({ plane, org_id, fleet_id }: Nodes): Promise<string> {
   const { secret } = await createCredential(plane.db, plane, { kind: "org", org_id, role: "viewer", scopes: [{ fleet_id }] });
   return secret;
@@ -85,39 +85,35 @@ async function anotherRobot({ plane, sessions, org_id, site_id, fleet_id }: Node
   return session;
 }
 
-test(
-  "asks a slow server once, stops following robots that leave the fleet meanwhile, and cleans up when the viewer leaves",
-  LIMIT,
-  async () => {
-    await using it = await startNodes();
-    const { plane, rig, session, org_id, asked } = it;
-    const moved = await anotherRobot(it);
-    const viewer = it.view(await tokenOfFleet(it));
-    await until("the other server gets the request", () => asked.count === 1);
-    await rig.clock.advance({ seconds: 1 });
-    // All requests of that second have arrived when this one has.
-    const [to_b] = await it.here.others();
-    (await it.here.connect(to_b!)).destroy();
-    const { fleet_id } = await seedRobot(plane, org_id, { site_id: it.site_id });
-    await plane.db.run(sql`update robot set fleet_id = ${fleet_id} where org_id = ${org_id} and id = ${moved.robot_id}`);
-    await rig.clock.advance({ seconds: 1 });
-    await ingestLogs(plane, moved, flush(1, 3));
-    await ingestLogs(plane, session, flush(1, 3));
-    asked.gate.resolve();
-    await until("the robot that stayed", () => viewer.records.length >= 3);
-    await ingestLogs(plane, session, flush(4, 4));
-    await until("its last record", () => viewer.seqs.at(-1) === 4);
-    assert.deepEqual(viewer.seqs, range(1, 4));
-    assert.ok(viewer.records.every(({ robot_id }) => robot_id === session.robot_id));
-    await rig.clock.advance({ seconds: 1 });
-    assert.equal(asked.count, 1);
-    viewer.ws.close();
-    await viewer.closed;
-    await until("all requests to the other server to end", () => asked.open === 0);
-  },
-);
+test("a fleet log requests a slow server's logs once, and omits robots that left the fleet", LIMIT, async () => {
+  await using it = await startNodes();
+  const { plane, rig, session, org_id, asked } = it;
+  const moved = await anotherRobot(it);
+  const viewer = it.view(await tokenOfFleet(it));
+  await until("the other server gets the request", () => asked.count === 1);
+  await rig.clock.advance({ seconds: 1 });
+  // Connections are handled in order: all requests of that second arrive before this connection.
+  const [to_b] = await it.here.others();
+  (await it.here.connect(to_b!)).destroy();
+  const { fleet_id } = await seedRobot(plane, org_id, { site_id: it.site_id });
+  await plane.db.run(sql`update robot set fleet_id = ${fleet_id} where org_id = ${org_id} and id = ${moved.robot_id}`);
+  await rig.clock.advance({ seconds: 1 });
+  await ingestLogs(plane, moved, flush(1, 3));
+  await ingestLogs(plane, session, flush(1, 3));
+  asked.gate.resolve();
+  await until("the robot that stayed", () => viewer.records.length >= 3);
+  await ingestLogs(plane, session, flush(4, 4));
+  await until("its last record", () => viewer.seqs.at(-1) === 4);
+  assert.deepEqual(viewer.seqs, range(1, 4));
+  assert.ok(viewer.records.every(({ robot_id }) => robot_id === session.robot_id));
+  await rig.clock.advance({ seconds: 1 });
+  assert.equal(asked.count, 1);
+  viewer.ws.close();
+  await viewer.closed;
+  await until("all requests to the other server to end", () => asked.open === 0);
+});
 
-test("sends no record twice when a server comes back, even after many flushes without matching records", LIMIT, async () => {
+test("sends no log record twice when another server becomes reachable again", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, rig, session, asked } = it;
   const [to_b] = await it.here.others();
@@ -131,7 +127,7 @@ test("sends no record twice when a server comes back, even after many flushes wi
   await ingestLogs(plane, session, flush(1, 1, error));
   await until("the error", () => viewer.records.length === 1);
   for (let seq = 1; seq <= FLUSHES; seq += 1) await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
-  // Stored by the other server, so this node gets no live flush.
+  // Stored by the other server, so this node gets no live batch.
   const other = await anotherRobot(it);
   await ingestLogs({ ...plane, state: new PlaneState() }, other, flush(1, 1, error));
   await writeNodeAddress(plane.db, to_b!, to_b);
@@ -143,7 +139,7 @@ test("sends no record twice when a server comes back, even after many flushes wi
   );
 });
 
-test("reads the records of a server that came back again if the first read fails", LIMIT, async () => {
+test("retries reading the logs of a server that became reachable again", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, rig, session, asked } = it;
   const [to_b] = await it.here.others();
@@ -166,7 +162,7 @@ test("reads the records of a server that came back again if the first read fails
   assert.equal(viewer.records.length, 2);
 });
 
-test("sends a batch that is committed late before the robot's next one, whatever other robots logged meanwhile", LIMIT, async () => {
+test("sends a log batch that is committed late before the robot's next batch", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, rig, session, asked } = it;
   asked.gate.resolve();
@@ -176,7 +172,7 @@ test("sends a batch that is committed late before the robot's next one, whatever
   const viewer = it.view(await tokenOfFleet(it));
   await until("the stored records", () => viewer.records.length === 2);
   const seqsOf = ({ robot_id }: Session): number[] => viewer.records.filter((one) => one.robot_id === robot_id).map(({ seq }) => seq);
-  // Committed by a server that is killed before it publishes the batch.
+  // The transaction of a server that is killed before it publishes the batch.
   await plane.db.transaction(async (tx) => {
     const db = Object.assign(Object.create(plane.db) as typeof plane.db, { forOrg: () => tx });
     await ingestLogs({ ...plane, state: new PlaneState(), db }, late, flush(2, 3));
@@ -192,7 +188,7 @@ test("sends a batch that is committed late before the robot's next one, whatever
   assert.deepEqual([seqsOf(late), seqsOf(session)], [range(1, 5), range(1, 3)]);
 });
 
-test("reads a missed flush from the database before it sends the next one, without delay and in order", LIMIT, async () => {
+test("reads a missed log batch from the database before it sends the next one", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, session, asked, origin, path, token } = it;
   asked.gate.resolve();

@@ -50,7 +50,7 @@ async function sockets(t: TestContext, clock: Clock = systemClock): Promise<() =
   };
 }
 
-test("viewers share one channel, which closes with the last of them; the next viewer opens another", LIMIT, async (t) => {
+test("viewers share one channel, which closes when the last of them leaves", LIMIT, async (t) => {
   const join = await sockets(t);
   const opened: Channel[] = [];
   const ended: number[] = [];
@@ -74,7 +74,7 @@ test("viewers share one channel, which closes with the last of them; the next vi
   const c = await watch("c");
   assert.deepEqual([got.toSorted(), opened.length, hub.size], [["a 1", "b 1", "c 1"], 1, 1]);
   for (const { ws } of [a, c]) ws.close();
-  // The server sees the end of a socket later than the client.
+  // The server detects the end of a socket later than the client.
   await until("both to have left", () => [a, c].every(({ viewer }) => viewer.ws.readyState === viewer.ws.CLOSED));
   await opened[0]!.write(Buffer.from("2"));
   await until("the remaining viewer's message", () => got.includes("b 2"));
@@ -86,7 +86,7 @@ test("viewers share one channel, which closes with the last of them; the next vi
   assert.equal(opened.length, 2);
 });
 
-test("closes every viewer with the robot's reason when it refuses or ends the channel", LIMIT, async (t) => {
+test("closes every viewer with the robot's reason when the robot refuses or ends the channel", LIMIT, async (t) => {
   const join = await sockets(t);
   const opened: Channel[] = [];
   const { server } = channelPair({
@@ -114,7 +114,7 @@ test("closes every viewer with the robot's reason when it refuses or ends the ch
   assert.equal(hub.size, 0);
 });
 
-test("an invalid message of a robot ends the stream, but not the server", LIMIT, async (t) => {
+test("an invalid message of a robot ends its stream, but not the server", LIMIT, async (t) => {
   const join = await sockets(t);
   const opened: Channel[] = [];
   const { server } = channelPair({ topics: (channel) => void opened.push(channel) });
@@ -127,7 +127,7 @@ test("an invalid message of a robot ends the stream, but not the server", LIMIT,
   assert.equal((await opened[0]!.ended).code, 4410);
 });
 
-test("buffers two frames for a viewer that does not read, and reports how many it missed", LIMIT, async (t) => {
+test("buffers two frames for a viewer that does not read, and reports the number of skipped frames", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const got: [frame: number, skipped: number][] = [];
@@ -153,7 +153,7 @@ test("buffers two frames for a viewer that does not read, and reports how many i
   }
 });
 
-test("stops reading a viewer whose messages are not taken, and closes one that sends invalid messages", LIMIT, async (t) => {
+test("stops reading a viewer with unprocessed messages, and closes one that sends invalid messages", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -179,10 +179,10 @@ function flood(ws: WebSocket, frames: number): void {
   const { _socket: socket } = ws as unknown as { _socket: Socket };
   socket.write(Buffer.concat(Array.from({ length: frames }, () => Buffer.from([0x82, 0x80, 0, 0, 0, 0]))));
 }
-/** Most frames in the last chunk of 64 KiB that is read. */
+/** Maximum number of frames in the last chunk of 64 KiB that is read. */
 const CHUNK_FRAMES = 11_000;
 
-test("limits the rate of a viewer that floods with empty frames, and processes all of them in the end", LIMIT, async (t) => {
+test("limits the rate of a viewer that floods with empty frames, without dropping any", LIMIT, async (t) => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00.000Z" });
   const join = await sockets(t, clock);
   const { viewer, ws } = await join();
@@ -191,7 +191,7 @@ test("limits the rate of a viewer that floods with empty frames, and processes a
   flood(ws, 100_000);
   await until("the pause", () => viewer.ws.isPaused);
   assert.ok(taken >= LINK_FRAMES.burst && taken <= LINK_FRAMES.burst + CHUNK_FRAMES, `${taken} frames at once`);
-  // They do not delay a frame of another viewer.
+  // The flood does not delay a frame of another viewer.
   const other = await join();
   let heard = 0;
   other.viewer.receive(() => void (heard += 1));
@@ -212,7 +212,7 @@ test("limits the rate of a viewer that floods with empty frames, and processes a
   assert.equal(viewer.open, true);
 });
 
-test("stops reading a viewer at a bounded number of empty frames that are not taken", LIMIT, async (t) => {
+test("stops reading a viewer after a bounded number of unprocessed empty frames", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -221,7 +221,7 @@ test("stops reading a viewer at a bounded number of empty frames that are not ta
     await gate;
     taken += 1;
   });
-  // Fewer than the rate limit's burst.
+  // Fewer than the burst of the rate limit.
   const frames = 30_000;
   flood(ws, frames);
   await until("the pause", () => viewer.ws.isPaused);
@@ -229,7 +229,7 @@ test("stops reading a viewer at a bounded number of empty frames that are not ta
   await until("all of them", () => taken === frames);
 });
 
-test("does not disconnect a viewer whose pong is queued behind messages that wait for the robot", LIMIT, async (t) => {
+test("does not disconnect a viewer whose pong is queued behind unprocessed messages", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -248,10 +248,10 @@ test("does not disconnect a viewer whose pong is queued behind messages that wai
   await closed;
 });
 
-test("keeps the close code of a viewer that left just before the server closed it", LIMIT, async (t) => {
+test("keeps the close code of a viewer that closed just before the server did", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
-  // It does not read the answer, so its close handshake is not complete.
+  // The viewer does not read the response, so its close handshake is not complete.
   ws.pause();
   ws.close(4000, "enough");
   await until("the close of the viewer", () => viewer.ws.readyState === viewer.ws.CLOSING);

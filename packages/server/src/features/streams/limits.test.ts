@@ -24,7 +24,7 @@ async function addRobot(it: Rig, org_id: string): Promise<string> {
   return `/api/robots/${robot_id}`;
 }
 
-/** Opens a log stream. Returns the viewer, or the close reason if it is refused. */
+/** Opens a log stream. Returns the viewer, or the close reason if the stream is refused. */
 async function follow(it: Rig, robot: string, token = it.token): Promise<TestViewer | string> {
   const viewer = it.view(`${robot}/logs/ws?token=${token}`);
   let refusal: string | undefined;
@@ -44,13 +44,13 @@ async function fill(it: Rig, robot: string): Promise<{ open: TestViewer[]; refus
   }
 }
 
-test("limits the streams of a robot and of an org, and reserves the last ones for shells", TIMEOUT, async () => {
+test("limits the streams per robot and per org, and reserves the last ones for shells", TIMEOUT, async () => {
   await using it = await startRig();
   limit(it, { followers_per_robot_max: 100, streams_per_robot_max: 5, streams_per_org_max: 8, streams_kept_for_shells: 2 });
   const [a, b] = [await addRobot(it, it.org_id), await addRobot(it, it.org_id)];
   const first = await fill(it, a);
   assert.deepEqual([first.open.length, first.refusal], [3, "4429 too many streams of this robot are open"]);
-  // The session has no agent: a shell within the limits is refused for that reason, others because of the limit.
+  // The robot has no real agent: a shell within the limits fails for that reason, and others because of the limit.
   const shell = `${a}/shell/ws?token=${it.token}`;
   assert.doesNotMatch(await it.view(shell).closed, /^4429/);
 
@@ -60,7 +60,7 @@ test("limits the streams of a robot and of an org, and reserves the last ones fo
   limit(it, { streams_per_org_max: 6 });
   assert.equal(await it.view(shell).closed, "4429 too many streams of this org are open");
 
-  // A viewer that leaves makes room.
+  // A viewer that leaves frees its stream.
   first.open[0]?.ws.close();
   second.open[0]?.ws.close();
   await Promise.all([first.open[0]?.closed, second.open[0]?.closed]);
@@ -69,7 +69,7 @@ test("limits the streams of a robot and of an org, and reserves the last ones fo
   assert.deepEqual([third.open.length, third.refusal], [1, "4429 too many streams of this robot are open"]);
 });
 
-test("another org's streams do not count", TIMEOUT, async () => {
+test("another org's streams do not count toward an org's limit", TIMEOUT, async () => {
   await using it = await startRig();
   limit(it, { streams_per_org_max: 3, streams_kept_for_shells: 0 });
   const mine = await fill(it, await addRobot(it, it.org_id));

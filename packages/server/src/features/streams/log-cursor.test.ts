@@ -37,7 +37,7 @@ test("a viewer that reconnects with the cursor of a robot's log gets exactly the
   assert.deepEqual(without.cursors, []);
 });
 
-test("sends no cursor before the first record of a stream that began at a time", TIMEOUT, async () => {
+test("sends no log cursor before the first record of a stream that starts at a given time", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 10));
   await it.rig.clock.advance({ seconds: 10 });
@@ -55,7 +55,7 @@ test("sends no cursor before the first record of a stream that began at a time",
   assert.deepEqual([first.seqs.slice(0, 10), again.seqs], [range(11, 20), range(21, 30)]);
 });
 
-test("the cursor of a fleet's log includes robots without matching and without any records", TIMEOUT, async () => {
+test("the cursor of a fleet's log also covers robots without matching records", TIMEOUT, async () => {
   await using it = await startRig();
   const { fleet_id, site_id, org_id } = it;
   const sessions = await Promise.all(
@@ -90,7 +90,7 @@ test("the cursor of a fleet's log includes robots without matching and without a
   assert.deepEqual(seqsOf(silent.robot_id), range(1, 501));
 });
 
-test("a fleet's stream sends no cursor that skips unread records of a robot for which a cursor has no room", TIMEOUT, async () => {
+test("the cursor of a large fleet's log never skips unread records of any robot", TIMEOUT, async () => {
   await using it = await startRig();
   const { fleet_id, site_id, org_id, plane } = it;
   const others = range(2, 260).map(async (i) =>
@@ -122,7 +122,7 @@ test("a fleet's stream sends no cursor that skips unread records of a robot for 
   assert.equal(new Set([...again.records, ...last.records].map(({ robot_id }) => robot_id)).size, sessions.length);
 });
 
-test("refuses a cursor of another log, an expired one, and one that no stream sent", TIMEOUT, async () => {
+test("refuses a log cursor that is invalid, expired or of another log", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 1));
   const viewer = it.view(`${it.path}?token=${it.token}&cursor=`);
@@ -139,7 +139,7 @@ test("refuses a cursor of another log, an expired one, and one that no stream se
   assert.throws(() => LogCursor.decode(cursor, { id, plane: { ...it.plane, clock: { ...it.plane.clock, ...late } } }), /has expired/);
 });
 
-test("a cursor of many robots has those that logged last, and one time for the others", () => {
+test("a log cursor has positions of the most recent robots, and one time for the others", () => {
   const id = idSource(systemClock);
   const time = (i: number): string => new Date(Date.UTC(2030, 0, 1, 0, 0, i)).toISOString();
   const positions = new Map(range(1, 1_000).map((i) => [id("rob"), i > 990 ? undefined : { received_at: time(i), seq: i }]));
@@ -152,7 +152,7 @@ test("a cursor of many robots has those that logged last, and one time for the o
   assert.deepEqual([...all.values()].slice(740, 990), [...positions.values()].slice(740, 990));
   const rest = { received_at: time(740), seq: Number.MAX_SAFE_INTEGER };
   assert.ok([...all.values()].slice(0, 740).every((end) => end?.received_at === rest.received_at && end.seq === rest.seq));
-  // With room for all robots, one that is missing was not in the stream.
+  // The cursor has room for all robots, so a robot that is missing in it was not in the stream.
   const few = LogCursor.decode(encodeLogCursor("fleet_1", new Map([["rob_known0000001", undefined]]), now), {
     id: "fleet_1",
     plane: plane as never,

@@ -15,7 +15,7 @@ interface Echoed {
   message: { number: number };
 }
 
-/** Starts a robot with topics that the test controls, and viewers of it. */
+/** Starts a robot with topics that the test controls. `watch` opens a viewer. */
 async function topicsRig(t: TestContext, serve: StreamSource = () => {}, features: string[] = [...LINK_FEATURES]) {
   const rig = await startRig();
   const sockets: WebSocket[] = [];
@@ -48,7 +48,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}, feature
       await once(ws, "open");
       return { ws, frames, closed, echoed: () => frames.map((frame) => JSON.parse(frame) as Echoed) };
     },
-    /** Sends a message of the robot, which left out `skipped` messages before it. */
+    /** Sends a message from the robot, which skipped `skipped` messages before it. */
     echo: async (number: number, { skipped = 0, padding = "" } = {}): Promise<void> => {
       const line = JSON.stringify({
         ...(skipped > 0 ? { skipped } : {}),
@@ -63,7 +63,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}, feature
   };
 }
 
-test("viewers with the same parameters share one channel, and a later viewer gets the last message", LIMIT, async (t) => {
+test("topic viewers with the same parameters share one channel, and later ones get the last message", LIMIT, async (t) => {
   const { watch, opened, echo } = await topicsRig(t);
   const [a, b, other] = await Promise.all([
     watch("&topic=/chatter&rate=5"),
@@ -86,7 +86,7 @@ test("viewers with the same parameters share one channel, and a later viewer get
   assert.deepEqual([late.frames, opened.length], [a.frames, 2]);
 });
 
-test("passes the type to the robot, and refuses it for agents that would ignore it", LIMIT, async (t) => {
+test("passes the topic type to the robot, and refuses it for agents that would ignore it", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t);
   await watch("&topic=/tf&type=tf2_msgs/TFMessage");
   await until("the channel", () => opened.length === 1);
@@ -97,7 +97,7 @@ test("passes the type to the robot, and refuses it for agents that would ignore 
   assert.equal(older.opened.length, 0);
 });
 
-test("adds the messages that the robot skipped to those skipped for a slow viewer; other viewers miss none", LIMIT, async (t) => {
+test("reports the messages that the robot and the server skipped for a slow viewer", LIMIT, async (t) => {
   const { watch, opened, echo } = await topicsRig(t);
   const [slow, quick] = [await watch("&topic=/chatter"), await watch("&topic=/chatter")];
   await until("the channel", () => opened.length === 1);
@@ -109,7 +109,7 @@ test("adds the messages that the robot skipped to those skipped for a slow viewe
   assert.equal(slow.echoed()[1]!.skipped, 3);
   slow.ws.pause();
   const padding = "x".repeat(200_000);
-  // Enough to fill the kernel's buffers.
+  // Enough messages to fill the kernel's buffers.
   let number = 5;
   for (; number < 105; number += 1) {
     await echo(number + 1, { padding });
@@ -128,7 +128,7 @@ test("adds the messages that the robot skipped to those skipped for a slow viewe
   );
 });
 
-test("without a topic, sends the list of topics, and again after each change; viewers share one channel", LIMIT, async (t) => {
+test("sends the list of topics, and again after each change, if no topic is given", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t);
   const [a, b] = [await watch(), await watch("&topic=")];
   await until("the channel", () => opened.length === 1);
@@ -143,7 +143,7 @@ test("without a topic, sends the list of topics, and again after each change; vi
   );
 });
 
-test("closes viewers with the robot's reason when it refuses or ends, and the last viewer ends the channel", LIMIT, async (t) => {
+test("closes topic viewers with the robot's reason when the robot refuses or ends the stream", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t, (channel, params) => {
     if ((params as { topic?: string }).topic === "/none") channel.reset(4410, "no ROS answers on this robot");
   });
@@ -158,7 +158,7 @@ test("closes viewers with the robot's reason when it refuses or ends, and the la
   assert.equal((await opened[2]!.channel.ended).code, 1000);
 });
 
-test("refuses invalid parameters before the upgrade", LIMIT, async (t) => {
+test("refuses invalid topic parameters before the upgrade", LIMIT, async (t) => {
   const { refuse, opened } = await topicsRig(t);
   for (const query of [
     "&topic=a%20b",

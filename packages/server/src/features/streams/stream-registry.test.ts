@@ -12,12 +12,12 @@ const toldOf = ({ plane, org_id }: Rig) =>
   plane.db.many(sql(entryRow)`
     select ${entryRow} from audit_entry where org_id = ${org_id} and action like 'stream.%' order by id`);
 const closedOf = async (it: Rig) => (await toldOf(it)).filter(({ action }) => action === "stream.closed");
-/** Waits for this many ends. Ends that are written concurrently may have either order. */
+/** Waits for this many audit entries of closed streams. Entries that are written concurrently may have any order. */
 const untilClosed = (it: Rig, count: number) => until("the ends to be written", async () => (await closedOf(it)).length === count);
 const openRows = async ({ plane }: Rig): Promise<number> =>
   (await plane.db.one(sql(row({ count: int }))`select count(*)::int as count from open_stream`)).count;
 
-test("writes an audit entry before each stream opens, and one with reason and duration when it ends", TIMEOUT, async () => {
+test("audits the opening of each stream before it opens, and its end with reason and duration", TIMEOUT, async () => {
   await using it = await startRig();
   const left = it.view();
   const request_id = String((await left.headers)["x-request-id"]);
@@ -52,7 +52,7 @@ test("writes an audit entry before each stream opens, and one with reason and du
   assert.deepEqual([closed[0]?.request_id, closed[0]?.data.duration_seconds, await openRows(it)], [request_id, 90, 0]);
 });
 
-test("opens no stream without its audit entry, and retries the entry of its end after an outage", TIMEOUT, async () => {
+test("opens no stream without its audit entry, and retries the closing entry after an outage", TIMEOUT, async () => {
   await using it = await startRig();
   const { db } = it.plane;
   const viewer = it.view();
@@ -74,7 +74,7 @@ test("opens no stream without its audit entry, and retries the entry of its end 
   ]);
 });
 
-test("an end that cannot be written does not delay other ends or the deletion of tickets", TIMEOUT, async () => {
+test("an audit entry that cannot be written does not delay other entries or the deletion of tickets", TIMEOUT, async () => {
   await using it = await startRig();
   const { db } = it.plane;
   const lost = [it.view(), it.view(), it.view()];
@@ -98,7 +98,7 @@ test("an end that cannot be written does not delay other ends or the deletion of
   assert.deepEqual(await state(), { closed: [...others, first], open: 0, tickets: 0 });
 });
 
-test("writes the ends of a dead server's streams as lost, once, and leaves those of live servers unchanged", TIMEOUT, async () => {
+test("audits the streams of a dead server once as lost, but not those of live servers", TIMEOUT, async () => {
   await using it = await startRig();
   const { db, clock } = it.plane;
   const at = clock.now();
@@ -124,7 +124,7 @@ test("writes the ends of a dead server's streams as lost, once, and leaves those
   );
   const first = (await toldOf(it)).find(({ action }) => action === "stream.closed");
   assert.deepEqual([first?.status, first?.data], [null, { stream: "logs", reason: "server_lost", duration_seconds: null }]);
-  // A server that was declared dead but is alive writes no second end.
+  // A server that was declared dead but still runs writes no second entry.
   of_dead_node.ws.close();
   await of_dead_node.closed;
   mine.ws.close();

@@ -10,7 +10,7 @@ import { flush, range, record, startRig } from "./testing/rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("a viewer gets the last 100 stored records, then each new one, and the robot is notified of its follower", TIMEOUT, async () => {
+test("a log viewer gets the last 100 stored records, and then each new one", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 70));
   await ingestLogs(it.plane, it.session, flush(71, 130));
@@ -26,7 +26,7 @@ test("a viewer gets the last 100 stored records, then each new one, and the robo
   await until("the end of following", () => it.sent.some((message) => message.type === "log_follow" && !message.on));
 });
 
-test("stored and live records have no gap and no duplicate between them", TIMEOUT, async () => {
+test("a log stream has no gap and no duplicate between stored and live records", TIMEOUT, async () => {
   await using it = await startRig();
   let [seq, flushing] = [0, true];
   const robot = (async () => {
@@ -40,7 +40,7 @@ test("stored and live records have no gap and no duplicate between them", TIMEOU
     await until("some records", () => seq > 30);
     for (let i = 0; i < 15; i += 1) {
       const viewer = it.view();
-      // More records than were stored when it connected, so live ones follow.
+      // More records than were stored when the viewer connected, so that live records follow.
       await until("live records", () => viewer.records.length > 160);
       viewer.ws.close();
       await viewer.closed;
@@ -53,7 +53,7 @@ test("stored and live records have no gap and no duplicate between them", TIMEOU
   for (const { seqs } of viewers) assert.deepEqual(seqs, range(seqs[0] ?? 0, seqs.at(-1) ?? 0));
 });
 
-test("a viewer that does not read loses records, gets a report of the gap, and does not delay other viewers", TIMEOUT, async () => {
+test("a log viewer that does not read loses records, which are reported as a gap", TIMEOUT, async () => {
   await using it = await startRig();
   const [slow, fast] = [it.view(), it.view()];
   await Promise.all([slow.headers, fast.headers]);
@@ -70,7 +70,7 @@ test("a viewer that does not read loses records, gets a report of the gap, and d
   }
   slow.ws.resume();
   const isGap = ({ source }: LogRecord): boolean => source === "roamfleet";
-  // Reported without a new record.
+  // The gap is reported even without a new record.
   await until("the gap", () => slow.records.some(isGap));
   await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 1));
   seq += 1;
@@ -92,7 +92,7 @@ test("a viewer that does not read loses records, gets a report of the gap, and d
   assert.equal(expected, seq + 1);
 });
 
-test("closes with 4409 after the stored records if the robot is not connected, and when it disconnects", TIMEOUT, async () => {
+test("closes a log stream with 4409 after the stored records if the robot is not connected", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 5));
   const before = it.view();
@@ -107,11 +107,11 @@ test("closes with 4409 after the stored records if the robot is not connected, a
   assert.equal(await shell.closed, "4409 agent offline");
 });
 
-test("closes the streams of a decommissioned robot with 4404", TIMEOUT, async () => {
+test("closes the streams of a robot with 4404 when it is decommissioned", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;
-  // Any publisher on the bus can send this message, so the server checks the database.
+  // Any publisher on the bus can send this message, so the server checks it against the database.
   for (const forged of [{ org_id: it.org_id, robot_id: it.robot_id }, { robot_id: it.robot_id }, null, "text"])
     it.plane.bus.publish(ROBOT_REMOVED, forged);
   await ingestLogs(it.plane, it.session, flush(131, 131));
@@ -146,7 +146,7 @@ test("closes open streams within 2 s after their token is revoked, expires or lo
   assert.match(await shown.closed, /^4403 /);
 });
 
-test("errors before the upgrade are HTTP responses with an error body: 401, 403, 404, 400, 405", TIMEOUT, async () => {
+test("returns errors before the WebSocket upgrade as HTTP responses with an error body", TIMEOUT, async () => {
   await using it = await startRig();
   const other = await it.rig.org();
   const viewer = await it.rig.org({ role: "viewer" });
@@ -175,7 +175,7 @@ test("errors before the upgrade are HTTP responses with an error body: 401, 403,
   assert.equal((await it.refused(`${shell}?token=${viewer.token}`)).headers["x-service-org-id"], it.org_id);
 });
 
-test("accepts a token in the query or the header, and returns 429 after many guesses from one address", TIMEOUT, async () => {
+test("accepts a stream's token in query or header, and returns 429 after many wrong tokens", TIMEOUT, async () => {
   await using it = await startRig();
   await it.view(`${it.path}?org_id=${it.org_id}`, [], { authorization: `Bearer ${it.token}` }).headers;
   for (let i = 0; i < 20; i += 1) assert.equal((await it.refused(`${it.path}?token=rf_org_guess${i}`)).status, 401);
@@ -185,7 +185,7 @@ test("accepts a token in the query or the header, and returns 429 after many gue
   await it.view().headers;
 });
 
-test("returns 426 for a GET without Upgrade, after checking token, role and robot; 405 for other methods", TIMEOUT, async () => {
+test("returns 426 for a stream request without Upgrade, after checking token, role and robot", TIMEOUT, async () => {
   await using it = await startRig();
   const ask = async (url: string, token?: string) => (await it.rig.call("GET", url, { token })).status;
   assert.equal(await ask(it.path), 401);
@@ -197,7 +197,7 @@ test("returns 426 for a GET without Upgrade, after checking token, role and robo
   assert.deepEqual([post.status, post.headers.allow], [405, "GET, HEAD"]);
 });
 
-test("closes with 4410 if the agent supports no shell, camera or topics; accepts the shell's subprotocol if offered", TIMEOUT, async () => {
+test("closes a stream with 4410 if the agent does not support it", TIMEOUT, async () => {
   await using it = await startRig();
   for (const rest of ["shell/ws?cols=80&rows=24&", "camera/ws?camera=front&", "ros/topics/echo?topic=/chatter&"]) {
     const viewer = it.view(`/api/robots/${it.robot_id}/${rest}token=${it.token}`);
@@ -208,7 +208,7 @@ test("closes with 4410 if the agent supports no shell, camera or topics; accepts
   assert.equal(await shell.closed, "4410 not supported by this agent");
 });
 
-test("closes followers above a robot's limit with 4429, and one that leaves makes room", TIMEOUT, async () => {
+test("closes log viewers above a robot's limit with 4429, until another viewer leaves", TIMEOUT, async () => {
   await using it = await startRig();
   const viewers = [it.view(), it.view(), it.view()];
   await Promise.all(viewers.map(({ headers }) => headers));
@@ -220,7 +220,7 @@ test("closes followers above a robot's limit with 4429, and one that leaves make
   await until("the next viewer to be admitted", () => next.records.length === 1);
 });
 
-test("ignores messages of a viewer, up to a maximum size", TIMEOUT, async () => {
+test("ignores messages of a log viewer, but refuses messages above a maximum size", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;
@@ -241,7 +241,7 @@ test("disconnects a viewer that answers no ping, and keeps one that does", TIMEO
   for (let round = 1; round <= 2; round += 1) {
     await it.rig.clock.advance({ seconds: 30 });
     await until("a ping", () => pings >= round);
-    // The server answers the viewer's own ping only after it has processed the viewer's pong.
+    // The server answers a viewer's ping only after it has processed the viewer's pong.
     const answered = once(alive.ws, "pong");
     alive.ws.ping();
     await answered;

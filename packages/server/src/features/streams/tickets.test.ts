@@ -18,7 +18,7 @@ async function ticketFor(it: Rig, stream: StreamName = "logs", token = it.token)
   return reply.body.data.ticket ?? "";
 }
 
-/** Creates a token of the rig's org; the id is for revoking it. */
+/** Creates a token of the rig's org. Its id is returned so that a test can change it. */
 async function another(it: Rig, role: "viewer" | "operator"): Promise<{ token: string; token_id: string }> {
   const made = await it.rig.org({ role });
   await it.plane.db.run(sql`update credential set org_id = ${it.org_id} where id = ${made.token_id}`);
@@ -28,7 +28,7 @@ async function another(it: Rig, role: "viewer" | "operator"): Promise<{ token: s
 const tickets = async (it: Rig): Promise<number> =>
   (await it.plane.db.one(sql(row({ count: int }))`select count(*)::int as count from stream_ticket where org_id = ${it.org_id}`)).count;
 
-test("a ticket opens its stream once, with the permissions of the token that created it", TIMEOUT, async () => {
+test("a stream ticket opens its stream once, with the permissions of the token that created it", TIMEOUT, async () => {
   await using it = await startRig();
   const ticket = await ticketFor(it);
   assert.match(ticket, /^rf_ticket_[0-9a-f]{64}$/);
@@ -41,7 +41,7 @@ test("a ticket opens its stream once, with the permissions of the token that cre
   assert.match(await viewer.closed, /^4401 .*revoked/);
 });
 
-test("of many concurrent requests with one ticket, one is admitted", TIMEOUT, async () => {
+test("only one of many concurrent requests with the same stream ticket is admitted", TIMEOUT, async () => {
   await using it = await startRig();
   const ticket = await ticketFor(it);
   const viewers = Array.from({ length: 30 }, () => it.view(`${it.path}?ticket=${ticket}`));
@@ -59,7 +59,7 @@ test("of many concurrent requests with one ticket, one is admitted", TIMEOUT, as
   );
 });
 
-test("a ticket opens no other stream or org and expires after 30 s; a refused attempt uses it up", TIMEOUT, async () => {
+test("a stream ticket is valid for one attempt on its stream within 30 s", TIMEOUT, async () => {
   await using it = await startRig();
   const { robot_id: next } = await seedRobot(it.plane, it.org_id);
   const other = await it.rig.org();
@@ -79,13 +79,13 @@ test("a ticket opens no other stream or org and expires after 30 s; a refused at
   assert.equal((await it.refused(`${it.path}?ticket=${late}`)).status, 401);
   const both = await it.refused(`${it.path}?ticket=${await ticketFor(it)}&token=${it.token}`);
   assert.deepEqual([both.status, both.code], [400, "bad_request"]);
-  // None of these counts as a guess.
+  // Used and expired tickets do not count as guesses; unknown tickets do.
   for (let i = 0; i < 30; i += 1) assert.equal((await it.refused(`${it.path}?ticket=${late}`)).status, 401);
   for (let i = 0; i < 20; i += 1) assert.equal((await it.refused(`${it.path}?ticket=rf_ticket_guess${i}`)).status, 401);
   assert.equal((await it.refused(`${it.path}?ticket=rf_ticket_guess`)).status, 429);
 });
 
-test("creating a ticket needs the stream's role on the robot, and an existing robot", TIMEOUT, async () => {
+test("refuses a stream ticket for a missing robot or without the stream's role", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = await another(it, "viewer");
   const other = await it.rig.org();
@@ -108,7 +108,7 @@ test("creating a ticket needs the stream's role on the robot, and an existing ro
     assert.equal((await it.rig.call("POST", "/api/stream-tickets", { token: it.token, body })).status, 400, JSON.stringify(body));
 });
 
-test("a ticket opens nothing if its token was revoked or lost its role before the use", TIMEOUT, async () => {
+test("a stream ticket is invalid after its token is revoked or loses its role", TIMEOUT, async () => {
   await using it = await startRig();
   const [revoked, lowered] = [await another(it, "operator"), await another(it, "operator")];
   const [first, second] = [await ticketFor(it, "camera", revoked.token), await ticketFor(it, "camera", lowered.token)];
@@ -120,7 +120,7 @@ test("a ticket opens nothing if its token was revoked or lost its role before th
   assert.equal((await it.refused(camera + second)).status, 403);
 });
 
-test("a replayed response does not contain the ticket, and expired tickets are deleted", TIMEOUT, async () => {
+test("a replayed response does not contain the stream ticket, and expired tickets are deleted", TIMEOUT, async () => {
   await using it = await startRig();
   const ask = async () =>
     (
@@ -143,7 +143,7 @@ test("a replayed response does not contain the ticket, and expired tickets are d
   assert.equal(await tickets(it), 0);
 });
 
-test("a ticket for a fleet opens the logs of that fleet, once", TIMEOUT, async () => {
+test("a stream ticket for a fleet opens the logs of that fleet once", TIMEOUT, async () => {
   await using it = await startRig();
   const body = { fleet_id: it.fleet_id, stream: "fleet_logs" };
   const { data } = (await it.rig.call<{ data: StreamTicket }>("POST", "/api/stream-tickets", { token: it.token, body })).body;

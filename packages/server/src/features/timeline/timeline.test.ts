@@ -10,7 +10,7 @@ import { dropTimelineEntries, recordTimeline, recordTimelineMany, timelineRoutes
 const TIMEOUT = { timeout: 120_000 };
 type Timeline = { items: TimelineEntry[]; next_cursor: string | null };
 
-test("returns the latest 200 entries, newest first, and a cursor for the rest", TIMEOUT, async () => {
+test("returns the latest 200 timeline entries, newest first, and a cursor for the rest", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const { org_id, token } = await rig.org({ role: "viewer" });
   const { robot_id } = await seedRobot(rig.plane, org_id);
@@ -70,7 +70,7 @@ test("filters a timeline by kind and by time, since inclusive and until exclusiv
   assert.deepEqual([status, body.error.code], [400, "bad_request"]);
 });
 
-test("returns 404 for another org's robot, and 400 for a cursor of another robot", TIMEOUT, async () => {
+test("returns 404 for the timeline of another org's robot, and 400 for a cursor of another robot", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const [mine, other] = [await rig.org(), await rig.org()];
   const { robot_id, ...place } = await seedRobot(rig.plane, mine.org_id);
@@ -85,7 +85,7 @@ test("returns 404 for another org's robot, and 400 for a cursor of another robot
   );
 });
 
-test("retention deletes old entries of every org and keeps the others", TIMEOUT, async () => {
+test("retention deletes only old timeline entries, in every org", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const { plane, clock } = rig;
   const orgs = [await rig.org(), await rig.org()];

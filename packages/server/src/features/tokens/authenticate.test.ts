@@ -40,7 +40,7 @@ test("returns 401 without a token and for an unknown token", TIMEOUT, async () =
   assert.match(String(wrong.headers["www-authenticate"]), /^Bearer/);
 });
 
-test("an org's token acts as admin of its org, and Bearer is case-insensitive", TIMEOUT, async () => {
+test("an org's token has the role admin in its org, and Bearer is case-insensitive", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id, token } = await it.org({ name: "Acme" });
   const { status, body, headers } = await it.call<{ data: Me }>("GET", "/api/me", { headers: { authorization: `bEARER ${token}` } });
@@ -51,7 +51,7 @@ test("an org's token acts as admin of its org, and Bearer is case-insensitive", 
   assert.equal(body.data.token.prefix, token.slice(0, 12));
 });
 
-test("a user's token acts in the requested or default org, with the lower of the user's and its own role", TIMEOUT, async () => {
+test("a user's token has the lower of the token's and the user's role in the chosen org", TIMEOUT, async () => {
   const { it, first, second, secret } = await withUser();
   await using _ = it;
   const by_default = await it.call<{ data: Me }>("GET", "/api/me", { token: secret });
@@ -69,7 +69,7 @@ test("a user's token acts in the requested or default org, with the lower of the
   );
 });
 
-test("returns 403 for an org that the token is not a member of, and for a suspended or pending org", TIMEOUT, async () => {
+test("returns 403 for an org without membership, and for a suspended or pending org", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const [mine, other] = [await it.org(), await it.org()];
   const foreign = await it.call("GET", "/api/me", { token: mine.token, headers: { "x-service-org-id": other.org_id } });
@@ -84,7 +84,7 @@ test("returns 403 for an org that the token is not a member of, and for a suspen
   }
 });
 
-test("returns 401 for an expired token immediately and for a revoked one within 2 s; neither counts as a guess", TIMEOUT, async () => {
+test("returns 401 for an expired token immediately, and for a revoked token within 2 s", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id, token, token_id } = await it.org();
   const expires_at = new Date(it.clock.now().getTime() + 500);
@@ -140,7 +140,7 @@ test("writes last_used_at in batches and never decreases it", TIMEOUT, async () 
   assert.deepEqual(await used(), later);
 });
 
-test("retries a failed write of last_used_at with the next flush", TIMEOUT, async () => {
+test("retries a failed write of last_used_at at the next flush", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token, token_id } = await it.org();
   const used = async () => (await it.plane.db.one(sql(usedRow)`select ${usedRow} from credential where id = ${token_id}`)).last_used_at;
@@ -153,7 +153,7 @@ test("retries a failed write of last_used_at with the next flush", TIMEOUT, asyn
   assert.deepEqual(await used(), at);
 });
 
-test("two servers that write last_used_at of the same tokens in opposite order do not deadlock", TIMEOUT, async () => {
+test("two servers that write last_used_at of the same tokens do not deadlock", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id } = await it.org();
   const ids: string[] = [];
@@ -166,7 +166,7 @@ test("two servers that write last_used_at of the same tokens in opposite order d
   }
 });
 
-test("the database contains no secret", TIMEOUT, async () => {
+test("the database does not contain the secret part of a token", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token, token_id } = await it.org();
   const { whole } = await it.plane.db.one(sql(wholeRow)`select to_jsonb(c)::text as whole from credential c where id = ${token_id}`);

@@ -19,7 +19,7 @@ type Refusal = { error: { code: string; message: string } };
 
 const start = () => startFeaturePlane([tokenRoutes, sessionRoutes, siteRoutes, auditRoutes]);
 
-/** A browser with its session cookie, and the requests of its pages. */
+/** A browser with its session cookie, which sends requests like the pages of the dashboard. */
 class Browser {
   readonly it: FeaturePlane;
   readonly cookie: string;
@@ -41,7 +41,7 @@ class Browser {
     return this.it.call<T>("GET", path, { headers: { host: HOST, cookie: this.cookie, ...headers } });
   }
 
-  /** Sends a request like the dashboard's pages; `headers` override some of its headers. */
+  /** Sends a changing request like the dashboard's pages. `headers` override its default headers. */
   change<T = Refusal>(
     method: "POST" | "PATCH" | "DELETE",
     path: string,
@@ -59,7 +59,7 @@ const setCookieOf = (headers: Reply<unknown>["headers"]): string => (headers["se
 const cookieOf = (headers: Reply<unknown>["headers"]): string => setCookieOf(headers).split(";")[0] ?? "";
 const isCleared = ({ headers }: Reply<unknown>): boolean => /^roamfleet_session=; .*Max-Age=0;/.test(setCookieOf(headers));
 
-/** A user of two orgs with a token for both, and an org of another user. */
+/** Creates a user of two orgs with a token for both, and a third org. */
 async function userOfTwo(it: FeaturePlane) {
   const [first, second, other] = [await it.org(), await it.org(), await it.org()];
   const now = it.clock.now();
@@ -101,7 +101,7 @@ test("exchanges a token for an HttpOnly session cookie, of which only the hash i
   assert.equal((await browser.get<{ items: unknown[] }>("/api/tokens")).body.items.length, 1);
 });
 
-test("behind a TLS proxy the cookie is __Host- and Secure, and no other name is accepted", TIMEOUT, async () => {
+test("behind a TLS proxy, only a Secure session cookie with the __Host- prefix is accepted", TIMEOUT, async () => {
   await using it = await start();
   Object.assign(it.plane, { proxies: new Networks(["127.0.0.1"]) });
   const { token } = await it.org();
@@ -119,7 +119,7 @@ test("behind a TLS proxy the cookie is __Host- and Secure, and no other name is 
   assert.match(setCookieOf(plain.headers), /^roamfleet_session=.*SameSite=Strict$/);
 });
 
-test("returns 403 unless a changing request by cookie has the session's CSRF token in a header and the same Origin", TIMEOUT, async () => {
+test("refuses changing requests by cookie without the CSRF token or from another origin", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [browser, other] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -140,7 +140,7 @@ test("returns 403 unless a changing request by cookie has the session's CSRF tok
     assert.ok(!isCleared(refused), "the cookie is not cleared");
   }
   assert.equal((await browser.change("POST", "/api/sites", { name: "mine" })).status, 201);
-  // Reads need neither: browsers do not let another site's page read the response.
+  // Reads need neither the CSRF token nor the origin: browsers do not let another site's page read the response.
   assert.equal((await browser.get("/api/sites", { origin: "http://evil.test" })).status, 200);
   const { items } = (await browser.get<{ items: AuditEntry[] }>("/api/audit?action=createSite")).body;
   assert.deepEqual(
@@ -161,7 +161,7 @@ test("an Authorization header takes precedence over the cookie, even if it is in
   assert.equal((await browser.get("/api/me", { authorization: "Bearer rf_org_wrong" })).status, 401);
 });
 
-test("returns 401 and clears a cookie without a session, and accepts a session's secret only in the cookie", TIMEOUT, async () => {
+test("clears an invalid session cookie, and accepts a session's secret only in the cookie", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const browser = await Browser.signIn(it, token);
@@ -179,14 +179,14 @@ test("returns 401 and clears a cookie without a session, and accepts a session's
   assert.equal(await new Browser(it, `a=b; ${browser.cookie}; c`, browser.session).status(), 200);
   assert.equal((await it.call("GET", "/api/me", { token: secret })).status, 401);
   assert.equal((await it.call("GET", "/api/me", { headers: { cookie: "theme=dark" } })).status, 401);
-  // Guesses are limited like those of tokens, and the cookie is cleared too.
+  // Guessed cookies are rate-limited like guessed tokens, and are cleared too.
   let last: Reply<unknown> | undefined;
   for (let i = 0; i < 20; i += 1) last = await new Browser(it, `roamfleet_session=guess${i}`, browser.session).get("/api/me");
   assert.deepEqual([last?.status, last !== undefined && isCleared(last)], [429, true]);
   assert.equal(await browser.status(), 200);
 });
 
-test("a session ends when its token is revoked, expires or is rotated, and its cookie is cleared", TIMEOUT, async () => {
+test("ends a session when its token is revoked, expires or is rotated", TIMEOUT, async () => {
   await using it = await start();
   const { org_id, token: admin } = await it.org();
   const soon = new Date(it.clock.now().getTime() + HOUR_MS);
@@ -207,11 +207,11 @@ test("a session ends when its token is revoked, expires or is rotated, and its c
   await it.clock.advance({ seconds: 3_600 });
   assert.deepEqual(await statuses(), [401, 401, 401, 401]);
   for (const browser of browsers) assert.ok(isCleared(await browser.get("/api/me")));
-  // None of these counts as a guess, so none is limited.
+  // Cookies of ended sessions do not count as guesses, so no request is rate-limited.
   for (let i = 0; i < 10; i += 1) assert.deepEqual(await statuses(), [401, 401, 401, 401]);
 });
 
-test("an idle session ends after some hours, a used one after a week; a check of its validity is not a use", TIMEOUT, async () => {
+test("an idle session ends after 12 hours, and a used session after a week", TIMEOUT, async () => {
   await using it = await start();
   const { org_id, token } = await it.org();
   const [left, watched, used] = [await Browser.signIn(it, token), await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -231,7 +231,7 @@ test("an idle session ends after some hours, a used one after a week; a check of
   assert.equal(await used.status(), 401);
 });
 
-test("signing out immediately ends only that session", TIMEOUT, async () => {
+test("signing out ends only that session, immediately", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [browser, other] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -247,7 +247,7 @@ test("signing out immediately ends only that session", TIMEOUT, async () => {
   );
 });
 
-test("a user of several orgs switches to another one immediately; an org of another user is not found", TIMEOUT, async () => {
+test("a session can switch to another org of its user, but not to other orgs", TIMEOUT, async () => {
   await using it = await start();
   const { first, second, other, token } = await userOfTwo(it);
   const browser = await Browser.signIn(it, token);
@@ -267,7 +267,7 @@ test("a user of several orgs switches to another one immediately; an org of anot
   assert.equal((await browser.get("/api/sites", { "x-service-org-id": second.org_id })).status, 200);
 });
 
-test("a session cannot create a session, and the session's routes refuse tokens", TIMEOUT, async () => {
+test("a session can only be created with a token, and only be changed with its cookie", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const browser = await Browser.signIn(it, token);
@@ -281,7 +281,7 @@ test("a session cannot create a session, and the session's routes refuse tokens"
   assert.equal((await it.call("POST", PATH)).status, 401);
 });
 
-test("a request repeated with the same Idempotency-Key creates no second session, and returns no cookie or token", TIMEOUT, async () => {
+test("a replayed sign-in creates no second session, and returns no cookie or CSRF token", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const ask = () => it.call<{ data: Session }>("POST", PATH, { token, headers: { host: HOST, "idempotency-key": "once" } });
@@ -291,7 +291,7 @@ test("a request repeated with the same Idempotency-Key creates no second session
   assert.deepEqual(second.body.data, { ...first.body.data, csrf_token: null });
 });
 
-test("ends the least recently used session of a token above the limit", TIMEOUT, async () => {
+test("a new session above a token's limit ends the least recently used session", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const [oldest, used] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -310,7 +310,7 @@ test("ends the least recently used session of a token above the limit", TIMEOUT,
   assert.equal(count, SESSIONS_OF_TOKEN_MAX);
 });
 
-test("deletes only sessions that ended a day ago; deleting a token deletes its sessions", TIMEOUT, async () => {
+test("deletes sessions a day after they end, or when their token is deleted", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const count = async () => (await it.plane.db.one(sql(row({ count: int }))`select count(*)::int as count from web_session`)).count;

@@ -9,7 +9,7 @@ import { tokenRoutes } from "./index.ts";
 const TIMEOUT = { timeout: 120_000 };
 const SECRET = /^rf_(org|user)_[0-9a-f]{64}$/;
 
-/** The body: `data` for success, `error` otherwise. */
+/** A response body: `data` for success, `error` otherwise. */
 interface Answered<T> {
   data: T;
   error: { code: string; message: string };
@@ -34,7 +34,7 @@ async function startRig() {
   return { it, org, ask, make, user, me, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("creates a token of the org with its role's permissions, and returns its secret once", TIMEOUT, async () => {
+test("creates an org token with the permissions of its role, and returns its secret once", TIMEOUT, async () => {
   await using rig = await startRig();
   const { status, headers, body } = await rig.ask("POST", "/api/tokens", { label: "ci", role: "operator", expires_in_hours: 1 });
   assert.equal(status, 201);
@@ -81,7 +81,7 @@ test("a user's token never has more permissions than its user, also after the us
   assert.match(refused.body.error.message, /field role: user usr_\w+ has the role viewer/);
 });
 
-test("a replayed creation or rotation returns no secret and creates no second one", TIMEOUT, async () => {
+test("a replayed creation or rotation of a token returns no secret and creates no further one", TIMEOUT, async () => {
   await using rig = await startRig();
   const headers = { "idempotency-key": "once" };
   const twice = async (url: string, body: object) => {
@@ -98,38 +98,34 @@ test("a replayed creation or rotation returns no secret and creates no second on
   assert.equal((await rig.it.call<{ items: Token[] }>("GET", "/api/tokens", { token: rig.org.token })).body.items.length, 2);
 });
 
-test(
-  "returns 400 for an invalid body, 404 for a user of another org, 401 without a token, and 403 to all but admins of the whole org",
-  TIMEOUT,
-  async () => {
-    await using rig = await startRig();
-    const body = { label: "x", role: "viewer" };
-    for (const [fields, status] of [
-      [{ label: undefined }, 400],
-      [{ role: "root" }, 400],
-      [{ expires_in_hours: -1 }, 400],
-      [{ scopes: [{ site_id: "site_gone" }] }, 400],
-      [{ user_id: "usr_gone" }, 404],
-    ] as const)
-      assert.equal((await rig.ask("POST", "/api/tokens", { ...body, ...fields })).status, status, JSON.stringify(fields));
-    assert.equal((await rig.it.call("GET", "/api/tokens")).status, 401);
-    const { data: site } = (await rig.ask<{ id: string }>("POST", "/api/sites", { name: "North" })).body;
-    const operator = await rig.make({ role: "operator" });
-    const partly = await rig.make({ role: "admin", scopes: [{ site_id: site.id }] });
-    for (const { token } of [operator, partly]) {
-      assert.equal((await rig.ask("POST", "/api/tokens", body, { token })).status, 403);
-      assert.equal((await rig.ask("POST", `/api/tokens/${operator.id}/revoke`, {}, { token })).status, 403);
-      assert.equal((await rig.ask("GET", "/api/tokens", undefined, { token })).status, 403);
-    }
-    const other = await rig.it.org();
-    for (const id of [operator.id, "tok_gone"]) {
-      const token = id === "tok_gone" ? rig.org.token : other.token;
-      assert.equal((await rig.ask("GET", `/api/tokens/${id}`, undefined, { token })).status, 404);
-      assert.equal((await rig.ask("POST", `/api/tokens/${id}/revoke`, {}, { token })).status, 404);
-      assert.equal((await rig.ask("POST", `/api/tokens/${id}/rotate`, {}, { token })).status, 404);
-    }
-  },
-);
+test("only admins of the whole org manage tokens, and invalid requests return 400 or 404", TIMEOUT, async () => {
+  await using rig = await startRig();
+  const body = { label: "x", role: "viewer" };
+  for (const [fields, status] of [
+    [{ label: undefined }, 400],
+    [{ role: "root" }, 400],
+    [{ expires_in_hours: -1 }, 400],
+    [{ scopes: [{ site_id: "site_gone" }] }, 400],
+    [{ user_id: "usr_gone" }, 404],
+  ] as const)
+    assert.equal((await rig.ask("POST", "/api/tokens", { ...body, ...fields })).status, status, JSON.stringify(fields));
+  assert.equal((await rig.it.call("GET", "/api/tokens")).status, 401);
+  const { data: site } = (await rig.ask<{ id: string }>("POST", "/api/sites", { name: "North" })).body;
+  const operator = await rig.make({ role: "operator" });
+  const partly = await rig.make({ role: "admin", scopes: [{ site_id: site.id }] });
+  for (const { token } of [operator, partly]) {
+    assert.equal((await rig.ask("POST", "/api/tokens", body, { token })).status, 403);
+    assert.equal((await rig.ask("POST", `/api/tokens/${operator.id}/revoke`, {}, { token })).status, 403);
+    assert.equal((await rig.ask("GET", "/api/tokens", undefined, { token })).status, 403);
+  }
+  const other = await rig.it.org();
+  for (const id of [operator.id, "tok_gone"]) {
+    const token = id === "tok_gone" ? rig.org.token : other.token;
+    assert.equal((await rig.ask("GET", `/api/tokens/${id}`, undefined, { token })).status, 404);
+    assert.equal((await rig.ask("POST", `/api/tokens/${id}/revoke`, {}, { token })).status, 404);
+    assert.equal((await rig.ask("POST", `/api/tokens/${id}/rotate`, {}, { token })).status, 404);
+  }
+});
 
 test("lists tokens newest first, by user and status, in pages", TIMEOUT, async () => {
   await using rig = await startRig();
@@ -165,7 +161,7 @@ test("a revoked token is refused within 2 s, and revoking again changes nothing"
   assert.equal((await rig.ask("POST", `/api/tokens/${id}/rotate`, {})).status, 409);
 });
 
-test("after a rotation the new secret works immediately, and the old one is refused within 2 s, not as a guess", TIMEOUT, async () => {
+test("after a rotation, the new secret works immediately, and the old one is refused within 2 s", TIMEOUT, async () => {
   await using rig = await startRig();
   const old = await rig.make();
   assert.equal((await rig.me(old.token)).status, 200);
@@ -181,7 +177,7 @@ test("after a rotation the new secret works immediately, and the old one is refu
   assert.equal((await rig.me(token ?? "")).status, 200);
 });
 
-test("during a rotation's overlap both secrets work; a second rotation ends the first secret", TIMEOUT, async () => {
+test("both secrets of a rotated token work during the overlap, but never more than two", TIMEOUT, async () => {
   await using rig = await startRig();
   const first = await rig.make();
   const rotate = async (overlap_seconds: number) =>

@@ -10,7 +10,7 @@ import { userRoutes } from "./index.ts";
 const TIMEOUT = { timeout: 120_000 };
 const ADA = { email: "Ada@Example.org", name: "Ada Lovelace", role: "operator" };
 
-/** The body: `data` for success, `error` otherwise. */
+/** A response body: `data` for success, `error` otherwise. */
 interface Answered<T> {
   data: T;
   error: { code: string; message: string };
@@ -32,7 +32,7 @@ async function startRig() {
   return { it, org, ask, site_id, fleet_id, revoke, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("adds a user with a role, lowercases the address, and shows the last use of its tokens", TIMEOUT, async () => {
+test("adds a user with a lowercase address and a role, and shows when the user was last seen", TIMEOUT, async () => {
   await using rig = await startRig();
   const { status, headers, body } = await rig.ask("POST", "/api/users", ADA);
   assert.equal(status, 201);
@@ -54,7 +54,7 @@ test("adds a user with a role, lowercases the address, and shows the last use of
   assert.equal((await rig.ask("GET", `/api/users/${id}`)).body.data.last_seen_at, rig.it.clock.now().toISOString());
 });
 
-test("one more role adds a grant, and the same role again sets its scopes", TIMEOUT, async () => {
+test("adding a user again adds a grant with another role, or changes the scopes of the same role", TIMEOUT, async () => {
   await using rig = await startRig();
   const first = await rig.ask("POST", "/api/users", { ...ADA, role: "viewer" });
   const scopes = [{ site_id: rig.site_id }, { site_id: rig.site_id }];
@@ -81,34 +81,30 @@ test("a request repeated with the same Idempotency-Key creates one user", TIMEOU
   assert.equal((await rig.ask("POST", "/api/users", { ...ADA, name: "Else" }, { headers })).status, 409);
 });
 
-test(
-  "400 names the invalid field: address, role, unknown scopes, scopes of another org or of two places; 401 and 403: no admin",
-  TIMEOUT,
-  async () => {
-    await using rig = await startRig();
-    const other = await rig.it.org();
-    const foreign = await rig.it.call<{ data: { id: string } }>("POST", "/api/sites", { token: other.token, body: { name: "Other site" } });
-    const { site_id, fleet_id } = rig;
-    const cases: [object, RegExp][] = [
-      [{ email: "ada" }, /field email must be an e-mail address/],
-      [{ role: "owner" }, /field role must be one of viewer, operator, admin/],
-      [{ scopes: [{ site_id: foreign.body.data.id }] }, /field scopes\.0\.site_id: site site_\w+ does not exist/],
-      [{ scopes: [{ site_id }, { fleet_id: "fleet_gone" }] }, /field scopes\.1\.fleet_id: fleet fleet_gone does not exist/],
-      [{ scopes: [{ site_id, fleet_id }] }, /field scopes\.0 must name exactly one of site_id and fleet_id/],
-      [{ scopes: [{}] }, /field scopes\.0 must name exactly one/],
-    ];
-    for (const [fields, message] of cases) {
-      const { status, body } = await rig.ask("POST", "/api/users", { ...ADA, ...fields });
-      assert.deepEqual([status, body.error.code], [400, "bad_request"]);
-      assert.match(body.error.message, message);
-    }
-    assert.equal((await rig.it.call("GET", "/api/users")).status, 401);
-    const operator = await rig.ask<NewToken>("POST", "/api/tokens", { label: "op", role: "operator" });
-    assert.equal((await rig.ask("GET", "/api/users", undefined, { token: operator.body.data.token ?? "" })).status, 403);
-    const partly = await rig.ask<NewToken>("POST", "/api/tokens", { label: "part", role: "admin", scopes: [{ site_id }] });
-    assert.equal((await rig.ask("POST", "/api/users", ADA, { token: partly.body.data.token ?? "" })).status, 403);
-  },
-);
+test("returns 400 with the name of an invalid user field, and 401 or 403 without admin rights", TIMEOUT, async () => {
+  await using rig = await startRig();
+  const other = await rig.it.org();
+  const foreign = await rig.it.call<{ data: { id: string } }>("POST", "/api/sites", { token: other.token, body: { name: "Other site" } });
+  const { site_id, fleet_id } = rig;
+  const cases: [object, RegExp][] = [
+    [{ email: "ada" }, /field email must be an e-mail address/],
+    [{ role: "owner" }, /field role must be one of viewer, operator, admin/],
+    [{ scopes: [{ site_id: foreign.body.data.id }] }, /field scopes\.0\.site_id: site site_\w+ does not exist/],
+    [{ scopes: [{ site_id }, { fleet_id: "fleet_gone" }] }, /field scopes\.1\.fleet_id: fleet fleet_gone does not exist/],
+    [{ scopes: [{ site_id, fleet_id }] }, /field scopes\.0 must name exactly one of site_id and fleet_id/],
+    [{ scopes: [{}] }, /field scopes\.0 must name exactly one/],
+  ];
+  for (const [fields, message] of cases) {
+    const { status, body } = await rig.ask("POST", "/api/users", { ...ADA, ...fields });
+    assert.deepEqual([status, body.error.code], [400, "bad_request"]);
+    assert.match(body.error.message, message);
+  }
+  assert.equal((await rig.it.call("GET", "/api/users")).status, 401);
+  const operator = await rig.ask<NewToken>("POST", "/api/tokens", { label: "op", role: "operator" });
+  assert.equal((await rig.ask("GET", "/api/users", undefined, { token: operator.body.data.token ?? "" })).status, 403);
+  const partly = await rig.ask<NewToken>("POST", "/api/tokens", { label: "part", role: "admin", scopes: [{ site_id }] });
+  assert.equal((await rig.ask("POST", "/api/users", ADA, { token: partly.body.data.token ?? "" })).status, 403);
+});
 
 test("lists only the org's users, newest first, by name, address and role, in pages", TIMEOUT, async () => {
   await using rig = await startRig();
@@ -131,7 +127,7 @@ test("lists only the org's users, newest first, by name, address and role, in pa
   assert.deepEqual(await names(`?limit=2&cursor=${page.next_cursor}`), ["Ada"]);
 });
 
-test("PATCH changes the name, the only grant or all grants; 400 if ambiguous; 404 for a user of another org", TIMEOUT, async () => {
+test("PATCH changes a user's name and grants, and returns 400 if the grant is ambiguous", TIMEOUT, async () => {
   await using rig = await startRig();
   const { site_id, fleet_id } = rig;
   const { id } = (await rig.ask("POST", "/api/users", ADA)).body.data;
@@ -164,7 +160,7 @@ test("PATCH changes the name, the only grant or all grants; 400 if ambiguous; 40
   }
 });
 
-test("each org has its own names of members: a rename in one org has no effect in another", TIMEOUT, async () => {
+test("each org has a separate name for the same user", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", ADA)).body.data;
   await rig.it.clock.advance({ minutes: 1 });
@@ -177,7 +173,7 @@ test("each org has its own names of members: a rename in one org has no effect i
   const renamed = await rig.ask("PATCH", `/api/users/${id}`, { name: "Countess" });
   assert.deepEqual([renamed.status, renamed.body.data.name], [200, "Countess"]);
   assert.deepEqual(await ofOther("GET", `/api/users/${id}`), in_other_org);
-  // A further grant keeps the name.
+  // A further grant does not change the name.
   assert.equal((await rig.ask("POST", "/api/users", { ...ADA, role: "viewer" })).body.data.name, "Countess");
   const found = async (token: string, q: string) =>
     (await rig.it.call<{ items: User[] }>("GET", `/api/users?q=${q}`, { token })).body.items.map((user) => user.id);
@@ -186,7 +182,7 @@ test("each org has its own names of members: a rename in one org has no effect i
   assert.equal((await rig.ask<Me>("GET", "/api/me", undefined, { token: made.body.data.token ?? "" })).body.data.actor.name, "A. L.");
 });
 
-test("DELETE removes the user and its tokens from this org only", TIMEOUT, async () => {
+test("DELETE removes a user and the user's tokens from this org only", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", ADA)).body.data;
   const other = await rig.it.org();
@@ -206,29 +202,25 @@ test("DELETE removes the user and its tokens from this org only", TIMEOUT, async
   assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${here.id}`)).body.data.status, "revoked");
 });
 
-test(
-  "lists a user's holdings before the removal and in its response; tokens of the org that the user created are kept",
-  TIMEOUT,
-  async () => {
-    await using rig = await startRig();
-    const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
-    const own = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "laptop", role: "admin", user_id: id })).body.data;
-    const as_ada = { token: own.token ?? "" };
-    const of_org = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "ci", role: "operator" }, as_ada)).body.data;
-    const expected = [
-      { kind: "token", id: of_org.id, label: "ci", status: "active", outcome: "kept" },
-      { kind: "token", id: own.id, label: "laptop", status: "active", outcome: "revoked" },
-    ];
-    const before = await rig.it.call<{ items: UserHolding[] }>("GET", `/api/users/${id}/holdings`, { token: rig.org.token });
-    assert.deepEqual(before.body.items, expected);
-    assert.equal((await rig.ask("GET", "/api/users/usr_gone/holdings")).status, 404);
-    const removed = await rig.ask<RemovedUser>("DELETE", `/api/users/${id}`);
-    assert.deepEqual(removed.body.data.holdings, expected);
-    assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${of_org.id}`)).body.data.status, "active");
-  },
-);
+test("lists the tokens that the removal of a user revokes or keeps", TIMEOUT, async () => {
+  await using rig = await startRig();
+  const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
+  const own = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "laptop", role: "admin", user_id: id })).body.data;
+  const as_ada = { token: own.token ?? "" };
+  const of_org = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "ci", role: "operator" }, as_ada)).body.data;
+  const expected = [
+    { kind: "token", id: of_org.id, label: "ci", status: "active", outcome: "kept" },
+    { kind: "token", id: own.id, label: "laptop", status: "active", outcome: "revoked" },
+  ];
+  const before = await rig.it.call<{ items: UserHolding[] }>("GET", `/api/users/${id}/holdings`, { token: rig.org.token });
+  assert.deepEqual(before.body.items, expected);
+  assert.equal((await rig.ask("GET", "/api/users/usr_gone/holdings")).status, 404);
+  const removed = await rig.ask<RemovedUser>("DELETE", `/api/users/${id}`);
+  assert.deepEqual(removed.body.data.holdings, expected);
+  assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${of_org.id}`)).body.data.status, "active");
+});
 
-test("a removed user's token for every org is listed as kept, and stays valid for the other orgs only", TIMEOUT, async () => {
+test("keeps a removed user's token for every org, which remains valid only in other orgs", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const other = await rig.it.org();
@@ -267,7 +259,7 @@ test("a token that one org issues for a user is not valid for other orgs of the 
   );
 });
 
-test("returns 409 for removing or demoting the last admin of the org, unless the org has an admin token", TIMEOUT, async () => {
+test("returns 409 for removing or demoting the last admin of an org without an admin token", TIMEOUT, async () => {
   await using rig = await startRig();
   const admin = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const own = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "own", role: "admin", user_id: admin.id })).body.data.token ?? "";
@@ -292,7 +284,7 @@ test("returns 409 for removing or demoting the last admin of the org, unless the
   assert.equal((await rig.ask("PATCH", `/api/users/${admin.id}`, { role: "operator" }, { token: own })).status, 200);
 });
 
-test("of two concurrent removals of the last two admins, one is refused", TIMEOUT, async () => {
+test("refuses one of two concurrent removals of the last two admins", TIMEOUT, async () => {
   await using rig = await startRig();
   const made = [];
   for (const email of ["a@example.org", "b@example.org"]) {

@@ -11,7 +11,7 @@ import {
   RUNNING_MAX,
 } from "./handshake-queue.ts";
 
-/** A queue with a simulated event loop. Records what happened to each client, by number. */
+/** Creates a queue with a simulated event loop. Records the outcome of each client by number. */
 function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const awaited: (() => void)[] = [];
@@ -29,7 +29,7 @@ function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
   const turn = (): void => {
     for (const work of awaited.splice(0)) work();
   };
-  /** Runs turns of the loop until nothing more happens. */
+  /** Runs turns of the event loop until the queue has no more work. */
   const settle = (): void => {
     while (awaited.length > 0) turn();
   };
@@ -38,7 +38,7 @@ function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 
-test("limits running handshakes; each one that ends starts the next in order of arrival", () => {
+test("limits concurrent TLS handshakes, and starts waiting ones in order of arrival", () => {
   const { queue, begun, come, settle } = rig();
   come(RUNNING_MAX + 3);
   settle();
@@ -55,7 +55,7 @@ test("limits running handshakes; each one that ends starts the next in order of 
   assert.deepEqual(begun, upTo(RUNNING_MAX + 4));
 });
 
-test("starts a few per turn of the loop; while clients connect, at most one per turn and a limited number per second", async () => {
+test("starts a few handshakes per turn of the event loop, and fewer while clients connect", async () => {
   const { clock, queue, begun, come, turn } = rig();
   const connectedTurn = (): void => {
     queue.connected();
@@ -75,7 +75,7 @@ test("starts a few per turn of the loop; while clients connect, at most one per 
   assert.equal(begun.length, 3 + STARTS_PER_TURN_MAX);
 });
 
-test("while clients connect, starts none beyond the limit of running handshakes", async () => {
+test("starts no handshake above the concurrency limit while clients connect", async () => {
   const { clock, queue, begun, come, turn, settle } = rig();
   come(RUNNING_MAX + 2);
   settle();
@@ -89,14 +89,14 @@ test("while clients connect, starts none beyond the limit of running handshakes"
   assert.equal(begun.length, RUNNING_MAX + 1);
 });
 
-test("starts handshakes at the minimum rate even if none ends and clients connect all the time", async () => {
+test("starts handshakes at a minimum rate even if running ones never end", async () => {
   const { clock, queue, begun, come, turn, settle } = rig();
   come(RUNNING_MAX + 200);
   settle();
   await clock.advance({ seconds: 1 });
   const expected = RUNNING_MAX + 1_000 / START_INTERVAL_MS;
   assert.deepEqual([begun.length, queue.running], [expected, expected]);
-  // The excess ones must end before more than the minimum rate start.
+  // The handshakes above the limit must end before any start faster than the minimum rate.
   queue.ended();
   settle();
   assert.equal(begun.length, expected);
@@ -107,7 +107,7 @@ test("starts handshakes at the minimum rate even if none ends and clients connec
   assert.equal(begun.length, expected + 1);
 });
 
-test("clients that leave, and those that are gone at their turn, take no slot", () => {
+test("clients that disconnect while they wait for a handshake use no slot", () => {
   const { queue, begun, come, leave, settle } = rig({ gone: new Set([RUNNING_MAX + 1]) });
   come(RUNNING_MAX + 4);
   settle();
@@ -120,7 +120,7 @@ test("clients that leave, and those that are gone at their turn, take no slot", 
   assert.deepEqual([queue.running, queue.queued], [RUNNING_MAX, 1]);
 });
 
-test("a network may queue as many clients as slots are free; excess clients and those that waited too long are turned away", async () => {
+test("turns away clients above their network's share of the queue, and clients that wait too long", async () => {
   const { clock, queue, begun, sent_away, come } = rig();
   come(QUEUE_MAX / 2 + 1);
   assert.deepEqual(sent_away, [QUEUE_MAX / 2]);
@@ -136,7 +136,7 @@ test("a network may queue as many clients as slots are free; excess clients and 
   assert.deepEqual(sent_away, []);
 });
 
-test("networks alternate: a network with thousands of queued clients does not delay the others", async () => {
+test("a network with thousands of queued clients does not delay clients of other networks", async () => {
   const { clock, queue, begun, come, settle } = rig();
   const strangers = 10_000;
   come(strangers, "192.0.2.1");
@@ -150,7 +150,7 @@ test("networks alternate: a network with thousands of queued clients does not de
   );
 });
 
-test("closing the queue turns away all waiting clients and all later ones", async () => {
+test("closing the handshake queue turns away all waiting and later clients", async () => {
   const { clock, queue, begun, sent_away, come, settle } = rig();
   come(RUNNING_MAX + 2);
   settle();

@@ -15,17 +15,17 @@ import { QueuedTlsServer } from "./queued-tls-server.ts";
 import { clientHello } from "./testing/client-hello.ts";
 
 const LIMIT = { timeout: 120_000 };
-/** Longer than any test: nothing times out. */
+/** Longer than any test, so that nothing times out. */
 const NEVER_MS = 600_000;
 
 interface Listening {
   port: number;
   queue: TlsHandshakeQueue;
-  /** Open connections of the server, regardless of their handshakes. */
+  /** Returns the number of open connections of the server, with or without a handshake. */
   held: () => Promise<number>;
 }
 
-/** Starts an HTTPS server with queued handshakes. If its clock is stopped, a handshake starts only when another ends. */
+/** Starts an HTTPS server with queued handshakes. With a simulated clock, a handshake starts only when another ends. */
 async function listen(
   t: TestContext,
   { clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), first_byte_ms = NEVER_MS }: { clock?: Clock; first_byte_ms?: number } = {},
@@ -65,7 +65,7 @@ function open(t: TestContext, port: number, bytes: Buffer | string = ""): Socket
 /** Resolves when the socket is closed, also by a reset. */
 const closed = (socket: Socket): Promise<void> => new Promise((resolve) => socket.once("close", () => resolve()));
 
-/** Fills all handshake slots with clients that send a ClientHello and nothing more. */
+/** Uses all handshake slots with clients that send only a ClientHello. */
 async function takeAllPlaces(t: TestContext, { port, queue }: Listening): Promise<Socket[]> {
   const hello = await clientHello();
   const stuck = Array.from({ length: RUNNING_MAX }, () => open(t, port, hello));
@@ -79,14 +79,14 @@ function shakeHands(t: TestContext, port: number): TLSSocket {
   return socket.on("error", () => {});
 }
 
-/** Returns the response body, which is the path. The request is sent after the handshake. */
+/** Sends a request after the handshake. Returns the response body, which is the path. */
 async function ask(socket: TLSSocket, url: string): Promise<string | undefined> {
   socket.write(`GET ${url} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
   const answer = Buffer.concat(await socket.toArray()).toString("latin1");
   return answer.split("\r\n\r\n")[1];
 }
 
-test("serves a client and frees its slot", LIMIT, async (t) => {
+test("serves HTTPS clients and frees their handshake slots", LIMIT, async (t) => {
   const { port, queue, held } = await listen(t);
   const answers = await Promise.all(["/a", "/b", "/c"].map((url) => ask(shakeHands(t, port), url)));
   assert.deepEqual(answers, ["/a", "/b", "/c"]);
@@ -94,7 +94,7 @@ test("serves a client and frees its slot", LIMIT, async (t) => {
   await until("the server to hold none", async () => (await held()) === 0);
 });
 
-test("clients beyond the limit wait, start in order, and leave the queue when they disconnect", LIMIT, async (t) => {
+test("TLS clients above the limit wait, start in order and leave the queue when they disconnect", LIMIT, async (t) => {
   const server = await listen(t);
   const { port, queue, held } = server;
   const stuck = await takeAllPlaces(t, server);
@@ -113,19 +113,19 @@ test("clients beyond the limit wait, start in order, and leave the queue when th
   await until("the server to have let go of it", async () => (await held()) === RUNNING_MAX + 2);
   assert.deepEqual(shaken, []);
   stuck[0]!.destroy();
-  // The third client gets the slot of the first when its handshake ends.
+  // The third client gets the slot of the first when the handshake of the first ends.
   assert.deepEqual(await Promise.all([ask(first, "/first"), ask(third, "/third")]), ["/first", "/third"]);
   assert.deepEqual(shaken, ["first", "third"]);
 });
 
-test("clients that stop in mid-handshake do not block others", LIMIT, async (t) => {
+test("clients that stop during the TLS handshake do not block others", LIMIT, async (t) => {
   const server = await listen(t, { clock: systemClock });
   await takeAllPlaces(t, server);
   assert.equal(await ask(shakeHands(t, server.port), "/in"), "/in");
   assert.equal(server.queue.running, RUNNING_MAX);
 });
 
-test("closes a client that sends nothing, or too much before its turn, without using a slot", LIMIT, async (t) => {
+test("closes a client that sends nothing, or too much before its handshake starts", LIMIT, async (t) => {
   const quiet = await listen(t, { first_byte_ms: 200 });
   const silent = open(t, quiet.port);
   await closed(silent);
@@ -143,7 +143,7 @@ test("closes a client that sends nothing, or too much before its turn, without u
   await until("the server to have let go of it", async () => (await held()) === RUNNING_MAX);
 });
 
-test("plain HTTP closes that connection and frees its slot", LIMIT, async (t) => {
+test("a plain HTTP request to the TLS port is closed and frees its slot", LIMIT, async (t) => {
   const { port, queue, held } = await listen(t);
   await closed(open(t, port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n"));
   await until("its place to be free", () => queue.running === 0);

@@ -57,7 +57,7 @@ async function shakeHands(
   return socket;
 }
 
-/** Returns serial number and names of the certificate that a new connection gets. */
+/** Returns the serial number and names of the certificate that a new connection gets. */
 async function shown(port: number): Promise<{ serial: string; names: string }> {
   const socket = await shakeHands(port);
   const { serialNumber, subjectaltname = "" } = socket.getPeerCertificate();
@@ -65,29 +65,25 @@ async function shown(port: number): Promise<{ serial: string; names: string }> {
   return { serial: serialNumber, names: subjectaltname };
 }
 
-test(
-  "creates a CA once, with a key readable by the server's user only, and issues certificates for the requested names",
-  LIMIT,
-  async (t) => {
-    const directory = await temporary(t);
-    const authority = await openAuthority(directory, NOW);
-    const again = await openAuthority(directory, NOW);
-    assert.equal(again.fingerprint, authority.fingerprint);
-    assert.equal((await stat(path.join(directory, "tls", "ca-key.pem"))).mode & 0o777, 0o600);
-    const ca = new X509Certificate(authority.pem);
-    assert.ok(ca.ca);
-    assert.ok(ca.validToDate.getTime() - NOW.getTime() >= 3_650 * DAY_MS);
-    const { cert } = await again.issue(["fleet.example.org", "192.0.2.7", "2001:db8::7"], NOW);
-    const leaf = new X509Certificate(cert);
-    assert.ok(leaf.checkIssued(ca) && leaf.verify(ca.publicKey) && !leaf.ca);
-    assert.equal(leaf.checkHost("fleet.example.org"), "fleet.example.org");
-    assert.equal(leaf.checkHost("other.example.org"), undefined);
-    for (const address of ["192.0.2.7", "2001:db8::7"]) assert.ok(leaf.checkIP(address), address);
-    assert.equal(leaf.checkIP("192.0.2.8"), undefined);
-  },
-);
+test("creates a CA with a private key once, and issues certificates for the requested names", LIMIT, async (t) => {
+  const directory = await temporary(t);
+  const authority = await openAuthority(directory, NOW);
+  const again = await openAuthority(directory, NOW);
+  assert.equal(again.fingerprint, authority.fingerprint);
+  assert.equal((await stat(path.join(directory, "tls", "ca-key.pem"))).mode & 0o777, 0o600);
+  const ca = new X509Certificate(authority.pem);
+  assert.ok(ca.ca);
+  assert.ok(ca.validToDate.getTime() - NOW.getTime() >= 3_650 * DAY_MS);
+  const { cert } = await again.issue(["fleet.example.org", "192.0.2.7", "2001:db8::7"], NOW);
+  const leaf = new X509Certificate(cert);
+  assert.ok(leaf.checkIssued(ca) && leaf.verify(ca.publicKey) && !leaf.ca);
+  assert.equal(leaf.checkHost("fleet.example.org"), "fleet.example.org");
+  assert.equal(leaf.checkHost("other.example.org"), undefined);
+  for (const address of ["192.0.2.7", "2001:db8::7"]) assert.ok(leaf.checkIP(address), address);
+  assert.equal(leaf.checkIP("192.0.2.8"), undefined);
+});
 
-test("a crash between key and certificate loses nothing; a missing or wrong key is reported", LIMIT, async (t) => {
+test("recovers from a crash between writing CA key and certificate, and reports a wrong key", LIMIT, async (t) => {
   const directory = await temporary(t);
   const file = path.join(directory, "tls", "ca.pem");
   const key_file = path.join(directory, "tls", "ca-key.pem");
@@ -106,7 +102,7 @@ test("a crash between key and certificate loses nothing; a missing or wrong key 
   await assert.rejects(openAuthority(directory, NOW), /is not the key of/);
 });
 
-test("a client that trusts the CA connects by any name of the machine, and by no other; TLS 1.1 is refused", LIMIT, async (t) => {
+test("clients that trust the CA connect by any name of the machine, but not with TLS 1.1", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const machine_names = (): string[] => ["vm", "127.0.0.1", "NOT A NAME"];
   const tls = await ownCertificate({
@@ -128,7 +124,7 @@ test("a client that trusts the CA connects by any name of the machine, and by no
   assert.deepEqual([presented.trusted, presented.authority?.fingerprint], [false, tls.authority!.fingerprint]);
 });
 
-test("selects HTTP/1.1 among the offered protocols; refuses clients that only offer others", LIMIT, async (t) => {
+test("negotiates HTTP/1.1, and refuses clients that only offer other protocols", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock: systemClock, ...logged() });
   const port = await listen(t, tls);
@@ -144,7 +140,7 @@ test("selects HTTP/1.1 among the offered protocols; refuses clients that only of
   await assert.rejects(shakeHands(port, { ca, servername: "localhost", ALPNProtocols: ["h2"] }), /no.application.protocol/i);
 });
 
-test("plain HTTP on the TLS port closes that connection only", LIMIT, async (t) => {
+test("plain HTTP on the TLS port closes only that connection", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock: systemClock, ...logged() });
   const port = await listen(t, tls);
@@ -158,7 +154,7 @@ test("plain HTTP on the TLS port closes that connection only", LIMIT, async (t) 
   (await shakeHands(port, { ca: tls.authority!.pem, servername: "localhost" })).destroy();
 });
 
-test("adds a new name to the certificate without a restart, and renews one that is about to expire", LIMIT, async (t) => {
+test("adds new names to the certificate without a restart, and renews it before it expires", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const names = ["first"];
@@ -196,7 +192,7 @@ test("keeps an address in the certificate while its interface is down", LIMIT, a
   assert.doesNotMatch((await shown(port)).names, /10\.0\.0\.7/, "beyond the bound only the present names stay");
 });
 
-test("renews a certificate when the clock was set back to before its start, or set forward beyond its end", LIMIT, async (t) => {
+test("renews a certificate when a clock change makes it invalid", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
@@ -218,7 +214,7 @@ test("renews a certificate when the clock was set back to before its start, or s
   assert.deepEqual(await shown(port), settled, "and not made again and again");
 });
 
-test("with a clock before the release date, the CA and certificate start at the release date", LIMIT, async (t) => {
+test("the CA and certificate start at the release date if the clock shows an earlier time", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "1970-01-01T00:05:00Z" });
   const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
@@ -234,7 +230,7 @@ test("with a clock before the release date, the CA and certificate start at the 
   assert.deepEqual(await shown(port), first, "and not made again and again");
 });
 
-test("for an expired CA, the error mentions the clock before it suggests a new CA", LIMIT, async (t) => {
+test("the error for an expired CA asks to check the clock first", LIMIT, async (t) => {
   const directory = await temporary(t);
   await openAuthority(directory, NOW);
   const later = new Date(NOW.getTime() + 4_000 * DAY_MS);
@@ -244,7 +240,7 @@ test("for an expired CA, the error mentions the clock before it suggests a new C
   );
 });
 
-test("the release date in the program belongs to its version", () => {
+test("the release date in the program matches its version", () => {
   assert.equal(RELEASED.version, packageJson.version, "raise not_before to the date of the release, with the version");
   assert.ok(RELEASED.not_before < new Date());
 });
@@ -282,7 +278,7 @@ async function writePair(files: Files, { cert, key }: { cert: string; key: strin
   await rename(`${files.key_file}.new`, files.key_file);
 }
 
-test("new connections get new files while old ones continue; an invalid pair leaves the old one in use", LIMIT, async (t) => {
+test("new connections use changed certificate files, and an invalid pair is ignored", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, NOW);
   const files = { cert_file: path.join(directory, "server.pem"), key_file: path.join(directory, "server-key.pem") };
@@ -299,7 +295,7 @@ test("new connections get new files while old ones continue; an invalid pair lea
   assert.match(String((await once(open, "data"))[0]), /^HTTP\/1.1 200/);
   open.destroy();
 
-  // A read during the write may fail for other reasons first.
+  // A read during the write may first fail for other reasons.
   await writeFile(files.key_file, (await authority.issue(["localhost"], NOW)).key);
   await until("the complaint", () => reasons().at(-1)?.includes("is not the private key of"));
   assert.deepEqual(await shown(port), second);
@@ -310,7 +306,7 @@ test("new connections get new files while old ones continue; an invalid pair lea
   await until("the third certificate", async () => (await shown(port)).serial !== second.serial);
 });
 
-test("polling finds a change without file system events", LIMIT, async (t) => {
+test("detects changed certificate files by polling if there are no file system events", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, NOW);
   const real = path.join(directory, "real");
@@ -318,7 +314,7 @@ test("polling finds a change without file system events", LIMIT, async (t) => {
   await mkdir(real);
   const held = { cert_file: path.join(real, "c.pem"), key_file: path.join(real, "k.pem") };
   await writePair(held, await authority.issue(["localhost"], NOW));
-  // Through a symlink: the watched directory does not change when the link's target does.
+  // Through a symlink: the directory that is watched does not change when the target of the link does.
   await mkdir(path.join(directory, "links"));
   const files = { cert_file: path.join(directory, "links", "c.pem"), key_file: path.join(directory, "links", "k.pem") };
   await symlink(held.cert_file, files.cert_file);
@@ -332,7 +328,7 @@ test("polling finds a change without file system events", LIMIT, async (t) => {
   await until("the new certificate", async () => (await shown(port)).serial !== first.serial);
 });
 
-test("names the file that is missing, has other content or does not match", LIMIT, async (t) => {
+test("names the certificate or key file that is missing, invalid or does not match", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, NOW);
   const files = { cert_file: path.join(directory, "c.pem"), key_file: path.join(directory, "k.pem") };

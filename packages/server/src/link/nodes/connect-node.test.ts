@@ -3,7 +3,7 @@ import type { NetworkInterfaceInfo } from "node:os";
 import { test } from "node:test";
 import { addressText, parseAddress, reachableHost } from "./connect-node.ts";
 
-test("parses IPv4 and IPv6 addresses with a port, and nothing else", () => {
+test("parses node addresses with a port, and refuses anything else", () => {
   for (const address of [
     { host: "10.0.0.7", port: 7601 },
     { host: "fd00::7", port: 1 },
@@ -14,7 +14,7 @@ test("parses IPv4 and IPv6 addresses with a port, and nothing else", () => {
     assert.equal(parseAddress(text), undefined, text);
 });
 
-test("a listener on all addresses is advertised by the first IPv4 address that is not loopback", () => {
+test("advertises a listener on all addresses by the first non-loopback IPv4 address", () => {
   const one = (address: string, family: "IPv4" | "IPv6", internal: boolean) => ({ address, family, internal }) as NetworkInterfaceInfo;
   const interfaces = { lo: [one("127.0.0.1", "IPv4", true)], eth0: [one("fd00::1", "IPv6", false), one("10.1.2.3", "IPv4", false)] };
   assert.equal(reachableHost("0.0.0.0", interfaces), "10.1.2.3");

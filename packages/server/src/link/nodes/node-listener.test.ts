@@ -11,7 +11,7 @@ import {
 
 const admission = (): HandshakeAdmission => new HandshakeAdmission(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }));
 
-test("a network has few concurrent handshakes, and an IPv6 /64 counts as one", () => {
+test("limits concurrent handshakes per network, where an IPv6 /64 is one network", () => {
   const it = admission();
   const entered = Array.from({ length: UNKNOWN_HANDSHAKES_PER_NETWORK_MAX + 2 }, (_, i) => it.enter(`2001:db8::${i + 1}`));
   assert.equal(entered.filter((release) => release !== undefined).length, UNKNOWN_HANDSHAKES_PER_NETWORK_MAX);
@@ -22,7 +22,7 @@ test("a network has few concurrent handshakes, and an IPv6 /64 counts as one", (
   assert.equal(it.enter("2001:db8::98"), undefined);
 });
 
-test("handshakes of unknown networks leave the slots of known nodes free", () => {
+test("handshakes of unknown networks leave slots free for known nodes", () => {
   const it = admission();
   it.remember("10.0.0.7");
   const strangers = Array.from({ length: 1_000 }, (_, i) => it.enter(`192.0.${i >> 8}.${i & 255}`));

@@ -19,7 +19,7 @@ import { parseAddress } from "./connect-node.ts";
 const LIMIT = { timeout: 60_000 };
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
-/** Starts a database with rows of nodes, and nodes that listen. */
+/** Starts a database with rows of nodes. `open` starts a node that listens. */
 async function startRig() {
   const own = new AsyncDisposableStack();
   const database = own.use(await createTestDatabase());
@@ -40,7 +40,7 @@ async function startRig() {
   return { db: db as Db, add, open, refused: () => refused, lines, [Symbol.asyncDispose]: () => own.disposeAsync() };
 }
 
-/** Returns the status of the response to a request; undefined if the connection was closed. */
+/** Returns the status of the response to a request, or undefined if the connection was closed. */
 function ask(socket: TLSSocket): Promise<number | undefined> {
   return new Promise((resolve) => {
     const outgoing = httpRequest({ path: "/", createConnection: () => socket });
@@ -53,7 +53,7 @@ function ask(socket: TLSSocket): Promise<number | undefined> {
   });
 }
 
-/** Connects without a certificate or with an unknown one. */
+/** Connects without a certificate or with an unknown one, and returns the status of the response. */
 async function strangerAsks(address: string, pair: Partial<KeyPair>): Promise<number | undefined> {
   const socket = connect({ ...parseAddress(address)!, ...pair, rejectUnauthorized: false });
   socket.on("error", () => {});
@@ -67,7 +67,7 @@ async function strangerAsks(address: string, pair: Partial<KeyPair>): Promise<nu
   }
 }
 
-test("two nodes in the database connect with mutual authentication, and one passes an upgrade request to the other", LIMIT, async () => {
+test("two nodes connect with mutual authentication, and one can forward an upgrade request", LIMIT, async () => {
   await using rig = await startRig();
   const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();
@@ -95,7 +95,7 @@ test("two nodes in the database connect with mutual authentication, and one pass
   assert.equal(rig.refused(), 0);
 });
 
-test("closes connections without a certificate, with an unknown one, or with that of a dead node, without a response", LIMIT, async () => {
+test("closes connections without the certificate of a living node, without a response", LIMIT, async () => {
   await using rig = await startRig();
   const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();
@@ -103,7 +103,7 @@ test("closes connections without a certificate, with an unknown one, or with tha
   const stranger = await runCertificate(systemClock.now());
   assert.equal(await strangerAsks(to_b!.address, stranger), undefined);
   assert.equal(rig.refused(), 2);
-  // The same certificate, after it was added to the database.
+  // The same certificate, now added to the database.
   await rig.add("node_c");
   await writeNodeAddress(rig.db, { id: "node_c", epoch: 1 }, { address: "127.0.0.1:1", tls_fingerprint: stranger.fingerprint });
   assert.equal(await strangerAsks(to_b!.address, stranger), 404);
@@ -117,7 +117,7 @@ test("closes connections without a certificate, with an unknown one, or with tha
   );
 });
 
-test("closes connections of one address beyond its limit before their handshake", LIMIT, async (t) => {
+test("closes connections above the limit of an address before their handshake", LIMIT, async (t) => {
   await using rig = await startRig();
   const [a] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();
@@ -133,7 +133,7 @@ test("closes connections of one address beyond its limit before their handshake"
   assert.equal(await ask(socket), 404, "another node still connects");
 });
 
-test("refuses TLS before 1.3 and data that is not TLS", LIMIT, async () => {
+test("a node's port refuses TLS before 1.3 and data that is not TLS", LIMIT, async () => {
   await using rig = await startRig();
   const a = await rig.open("node_a");
   await rig.open("node_b");
@@ -151,7 +151,7 @@ test("refuses TLS before 1.3 and data that is not TLS", LIMIT, async () => {
   await until("both are counted", () => rig.refused() === 2);
 });
 
-test("does not use a node with an unexpected certificate or without a listener", LIMIT, async () => {
+test("refuses to connect to a node with an unexpected certificate or without a listener", LIMIT, async () => {
   await using rig = await startRig();
   const a = await rig.open("node_a");
   await rig.open("node_b");
@@ -167,7 +167,7 @@ test("does not use a node with an unexpected certificate or without a listener",
   frozen.close();
 });
 
-test("a node that closes is no longer listed, and its port is free", LIMIT, async () => {
+test("a closed node is no longer listed, and its port is free", LIMIT, async () => {
   await using rig = await startRig();
   const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();

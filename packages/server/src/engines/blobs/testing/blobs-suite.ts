@@ -70,7 +70,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal((await buffer((await blobs.read("org_1/empty")).stream)).length, 0);
   });
 
-  check("nothing is readable before commit; discard removes it", async ({ blobs, stagedCount }) => {
+  check("a blob is readable only after its commit, and not after a discard", async ({ blobs, stagedCount }) => {
     const staged = await blobs.receive(Readable.from([Buffer.from("x")]), MAX);
     assert.equal(await stagedCount(), 1);
     assert.equal(await blobs.stat(`org_1/${staged.sha256}`), undefined);
@@ -84,7 +84,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal((await blobs.stat("org_1/y"))?.size, 1);
   });
 
-  check("a commit over an existing blob replaces it, for new readers", async ({ blobs }) => {
+  check("a commit replaces an existing blob, while open reads continue with the old bytes", async ({ blobs }) => {
     await put(blobs, "org_1/same", Buffer.from("old bytes"));
     const { stream } = await blobs.read("org_1/same");
     await put(blobs, "org_1/same", Buffer.from("new"));
@@ -92,7 +92,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal((await buffer((await blobs.read("org_1/same")).stream)).toString(), "new");
   });
 
-  check("refuses too many bytes, wrong bytes and broken streams, and keeps nothing", async ({ blobs, stagedCount }) => {
+  check("keeps nothing of an upload that is too large, wrong or interrupted", async ({ blobs, stagedCount }) => {
     const bytes = Buffer.from("0123456789");
     const receive = (options: Parameters<Blobs["receive"]>[1]) => blobs.receive(Readable.from([bytes]), options);
     await assert.rejects(receive({ max_bytes: 9 }), refusal("too_large"));
@@ -114,7 +114,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check("a refused stream can still be drained, an aborted one is destroyed", async ({ blobs, stagedCount }) => {
+  check("destroys the stream of an aborted upload, but not of a refused one", async ({ blobs, stagedCount }) => {
     const long = new PassThrough();
     long.write(Buffer.alloc(100));
     await assert.rejects(blobs.receive(long, { max_bytes: 50 }), refusal("too_large"));
@@ -167,7 +167,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check("list returns an owner's blobs, or all", async ({ blobs }) => {
+  check("lists the blobs under a prefix, or all", async ({ blobs }) => {
     for (const key of ["org_1/aa1", "org_1/aa2", "org_1/b", "org_2/aa1", "org_10/x"]) await put(blobs, key, Buffer.from(key));
     const keys = async (prefix: string): Promise<string[]> =>
       (await Array.fromAsync(blobs.list(prefix))).map(({ key, size }) => `${key} ${size}`).toSorted();
@@ -176,7 +176,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.deepEqual(await keys("org_3/"), []);
   });
 
-  check("concurrent uploads, some with equal bytes, do not mix", async ({ blobs, stagedCount }) => {
+  check("concurrent uploads do not mix their bytes", async ({ blobs, stagedCount }) => {
     const contents = Array.from({ length: 30 }, (_, i) => Buffer.alloc(50_000, `${i % 10}`));
     await Promise.all(
       contents.map(async (bytes) => {
@@ -193,36 +193,33 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check(
-    "a resumable upload keeps what arrives, also from broken streams, and becomes a blob when complete and correct",
-    async ({ blobs }) => {
-      const bytes = Buffer.alloc(2_000_000, "0123456789abcdef-");
-      const key = "org_1/rel_1";
-      const append = (offset: number, stream: Readable, max_bytes = bytes.length) => blobs.append(key, stream, { offset, max_bytes });
-      assert.equal(await blobs.uploaded(key), 0);
-      assert.deepEqual(await append(0, Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 100)])), { size: 100, whole: true });
-      const broken = new PassThrough();
-      broken.write(bytes.subarray(100, 200));
-      const appended = blobs.append(key, broken, { offset: 100, max_bytes: bytes.length, on_bytes: () => void broken.destroy() });
-      assert.deepEqual(await appended, { size: 200, whole: false });
-      assert.equal(await blobs.uploaded(key), 200);
-      await assert.rejects(append(100, Readable.from([bytes])), refusal("bad_range"));
-      await assert.rejects(append(200, Readable.from([bytes])), refusal("too_large"));
-      assert.deepEqual(await Array.fromAsync(blobs.listUploads(), ({ key: name, size }) => [name, size]), [[key, 200]]);
-      await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) }), refusal("mismatch"));
-      await append(200, Readable.from([bytes.subarray(200)]));
-      await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: "00".repeat(32) }), refusal("mismatch"));
-      const completed = await blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) });
-      assert.ok((await buffer(completed.read())).equals(bytes));
-      assert.equal(await blobs.stat("org_1/done"), undefined);
-      await completed.commit("org_1/done");
-      await completed.commit("org_1/done");
-      assert.ok((await buffer((await blobs.read("org_1/done")).stream)).equals(bytes));
-      assert.deepEqual([await blobs.uploaded(key), await Array.fromAsync(blobs.listUploads())], [0, []]);
-    },
-  );
+  check("a resumable upload keeps received bytes, and becomes a blob when complete and correct", async ({ blobs }) => {
+    const bytes = Buffer.alloc(2_000_000, "0123456789abcdef-");
+    const key = "org_1/rel_1";
+    const append = (offset: number, stream: Readable, max_bytes = bytes.length) => blobs.append(key, stream, { offset, max_bytes });
+    assert.equal(await blobs.uploaded(key), 0);
+    assert.deepEqual(await append(0, Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 100)])), { size: 100, whole: true });
+    const broken = new PassThrough();
+    broken.write(bytes.subarray(100, 200));
+    const appended = blobs.append(key, broken, { offset: 100, max_bytes: bytes.length, on_bytes: () => void broken.destroy() });
+    assert.deepEqual(await appended, { size: 200, whole: false });
+    assert.equal(await blobs.uploaded(key), 200);
+    await assert.rejects(append(100, Readable.from([bytes])), refusal("bad_range"));
+    await assert.rejects(append(200, Readable.from([bytes])), refusal("too_large"));
+    assert.deepEqual(await Array.fromAsync(blobs.listUploads(), ({ key: name, size }) => [name, size]), [[key, 200]]);
+    await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) }), refusal("mismatch"));
+    await append(200, Readable.from([bytes.subarray(200)]));
+    await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: "00".repeat(32) }), refusal("mismatch"));
+    const completed = await blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) });
+    assert.ok((await buffer(completed.read())).equals(bytes));
+    assert.equal(await blobs.stat("org_1/done"), undefined);
+    await completed.commit("org_1/done");
+    await completed.commit("org_1/done");
+    assert.ok((await buffer((await blobs.read("org_1/done")).stream)).equals(bytes));
+    assert.deepEqual([await blobs.uploaded(key), await Array.fromAsync(blobs.listUploads())], [0, []]);
+  });
 
-  check("an abandoned upload starts from zero", async ({ blobs }) => {
+  check("an upload that was abandoned starts again from zero", async ({ blobs }) => {
     await blobs.append("org_1/rel_1", Readable.from(["some"]), { offset: 0, max_bytes: 10 });
     await blobs.abandon("org_1/rel_1");
     await blobs.abandon("org_1/rel_1");
@@ -232,7 +229,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal((await blobs.stat("org_1/done"))?.size, 5);
   });
 
-  check("free space is a number of bytes", async ({ blobs }) => {
+  check("returns the free space in bytes", async ({ blobs }) => {
     assert.ok((await blobs.freeBytes()) > 0);
   });
 }

@@ -30,7 +30,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     });
   };
 
-  check("a message reaches every subscriber of its subject in order, and no others", async ({ publisher, subscriber }) => {
+  check("delivers messages in order to every subscriber of their subject, and to no others", async ({ publisher, subscriber }) => {
     const seen: Array<[string, JsonValue, string]> = [];
     for (const listener of ["a", "b"])
       subscriber.subscribe("rf.node.1", (message, subject) => void seen.push([listener, message, subject]));
@@ -48,7 +48,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     ]);
   });
 
-  check("messages published after `subscribed` are delivered", async ({ publisher, subscriber }) => {
+  check("delivers messages that are published after subscribed() resolves", async ({ publisher, subscriber }) => {
     await settle(publisher, subscriber);
     for (let n = 0; n < 100; n += 1) {
       const heard = nextMessage(subscriber, `subject.${n}`);
@@ -67,7 +67,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     await done;
   });
 
-  check("a message is a copy: changing it later changes nothing", async ({ publisher, subscriber }) => {
+  check("changing an object after its publication does not change the message", async ({ publisher, subscriber }) => {
     const done = nextMessage(subscriber, "copy");
     await settle(publisher, subscriber);
     const message = { list: [1] };
@@ -76,7 +76,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     assert.deepEqual(await done, { list: [1] });
   });
 
-  check("a listener subscribed twice gets each message twice; an ended subscription gets none", async ({ publisher, subscriber }) => {
+  check("a listener that is subscribed twice gets each message twice", async ({ publisher, subscriber }) => {
     let count = 0;
     const listener = (): void => void (count += 1);
     const end = subscriber.subscribe("twice", listener);
@@ -106,7 +106,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     assert.equal(errors() - before, 2);
   });
 
-  check("lost messages are announced, and later ones arrive again", async ({ publisher, subscriber, loseMessages }) => {
+  check("reports a gap when messages are lost, and delivers later ones", async ({ publisher, subscriber, loseMessages }) => {
     const gap = Promise.withResolvers<void>();
     subscriber.onGap(gap.resolve);
     const unwanted = subscriber.onGap(() => assert.fail("an ended gap subscription"));

@@ -10,10 +10,10 @@ import { withClient } from "../with-client.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 
-/** More than ten times the longest of them beside other tests. */
+/** More than ten times the duration of the slowest test while other tests run. */
 const TIMEOUT = 300_000;
 
-/** Moves money between two tables until stopped. Returns the number of acknowledged moves. */
+/** Inserts matching rows into two tables until stopped. `acknowledged` returns the number of committed transactions. */
 function startWriting(connection: Connection): { acknowledged: () => number; stop: () => Promise<void> } {
   let acknowledged = 0;
   let going = true;
@@ -73,13 +73,13 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await place[Symbol.asyncDispose]();
   });
 
-  test("leaves no replication slot and no running backup at the source", { timeout: TIMEOUT }, async () => {
+  test("a finished backup leaves no replication slot or backup_label at its source", { timeout: TIMEOUT }, async () => {
     const { rows } = await withClient(embedded.connection, (client) => client.query("select slot_name from pg_replication_slots"));
     assert.deepEqual(rows, []);
     assert.ok(!(await readdir(place.database)).includes("backup_label"));
   });
 
-  test("refuses a damaged, incomplete or foreign backup and leaves nothing at the target", { timeout: TIMEOUT }, async () => {
+  test("refuses to restore a damaged, incomplete or foreign backup, and leaves the target empty", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     const copy = path.join(other.root, "copy");
     await copyDatabase(good, copy);
@@ -129,7 +129,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await assert.rejects(restore({ from: copy, directory: third.database }), { name: "Refusal", message: /contains recovery\.signal/ });
   });
 
-  test("settings in the database's directory cannot run commands", { timeout: TIMEOUT }, async () => {
+  test("ignores archive commands in the settings file of the database directory", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     await restore({ from: good, directory: other.database });
     await appendFile(path.join(other.database, "postgresql.auto.conf"), "archive_mode = 'on'\narchive_command = '/bin/false'\n");
@@ -139,7 +139,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await started.stop();
   });
 
-  test("refuses to restore into a database, and to back up into a directory with contents", { timeout: TIMEOUT }, async () => {
+  test("refuses to restore over a database, or to back up into a non-empty directory", { timeout: TIMEOUT }, async () => {
     await assert.rejects(backup({ connection: embedded.connection, dataDirectory: place.database, to: good }), {
       name: "Refusal",
       message: /is not empty/,
@@ -168,7 +168,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     assert.equal(output, "");
   });
 
-  test("a backup during writes restores to a consistent database with everything committed before", { timeout: TIMEOUT }, async () => {
+  test("a backup during writes restores to a consistent database with all earlier commits", { timeout: TIMEOUT }, async () => {
     const writing = startWriting(embedded.connection);
     await until("something is committed", () => writing.acknowledged() > 5);
     const to = path.join(place.root, "backups", "first");

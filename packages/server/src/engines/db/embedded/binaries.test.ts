@@ -14,7 +14,7 @@ const withoutPackage = embedded === undefined ? "the embedded PostgreSQL package
 const withoutSystem15 =
   (await run(path.join(sources.systemRoot, "15", "bin", "postgres"), ["--version"])).code === 0 ? false : "PostgreSQL 15 is not installed";
 
-/** Creates a package directory with links to the installed one's files, but without the library links of its install script. */
+/** Links the files of the embedded package into a new package, without the library links that its install script creates. */
 async function bareCopy(root: string): Promise<string> {
   const native = path.join(root, "package", "native");
   await mkdir(path.join(native, "lib"), { recursive: true });
@@ -31,15 +31,15 @@ async function bareCopy(root: string): Promise<string> {
   return native;
 }
 
-describe("the choice of binaries", () => {
-  test("a new directory uses the embedded package", { skip: withoutPackage }, async () => {
+describe("selection of PostgreSQL binaries", () => {
+  test("uses the embedded PostgreSQL package for a new database", { skip: withoutPackage }, async () => {
     await using place = await scratch();
     const chosen = await chooseBinaries(place.database);
     assert.deepEqual({ major: chosen.major, bin: chosen.bin }, { major: 18, bin: path.join(embedded ?? "", "bin") });
   });
 
   test(
-    "without the package a new directory uses the newest system PostgreSQL from 15 on",
+    "uses the newest installed PostgreSQL from 15 on if the embedded package is missing",
     { skip: withoutSystem15, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -53,7 +53,7 @@ describe("the choice of binaries", () => {
     },
   );
 
-  test("selects the newest of several versions, and never one older than 15", async () => {
+  test("selects the newest PostgreSQL for a new database, and none older than 15", async () => {
     await using place = await scratch();
     const install = async (major: string): Promise<void> => {
       await mkdir(path.join(place.root, "system", major, "bin"), { recursive: true });
@@ -70,7 +70,7 @@ describe("the choice of binaries", () => {
   });
 
   test(
-    "an existing database uses the major version that created it, even if a newer one is installed",
+    "starts an existing database with its major version even if a newer one is installed",
     { skip: withoutPackage || withoutSystem15, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -82,7 +82,7 @@ describe("the choice of binaries", () => {
     },
   );
 
-  test("without a matching binary, the error says what to install, and nothing is changed", async () => {
+  test("names the PostgreSQL to install if none matches the database, and changes nothing", async () => {
     await using place = await scratch();
     await mkdir(place.database, { mode: 0o700 });
     await writeFile(path.join(place.database, "PG_VERSION"), "13\n");
@@ -94,7 +94,7 @@ describe("the choice of binaries", () => {
     assert.deepEqual(await readdir(place.database), ["PG_VERSION"]);
   });
 
-  test("refuses a directory with other files and changes nothing", async () => {
+  test("refuses a database directory with unrelated files without changing it", async () => {
     await using place = await scratch();
     await mkdir(place.database);
     await writeFile(path.join(place.database, "thesis.tex"), "");
@@ -102,14 +102,14 @@ describe("the choice of binaries", () => {
     assert.deepEqual(await readdir(place.root), ["postgres"]);
   });
 
-  test("treats an empty directory as new", { timeout: TIMEOUT }, async () => {
+  test("creates a database in an existing empty directory", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     await mkdir(place.database);
     await (await startOn(place.database)).stop();
     assert.ok(await readMajor(place.database));
   });
 
-  test("creates missing library links in the package", { skip: withoutPackage, timeout: TIMEOUT }, async () => {
+  test("creates missing library symlinks in the embedded package", { skip: withoutPackage, timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     const native = await bareCopy(place.root);
     assert.notEqual((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0, "the copy must lack its links");
@@ -120,7 +120,7 @@ describe("the choice of binaries", () => {
   });
 
   test(
-    "with a read-only package, creates the links beside the database, and starts",
+    "creates library symlinks beside the database if the package is read-only",
     { skip: withoutPackage || (process.getuid?.() === 0 ? "root writes to read-only directories" : false), timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -134,7 +134,7 @@ describe("the choice of binaries", () => {
     },
   );
 
-  test("skips a package whose binaries do not run on this machine", async () => {
+  test("skips the embedded package if its binaries do not run on this machine", async () => {
     await using place = await scratch();
     const native = path.join(place.root, "native");
     await mkdir(path.join(native, "bin"), { recursive: true });

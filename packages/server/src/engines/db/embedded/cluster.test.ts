@@ -30,8 +30,8 @@ async function killedInInitdb(): Promise<Awaited<ReturnType<typeof scratch>>> {
   return assert.fail(`initdb was done before the kill, ${ATTEMPTS_MAX} times`);
 }
 
-describe("the database's directory", () => {
-  test("a kill during initdb leaves no partial database, and the next start creates a complete one", { timeout: TIMEOUT }, async () => {
+describe("directory of the embedded database", () => {
+  test("creates a complete database at the next start after a kill during initdb", { timeout: TIMEOUT }, async () => {
     await using place = await killedInInitdb();
     assert.ok(!(await readdir(place.root)).includes("postgres"));
     const embedded = await startOn(place.database);
@@ -44,7 +44,7 @@ describe("the database's directory", () => {
     });
   });
 
-  test("with a path too long for a socket, the socket is in a private directory until stop", { timeout: TIMEOUT }, async () => {
+  test("puts the socket into a private directory elsewhere if the database path is too long", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     const directory = path.join(place.root, `a "quoted", long ${"n".repeat(90)}`, "postgres");
     const first = await holdServer(directory);
@@ -60,7 +60,7 @@ describe("the database's directory", () => {
     await assert.rejects(lstat(`${directory}.run`), { code: "ENOENT" });
   });
 
-  test("a short path with a comma and a quote contains its socket itself", { timeout: TIMEOUT }, async () => {
+  test("keeps the socket beside the database if its path is short, despite commas and quotes", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     const directory = path.join(place.root, `a,"b" c`, "postgres");
     const embedded = await startOn(directory);
@@ -68,7 +68,7 @@ describe("the database's directory", () => {
     await embedded.stop();
   });
 
-  test("replaces a socket directory that other users may enter", { timeout: TIMEOUT }, async () => {
+  test("replaces a socket directory that other users can access", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     await mkdir(`${place.database}.run`);
     await chmod(`${place.database}.run`, 0o777);

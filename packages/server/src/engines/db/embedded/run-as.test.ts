@@ -20,7 +20,7 @@ const needsReach =
 
 describe("the account that PostgreSQL runs as", () => {
   test(
-    "a database below a 0700 home starts, and its files belong to the user who starts it",
+    "starts a database below a private home directory, with files owned by the starting user",
     { skip: needsNamespaces, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -36,7 +36,7 @@ describe("the account that PostgreSQL runs as", () => {
   );
 
   test(
-    "without user namespaces root starts it as an unprivileged account",
+    "root starts PostgreSQL as an unprivileged account if user namespaces are unavailable",
     { skip: needsRoot || needsReach, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -51,13 +51,17 @@ describe("the account that PostgreSQL runs as", () => {
     },
   );
 
-  test("without user namespaces, refuses a place that no account reaches, with advice", { skip: needsRoot, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    await assert.rejects(startOn(place.database, { userNamespaces: false }), {
-      name: "Refusal",
-      message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a plain user/,
-    });
-  });
+  test(
+    "refuses a directory that the unprivileged account cannot reach, and states what to do",
+    { skip: needsRoot, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      await assert.rejects(startOn(place.database, { userNamespaces: false }), {
+        name: "Refusal",
+        message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a plain user/,
+      });
+    },
+  );
 
   test(
     "changes the owner of root's database when user namespaces become unavailable",

@@ -12,7 +12,7 @@ import { copyDatabase, endServer, holdServer, quietLog, scratch, startOn } from 
 
 const TIMEOUT = 120_000;
 
-describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
+describe("supervisor of the embedded PostgreSQL", { timeout: 5 * TIMEOUT }, () => {
   let template: Awaited<ReturnType<typeof scratch>>;
 
   before(async () => {
@@ -29,7 +29,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     return place;
   }
 
-  test("a new database is UTF8, collates by C, listens on a private socket only and syncs to disk", { timeout: TIMEOUT }, async () => {
+  test("creates a UTF8 database with C collation, fsync and only a private socket", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     const embedded = await startOn(place.database, { parameters: {} });
     const { rows } = await withClient(embedded.connection, (client) =>
@@ -43,7 +43,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await embedded.stop();
   });
 
-  test("after stop no process and no socket remains", { timeout: TIMEOUT }, async () => {
+  test("leaves no process and no socket after a stop", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     assert.notDeepEqual(await findPostgresOn(place.database), []);
@@ -52,7 +52,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual((await readdir(place.root)).toSorted(), ["postgres", "postgres.live", "postgres.lock", "postgres.log"]);
   });
 
-  test("a connected client does not delay stop and does not crash the process", { timeout: TIMEOUT }, async () => {
+  test("a connected client neither delays a stop nor crashes the process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     const error = await withClient(embedded.connection, async (client) => {
@@ -63,7 +63,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.ok(error instanceof Error);
   });
 
-  test("PostgreSQL outlives a killed server, and the next server adopts it with its data", { timeout: TIMEOUT }, async () => {
+  test("a new server adopts the running PostgreSQL of a killed server with its data", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const first = await holdServer(place.database);
     await withClient(first.connection, (client) => client.query("insert into kept values (42)"));
@@ -81,31 +81,27 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test(
-    "refuses a second server on the directory, with the first one's process id, without affecting the first",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await fresh();
-      const first = await holdServer(place.database);
-      await assert.rejects(startOn(place.database), {
-        name: "Refusal",
-        message: new RegExp(`already in use by process ${first.child.pid}: stop that server first`),
-      });
-      const { rows } = await withClient(first.connection, (client) => client.query("select 1 as one"));
-      assert.deepEqual(rows, [{ one: 1 }]);
-      await endServer(first, "SIGTERM");
-      await (await startOn(place.database)).stop();
-    },
-  );
+  test("refuses a second server on the same directory, and names the process of the first", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const first = await holdServer(place.database);
+    await assert.rejects(startOn(place.database), {
+      name: "Refusal",
+      message: new RegExp(`already in use by process ${first.child.pid}: stop that server first`),
+    });
+    const { rows } = await withClient(first.connection, (client) => client.query("select 1 as one"));
+    assert.deepEqual(rows, [{ one: 1 }]);
+    await endServer(first, "SIGTERM");
+    await (await startOn(place.database)).stop();
+  });
 
-  test("refuses one of two starts in the same process", { timeout: TIMEOUT }, async () => {
+  test("refuses one of two concurrent starts on a directory in the same process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const results = await Promise.allSettled([startOn(place.database), startOn(place.database)]);
     assert.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
     for (const result of results) if (result.status === "fulfilled") await result.value.stop();
   });
 
-  test("restarts a killed PostgreSQL on the same connection, logs its end and keeps committed rows", { timeout: TIMEOUT }, async () => {
+  test("restarts a killed PostgreSQL on the same connection with all committed rows", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const errors: unknown[] = [];
     const embedded = await startOn(place.database, { log: { ...quietLog, error: (fields) => errors.push(fields) } });
@@ -119,7 +115,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await embedded.stop();
   });
 
-  test("restarts an adopted PostgreSQL when it ends", { timeout: TIMEOUT }, async () => {
+  test("restarts an adopted PostgreSQL when it is killed", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const first = await holdServer(place.database);
     await endServer(first, "SIGKILL");
@@ -130,7 +126,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await second.stop();
   });
 
-  test("stop during a restart of PostgreSQL leaves no process", { timeout: TIMEOUT }, async () => {
+  test("leaves no process when it is stopped during a restart of PostgreSQL", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const ended = Promise.withResolvers<void>();
     const embedded = await startOn(place.database, { log: { ...quietLog, error: () => ended.resolve() } });
@@ -140,7 +136,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test("after server and postmaster are killed, the next start waits for a surviving child to end", { timeout: TIMEOUT }, async () => {
+  test("waits for a surviving child process of a killed PostgreSQL before it starts", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const first = await holdServer(place.database);
     await withClient(first.connection, async (client) => {
@@ -154,7 +150,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
       const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
       const second = startOn(place.database, { log });
       await waiting.promise;
-      // The postmaster's other children are about to end.
+      // Waits until the postmaster's other children have ended.
       await until("the stopped child to be all that is left", async () => {
         const left = await findPostgresOn(place.database);
         assert.ok(left.some(({ pid }) => pid === backend));
@@ -167,7 +163,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     });
   });
 
-  test("a pid file with an unrelated process does not prevent a start, and that process survives", { timeout: TIMEOUT }, async (t) => {
+  test("starts despite a pid file that names an unrelated process, which keeps running", { timeout: TIMEOUT }, async (t) => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     const file = path.join(place.database, "postmaster.pid");
@@ -182,7 +178,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.equal(stranger.exitCode ?? stranger.signalCode, null);
   });
 
-  test("a pid file with the PostgreSQL of another directory neither adopts nor stops that one", { timeout: TIMEOUT }, async () => {
+  test("neither adopts nor stops the PostgreSQL of another directory named in the pid file", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await using elsewhere = await fresh();
     const other = await startOn(elsewhere.database);
@@ -195,7 +191,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await other.stop();
   });
 
-  test("when PostgreSQL cannot start, the error contains its message and no process is left", { timeout: TIMEOUT }, async () => {
+  test("reports the error of a PostgreSQL that cannot start, and leaves no process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await assert.rejects(
       startOn(place.database, { parameters: { shared_buffers: "nonsense" } }),
@@ -205,14 +201,14 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await (await startOn(place.database)).stop();
   });
 
-  test("does not wait for a PostgreSQL that ends before its files are closed", { timeout: TIMEOUT }, async () => {
+  test("does not hang if PostgreSQL exits while the server's file operations are queued", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await using busy = busyThreads();
     await assert.rejects(startOn(place.database, { parameters: { shared_buffers: "nonsense" } }), /invalid value for parameter/);
     assert.ok(busy.rounds > 0);
   });
 
-  test("failing statements leave no row contents in PostgreSQL's log", { timeout: TIMEOUT }, async () => {
+  test("PostgreSQL's log contains no row contents of failed statements", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     await withClient(embedded.connection, async (client) => {

@@ -90,26 +90,22 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     return { major: embedded.major, rows };
   }
 
-  test(
-    "the new database has all rows and continues the sequences; the old one is kept and still starts",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await fresh();
-      const result = await upgrade(place.database);
-      const kept = `${place.database}.${OLD}.old`;
-      assert.deepEqual(result, { from: OLD, to: EMBEDDED_MAJOR, kept, tables: 6, rows: 20_007 });
-      assert.deepEqual(
-        (await readdir(place.root)).toSorted(),
-        ["postgres", `postgres.${OLD}.old`, "postgres.live", "postgres.lock", "postgres.log"].toSorted(),
-      );
-      const [is, was] = [await contents(place.database), await contents(kept)];
-      assert.deepEqual({ is: is.major, was: was.major }, { is: EMBEDDED_MAJOR, was: OLD });
-      assert.deepEqual(is.rows, was.rows);
-      assert.deepEqual(await upgrade(place.database), { from: EMBEDDED_MAJOR, to: EMBEDDED_MAJOR, kept: undefined, tables: 0, rows: 0 });
-    },
-  );
+  test("copies all rows and sequences to the new database, and keeps the old one usable", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const result = await upgrade(place.database);
+    const kept = `${place.database}.${OLD}.old`;
+    assert.deepEqual(result, { from: OLD, to: EMBEDDED_MAJOR, kept, tables: 6, rows: 20_007 });
+    assert.deepEqual(
+      (await readdir(place.root)).toSorted(),
+      ["postgres", `postgres.${OLD}.old`, "postgres.live", "postgres.lock", "postgres.log"].toSorted(),
+    );
+    const [is, was] = [await contents(place.database), await contents(kept)];
+    assert.deepEqual({ is: is.major, was: was.major }, { is: EMBEDDED_MAJOR, was: OLD });
+    assert.deepEqual(is.rows, was.rows);
+    assert.deepEqual(await upgrade(place.database), { from: EMBEDDED_MAJOR, to: EMBEDDED_MAJOR, kept: undefined, tables: 0, rows: 0 });
+  });
 
-  test("a schema that does not match the migrations stops the upgrade, and the old database stays", { timeout: TIMEOUT }, async () => {
+  test("stops the upgrade if the schema differs from the migrations, and keeps the old database", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     let calls = 0;
     const uneven = async (connection: Connection): Promise<void> => {
@@ -126,7 +122,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test("detects a copy that differs, and keeps the old database", { timeout: TIMEOUT }, async () => {
+  test("fails the upgrade if the copied rows differ, and keeps the old database", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     let calls = 0;
     const tampering = async (connection: Connection): Promise<void> => {
@@ -143,7 +139,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.equal(await readMajor(place.database), OLD);
   });
 
-  test("an upgrade that was killed while copying starts again from the beginning", { timeout: TIMEOUT }, async () => {
+  test("restarts an upgrade from the beginning after a kill while copying", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const child = spawn(process.execPath, [path.join(import.meta.dirname, "testing", "hold-upgrade.ts"), place.database], {
       stdio: ["ignore", "pipe", "inherit"],
@@ -156,7 +152,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.deepEqual(await findPostgresOn(`${place.database}.upgrade`), []);
   });
 
-  test("after a kill between the two renames, the next start finishes the switch", { timeout: TIMEOUT }, async () => {
+  test("the next start completes an upgrade that was killed between its two renames", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await rename(place.database, `${place.database}.upgrade`);
     await mkdir(`${place.database}.${OLD}.old`);
@@ -176,7 +172,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.equal(await readMajor(place.database), OLD);
   });
 
-  test("without a database there is nothing to upgrade", async () => {
+  test("refuses to upgrade a directory without a database", async () => {
     await using place = await scratch();
     await assert.rejects(upgrade(place.database), { name: "Refusal", message: /there is no database in/ });
   });

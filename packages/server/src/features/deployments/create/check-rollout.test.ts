@@ -31,9 +31,9 @@ const REFUSED: [rollout: Rollout, says: RegExp, kind?: "robot" | "fleet", schedu
   [{ expires_at: "2031-02-01T00:00:00Z" }, /^rollout\.expires_at is more than 365 days/],
 ];
 for (const [rollout, says, kind, scheduled_at] of REFUSED)
-  test(`refuses ${JSON.stringify(rollout)}`, () => assert.match(check(rollout, kind, scheduled_at), says));
+  test(`refuses the rollout ${JSON.stringify(rollout)}`, () => assert.match(check(rollout, kind, scheduled_at), says));
 
-test("accepts a complete policy for a fleet, and most fields for a robot", () => {
+test("accepts a complete rollout policy for a fleet, and most fields for a robot", () => {
   const rollout: Rollout = {
     max_parallel: 20,
     max_unavailable: { percent: 10, group_by: "site" },
@@ -62,9 +62,9 @@ const TABLE: [name: string, now: string, opens: string, closes: string][] = [
   ["in summer time", "2030-07-01T12:00:00Z", "2030-07-02T00:00:00.000Z", "2030-07-02T02:00:00.000Z"],
 ];
 for (const [name, now, opens, closes] of TABLE)
-  test(`the next nightly window, ${name}`, () => assert.deepEqual(spoken(nextWindow(NIGHTS, at(now))), [opens, closes]));
+  test(`finds the next nightly deployment window ${name}`, () => assert.deepEqual(spoken(nextWindow(NIGHTS, at(now))), [opens, closes]));
 
-test("an invalid window is refused with the name of the field", () => {
+test("refuses an invalid deployment window and names the field", () => {
   const now = at("2030-01-01T00:00:00Z");
   assert.equal(checkWindow(NIGHTS, now), undefined);
   assert.match(checkWindow({ ...NIGHTS, cron: "every night" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
@@ -73,7 +73,7 @@ test("an invalid window is refused with the name of the field", () => {
   assert.match(checkWindow({ ...NIGHTS, time_zone: "Europe/Nowhere" }, now) ?? "", /^rollout\.window\.time_zone/);
 });
 
-test("the next window is open now or later, and has the requested duration", () => {
+test("the next deployment window is open now or later, and has the requested duration", () => {
   const window = fc.record({
     cron: fc.constantFrom("0 2 * * *", "*/10 * * * *", "30 22 * * 6", "0 0 1 * *", "15 3 29 2 *"),
     time_zone: fc.constantFrom("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"),
@@ -85,7 +85,7 @@ test("the next window is open now or later, and has the requested duration", () 
       const found = nextWindow(policy, now);
       assert.ok(found !== null && found.closes_at > now);
       assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), policy.duration_minutes * 60_000);
-      // Until it closes, every later call returns the same window.
+      // A call while the window is open returns a window that has not closed.
       const between = new Date(Math.max(now.getTime(), found.opens_at.getTime()));
       assert.ok((nextWindow(policy, between)?.closes_at ?? now) > between);
     }),

@@ -37,21 +37,21 @@ function watched(db: SystemDb, { before, taken }: Hooks): SystemDb {
   return { ...wrap(db), forOrg: (org_id) => wrap(db.forOrg(org_id)) };
 }
 
-test("keeps the order of due deployments that two nodes start at the same time", { timeout: 120_000 }, async () => {
+test("keeps the order of scheduled deployments that two nodes start concurrently", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
   const { plane, clock } = it;
   const org = plane.db.forOrg(org_id);
   const ids: string[] = [];
   for (const minute of ["01", "02"]) {
-    // Limited, so that each is started in a separate transaction.
+    // Deployments with a limit are started in separate transactions.
     const rollout = { max_parallel: 1 };
     const scheduled_at = `2030-01-01T00:${minute}:00Z`;
     const body = { release: release_id, robot_id: robot_ids[0] ?? "", rollout, scheduled_at };
     ids.push((await createDeployment(org, plane, caller, body)).row.id);
   }
   await clock.advance({ minutes: 3 });
-  // The other node draws numbers after this one. It starts the first deployment, and fails before the second.
+  // The other node draws its order numbers after this one, starts the first deployment and fails before the second.
   const other = watched(plane.db, {
     before: (transaction) => (transaction === 2 ? Promise.reject(new Error("planned: the node fails")) : Promise.resolve()),
   });
@@ -70,7 +70,7 @@ test("keeps the order of due deployments that two nodes start at the same time",
   assert.ok((first ?? 0) < (second ?? 0), `${first} is started before ${second}`);
 });
 
-test("orders due deployments by their start times, also if some of them start in a batch", { timeout: 120_000 }, async () => {
+test("orders scheduled deployments by start time even if some of them start in a batch", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
   const { plane, clock } = it;
@@ -93,34 +93,30 @@ test("orders due deployments by their start times, also if some of them start in
   );
 });
 
-test(
-  "the later of two due deployments wins if another node starts it while the earlier one is starting",
-  { timeout: 120_000 },
-  async () => {
-    await using it = await startFeaturePlane([]);
-    const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
-    const { plane, clock } = it;
-    const org = plane.db.forOrg(org_id);
-    await plane.db.run(sql`
+test("the later scheduled deployment wins if another node starts it while the earlier one is starting", { timeout: 120_000 }, async () => {
+  await using it = await startFeaturePlane([]);
+  const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
+  const { plane, clock } = it;
+  const org = plane.db.forOrg(org_id);
+  await plane.db.run(sql`
     insert into release (org_id, id, tag, kind, app, artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at)
     select org_id, 'rel_second', 'second', kind, 'second', artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at
     from release where org_id = ${org_id} and id = ${release_id}`);
-    const ids: string[] = [];
-    for (const minute of ["01", "02"]) {
-      const body = { release: "rel_second", robot_id: robot_ids[0] ?? "", scheduled_at: `2030-01-01T00:${minute}:00Z` };
-      ids.push((await createDeployment(org, plane, caller, body)).row.id);
-    }
-    await clock.advance({ seconds: 90 });
-    // The clock of the other node is ahead: for it, both are due.
-    const other = { ...plane, clock: new SimulatedClock({ at: "2030-01-01T00:03:00Z" }) };
-    await releaseDue(watched(plane.db, { taken: async () => void (await releaseDue(plane.db, other)) }), plane);
-    const rows = await Promise.all(ids.map((id) => getDeploymentRow(org, org_id, "release", id)));
-    assert.deepEqual(
-      rows.map((one) => [one?.status, one?.reason]),
-      [
-        ["cancelled", "superseded"],
-        ["in_progress", null],
-      ],
-    );
-  },
-);
+  const ids: string[] = [];
+  for (const minute of ["01", "02"]) {
+    const body = { release: "rel_second", robot_id: robot_ids[0] ?? "", scheduled_at: `2030-01-01T00:${minute}:00Z` };
+    ids.push((await createDeployment(org, plane, caller, body)).row.id);
+  }
+  await clock.advance({ seconds: 90 });
+  // The other node's clock is ahead, so that both deployments are due for it.
+  const other = { ...plane, clock: new SimulatedClock({ at: "2030-01-01T00:03:00Z" }) };
+  await releaseDue(watched(plane.db, { taken: async () => void (await releaseDue(plane.db, other)) }), plane);
+  const rows = await Promise.all(ids.map((id) => getDeploymentRow(org, org_id, "release", id)));
+  assert.deepEqual(
+    rows.map((one) => [one?.status, one?.reason]),
+    [
+      ["cancelled", "superseded"],
+      ["in_progress", null],
+    ],
+  );
+});

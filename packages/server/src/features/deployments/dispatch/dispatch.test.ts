@@ -11,7 +11,7 @@ import { startReportRig } from "../testing/report-rig.ts";
 import { HINT_PUSH } from "../transition.ts";
 import { dispatchQueued } from "./dispatch.ts";
 
-test("dispatch does not wait for deployments of other apps and configs to the same robots", { timeout: 120_000 }, async () => {
+test("dispatch does not wait for locks on the robot's other deployments", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id, caller, release_id, robot_ids, deployment_ids } = await startReportRig(it, 1);
   const { plane } = it;
@@ -28,7 +28,7 @@ test("dispatch does not wait for deployments of other apps and configs to the sa
   assert.equal((await getDeploymentRow(org, org_id, "release", row.id))?.status, "in_progress");
 });
 
-test("notifies a robot whose target fails because the robot already has the maximum number of apps", { timeout: 120_000 }, async () => {
+test("notifies a robot whose target fails because of the maximum number of apps", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
   const { plane, clock } = it;
@@ -45,47 +45,43 @@ test("notifies a robot whose target fails because the robot already has the maxi
   plane.bus.subscribe(HINT_PUSH, (message) => void notified.push(message));
   await dispatchQueued(plane.db, plane, new Postponed());
   assert.equal((await getDeploymentRow(plane.db, org_id, "release", row.id))?.status, "failed");
-  // The generation of its desired state was incremented.
+  // The dispatch incremented the generation of the robot's desired state.
   await until("the hint", () => Promise.resolve(notified.length > 0));
   assert.deepEqual(notified, [{ org_id, robot_ids: [robot_id] }]);
 });
 
-test(
-  "dispatches only the newest of several deployments to a robot, also if a run does not claim all of their targets",
-  { timeout: 120_000 },
-  async () => {
-    await using it = await startFeaturePlane([]);
-    // A run divides the 500 targets that it claims between deployments, so that it does not claim all of either.
-    const { org_id, caller, release_id } = await startReportRig(it, 300);
-    const { plane, clock } = it;
-    const org = plane.db.forOrg(org_id);
-    const { fleet_id } = await plane.db.one(sql(row({ fleet_id: text }))`select fleet_id from robot where org_id = ${org_id} limit 1`);
-    const deployment_ids: string[] = [];
-    for (const tag of ["older", "newer"]) {
-      await plane.db.run(sql`
+test("dispatches only the newest deployment to each robot even if a run claims only some targets", { timeout: 120_000 }, async () => {
+  await using it = await startFeaturePlane([]);
+  // A run divides the 500 targets that it claims between the deployments, so it claims only part of each.
+  const { org_id, caller, release_id } = await startReportRig(it, 300);
+  const { plane, clock } = it;
+  const org = plane.db.forOrg(org_id);
+  const { fleet_id } = await plane.db.one(sql(row({ fleet_id: text }))`select fleet_id from robot where org_id = ${org_id} limit 1`);
+  const deployment_ids: string[] = [];
+  for (const tag of ["older", "newer"]) {
+    await plane.db.run(sql`
       insert into release (org_id, id, tag, kind, app, artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at)
       select org_id, ${`rel_${tag}`}, ${tag}, kind, 'second', artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at
       from release where org_id = ${org_id} and id = ${release_id}`);
-      deployment_ids.push((await createDeployment(org, plane, caller, { release: `rel_${tag}`, fleet_id })).row.id);
-    }
-    // Targets that were postponed once are claimed last, so that a run claims others of the older deployment than of the newer one.
-    await plane.db.run(sql`
+    deployment_ids.push((await createDeployment(org, plane, caller, { release: `rel_${tag}`, fleet_id })).row.id);
+  }
+  // Postponed targets are claimed last, so a run claims targets of different robots from the older and the newer deployment.
+  await plane.db.run(sql`
       update deployment_target set not_before_at = ${clock.now()} where deployment_id = ${deployment_ids[0] ?? ""} and id in (
         select id from deployment_target where deployment_id = ${deployment_ids[0] ?? ""} order by id limit 100)`);
-    while (await dispatchQueued(plane.db, plane, new Postponed()));
-    const ended = await plane.db.many(
-      sql(row({ status: text, attempt: int, targets: int }))`
+  while (await dispatchQueued(plane.db, plane, new Postponed()));
+  const ended = await plane.db.many(
+    sql(row({ status: text, attempt: int, targets: int }))`
         select status, attempt, count(*)::int as targets from deployment_target
         where org_id = ${org_id} and deployment_id = any(${list(deployment_ids)}::text[]) group by status, attempt order by status, attempt`,
-    );
-    assert.deepEqual(ended, [
-      { status: "cancelled", attempt: 0, targets: 300 },
-      { status: "dispatched", attempt: 1, targets: 300 },
-    ]);
-  },
-);
+  );
+  assert.deepEqual(ended, [
+    { status: "cancelled", attempt: 0, targets: 300 },
+    { status: "dispatched", attempt: 1, targets: 300 },
+  ]);
+});
 
-test("dispatches an older deployment if the newest one to the robot fails and cannot be postponed", { timeout: 120_000 }, async () => {
+test("dispatches an older deployment if the newest one to the robot cannot be dispatched", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
   const { plane } = it;

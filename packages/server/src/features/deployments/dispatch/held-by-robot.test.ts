@@ -30,7 +30,7 @@ async function heldUpdate() {
   return { it, rig, plane, deployment_id, target, say, hold };
 }
 
-test("an update that the robot holds back does not time out, and ends when the deployment expires", TIMEOUT, async () => {
+test("an update that the robot delays has no timeout until the deployment expires", TIMEOUT, async () => {
   const { it, plane, target, say, hold } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");
@@ -50,7 +50,7 @@ test("an update that the robot holds back does not time out, and ends when the d
   assert.deepEqual([end.status, end.reason, end.waiting_for], ["cancelled", "expired", null]);
 });
 
-test("once the robot installs, the step has its timeout again, and a late message does not hold it back", TIMEOUT, async () => {
+test("a delayed update times out normally once the robot installs it", TIMEOUT, async () => {
   const { it, plane, target, say, hold } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");
@@ -65,7 +65,7 @@ test("once the robot installs, the step has its timeout again, and a late messag
   assert.deepEqual([(await target()).status, (await target()).reason], ["failed", "timeout"]);
 });
 
-test("a cancellation does not wait for the robot to release its update lock", TIMEOUT, async () => {
+test("cancels a delayed update without waiting for the robot's update lock", TIMEOUT, async () => {
   const { it, rig, plane, deployment_id, target, say, hold } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");

@@ -16,7 +16,7 @@ const TIMEOUT = { timeout: 120_000 };
 const IMAGE = `acme/nav@sha256:${"a".repeat(64)}`;
 const LOGIN = { username: "robots", password: "pulls-only-7f3c" };
 
-test("an image's registry is the host in its name, else Docker Hub", () => {
+test("takes an image's registry from the host in its name, or else Docker Hub", () => {
   const registries = {
     [`ghcr.io/acme/${IMAGE}`]: "ghcr.io",
     [`Registry.Example:5000/nav@sha256:${"a".repeat(64)}`]: "registry.example:5000",
@@ -66,7 +66,7 @@ async function start() {
   };
 }
 
-test("a robot is sent the nearest scope's login of its image's registry, and no other robot is", TIMEOUT, async () => {
+test("sends a robot the registry login of the nearest scope, only for its image's registry", TIMEOUT, async () => {
   await using rig = await start();
   const a = await rig.robot(`ghcr.io/${IMAGE}`);
   const b = await rig.robot(`ghcr.io/${IMAGE}`);
@@ -77,7 +77,7 @@ test("a robot is sent the nearest scope's login of its image's registry, and no 
   assert.deepEqual(await rig.tell(rig.plane, a.robot_id, b.robot_id, elsewhere.robot_id), [LOGIN, nearer, undefined]);
 });
 
-test("a robot that awaits approval gets the login only after its approval", TIMEOUT, async () => {
+test("sends the registry login to a robot only after its approval", TIMEOUT, async () => {
   await using rig = await start();
   const [pending, approved] = [await rig.robot(`ghcr.io/${IMAGE}`), await rig.robot(`ghcr.io/${IMAGE}`)];
   await rig.login("ghcr.io");
@@ -88,7 +88,7 @@ test("a robot that awaits approval gets the login only after its approval", TIME
   assert.deepEqual(await rig.tell(rig.plane, pending.robot_id), [LOGIN]);
 });
 
-test("a robot is sent the login when it connects", TIMEOUT, async () => {
+test("sends a robot its registry login when it connects", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");
@@ -103,7 +103,7 @@ test("a robot is sent the login when it connects", TIMEOUT, async () => {
   assert.deepEqual(received[0]?.apps["main"]?.release?.registry_auth, LOGIN);
 });
 
-test("a login must be a secret with username and password, and is never shown", TIMEOUT, async () => {
+test("refuses a registry login that is not a secret with username and password", TIMEOUT, async () => {
   await using rig = await start();
   const cases: [string, unknown, object, RegExp][] = [
     ["ghcr.io", LOGIN, { secret: false }, /secret must be true/],
@@ -121,7 +121,7 @@ test("a login must be a secret with username and password, and is never shown", 
   }
 });
 
-test("a login is not deployed as a config file", TIMEOUT, async () => {
+test("does not deploy a registry login as a config file", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");
@@ -135,7 +135,7 @@ test("a login is not deployed as a config file", TIMEOUT, async () => {
   }
 });
 
-test("without the data key the desired state is sent without logins, and no secret is logged", TIMEOUT, async () => {
+test("sends the desired state without registry logins if the data key is missing", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");

@@ -10,7 +10,7 @@ import { DesiredStateResender } from "./push.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 
-/** Three robots of this node with a desired state that none was sent. */
+/** Starts three connected robots of this node that have not been sent their desired state. */
 async function startUntold() {
   const sessions = new Map<string, Session>();
   const it = await startFeaturePlane([], { sessions });
@@ -33,7 +33,7 @@ async function startUntold() {
   return { it, robot_ids, sessions, untold, observe, bump, look, org_id };
 }
 
-test("a robot that has not reported its desired state at two checks is sent it again, once per generation", TIMEOUT, async () => {
+test("resends the desired state once to a robot that has not reported it after two checks", TIMEOUT, async () => {
   const { it, observe, bump, look } = await startUntold();
   await using _ = it;
   await observe(0);
@@ -49,7 +49,7 @@ test("a robot that has not reported its desired state at two checks is sent it a
   assert.deepEqual(await look(), ["desired 0"]);
 });
 
-test("after a gap of the bus the desired state is sent without a second check", TIMEOUT, async () => {
+test("resends the desired state at the first check after a message gap on the bus", TIMEOUT, async () => {
   const { it, observe, untold, look } = await startUntold();
   await using _ = it;
   await observe(1);
@@ -58,7 +58,7 @@ test("after a gap of the bus the desired state is sent without a second check", 
   assert.deepEqual(await look(), []);
 });
 
-test("robots of other nodes, offline ones and those that connected with the generation are not sent it", TIMEOUT, async () => {
+test("does not resend to robots that are offline, on other nodes or up to date", TIMEOUT, async () => {
   const { it, robot_ids, sessions, untold, look, org_id } = await startUntold();
   await using _ = it;
   const [elsewhere = "", away = "", knows = ""] = robot_ids;

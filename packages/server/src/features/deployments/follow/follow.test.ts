@@ -5,7 +5,7 @@ import { countsSince, type Origin, retryChain } from "./fleet-desired.ts";
 
 const at = (seconds: number): Date => new Date(seconds * 1_000);
 
-test("an added robot wakes the loop; robots that are put back do not, and their org is skipped for a while", () => {
+test("an added robot wakes the reconciler, but a robot that is put back for a retry does not", () => {
   const connections = new ConnectionSync();
   let woken = 0;
   connections.on_add = () => (woken += 1);
@@ -39,13 +39,13 @@ const origins = new Map([
   origin("and_again", 5, { retry_of: "again" }),
 ]);
 
-test("a retry or rollback counts for the fleet from the order number of its source", () => {
+test("a retry or rollback takes the order number of its original deployment", () => {
   const numbers = [...origins.keys()].map((id) => countsSince(origins, id));
   assert.deepEqual(numbers, [1, 2, 1, 1, 1]);
   assert.equal(countsSince(origins, "unknown"), null);
 });
 
-test("a retry includes the deployments that it repeats, a rollback does not", () => {
+test("a retry includes all deployments that it retries, a rollback only itself", () => {
   assert.deepEqual(retryChain(origins, "and_again"), ["and_again", "again", "back"]);
   assert.deepEqual(retryChain(origins, "back"), ["back"]);
 });

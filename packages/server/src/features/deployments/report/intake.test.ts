@@ -9,7 +9,7 @@ import { type ReportRig, startReportRig } from "../testing/report-rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** The links of a rig's robots. `acked` lists the acknowledged reports in order. */
+/** Creates the links of a rig's robots. `acked` lists the acknowledged reports in order. */
 function links(it: FeaturePlane, rig: ReportRig) {
   const intake = new ReportIntake(it.plane);
   const acked: string[] = [];
@@ -36,7 +36,7 @@ const statuses = async ({ plane }: FeaturePlane, deployment_id: string): Promise
   );
 const batchesOf = async ({ plane }: FeaturePlane): Promise<number> => (await plane.metrics.report_batches.get()).values[0]?.value ?? 0;
 
-test("reports that arrive while one is being written are taken and acknowledged in one more transaction", TIMEOUT, async () => {
+test("stores reports that arrive during a write in one further transaction", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 30);
   const { take, acked, intake } = links(it, rig);
@@ -47,7 +47,7 @@ test("reports that arrive while one is being written are taken and acknowledged 
   assert.equal(await batchesOf(it), 2);
 });
 
-test("a report that cannot be stored is refused without affecting the others", TIMEOUT, async () => {
+test("refuses a report that cannot be stored without affecting the others of its batch", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 12);
   const { take, acked } = links(it, rig);
@@ -65,7 +65,7 @@ test("a report that cannot be stored is refused without affecting the others", T
   assert.deepEqual(await statuses(it, rig.deployment_ids[1]), { applied: 12 }, "its outbox position was not advanced");
 });
 
-test("reports of other deployments do not wait for a locked deployment", TIMEOUT, async () => {
+test("a locked deployment does not delay reports about other deployments", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 3);
   const { take, acked, intake } = links(it, rig);
@@ -83,7 +83,7 @@ test("reports of other deployments do not wait for a locked deployment", TIMEOUT
   assert.deepEqual(await statuses(it, free), { dispatched: 2, failed: 1 });
 });
 
-test("a report that arrives on two links of a robot is taken once and acknowledged on both", TIMEOUT, async () => {
+test("a report that arrives on two links of a robot is stored once and acknowledged on both", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 2);
   const { take, acked } = links(it, rig);

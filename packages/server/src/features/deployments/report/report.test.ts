@@ -26,13 +26,13 @@ const step: fc.Arbitrary<MakeReport> = fc.oneof(
       (rig, robot) =>
         rig.about(robot, deployment, fields),
   ),
-  // Another robot's target.
+  // A report about another robot's target.
   fc.constantFrom(...TARGET_STATUSES_REPORTED).map(
     (status): MakeReport =>
       (rig, robot) =>
         rig.about((robot + 1) % ROBOTS, 0, { status, attempt: 1 }),
   ),
-  // A target of one deployment under the name of the other.
+  // A report about a target of one deployment with the id of the other deployment.
   fc.constant<MakeReport>((rig, robot) => ({
     ...(rig.about(robot, 1, { status: "failed", attempt: 1 }) as Extract<ReportBody, { kind: "target" }>),
     deployment_id: rig.deployment_ids[0],
@@ -67,7 +67,7 @@ const life = fc
     return again.reduce((all, at) => (all[at] === undefined ? all : all.toSpliced(at + 1, 0, all[at])), numbered);
   });
 
-test("reports taken in batches write the same rows as one by one, in any order that keeps each robot's own", TIMEOUT, async () => {
+test("reports written in batches have the same result as reports written one by one", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   await fc.assert(
     fc.asyncProperty(

@@ -56,7 +56,8 @@ const TABLE: [name: string, facts: Partial<WaveFacts>, step: ReturnType<typeof n
   ["paused when its soak time is over", { passed_at: ago(600), paused: true }, { do: "wait" }],
   ["paused when it passes", { paused: true }, { do: "pass" }],
 ];
-for (const [name, facts, step] of TABLE) test(`${name}: ${step.do}`, () => assert.deepEqual(nextStep({ ...FACTS, ...facts }, NOW), step));
+for (const [name, facts, step] of TABLE)
+  test(`the next step of a wave is ${step.do} if ${name}`, () => assert.deepEqual(nextStep({ ...FACTS, ...facts }, NOW), step));
 
 const anyFacts: fc.Arbitrary<WaveFacts> = fc
   .record({
@@ -75,7 +76,7 @@ const anyFacts: fc.Arbitrary<WaveFacts> = fc
   })
   .map(({ away, ...facts }) => ({ ...facts, wave_count: 3, queued: facts.blocked + away, gated: 0 }));
 
-test("the next wave starts only after this one has passed and soaked or was promoted, and not while paused", () => {
+test("starts the next wave only after the previous one has soaked or was promoted, never while paused", () => {
   fc.assert(
     fc.property(anyFacts, (facts) => {
       const step = nextStep(facts, NOW);
@@ -89,7 +90,7 @@ test("the next wave starts only after this one has passed and soaked or was prom
   );
 });
 
-test("offline robots neither pass a wave nor prevent it from passing", () => {
+test("offline robots have no influence on whether a rollout wave passes", () => {
   fc.assert(
     fc.property(anyFacts, fc.nat(5), (facts, more) => {
       if (facts.decided === 0) return;
@@ -117,13 +118,14 @@ const TOO_MANY: [name: string, too_many: boolean, Tally, Parameters<typeof isToo
   ["robots that cannot run it, before anything was dispatched", true, tally(1, 0, 0), { percent: 50, min_decided: 1 }],
 ];
 for (const [name, too_many, fared, threshold] of TOO_MANY)
-  test(`${name}: ${too_many ? "too many" : "not too many"}`, () => assert.equal(isTooMany(fared, threshold), too_many));
+  test(`failures ${too_many ? "exceed" : "do not exceed"} the threshold: ${name}`, () =>
+    assert.equal(isTooMany(fared, threshold), too_many));
 
-test("rolled back robots count like failed ones", () => {
+test("counts rolled back robots as failures", () => {
   assert.ok(isTooMany({ applied: 0, failed: 1, rolled_back: 1, dispatched: 10 }, { count: 1, min_decided: 1 }));
 });
 
-test("a rollout does not stop early without waves and threshold, or before min_decided robots have ended", () => {
+test("a rollout stops early only with waves or a threshold, after min_decided robots have ended", () => {
   assert.equal(isExceeded(tally(5, 5), policy(null), 0), false);
   assert.equal(isExceeded(tally(5, 5), { waves: [], failure_threshold: null }, 0), true);
   assert.equal(isExceeded(tally(5, 9), policy({ percent: 10, min_decided: 10 }), 0), false);
@@ -138,7 +140,7 @@ const anyThreshold = fc.oneof(
   fc.record({ count: fc.nat(50), min_decided: fc.integer({ min: 1, max: 30 }) }),
 );
 
-test("after a resume, the failures so far do not exceed the threshold again, but one more failure does", () => {
+test("after a resume, only a further failure exceeds the failure threshold again", () => {
   fc.assert(
     fc.property(anyTally, anyThreshold, (fared, threshold) => {
       const accepted = acceptedByResume(fared, policy(threshold), 0);
@@ -152,7 +154,7 @@ test("after a resume, the failures so far do not exceed the threshold again, but
   );
 });
 
-test("a further failure never brings a rollout back below its threshold", () => {
+test("a further failure never brings a rollout back below its failure threshold", () => {
   fc.assert(
     fc.property(anyTally, anyThreshold, (fared, threshold) => {
       const worse = { ...fared, applied: Math.max(0, fared.applied - 1), failed: fared.failed + Math.min(1, fared.applied) };
@@ -167,13 +169,13 @@ const robots = (count: number, zone: (i: number) => string = () => "a") =>
 const sizes = (of_robot: readonly number[], waves: number): number[] =>
   Array.from({ length: waves + 1 }, (_, number) => of_robot.filter((one) => one === number).length);
 
-test("percentages are cumulative, of all robots, rounded up; remaining robots are in the last wave", () => {
+test("wave percentages are cumulative, refer to all robots and are rounded up", () => {
   assert.deepEqual(sizes(assignWaves(robots(1_000), [wave({ percent: 1 }), wave({ percent: 10 })]), 2), [10, 90, 900]);
   assert.deepEqual(sizes(assignWaves(robots(7), [wave({ percent: 5 }), wave({ percent: 50 })]), 2), [1, 3, 3]);
   assert.deepEqual(sizes(assignWaves(robots(3), [wave({ count: 2 }), wave({ count: 50 })]), 2), [2, 1, 0]);
 });
 
-test("a wave by labels contains the matching robots, which count in later percentages", () => {
+test("a wave selected by labels contains the matching robots, which count in later percentages", () => {
   const of_robot = assignWaves(
     robots(10, (i) => (i % 5 === 4 ? "b" : "a")),
     [wave({ labels: { zone: "b" } }), wave({ percent: 50 })],
@@ -187,7 +189,7 @@ const anyWave = fc.oneof(
   fc.constantFrom("a", "b").map((zone) => wave({ labels: { zone } })),
 );
 
-test("each robot is in one wave, and each wave has the requested size", () => {
+test("assigns each robot to one wave, and fills each wave to the requested size", () => {
   fc.assert(
     fc.property(fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 40 }), fc.array(anyWave, { maxLength: 6 }), (zones, waves) => {
       const of_robot = assignWaves(

@@ -30,7 +30,7 @@ const claimedOf = async ({ db, clock }: Plane, limit: number) =>
     ),
   );
 
-test("deployments with targets to dispatch share a run, and those that may not dispatch are left out", TIMEOUT, async () => {
+test("divides a dispatch run between orgs and deployments, without paused and expired ones", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const [{ org_id: one }, { org_id: other }] = [await it.org(), await it.org()];
@@ -55,7 +55,7 @@ test("deployments with targets to dispatch share a run, and those that may not d
   assert.deepEqual(await claimedOf(plane, 20), { [big]: 10, [second]: 5, [small]: 2 });
 });
 
-test("an org with thousands of deployments to dispatch leaves half of each run to the other org", TIMEOUT, async () => {
+test("an org with thousands of deployments leaves half of each dispatch run to another org", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const [{ org_id: one }, { org_id: other }] = [await it.org(), await it.org()];
@@ -86,7 +86,7 @@ test("an org with thousands of deployments to dispatch leaves half of each run t
   assert.equal((await listDue(plane.db, now, 100, [late])).filter(({ org_id }) => org_id === other).length, 0);
 });
 
-test("any number of paused targets at the head of the queue does not slow a run down", TIMEOUT, async (t) => {
+test("paused targets at the head of the queue do not slow down a dispatch run", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const { org_id } = await it.org();

@@ -12,7 +12,7 @@ import { decodeFlush, encodeFlush, FleetShares, SHARE_READY } from "./fleet-shar
 
 const LIMIT = { timeout: 120_000 };
 
-/** Starts a node with a robot that logs, and a client that requests the log of its fleet like another node. */
+/** Starts a node with a robot that logs, and a client that requests the fleet's log as another node does. */
 async function startShare(query = "") {
   const it = await startRig();
   const shares = new FleetShares(it.plane);
@@ -41,7 +41,7 @@ async function startShare(query = "") {
   };
 }
 
-test("sends a flush with its key and the matching records, unchanged", LIMIT, async () => {
+test("sends a log batch with its key, but only the matching records", LIMIT, async () => {
   await using share = await startShare("level=error");
   const { plane, session, robot_id } = share.it;
   await ingestLogs(plane, session, flush(1, 3));
@@ -51,20 +51,20 @@ test("sends a flush with its key and the matching records, unchanged", LIMIT, as
   });
   await until("the error", () => share.flushes().length === 1);
   const [{ lines, ...key }] = share.flushes() as [ReturnType<typeof decodeFlush>];
-  // It starts at the start of the flush without a matching record.
+  // It starts at the start of the batch without a matching record.
   const before = { received_at: "1970-01-01T00:00:00.000Z", seq: 0 };
   assert.deepEqual(key, { robot_id, received_at: "2030-01-01T00:00:00.000Z", first_seq: 4, last_seq: 5, before, seqs: [5] });
   assert.equal((JSON.parse(lines[0]!) as LogRecord).message, "a\nb");
   assert.deepEqual(decodeFlush(encodeFlush({ ...key, lines })), { ...key, lines });
 });
 
-test("buffers a bounded number of bytes for a node that does not read, and reports the missed records", LIMIT, async () => {
+test("limits the buffer for a node that does not read, and reports the skipped records", LIMIT, async () => {
   await using share = await startShare();
   const { plane, session } = share.it;
   share.ws.pause();
   const message = "x".repeat(10_000);
   let last = 0;
-  // More than the kernel and the server buffer.
+  // More bytes than the kernel and the server buffer.
   for (; last < 4_000; last += 50) await ingestLogs(plane, session, flush(last + 1, last + 50, { message }));
   share.ws.resume();
   await until("the gap to be reported", () => share.records().some(({ source }) => source === "roamfleet"), {

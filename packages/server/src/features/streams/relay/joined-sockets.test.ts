@@ -9,7 +9,7 @@ import { closeFrame, FrameWalk, JoinedSockets } from "./joined-sockets.ts";
 const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
 
-/** Two connected ends of a TCP connection. */
+/** Returns two connected ends of a TCP connection. */
 async function socketPair(): Promise<[Socket, Socket]> {
   const server = createServer({ allowHalfOpen: true });
   server.listen(0, "127.0.0.1");
@@ -41,7 +41,7 @@ async function startRig(head: Buffer = Buffer.alloc(0)) {
   };
 }
 
-/** A frame of up to 65,535 bytes. */
+/** Returns a WebSocket frame of up to 65,535 bytes. */
 function frame(bytes: number, fill: number): Buffer {
   const header = Buffer.from([0x82, 126, 0, 0]);
   header.writeUInt16BE(bytes, 2);
@@ -50,29 +50,25 @@ function frame(bytes: number, fill: number): Buffer {
 
 const CLOSED = closeFrame(1013, "the server is stopping");
 
-test(
-  "forwards bytes unchanged in both directions, those after the response first, and the end of one side ends the other",
-  LIMIT,
-  async () => {
-    using it = await startRig(frame(3, 1));
-    it.node.write(frame(500, 2));
-    const said: Buffer[] = [];
-    it.node.on("data", (bytes: Buffer) => said.push(bytes));
-    it.viewer.write("anything at all");
-    await until("both have received the bytes", () => it.heard().length === 511 && Buffer.concat(said).toString() === "anything at all");
-    assert.deepEqual(it.heard(), Buffer.concat([frame(3, 1), frame(500, 2)]));
-    const ended = once(it.node, "end");
-    it.viewer.end();
-    await ended;
-    it.node.end();
-    await it.joined.ended;
-  },
-);
+test("forwards bytes unchanged in both directions until one side ends", LIMIT, async () => {
+  using it = await startRig(frame(3, 1));
+  it.node.write(frame(500, 2));
+  const said: Buffer[] = [];
+  it.node.on("data", (bytes: Buffer) => said.push(bytes));
+  it.viewer.write("anything at all");
+  await until("both have received the bytes", () => it.heard().length === 511 && Buffer.concat(said).toString() === "anything at all");
+  assert.deepEqual(it.heard(), Buffer.concat([frame(3, 1), frame(500, 2)]));
+  const ended = once(it.node, "end");
+  it.viewer.end();
+  await ended;
+  it.node.end();
+  await it.joined.ended;
+});
 
-test("pauses the node for a viewer that does not read, buffers at most one chunk, and loses no byte", LIMIT, async () => {
+test("pauses the node while a viewer does not read, and loses no byte", LIMIT, async () => {
   using it = await startRig();
   it.viewer.pause();
-  // More than both kernels buffer.
+  // More bytes than the kernel buffers on both connections.
   const chunk = frame(60_000, 7);
   const count = Math.ceil((96 * MIB) / chunk.length);
   for (let i = 0; i < count; i += 1) it.node.write(chunk);
@@ -85,7 +81,7 @@ test("pauses the node for a viewer that does not read, buffers at most one chunk
   await until("all bytes to arrive", () => it.viewer.bytesRead === count * chunk.length, { progress: () => it.viewer.bytesRead });
 });
 
-test("sends the close frame after the present frame, and nothing after it", LIMIT, async () => {
+test("sends the close frame after the current frame, and nothing after it", LIMIT, async () => {
   using it = await startRig();
   const [first, second] = [frame(1_000, 1), frame(1_000, 2)];
   it.node.write(first.subarray(0, 10));
@@ -98,7 +94,7 @@ test("sends the close frame after the present frame, and nothing after it", LIMI
   await it.joined.ended;
 });
 
-test("closes the viewer with a code if the node is lost between two frames, and disconnects it within a frame", LIMIT, async () => {
+test("sends a close frame if the node is lost between two frames, but not within a frame", LIMIT, async () => {
   using whole = await startRig();
   whole.node.write(frame(10, 1));
   await until("the frame", () => whole.heard().length === 14);
@@ -117,11 +113,11 @@ test("closes the viewer with a code if the node is lost between two frames, and 
   await half.joined.ended;
 });
 
-test("sends no second close frame after the node's, and disconnects a viewer that does not answer it", LIMIT, async () => {
+test("sends no second close frame, and disconnects a viewer that does not answer the first", LIMIT, async () => {
   using it = await startRig();
   const own = closeFrame(4409, "agent offline");
   it.node.end(own);
-  // The viewer never ends its side.
+  // The viewer never ends its side of the connection.
   await once(it.viewer, "end");
   assert.deepEqual(it.heard(), own);
   await it.joined.ended;
@@ -139,7 +135,7 @@ const lengthOf = (size: number): Buffer => {
   return bytes;
 };
 
-/** Returns binary frames of these sizes, with small pings between them. */
+/** Returns binary frames of these sizes; some of the small ones are pings. */
 const framesOf = (sizes: readonly number[], mask: boolean): Buffer[] =>
   sizes.map((size, i) => {
     const length = lengthOf(size);
@@ -148,7 +144,7 @@ const framesOf = (sizes: readonly number[], mask: boolean): Buffer[] =>
     return Buffer.concat([Buffer.from([0x80 | opcode]), length, Buffer.alloc(mask ? 4 : 0, 255), Buffer.alloc(size, 0x88)]);
   });
 
-/** Returns the chunk boundaries that are reported as boundaries between frames. */
+/** Returns the chunk ends that FrameWalk reports as boundaries between frames. */
 function boundariesOf(bytes: Buffer, cuts: readonly number[]): number[] {
   const walk = new FrameWalk();
   const found: number[] = [];
@@ -161,7 +157,7 @@ function boundariesOf(bytes: Buffer, cuts: readonly number[]): number[] {
   return found;
 }
 
-test("finds exactly the ends of the frames, wherever the stream is split into chunks", () => {
+test("finds the ends of WebSocket frames wherever the stream is split into chunks", () => {
   const random = seededRandom(7);
   const below = (n: number): number => Math.floor(random() * n);
   const sizes = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000];
@@ -182,7 +178,7 @@ test("finds exactly the ends of the frames, wherever the stream is split into ch
   }
 });
 
-test("step returns the end of the current frame, where another frame can be inserted", () => {
+test("finds the end of the current WebSocket frame, where another frame can be inserted", () => {
   const [one, two] = framesOf([300, 5], false) as [Buffer, Buffer];
   const bytes = Buffer.concat([one, two]);
   const walk = new FrameWalk();
@@ -192,7 +188,7 @@ test("step returns the end of the current frame, where another frame can be inse
   assert.equal(walk.at_boundary, true);
 });
 
-test("detects a close frame at its first byte, and encodes one", () => {
+test("detects a WebSocket close frame at its first byte", () => {
   const frame = closeFrame(1013, "the server is stopping");
   const walk = new FrameWalk();
   walk.walk(frame.subarray(0, 2));
