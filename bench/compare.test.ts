@@ -17,7 +17,7 @@ const measured = (...lines: RowResult[]): Measured => ({
 const around = (median: number, spread: number) => ({ median, min: median * (1 - spread), max: median * (1 + spread) });
 const verdictsOf = (now: Results, before: Results) => compareResults(now, before).map(({ row, part, verdict }) => [row, part, verdict]);
 
-test("reports a change beyond the spread of either run", () => {
+test("reports a change only if it exceeds the spread of both runs", () => {
   const before = { row: measured({ ours: around(100, 0.1), limit: around(50, 0), unit: "µs", ratio: 2 }) };
   const now = (ratio: number, spread = 0.01): Results => ({
     row: measured({ ours: around(ratio * 50, spread), limit: around(50, 0), unit: "µs", ratio }),
@@ -43,7 +43,7 @@ test("respects more_is_better", () => {
   assert.deepEqual(verdictsOf(of(0.3), of(0.6)), [["row", null, "worse"]]);
 });
 
-test("compares lines without a ratio by our figure, or by the limit if there is no other", () => {
+test("compares result lines without a ratio by our figure, or by the limit's figure", () => {
   const of = (value: number): Results => ({
     row: measured({ ours: around(value, 0), unit: "ms" }, { part: "bare", limit: around(value, 0), unit: "ms" }),
   });

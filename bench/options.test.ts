@@ -7,7 +7,7 @@ const row = (name: string, more: Partial<Row> = {}): Row => ({ name, area: "api"
 const ALL = [row("a"), row("b"), row("slow", { only_full: true })];
 const namesOf = (...args: string[]): string[] => readOptions(args, ALL).rows.map(({ name }) => name);
 
-test("measures slow rows only by name or with --full", () => {
+test("measures slow rows only if --only names them or --full is given", () => {
   assert.deepEqual(namesOf(), ["a", "b"]);
   assert.deepEqual(namesOf("--full"), ["a", "b", "slow"]);
   assert.deepEqual(namesOf("--only", "slow", "--only", "a"), ["a", "slow"]);
@@ -15,7 +15,7 @@ test("measures slow rows only by name or with --full", () => {
   assert.throws(() => readOptions(["--skip", "c"], ALL), /no row is called c; known are a, b, slow/);
 });
 
-test("a comparison without rows measures nothing, with rows measures them first", () => {
+test("--compare measures the named rows first, and nothing if no row is named", () => {
   const read = (...args: string[]) => {
     const { rows, compare } = readOptions(args, ALL);
     return [rows.length, compare];

@@ -27,7 +27,7 @@ const measured = (ratio: number, more: Partial<Measured> = {}): Measured => ({
   ...more,
 });
 
-test("a table contains the spread and the verdict", () => {
+test("the result table shows the spread and the verdict of each row", () => {
   const table = tableOf({ "get-robot": measured(1.5) });
   assert.match(table, /get-robot +│ 15\.00 \(13\.50–18\.00\) µs +│ 10\.00 µs +│ 1\.50 +│ ≤ 1\.25 +│ MISSED/);
   assert.match(table, /of that the database +│ +│ 4\.00 µs/);
@@ -74,12 +74,12 @@ test("the documentation page matches the latest results", async () => {
   assert.equal(page, pageOf(await readResults(LATEST), reasons), "npm run bench -- --write writes it");
 });
 
-test("the bench measures every row of the page, in the same area", async () => {
+test("every row on the results page is a row of the bench, in the same area", async () => {
   const latest = await readResults(LATEST);
   for (const [name, { area }] of Object.entries(latest)) assert.equal(ROWS.find((row) => row.name === name)?.area, area, name);
 });
 
-test("stores runs with their context and deletes the oldest", async () => {
+test("stores each benchmark run with its machine and load, and deletes the oldest runs", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "bench-runs-"));
   try {
     const run = (minute: number): Run => ({
@@ -121,7 +121,7 @@ test("keeps rows that were not measured again in a results file, and rejects ano
   }
 });
 
-test("the floor of a POST is its complete transaction, in order", async () => {
+test("the database floor of a POST contains every statement of its transaction in order", async () => {
   const statements = floorStatements({ org_id: "org_1", robot_ids: ["rob_1"], due_at: new Date(0) });
   const post = statements.find(({ name }) => name.includes("as POST does it"));
   assert.ok(post !== undefined);

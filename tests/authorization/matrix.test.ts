@@ -245,7 +245,7 @@ async function ask(line: Line, column: Column, role: Role): Promise<string | und
 let right = 0;
 
 for (const role of ROLES) {
-  test(`allows a role exactly what the table states in each of its cells: ${role}`, LIMIT, async () => {
+  test(`the role ${role} is allowed exactly what the permission table states`, LIMIT, async () => {
     const wrong: string[] = [];
     for (const column of await columns(plane, ground, role)) {
       const left = [...lines];
@@ -262,7 +262,7 @@ for (const role of ROLES) {
   });
 }
 
-test("objects outside the scope are indistinguishable from missing ones", LIMIT, async () => {
+test("an object outside the token's scope returns the same error as a missing object", LIMIT, async () => {
   const outside = (await columns(plane, ground, "admin")).find(({ name }) => name === "on a site, outside");
   assert.ok(outside);
   const everywhere = await ground.a.org.token({ role: "admin" });
@@ -280,7 +280,7 @@ const nowhere = (things: Things): Things => ({
   ids: Object.fromEntries(Object.entries(things.ids).map(([name, id]) => [name, id.replace(/_.{26}$/, `_${"0".repeat(26)}`)])),
 });
 
-test("every cell was requested and matches the table", (t: TestContext) => {
+test("every cell of the permission table was requested and matched", (t: TestContext) => {
   const cells = lines.length * ROLES.length * COLUMNS;
   assert.equal(right, cells);
   assert.ok(lines.length > 100);

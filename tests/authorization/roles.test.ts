@@ -14,7 +14,7 @@ const isRole = (access: Route["access"]): access is Role => (ROLES as readonly s
 const all: Route[] = Object.values(routes);
 const portal = all.filter(({ access }) => isRole(access));
 
-test("no portal token of any role opens a route of the service's admin", LIMIT, async () => {
+test("service admin routes refuse org tokens of every role", LIMIT, async () => {
   const things = await makeThings(await plane.org(), plane.clock.now());
   const admin_routes = all.filter(({ access }) => access === "service_admin");
   assert.ok(admin_routes.length >= 4);
@@ -32,7 +32,7 @@ test("no portal token of any role opens a route of the service's admin", LIMIT, 
   }
 });
 
-test("no portal or admin token opens a robot's route, and no robot opens other routes", LIMIT, async () => {
+test("robot routes refuse org and admin tokens, and all other routes refuse robots", LIMIT, async () => {
   const things = await makeThings(await plane.org(), plane.clock.now());
   const robots = all.filter(({ access }) => access === "robot");
   assert.ok(robots.length >= 2);

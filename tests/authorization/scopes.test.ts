@@ -26,7 +26,7 @@ async function ground() {
 const keyed = (key: string = randomUUID()) => ({ "idempotency-key": key });
 const idsOf = (items: Record<string, unknown>[]): unknown[] => items.map(({ id }) => id).toSorted();
 
-test("a viewer of the org who operates one site deploys there only: roles in different places are not combined", LIMIT, async () => {
+test("a viewer of the org who operates one site can deploy only to that site", LIMIT, async () => {
   const { org, site_a, a1, b, robots } = await ground();
   const grants = [
     { role: "viewer" as const, scopes: [] },
@@ -44,7 +44,7 @@ test("a viewer of the org who operates one site deploys there only: roles in dif
   assert.equal((await http.post("/api/sites", { name: "One more" })).status, 403);
 });
 
-test("a user of one fleet sees its site's name and counts of its robots, and nothing of another fleet", LIMIT, async () => {
+test("a user with access to one fleet sees its site, but no other fleet of that site", LIMIT, async () => {
   const { org, site_a, a1, a2, robots } = await ground();
   const http = new Http(plane, await org.token({ role: "admin", scopes: [{ fleet_id: a1 }] }));
   const { data: site } = await http.get(`/api/sites/${site_a}`);
@@ -60,7 +60,7 @@ test("a user of one fleet sees its site's name and counts of its robots, and not
   assert.equal((await http.post("/api/fleets", { name: "Mine too", site_id: site_a })).status, 403);
 });
 
-test("all users may read values of the org; values of a site, fleet or robot need its scope", LIMIT, async () => {
+test("all users see config values of the org, but other values only within their scope", LIMIT, async () => {
   const { org, site_a, a1, b, robots } = await ground();
   const set = async (scope: "org" | "site" | "fleet" | "robot", scope_id?: string) =>
     (
@@ -86,7 +86,7 @@ test("all users may read values of the org; values of a site, fleet or robot nee
   assert.equal((await on_site.post("/api/configs", { key: "speed", value: 2 })).status, 403);
 });
 
-test("a deployment to a fleet needs access to the fleet; a robot that was moved away takes its target along", LIMIT, async () => {
+test("a user of a fleet sees its deployments without the targets of robots that have left it", LIMIT, async () => {
   const { org, a1, a2, b } = await ground();
   const mover = await org.enrollRobot({ fleet_id: a1 });
   const release = await org.release();
@@ -105,7 +105,7 @@ test("a deployment to a fleet needs access to the fleet; a robot that was moved 
   assert.equal(await isListed(), false);
 });
 
-test("pages of a list contain all visible objects in order, however many hidden ones are between them", LIMIT, async () => {
+test("list pages contain all objects within the user's scope in order, and skip all others", LIMIT, async () => {
   const { org, a1, b, robots } = await ground();
   const mine = [robots.a1.id];
   for (let made = 0; made < 6; made += 1) {
@@ -123,7 +123,7 @@ test("pages of a list contain all visible objects in order, however many hidden 
   assert.deepEqual(seen, mine.toSorted().toReversed());
 });
 
-test("refuses the replay of another user's request to a caller without permission for it", LIMIT, async () => {
+test("refuses to replay another user's request to a caller without permission for it", LIMIT, async () => {
   const { org, site_b, a1 } = await ground();
   const body = { release: (await org.release()).id, fleet_id: a1 };
   const key = randomUUID();

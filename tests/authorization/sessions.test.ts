@@ -28,7 +28,7 @@ before(async () => {
 
 const ask = (route: Route, headers: Record<string, string>) => askRoute(plane, route, sampleRequest(route, things), { headers });
 
-test("no changing route accepts a cookie alone, or one from a page of another site", LIMIT, async () => {
+test("routes that change data refuse a session cookie without CSRF token or from another origin", LIMIT, async () => {
   const changing = portal.filter(({ method }) => method !== "GET");
   assert.ok(changing.length > 30);
   for (const route of changing) {
@@ -38,7 +38,7 @@ test("no changing route accepts a cookie alone, or one from a page of another si
   }
 });
 
-test("a session's cookie opens every route that its token opens, except the one that creates sessions", LIMIT, async () => {
+test("a session cookie gives access to every route of its token, except session creation", LIMIT, async () => {
   for (const route of portal) {
     const { status, text } = await ask(route, route.method === "GET" ? { cookie } : session);
     const is_refused = [401, 403].includes(status);
@@ -47,7 +47,7 @@ test("a session's cookie opens every route that its token opens, except the one 
   assert.equal((await ask(routes.getMe, { cookie })).status, 401, "the last one was to sign out");
 });
 
-test("a session opens no route of the service's admin or of a robot", LIMIT, async () => {
+test("a session cookie gives no access to service admin routes or robot routes", LIMIT, async () => {
   const headers = (await sessionHeaders(plane, await things.org.token())) ?? {};
   for (const route of (Object.values(routes) as Route[]).filter(({ access }) => access === "service_admin" || access === "robot"))
     assert.equal((await ask(route, headers)).status, 401, route.path);
@@ -55,7 +55,7 @@ test("a session opens no route of the service's admin or of a robot", LIMIT, asy
   assert.equal(beside.status, 200);
 });
 
-test("a WebSocket opens with the cookie for pages of the server only", LIMIT, async () => {
+test("a WebSocket accepts the session cookie only from pages of the same origin", LIMIT, async () => {
   const org = await plane.org();
   const robot = await org.enrollRobot();
   const own = (await sessionHeaders(plane, org.admin_token)) ?? {};

@@ -57,7 +57,7 @@ async function fill(plane: Harness): Promise<void> {
 }
 
 test(
-  "downloads and uploads end soon after their token is revoked or loses its role; those of other tokens continue",
+  "revoking or demoting a token soon cuts its downloads and uploads, but no others",
   TIMEOUT,
   async (t) => {
     await using plane = await startPlane();
@@ -146,7 +146,7 @@ test("exports of logs and downloads of shell recordings end soon after their tok
 });
 
 test(
-  "the artifact download of a robot ends soon after the robot is removed or replaced; those of other robots continue",
+  "removing or replacing a robot soon cuts its artifact download, but no other robot's",
   TIMEOUT,
   async (t) => {
     await using plane = await startPlane();

@@ -9,7 +9,7 @@ const LIMIT = { timeout: 300_000, skip: SKIP };
 const engine = useEngine();
 
 test(
-  "images reach a robot: a good one is applied, sharing layers fetches the new one only, bad ones are rolled back in time",
+  "deploys container images to a robot, downloads only new layers, and rolls back bad images",
   LIMIT,
   async (t) => {
     await using fleet = await ContainerFleet.start(engine());
@@ -57,7 +57,7 @@ test(
   },
 );
 
-test("a robot killed while it verifies a new image continues automatically and ends with one container", LIMIT, async () => {
+test("an agent killed while it verifies a new image resumes and leaves one container running", LIMIT, async () => {
   await using fleet = await ContainerFleet.start(engine());
   const { api, robot } = fleet;
   await fleet.deploy(await pushImage(api, "v1", await dockerArchive(await shellImage(STAYS_UP))));

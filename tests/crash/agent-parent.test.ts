@@ -25,7 +25,7 @@ function agentOf(state: string): number | undefined {
 }
 
 test(
-  "the agent continues after kill -9 of its parent and refuses a second agent; the agent after its kill runs one workload",
+  "an agent keeps running after kill -9 of its parent process and refuses a second agent",
   LIMIT,
   async () => {
     await using plane = await startPlane();

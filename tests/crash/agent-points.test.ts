@@ -57,7 +57,7 @@ async function round(plane: Harness, crashes: readonly string[] | "list"): Promi
 }
 
 test(
-  "an agent killed at its journal steps and side effects, one after the other, ends every deployment and runs one version",
+  "every deployment ends with one running version when the agent is killed at its failpoints",
   LIMIT,
   async (t) => {
     await using plane = await startPlane();

@@ -28,7 +28,7 @@ async function killBackend(server: ServerProcess): Promise<void> {
   await client.end().catch(() => {});
 }
 
-test("PostgreSQL is killed during a transaction of the server: the write exists once, as returned", LIMIT, async (t) => {
+test("a write is stored exactly once when PostgreSQL is killed during its transaction", LIMIT, async (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log = path.join(directory, "points.log");
   const lines = (): Reached[] =>

@@ -152,7 +152,7 @@ async function runLane(
 }
 
 test(
-  "a server killed in its transactions, one after the other, loses nothing that it acknowledged and ends every deployment",
+  "a server killed at failpoints in its transactions loses no acknowledged write and ends every deployment",
   LIMIT,
   async (t) => {
     await using own = new AsyncDisposableStack();

@@ -43,7 +43,7 @@ function damage(file: string, how: How, random: () => number): string {
 }
 
 test(
-  `an agent whose files were truncated or changed ${DAMAGES} times starts, reconnects and runs the old or the new version`,
+  `an agent with a truncated or corrupted state file restarts and deploys (${DAMAGES} cases)`,
   LIMIT,
   async (t) => {
     await using plane = await startPlane();
@@ -101,7 +101,7 @@ test(
   },
 );
 
-test("an agent with a damaged key exits with an error, because another key would be another robot", LIMIT, async () => {
+test("an agent with a damaged identity key exits with an error instead of creating another key", LIMIT, async () => {
   await using plane = await startPlane();
   await using robot = new AgentProcess({ url: plane.url, key: await plane.enrollmentKey(), name: "cart" });
   await robot.program.until("the agent to enroll", () => robot.program.output.includes("agent started"));
@@ -113,7 +113,7 @@ test("an agent with a damaged key exits with an error, because another key would
   assert.match(robot.program.output, /key\.pem does not hold an Ed25519 key/);
 });
 
-test("a server starts with the files that a crash left in its data directory, and keeps its stored data", LIMIT, async () => {
+test("a server starts without data loss after a crash left partial files behind", LIMIT, async () => {
   await using server = await ServerProcess.start();
   const { token } = await server.org("Torn");
   const ledger = new Ledger(() => server.url, token);

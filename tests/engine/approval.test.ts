@@ -31,7 +31,7 @@ const configTarget = async (plane: Harness, id: string) => {
   return `${target?.status} ${target?.waiting_for}`;
 };
 
-test("a robot enrolled with an operator's key gets configs, but no secrets before an admin approves it", TIMEOUT, async () => {
+test("a robot enrolled with an operator's key gets no secrets before an admin approves it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const operator = await asOperator(plane);
   const robot = await robotBy(plane, (await newKey(plane, operator, await plane.fleet())).key);
@@ -61,7 +61,7 @@ test("a robot enrolled with an operator's key gets configs, but no secrets befor
   await checkEngine(plane, { ended: true });
 });
 
-test("a config deployment that waits for approval supersedes no older one before it is dispatched", TIMEOUT, async () => {
+test("a config deployment that awaits approval supersedes older ones only when it is dispatched", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await robotBy(plane, (await newKey(plane, await asOperator(plane), await plane.fleet())).key);
   await robot.disconnect();
@@ -77,7 +77,7 @@ test("a config deployment that waits for approval supersedes no older one before
   await checkEngine(plane, { ended: true });
 });
 
-test("only an admin of the whole org creates a trusted key, which is not trusted after its creator loses that role", TIMEOUT, async () => {
+test("an enrollment key is trusted only while its creator is an admin of the whole org", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const operator = await asOperator(plane);
@@ -98,7 +98,7 @@ test("only an admin of the whole org creates a trusted key, which is not trusted
   assert.equal(await approvalOf(plane, (await robotBy(plane, by_ada.key)).id), "pending");
 });
 
-test("an approved robot gets no secrets after an operator replaces its computer", TIMEOUT, async () => {
+test("a robot whose computer an operator replaced gets no secrets before it is approved again", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const operator = await asOperator(plane);
   const before = await plane.enrollRobot();

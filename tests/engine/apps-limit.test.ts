@@ -21,7 +21,7 @@ const endOf = async (plane: Harness, id: string, robot_id: string) => {
   return [target?.status, target?.reason, message];
 };
 
-test("a fleet deployment fails only on a robot that has reached its limit of apps", TIMEOUT, async () => {
+test("a fleet deployment of a new app fails only on robots that have reached their app limit", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [full, almost, empty] = await plane.enrollRobots(3, { fleet_id });
@@ -41,7 +41,7 @@ test("a fleet deployment fails only on a robot that has reached its limit of app
   await checkEngine(plane, { ended: true });
 });
 
-test("a scheduled deployment fails on a robot that reaches its limit of apps before the scheduled time", TIMEOUT, async () => {
+test("a scheduled deployment fails on a robot that reaches its app limit before the scheduled time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await addApps(plane, robot.id, APPS_MAX - 1);

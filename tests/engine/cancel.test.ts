@@ -15,7 +15,7 @@ const shown = async (plane: Harness, id: string) => {
 };
 const CANCELLED = { status: "cancelled", reason: "user_cancelled" };
 
-test("cancel: a deployment that waits for its robot ends immediately, and the robot never receives it", TIMEOUT, async () => {
+test("a deployment cancelled while its robot is offline ends immediately and is never delivered", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -37,7 +37,7 @@ for (const [step, seconds] of [
   ["downloading", 2],
   ["staged", 12],
 ] as const) {
-  test(`cancel: a robot that is ${step} stops, acknowledges, and keeps what it ran`, TIMEOUT, async () => {
+  test(`a robot that is ${step} stops and keeps its previous release when its deployment is cancelled`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot();
     const [before, release] = [await plane.release(), await plane.release()];
@@ -70,7 +70,7 @@ for (const [step, seconds] of [
   ["installing", 22],
   ["verifying", 32],
 ] as const) {
-  test(`cancel: a robot that is ${step} finishes, and the deployment ends with its result`, TIMEOUT, async () => {
+  test(`a deployment cancelled while its robot is ${step} ends with the robot's result`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot({ behavior: slow(10_000) });
     const release = await plane.release();
@@ -87,7 +87,7 @@ for (const [step, seconds] of [
   });
 }
 
-test("cancel: a robot that is rolling back ends as rolled_back", TIMEOUT, async () => {
+test("a deployment cancelled while its robot is rolling back ends as rolled_back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [good, bad] = [await plane.release(), await plane.release()];
@@ -109,7 +109,7 @@ for (const [name, behavior] of [
   ["never began", ignore],
   ["ignores it", stuckAt("downloading")],
 ] as const) {
-  test(`cancel: a robot that ${name} is not waited for longer than a minute`, TIMEOUT, async () => {
+  test(`a cancellation waits at most one minute for a robot that ${name}`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot({ behavior });
     const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -123,7 +123,7 @@ for (const [name, behavior] of [
   });
 }
 
-test("cancel: ends a fleet's queued targets, keeps ended ones, and cancels the deployment", TIMEOUT, async () => {
+test("cancelling a fleet deployment cancels queued and downloading targets, but no installing or ended ones", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [quick, downloading, installing, away] = await plane.enrollRobots(4, { fleet_id });
@@ -147,7 +147,7 @@ test("cancel: ends a fleet's queued targets, keeps ended ones, and cancels the d
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: is idempotent, and returns 409 for an ended deployment", TIMEOUT, async () => {
+test("cancelling a deployment is idempotent, and returns 409 for an ended one", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -166,7 +166,7 @@ test("cancel: is idempotent, and returns 409 for an ended deployment", TIMEOUT, 
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: stops the robot's previous attempt while the next one is queued", TIMEOUT, async () => {
+test("cancelling a deployment that waits for its next attempt stops the robot's previous attempt", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];
@@ -188,7 +188,7 @@ test("cancel: stops the robot's previous attempt while the next one is queued", 
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: a robot that began to install while it was offline ends as applied", TIMEOUT, async () => {
+test("a cancelled deployment ends as applied if its robot began to install while offline", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];
@@ -209,7 +209,7 @@ test("cancel: a robot that began to install while it was offline ends as applied
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: further progress reports do not extend the timeout", TIMEOUT, async () => {
+test("progress reports do not extend the timeout of a cancellation", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: stuckAt("downloading") });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

@@ -12,7 +12,7 @@ const lastWords = async (plane: Harness, id: string) =>
     .filter(({ kind }) => kind === "target.failed")
     .map(({ message }) => message);
 
-test("never deploys values that violate a schema in combination; other robots of the fleet get their values", TIMEOUT, async () => {
+test("a config deployment fails only on robots whose combined values violate the schema", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.default_org.homeFleet();
   const [good, bad] = [await plane.enrollRobot({ fleet_id }), await plane.enrollRobot({ fleet_id })];
@@ -47,7 +47,7 @@ test("never deploys values that violate a schema in combination; other robots of
 });
 
 test(
-  "cancels a config deployment that waits for its robot, but refuses an ended one and the id of a release deployment",
+  "a config deployment that waits for its robot can be cancelled, but an ended one cannot",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

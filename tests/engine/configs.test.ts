@@ -20,7 +20,7 @@ async function ends(api: HarnessOrg["api"], id: string): Promise<Map<string | nu
   return new Map(items.filter(({ kind }) => kind === "target.applied").map(({ robot_id, data }) => [robot_id, data.changed]));
 }
 
-test("a config deployment delivers each robot's effective values; setting a value alone delivers nothing", TIMEOUT, async () => {
+test("a changed config value reaches robots only with a config deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [first, second] = await plane.enrollRobots(2, { fleet_id });
@@ -45,7 +45,7 @@ test("a config deployment delivers each robot's effective values; setting a valu
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that already has the values reports applied with changed false", TIMEOUT, async () => {
+test("a config deployment reports changed false for a robot that already has the values", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   // Robots that join later are not updated automatically: this test covers the robots that a deployment finds.
@@ -68,7 +68,7 @@ test("a robot that already has the values reports applied with changed false", T
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot without any values is in sync", TIMEOUT, async () => {
+test("a config deployment without any values ends as applied with reason already_installed", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deployConfig({ robot_id: robot.id });
@@ -78,7 +78,7 @@ test("a robot without any values is in sync", TIMEOUT, async () => {
   assert.deepEqual(await ends(plane.api, id), new Map([[robot.id, false]]));
 });
 
-test("values are frozen at dispatch, and a newer deployment of the same namespace supersedes an older one", TIMEOUT, async () => {
+test("a config deployment supersedes older ones of the same namespace only", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -108,7 +108,7 @@ test("values are frozen at dispatch, and a newer deployment of the same namespac
   await checkEngine(plane, { ended: true });
 });
 
-test("reports a manually changed file as drift, and the next deployment restores it", TIMEOUT, async () => {
+test("reports a manually edited config file as drift until the next deployment restores it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await setValue(plane.api, "speed", 1);
@@ -128,7 +128,7 @@ test("reports a manually changed file as drift, and the next deployment restores
   await checkEngine(plane, { ended: true });
 });
 
-test("deployments of releases and of configs are independent", TIMEOUT, async () => {
+test("a config deployment does not wait for a release deployment to the same robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: { step_ms: { downloading: 60_000 } } });
   await setValue(plane.api, "speed", 1);

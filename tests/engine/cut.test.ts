@@ -40,7 +40,7 @@ const goneOf = ({ db }: Harness) =>
     from timeline_entry where kind = 'robot.disconnected'`);
 
 test(
-  `${COUNT} links that are cut concurrently: all robots are offline with one timeline entry each, in a few transactions`,
+  `records ${COUNT} concurrent disconnects once each in a few transactions`,
   TIMEOUT,
   async (t) => {
     await using plane = await startPlane();
@@ -70,7 +70,7 @@ test(
   },
 );
 
-test("a stopping server writes the disconnection of every robot before it exits", TIMEOUT, async () => {
+test("a stopping server records the disconnect of every robot before it exits", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robots = await seedRobots(plane, 200);
   await Promise.all(robots.map((robot) => robot.connect()));

@@ -19,7 +19,7 @@ const targetOf = async (plane: Harness, id: string, robot_id: string) => {
   return { status: target?.status, reason: target?.reason, attempt: target?.attempt, waiting_for: target?.waiting_for };
 };
 
-test("expiry: the target of an offline robot expires, and the robot receives nothing when it reconnects", TIMEOUT, async () => {
+test("a deployment to an offline robot expires, and is not delivered when the robot reconnects", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -39,7 +39,7 @@ test("expiry: the target of an offline robot expires, and the robot receives not
   await checkEngine(plane, { ended: true });
 });
 
-test("expiry: a deployment whose artifact is never uploaded expires", TIMEOUT, async () => {
+test("a deployment expires if its artifact is never uploaded", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release({ upload: false }), { robot_id: robot.id });
@@ -47,7 +47,7 @@ test("expiry: a deployment whose artifact is never uploaded expires", TIMEOUT, a
   assert.deepEqual(await shown(plane, id), { status: "cancelled", reason: "expired" });
 });
 
-test("expiry: an installation in progress finishes, and a later one of an offline robot changes no ended target", TIMEOUT, async () => {
+test("an expired deployment ends its offline targets, but does not interrupt a running installation", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const fleet_id = await plane.fleet();
   const [busy, away] = await plane.enrollRobots(2, { fleet_id });
@@ -70,7 +70,7 @@ test("expiry: an installation in progress finishes, and a later one of an offlin
   await checkEngine(plane, { ended: true });
 });
 
-test("timeout: the target of a robot that does not start fails after three attempts", TIMEOUT, async () => {
+test("a target fails with a timeout after its robot ignored three attempts", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: ignore });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -99,7 +99,7 @@ const STUCK: [step: RobotStep, minutes: number, end: { status: string; reason: s
 ];
 for (const [step, minutes, end] of STUCK) {
   test(
-    `timeout: a robot stuck while ${step} ends ${end.status}, ${end.reason}, after ${end.attempt === 1 ? "one attempt" : `${end.attempt} attempts`}`,
+    `the target of a robot stuck while ${step} ends ${end.status}, ${end.reason}, after ${end.attempt === 1 ? "one attempt" : `${end.attempt} attempts`}`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });
@@ -112,7 +112,7 @@ for (const [step, minutes, end] of STUCK) {
   );
 }
 
-test("timeout: a robot that cannot download tries again after 10 s and after 20 s more, then the target fails", TIMEOUT, async () => {
+test("a failed download is retried after 10 s and after 20 s more, then the target fails", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: fail("download_failed") });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -128,7 +128,7 @@ test("timeout: a robot that cannot download tries again after 10 s and after 20 
   await checkEngine(plane, { ended: true });
 });
 
-test("timeout: a download that reports progress does not time out", TIMEOUT, async () => {
+test("a download that reports progress does not time out", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: { step_ms: { downloading: 25 * 60_000 } } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

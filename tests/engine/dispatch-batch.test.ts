@@ -14,7 +14,7 @@ const dispatched = ({ db }: Harness) =>
   db.one(sql(countRow)`
     select count(*)::int as events, count(distinct xmin::text)::int as transactions from deployment_event where kind = 'target.dispatched'`);
 
-test("dispatches single-robot deployments that are due at the same time in one batch", TIMEOUT, async () => {
+test("dispatches deployments to single robots that are due at the same time in one batch", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robots = await plane.enrollRobots(12);
   const [before, release] = [await plane.release(), await plane.release()];
@@ -39,7 +39,7 @@ test("dispatches single-robot deployments that are due at the same time in one b
 });
 
 test(
-  "in a batch each deployment waits, ends and supersedes as if dispatched alone, and a failing one does not delay others",
+  "deployments dispatched in a batch end as if dispatched alone, even if one of them fails",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

@@ -27,7 +27,7 @@ function table(head: string): Map<string, string[]> {
   );
 }
 
-test("the table in deployment-states.md names every non-final state, with what ends it and when", () => {
+test("deployment-states.md names for every non-final state what ends it and when", () => {
   for (const [head, statuses] of [
     ["state of a target", TARGET_STATUSES],
     ["state of a deployment", DEPLOYMENT_STATUSES],
@@ -67,7 +67,7 @@ for (const [step, minutes] of STUCK) {
   });
 }
 
-test("scheduled, queued and cancelling deployments continue or end in time after a server restart", LIMIT, async () => {
+test("scheduled, queued and cancelling deployments end in time after a server restart", LIMIT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const [away, slow, later] = await plane.enrollRobots(3, { fleet_id: await plane.fleet() });
   assert.ok(away && slow && later);
@@ -103,7 +103,7 @@ test("scheduled, queued and cancelling deployments continue or end in time after
   await checkEngine(plane, { ended: true });
 });
 
-test("dispatches a target that waits for an ended deployment even if the wake-up was lost", LIMIT, async () => {
+test("dispatches a target that waits for an already ended deployment even if the notification was lost", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();

@@ -7,7 +7,7 @@ import { checkEngine } from "./check-engine.ts";
 const TIMEOUT = { timeout: 240_000 };
 
 test(
-  "ten orgs whose fan-outs fail stop neither the fan-out nor the rollout of another org, and are retried with backoff",
+  "failing deployments of ten orgs are retried with backoff and do not delay another org's deployment",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });

@@ -47,7 +47,7 @@ test("a deployment that cannot be dispatched does not delay others", TIMEOUT, as
   await checkEngine(plane, { ended: true });
 });
 
-test("a full batch of targets that cannot be dispatched does not block the next batch, and is retried", TIMEOUT, async () => {
+test("a full batch of failing dispatches is retried and does not block the next batch", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 1_100);
@@ -78,7 +78,7 @@ test("a full batch of targets that cannot be dispatched does not block the next 
   await checkEngine(plane);
 });
 
-test("dispatch waits for a concurrent report of the robot before it locks rows that the report needs", TIMEOUT, async () => {
+test("the dispatch of a deployment does not deadlock with a concurrent report of the robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [first, second] = [await plane.release(), await plane.release()];
@@ -97,7 +97,7 @@ test("dispatch waits for a concurrent report of the robot before it locks rows t
   await checkEngine(plane, { ended: true });
 });
 
-test("a cancellation waits for a concurrent report of the robot before it locks rows that the report needs", TIMEOUT, async () => {
+test("the cancellation of a deployment does not deadlock with a concurrent report of the robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [first, second] = [await plane.release(), await plane.release()];
@@ -120,7 +120,7 @@ test("a cancellation waits for a concurrent report of the robot before it locks 
   await checkEngine(plane, { ended: true });
 });
 
-test("a report that could not be stored is stored over the next link, before later reports", TIMEOUT, async () => {
+test("a report that the server could not store is stored after a reconnect, before later reports", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await plane.db.run(sql`

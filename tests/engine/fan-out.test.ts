@@ -39,7 +39,7 @@ const written = ({ db }: Harness, deployment_id: string) =>
     select count(*)::int as targets, count(distinct robot_id)::int as robots, count(*) filter (where attempt > 0)::int as dispatched
     from deployment_target where deployment_id = ${deployment_id}`);
 
-test("12,000 robots: written in chunks, resumed after a crash, and none dispatched before the last chunk", TIMEOUT, async () => {
+test("creates the targets of 12,000 robots in chunks and dispatches none before the last, despite crashes", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const online = await plane.enrollRobots(3, { fleet_id });
@@ -67,7 +67,7 @@ test("12,000 robots: written in chunks, resumed after a crash, and none dispatch
   await checkEngine(plane);
 });
 
-test("robots that enroll during the fan-out are not part of the deployment", TIMEOUT, async () => {
+test("a fleet deployment excludes robots that enroll while its targets are created", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 6_000);
@@ -93,7 +93,7 @@ const CANCELLED_AT: [count: number, at: "chunk" | "end"][] = [
 ];
 for (const [count, at] of CANCELLED_AT) {
   test(
-    `a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of the fan-out" : "second chunk"} ends and reaches no robot`,
+    `no robot receives a deployment to ${count} robots cancelled before the ${at === "end" ? "end of the fan-out" : "second chunk"}`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });
@@ -125,7 +125,7 @@ for (const [count, at] of CANCELLED_AT) {
   );
 }
 
-test("a robot deployment created during a fan-out is newer and is not superseded", TIMEOUT, async () => {
+test("a newer robot deployment supersedes a fleet deployment whose targets are still being created", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 6_000, "before");

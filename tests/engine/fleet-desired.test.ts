@@ -22,7 +22,7 @@ const isConflict =
   (error: unknown): boolean =>
     error instanceof ApiError && error.status === 409 && error.message.includes(says);
 
-test("after the retry of a rollback, the fleet's release is the one that most robots returned to, or none", TIMEOUT, async () => {
+test("a retried rollback leaves the fleet without a release if most robots returned to none", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [one, two, sick] = await plane.enrollRobots(3, { fleet_id });
@@ -85,7 +85,7 @@ test("a retry of an older deployment on a few robots does not change the fleet's
   await checkEngine(plane, { ended: true });
 });
 
-test("checks the members again when their fleet changes twice during a check", TIMEOUT, async () => {
+test("checks a fleet's robots again from the start if its release changes during the check", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [one, two] = [await plane.release(), await plane.release()];
@@ -125,7 +125,7 @@ test("a rollback of the fleet's release cancels automatic deployments that have 
 });
 
 test(
-  "an org whose connected robots cannot be updated does not delay others, is not retried in a busy loop, and is retried",
+  "an org whose robots cannot be updated is retried without a busy loop, and delays no other org",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -164,7 +164,7 @@ test(
   },
 );
 
-test("the release of a fleet cannot be deleted, and a deleted release is not deployed again", TIMEOUT, async () => {
+test("refuses to delete the release of a fleet, and to deploy a deleted release again", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet({ name: "Harvesters" });
   const robot = await plane.enrollRobot({ fleet_id });
@@ -187,7 +187,7 @@ test("the release of a fleet cannot be deleted, and a deleted release is not dep
   await assert.rejects(retry(plane, id), isConflict("were deleted"));
 });
 
-test("refuses a retry or rollback if the robots would refuse the release", TIMEOUT, async () => {
+test("refuses a retry or rollback to an unsigned release if the org requires signatures", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release, bad] = [await plane.release(), await plane.release(), await plane.release()];

@@ -26,7 +26,7 @@ async function fleetWithBadRelease(plane: Harness) {
 }
 
 test(
-  "a fleet stops following a release when its rollback starts, and robots that enroll while it runs or after it failed get nothing",
+  "a fleet stops following a release when its rollback starts, even if the rollback fails",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -49,7 +49,7 @@ test(
   },
 );
 
-test("after an applied rollback, robots that enroll later get the previous release", TIMEOUT, async () => {
+test("robots that enroll after a rollback of the fleet's release get the previous release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, good, id } = await fleetWithBadRelease(plane);
   await rollback(plane, id);
@@ -61,7 +61,7 @@ test("after an applied rollback, robots that enroll later get the previous relea
   await checkEngine(plane, { ended: true });
 });
 
-test("an automatic deployment that waits when its release is rolled back is cancelled instead of dispatched", TIMEOUT, async () => {
+test("an automatic deployment that was not dispatched is cancelled when its release is rolled back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, one, good, id } = await fleetWithBadRelease(plane);
   // The robot loses its connection after its automatic deployment is created and before it is dispatched.
@@ -87,7 +87,7 @@ test("an automatic deployment that waits when its release is rolled back is canc
 
 for (const on_failure of ["stop", "rollback"] as const)
   test(
-    `a fleet stops following a release if a later deployment of it has too many failures and its policy is ${on_failure}`,
+    `a fleet stops following a release when its deployment exceeds the failure threshold with policy ${on_failure}`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });
@@ -119,7 +119,7 @@ test("a fleet keeps following its release when a deployment of another release i
   await checkEngine(plane, { ended: true });
 });
 
-test("a rollback on a robot without a previous release shows that the release was removed and nothing runs", TIMEOUT, async () => {
+test("a rollback without a previous release is shown as the removal of the release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -154,7 +154,7 @@ for (const [step, ends] of [
   ["downloading", ["cancelled", "superseded"]],
   ["verifying", ["applied", null]],
 ] as const)
-  test(`a robot that is ${step} the fleet's previous release gets the present one without reconnecting`, TIMEOUT, async () => {
+  test(`a robot that is ${step} the fleet's old release gets the new one without reconnecting`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const fleet_id = await plane.fleet();
     const one = await plane.enrollRobot({ fleet_id });

@@ -30,7 +30,7 @@ const speed = async (plane: Harness, robot: SimulatedRobot): Promise<string | un
   return data.config_state;
 };
 
-test("a fleet has the release of its last applied deployment of each app, and the config", TIMEOUT, async () => {
+test("a fleet's desired release of each app is that of the last applied deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SOON });
   const fleet_id = await plane.fleet();
   const [robot, away] = await plane.enrollRobots(2, { fleet_id });
@@ -79,7 +79,7 @@ test("a fleet has the release of its last applied deployment of each app, and th
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that enrolls later, is moved in, or was offline for 30 days has the release within a minute", TIMEOUT, async () => {
+test("a new, moved or long-offline robot gets the fleet's release and config within a minute", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other_id] = [await plane.fleet(), await plane.fleet()];
   const [member, away] = await plane.enrollRobots(2, { fleet_id });
@@ -127,7 +127,7 @@ test("a robot that enrolls later, is moved in, or was offline for 30 days has th
 });
 
 test(
-  "makes one automatic attempt for each robot and release: a failed release is not retried, the next one is deployed",
+  "a robot on which the fleet's release failed is not retried automatically, but gets the next release",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -202,7 +202,7 @@ test(
   },
 );
 
-test("a robot that enrolls during the fleet's deployment gets its release when the deployment has ended", TIMEOUT, async () => {
+test("a robot that enrolls during a fleet deployment gets the new release when the deployment has ended", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const slow = await plane.enrollRobot({ fleet_id });
@@ -221,7 +221,7 @@ test("a robot that enrolls during the fleet's deployment gets its release when t
   await checkEngine(plane, { ended: true });
 });
 
-test("checks and updates many robots that reconnect concurrently in one batch", TIMEOUT, async () => {
+test("updates every robot to the fleet's release when many reconnect concurrently", TIMEOUT, async () => {
   const ROBOTS = 40;
   await using plane = await startPlane({ at: AT, limits: SOON });
   const fleet_id = await plane.fleet();

@@ -65,7 +65,7 @@ test("200 parallel requests with one Idempotency-Key create one config deploymen
   assert.deepEqual(await rowsOf(plane), { deployments: 1, targets: 1 });
 });
 
-test("a key is kept for a week and across restarts, and is bound to its body, route and org", TIMEOUT, async () => {
+test("an idempotency key is kept for a week, and applies only to its body, route and org", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const [release, other] = [await plane.release(), await plane.release()];
@@ -89,7 +89,7 @@ test("a key is kept for a week and across restarts, and is bound to its body, ro
   await checkEngine(plane, { ended: true });
 });
 
-test("a refused request does not use up its key", TIMEOUT, async () => {
+test("an idempotency key can be used again after a refused request", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const refused = await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id });
@@ -98,7 +98,7 @@ test("a refused request does not use up its key", TIMEOUT, async () => {
   assert.equal((await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id })).status, 201);
 });
 
-test("an equivalent body with aliases or explicit defaults replays the first response, on every route with aliases", TIMEOUT, async () => {
+test("a body with equivalent aliases or explicit defaults replays the first response", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const fleet_id = await plane.homeFleet();

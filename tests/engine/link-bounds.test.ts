@@ -27,7 +27,7 @@ async function strange(plane: Harness): Promise<WebSocket> {
   return socket;
 }
 
-test("the server buffers no message fragments before a link is authenticated", TIMEOUT, async () => {
+test("the server buffers no message fragments of a robot before it is authenticated", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const socket = await strange(plane);
   socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.alloc(64 * 1024, 32), FLAG_MORE));
@@ -35,7 +35,7 @@ test("the server buffers no message fragments before a link is authenticated", T
   assert.equal(code, 1002);
 });
 
-test("a link that never sends hello does not delay the server's shutdown", TIMEOUT, async () => {
+test("a robot link that never sends hello does not delay the server's shutdown", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const socket = await strange(plane);
   const closed = once(socket, "close");
@@ -43,7 +43,7 @@ test("a link that never sends hello does not delay the server's shutdown", TIMEO
   await closed;
 });
 
-test("a robot with an unstorable close reason goes offline, and the storable part of the reason is recorded", TIMEOUT, async () => {
+test("records the disconnect of a robot whose close reason contains characters that cannot be stored", TIMEOUT, async () => {
   await using plane = await startPlane();
   const { id, identity } = await plane.enrollRobot({ online: false });
   const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);

@@ -89,7 +89,7 @@ async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<u
   return taken;
 }
 
-test("an unread stream stops at its window while shells, reports and other streams continue", TIMEOUT, async (t) => {
+test("a stream that is not read stops at its flow control window without delaying other streams", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const shell = await rig.session().openChannel("echo", "shell");
   const stuck = await rig.session().openChannel("echo", "camera");
@@ -113,7 +113,7 @@ const appStatus = async ({ plane, agent }: Rig, app: string): Promise<string | u
     )
   )?.status;
 
-test("on a slow link a shell's keystroke overtakes bulk data written before it, in both directions", TIMEOUT, async (t) => {
+test("a shell's keystroke overtakes earlier bulk data on a slow link in both directions", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const shape: Shape = { delay_ms: 30, bytes_per_second: { up: 40_000, down: 40_000 } };
   rig.proxy.shape = shape;
@@ -131,19 +131,19 @@ test("on a slow link a shell's keystroke overtakes bulk data written before it, 
   await reading;
 });
 
-test("refuses a kind of stream that the robot does not support with 4410", TIMEOUT, async (t) => {
+test("refuses with 4410 a kind of stream that the robot does not support", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   await assert.rejects(rig.session().openChannel("teleport", "shell"), { code: 4410 });
 });
 
-test("an agent without features has no streams, but all other functions", TIMEOUT, async () => {
+test("an agent without optional features refuses streams with 4410", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   await assert.rejects(plane.plane.link.session(robot.id)!.openChannel("echo", "shell"), { code: 4410 });
 });
 
 test(
-  "when packets are lost both ends close the link after three heartbeats, and it reconnects when the network recovers",
+  "both ends close a link that loses all packets, and it reconnects when the network recovers",
   TIMEOUT,
   async (t) => {
     await using rig = await startRig(t, { limits: { heartbeat_seconds: 1 } });
@@ -163,7 +163,7 @@ test(
   },
 );
 
-test("a stopping server disconnects its robots, and the next server receives what they report meanwhile", TIMEOUT, async (t) => {
+test("reports that a robot makes while its server restarts are delivered after the restart", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const { plane, deployments } = rig;
   await plane.stop();
@@ -192,7 +192,7 @@ async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHead
 /** Concurrent connections: more than the queue of half a minute holds. */
 const STORM = 150;
 
-test("in a connection storm some robots are queued, and others get a slot at which they reconnect and are admitted", TIMEOUT, async (t) => {
+test("robots that connect concurrently beyond the rate limit get a reserved time slot to reconnect", TIMEOUT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", limits: { link_accepts_per_second: 4 } });
   const passing = { meanwhile: () => plane.advance({ seconds: 1 }) };
   const enroll_key = await plane.enrollmentKey();
@@ -234,7 +234,7 @@ test("in a connection storm some robots are queued, and others get a slot at whi
 });
 
 test(
-  "refuses a robot of another protocol version with a message that names both versions; a wrong subprotocol gets 426",
+  "refuses a robot with another protocol version with a message that names both versions",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();

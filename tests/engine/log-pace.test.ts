@@ -88,7 +88,7 @@ async function startRobot(t: TestContext, { spool_bytes }: { spool_bytes: number
 
 const gapOf = ({ fields }: LogRecordBody | LogRecord) => fields.gap as { count: number; from_seq: number; to_seq: number } | undefined;
 
-test("records above a robot's rate wait in its spool and all arrive later, exactly once", LIMIT, async (t) => {
+test("log records above a robot's rate limit wait in its spool and arrive later exactly once", LIMIT, async (t) => {
   const robot = await startRobot(t, { spool_bytes: 64 * MIB });
   const count = 800;
   robot.log(count);
@@ -107,7 +107,7 @@ test("records above a robot's rate wait in its spool and all arrive later, exact
   assert.ok(seconds > expected * 0.9 && seconds < expected * 1.3 + 5, `${seconds} s for what takes ${expected}`);
 });
 
-test("a rate-limited robot loses its oldest records only when its spool is full, and reports their number", LIMIT, async (t) => {
+test("a rate-limited robot drops its oldest log records only if its spool is full", LIMIT, async (t) => {
   const robot = await startRobot(t, { spool_bytes: 3 * MIB });
   let logged = 0;
   for (let second = 0; second < 20; second += 1) {

@@ -37,7 +37,7 @@ const running = async (plane: Harness, robot_id: string) =>
 const move = (plane: Harness, robot_id: string, fleet_id: string) =>
   plane.api.updateRobot({ params: { id: robot_id }, body: { fleet_id } });
 
-test("does not deploy to a robot that left the fleet of the deployment's creator, but to the others", TIMEOUT, async () => {
+test("a deployment skips a robot that has left its creator's fleet, but not the other robots", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, elsewhere] = [await plane.fleet(), await plane.fleet()];
   const [mover, stays] = await plane.enrollRobots(2, { fleet_id });
@@ -58,7 +58,7 @@ test("does not deploy to a robot that left the fleet of the deployment's creator
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that was moved to another fleet keeps its release when its old fleet's deployment is rolled back", TIMEOUT, async () => {
+test("a robot that was moved to another fleet is not rolled back with its old fleet", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, elsewhere] = [await plane.fleet(), await plane.fleet()];
   const [mover, stays, late] = await plane.enrollRobots(3, { fleet_id });
@@ -80,7 +80,7 @@ test("a robot that was moved to another fleet keeps its release when its old fle
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that is offline during a rollback and moved to another fleet meanwhile does not roll back", TIMEOUT, async () => {
+test("an offline robot that moves to another fleet is not rolled back with its old fleet", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, elsewhere] = [await plane.fleet(), await plane.fleet()];
   const [mover, late] = await plane.enrollRobots(2, { fleet_id });
@@ -104,7 +104,7 @@ test("a robot that is offline during a rollback and moved to another fleet meanw
   await checkEngine(plane, { ended: true });
 });
 
-test("a scheduled deployment ends when its creator is removed, and never starts", TIMEOUT, async () => {
+test("a scheduled deployment is cancelled when its creator is removed", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [one, two] = await plane.enrollRobots(2);
   assert.ok(one && two);
@@ -137,7 +137,7 @@ const LOSSES = {
 } satisfies Record<string, Loss>;
 
 for (const name of ["removed", "limited to another fleet"] as const)
-  test(`creator ${name}: queued, paused and downloading targets, later waves and configs end; installations finish`, TIMEOUT, async () => {
+  test(`when the creator is ${name}, all unfinished deployments end except running installations`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { reason, take } = LOSSES[name];
     const [away, downloading, installing] = await plane.enrollRobots(3);
@@ -177,7 +177,7 @@ for (const name of ["removed", "limited to another fleet"] as const)
     await checkEngine(plane, { ended: true });
   });
 
-test("a robot that leaves its fleet before it is updated to the fleet's release keeps its previous release", TIMEOUT, async () => {
+test("a robot that leaves a fleet before the automatic update keeps its release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other] = [await plane.fleet(), await plane.fleet()];
   await plane.enrollRobot({ fleet_id });
@@ -196,7 +196,7 @@ test("a robot that leaves its fleet before it is updated to the fleet's release 
   await checkEngine(plane, { ended: true });
 });
 
-test("an automatic deployment that waits when its robot leaves the fleet is cancelled instead of dispatched", TIMEOUT, async () => {
+test("an automatic deployment that was not dispatched is cancelled when its robot leaves the fleet", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other] = [await plane.fleet(), await plane.fleet()];
   await plane.enrollRobot({ fleet_id });
@@ -237,7 +237,7 @@ const newKey = async (plane: Harness, api: Client, fleet_id: string) => {
   return (await api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses: 0, expires_in_hours: 0 } })).data;
 };
 
-test("revokes the keys of a removed user or revoked token; those of a demoted or limited user enroll no robots", TIMEOUT, async () => {
+test("an enrollment key enrolls no robots after its creator was removed, revoked, demoted or limited", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const status = async (id: string) => (await plane.api.getEnrollmentKey({ params: { id } })).data.status;

@@ -100,7 +100,7 @@ const actions: ((scene: Scene) => Promise<unknown>)[] = [
 
 for (const seed of [1, 2, 3]) {
   test(
-    `random events in random order: counters are right after every step and every deployment ends (seed ${seed})`,
+    `all deployments end with correct counters after random events in random order (seed ${seed})`,
     { timeout: 240_000 },
     async () => {
       await using plane = await startPlane({ at: AT, limits: EXPIRY });

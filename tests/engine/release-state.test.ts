@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { startPlane } from "../harness/index.ts";
 
-test("release_state: a cancelled release counts as not failed, a rolled back release as failed", { timeout: 120_000 }, async () => {
+test("release_state counts a rolled back release as failed, but not a cancelled one", { timeout: 120_000 }, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const state = async () => (await plane.api.getRobot({ params: { id: robot.id } })).data.release_state;

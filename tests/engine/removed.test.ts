@@ -22,7 +22,7 @@ const targetOf = async (plane: Harness, deployment_id: string, robot_id: string)
   return [target?.status, target?.reason];
 };
 
-test("removing a robot locks deployments before the robot, like dispatch, so that they do not deadlock", TIMEOUT, async () => {
+test("the removal of a robot does not deadlock with the dispatch of its deployment", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -42,7 +42,7 @@ test("removing a robot locks deployments before the robot, like dispatch, so tha
   await checkEngine(plane, { ended: true });
 });
 
-test("a target that is dispatched while its robot is being removed ends with the robot", TIMEOUT, async () => {
+test("a target that is dispatched while its robot is being removed ends with reason robot_removed", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -62,7 +62,7 @@ test("a target that is dispatched while its robot is being removed ends with the
   await checkEngine(plane, { ended: true });
 });
 
-test("every target ends when robots are removed during the dispatch to their fleet", TIMEOUT, async () => {
+test("every target of a fleet deployment ends when robots are removed during the dispatch", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robots = await plane.enrollRobots(12);
   const fleet_id = await plane.homeFleet();

@@ -22,7 +22,7 @@ async function about(
 const statusOf = async (plane: Harness, id: string, robot_id: string) => (await plane.targets(id)).get(robot_id)?.status;
 const ignored = (plane: Harness): unknown[] => plane.logged.filter(({ msg }) => msg === "report ignored").map(({ why }) => why);
 
-test("ignores and logs reports of another attempt and of earlier steps", TIMEOUT, async () => {
+test("ignores and logs reports about another attempt or an earlier step", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -70,7 +70,7 @@ test("ignores reports about another robot's targets", TIMEOUT, async () => {
   await checkEngine(plane);
 });
 
-test("processes reports from an offline period in order after the reconnect, once each", TIMEOUT, async () => {
+test("processes the reports of an offline period once and in order after the reconnect", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: { step_ms: { downloading: 5_000, installing: 5_000 }, offline_at: "downloading" } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -95,7 +95,7 @@ test("processes reports from an offline period in order after the reconnect, onc
   await checkEngine(plane, { ended: true });
 });
 
-test("acknowledges a report that is repeated much later, without effect", TIMEOUT, async () => {
+test("acknowledges a report that is repeated much later, and ignores it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: { step_ms: { installing: 5_000 }, offline_at: "installing" } });
   const [old, newer] = [await plane.release(), await plane.release()];
@@ -116,7 +116,7 @@ test("acknowledges a report that is repeated much later, without effect", TIMEOU
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that loses its link and restarts resumes its deployment", TIMEOUT, async () => {
+test("a deployment is completed although its robot repeatedly disconnects and restarts", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -147,7 +147,7 @@ test("a running deployment survives a restart of the plane at every step", TIMEO
   await checkEngine(plane, { ended: true });
 });
 
-test("the running target of a removed robot ends with that reason", TIMEOUT, async () => {
+test("the target of a removed robot ends with the removal as its reason", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [gone, stays] = await plane.enrollRobots(2, { fleet_id, behavior: slow(10_000) });
@@ -181,7 +181,7 @@ test("an offline robot gets its deployment immediately when it connects", TIMEOU
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment waits until its artifact is stored", TIMEOUT, async () => {
+test("a deployment waits until its artifact is uploaded", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(3, { fleet_id });
@@ -199,7 +199,7 @@ test("a deployment waits until its artifact is stored", TIMEOUT, async () => {
   await checkEngine(plane, { ended: true });
 });
 
-test("finds a stored artifact even if its notification was lost", TIMEOUT, async () => {
+test("finds an uploaded artifact even if the notification about it was lost", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release({ upload: false });
@@ -210,7 +210,7 @@ test("finds a stored artifact even if its notification was lost", TIMEOUT, async
   assert.equal((await plane.deployment(id)).status, "applied");
 });
 
-test("a kind of release that a robot cannot install fails within a second, on this robot only", TIMEOUT, async () => {
+test("a release kind that a robot cannot install fails within a second on that robot only", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [plain] = await plane.enrollRobots(1, { fleet_id });
@@ -232,7 +232,7 @@ test("a kind of release that a robot cannot install fails within a second, on th
   await checkEngine(plane, { ended: true });
 });
 
-test("a bad release is rolled back to the previous one; without a previous one, the target fails", TIMEOUT, async () => {
+test("a bad release is rolled back to the previous one, or fails if there is none", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [old, fresh] = await plane.enrollRobots(2, { fleet_id });
@@ -258,7 +258,7 @@ test("a bad release is rolled back to the previous one; without a previous one, 
   await checkEngine(plane, { ended: true });
 });
 
-test("a release that a robot already runs is applied without an installation", TIMEOUT, async () => {
+test("a release that a robot already runs counts as applied without an installation", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();

@@ -28,7 +28,7 @@ async function backUp({ db }: Harness): Promise<() => Promise<void>> {
     });
 }
 
-test("after an old backup is restored, a robot with several apps keeps its releases, and the plane shows them", TIMEOUT, async () => {
+test("a robot keeps its newer releases after the server's database is restored from an old backup", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const deploy = async (app: string): Promise<string> => {

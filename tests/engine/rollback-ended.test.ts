@@ -14,7 +14,7 @@ const isConflict = (error: unknown): boolean => error instanceof ApiError && err
 const allEvents = async (plane: Harness, id: string) =>
   (await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets" } })).items;
 
-test("rollback of an ended deployment: a new deployment returns each robot to its previous release, or to none", TIMEOUT, async () => {
+test("rolling back an ended deployment returns each robot to its previous release in a new deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(7, { fleet_id });
@@ -69,7 +69,7 @@ test("rollback of an ended deployment: a new deployment returns each robot to it
   await checkEngine(plane);
 });
 
-test("rollback of an ended first installation removes the app from every robot, and is applied", TIMEOUT, async () => {
+test("the rollback of a first installation removes the app from every robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -87,7 +87,7 @@ test("rollback of an ended first installation removes the app from every robot, 
   await checkEngine(plane, { ended: true });
 });
 
-test("the rollback of an ended deployment can be rolled back while it runs", TIMEOUT, async () => {
+test("a rollback can be rolled back while it is running", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [here, away] = await plane.enrollRobots(2, { fleet_id });
@@ -108,7 +108,7 @@ test("the rollback of an ended deployment can be rolled back while it runs", TIM
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: skips robots that have left the fleet or were removed", TIMEOUT, async () => {
+test("a rollback skips robots that have left the fleet or were removed", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other_fleet] = [await plane.fleet(), await plane.fleet()];
   const [stays, moves, removed] = await plane.enrollRobots(3, { fleet_id });
@@ -125,7 +125,7 @@ test("rollback: skips robots that have left the fleet or were removed", TIMEOUT,
   await checkEngine(plane, { ended: true });
 });
 
-test("retry: deploys only to the robots that failed or rolled back", TIMEOUT, async () => {
+test("a retry deploys only to the robots that failed or rolled back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { deployment_expiry_hours: 0.1 } });
   const fleet_id = await plane.fleet();
   const [good, failed, back, expired] = await plane.enrollRobots(4, { fleet_id });
@@ -158,7 +158,7 @@ test("retry: deploys only to the robots that failed or rolled back", TIMEOUT, as
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel by rollback: robots that are installing roll back afterwards, and updated robots keep the release", TIMEOUT, async () => {
+test("cancelling with mode rollback rolls back robots that are installing, but not updated ones", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [quick, installing, downloading, waiting] = await plane.enrollRobots(4, { fleet_id });
@@ -186,7 +186,7 @@ test("cancel by rollback: robots that are installing roll back afterwards, and u
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel by rollback: the fleet stops following the release, also if the rollback is requested afterwards", TIMEOUT, async () => {
+test("cancelling a fleet deployment with mode rollback stops the fleet from following the release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   for (const modes of [["rollback"], ["finish", "rollback"]] as const) {
     const fleet_id = await plane.fleet();
@@ -209,7 +209,7 @@ test("cancel by rollback: the fleet stops following the release, also if the rol
   await checkEngine(plane, { ended: true });
 });
 
-test("a cancellation during a rollback is accepted and does not stop the rollback", TIMEOUT, async () => {
+test("a running rollback accepts a cancellation, but is not stopped by it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [here, gone] = await plane.enrollRobots(2, { fleet_id });

@@ -30,7 +30,7 @@ async function robotsRunning(plane: Harness, count: number, fleet_id: string) {
   return { before, robots };
 }
 
-test("rollback: of a running deployment, with a robot in every status", TIMEOUT, async () => {
+test("a running deployment can be rolled back while its robots are in any status", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 10, fleet_id);
@@ -96,7 +96,7 @@ test("rollback: of a running deployment, with a robot in every status", TIMEOUT,
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: a robot that stays offline until the deployment expires fails, and so does the deployment", TIMEOUT, async () => {
+test("a rollback fails on a robot that stays offline until the deployment expires", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { deployment_expiry_hours: 0.5 } });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 3, fleet_id);
@@ -122,7 +122,7 @@ test("rollback: a robot that stays offline until the deployment expires fails, a
   assert.equal(here.runs(), before.tag);
 });
 
-test("rollback: a robot that cannot roll back or stays silent fails; one that reconnects late gets its full timeout", TIMEOUT, async () => {
+test("a rollback fails on robots that cannot roll back or do not respond before the timeout", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 4, fleet_id);
@@ -160,7 +160,7 @@ for (const [step, end, runs] of [
   ["downloading", "cancelled", "before"],
   ["verifying", "rolled_back", "before"],
 ] as const)
-  test(`rollback: a deployment to one robot that is ${step} ends ${end}, like its target`, TIMEOUT, async () => {
+  test(`a deployment rolled back while its only robot is ${step} ends ${end}`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { before, robots } = await robotsRunning(plane, 1, await plane.homeFleet());
     const [robot] = robots;
@@ -176,7 +176,7 @@ for (const [step, end, runs] of [
     await checkEngine(plane, { ended: true });
   });
 
-test("rollback: a robot that ignores the cancellation times out after a minute, also across a server restart", TIMEOUT, async () => {
+test("a robot that ignores a rollback times out after a minute, even across a server restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 3, fleet_id);
@@ -200,7 +200,7 @@ test("rollback: a robot that ignores the cancellation times out after a minute, 
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: starts without waiting, and a newer deployment waits for it", TIMEOUT, async () => {
+test("a rollback starts immediately, and a newer deployment waits for it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 2, fleet_id);
@@ -224,7 +224,7 @@ test("rollback: starts without waiting, and a newer deployment waits for it", TI
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: refused if the deployment has not started, is being cancelled, or updated no robot", TIMEOUT, async () => {
+test("refuses to roll back a deployment that has not started, is being cancelled, or updated no robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { robots } = await robotsRunning(plane, 1, await plane.homeFleet());
   const [robot] = robots;
@@ -246,7 +246,7 @@ test("rollback: refused if the deployment has not started, is being cancelled, o
   );
 });
 
-test("rollback: refused for a running deployment if the robots would refuse their previous release", TIMEOUT, async () => {
+test("refuses to roll back a running deployment if its robots would refuse their previous release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { robots } = await robotsRunning(plane, 2, fleet_id);

@@ -31,7 +31,7 @@ async function mostAtOnce(plane: Harness, id: string, of: (robot_id: string) => 
   return most;
 }
 
-test("never updates more robots than max_parallel, and offline robots take no slot", TIMEOUT, async () => {
+test("updates at most max_parallel robots concurrently, not counting offline robots", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(9, { fleet_id, behavior: slow(1_000) });
@@ -49,7 +49,7 @@ test("never updates more robots than max_parallel, and offline robots take no sl
   await checkEngine(plane, { ended: true });
 });
 
-test("at most max_unavailable robots of each group are unavailable, including those that already were", TIMEOUT, async () => {
+test("at most max_unavailable robots of each group are unavailable during a rollout", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone }, behavior: slow(1_000) });
@@ -72,7 +72,7 @@ test("at most max_unavailable robots of each group are unavailable, including th
   await checkEngine(plane, { ended: true });
 });
 
-test("a group whose robots are all offline does not block a wave, and a group's only, unhealthy robot is updated", TIMEOUT, async () => {
+test("a group of offline robots does not block a wave, and a single unhealthy robot is updated", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone, canary: "yes" } });
@@ -104,7 +104,7 @@ test("a group whose robots are all offline does not block a wave, and a group's 
 const WINDOW = { cron: "10 0 * * *", time_zone: "UTC", duration_minutes: 5 };
 const NEXT_DAY = { cron: "0,10 0 * * *", time_zone: "UTC", duration_minutes: 2 };
 
-test("robots download before their window and install in it", TIMEOUT, async () => {
+test("robots download a release before their maintenance window and install it within the window", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:08:00Z" });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { rollout: { window: WINDOW } });
@@ -120,7 +120,7 @@ test("robots download before their window and install in it", TIMEOUT, async () 
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that missed its window is assigned the next one without a new attempt", TIMEOUT, async () => {
+test("a robot that missed its maintenance window gets the next one within the same attempt", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:03:00Z" });
   const robot = await plane.enrollRobot({ behavior: stuckAt("staged") });
   // Windows at 00:00, 00:10, and on the next day.

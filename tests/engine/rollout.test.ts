@@ -29,7 +29,7 @@ const wavesOf = async (plane: Harness, id: string): Promise<string[]> =>
 const refused = (message: RegExp) => (error: unknown) => error instanceof ApiError && error.status === 409 && message.test(error.message);
 const at = (id: string) => ({ params: { id } });
 
-test("runs waves in order with soak times and a manual gate, also over a restart", TIMEOUT, async () => {
+test("a rollout runs its waves in order with soak times and a manual gate", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 8);
   const waves: Rollout["waves"] = [
@@ -57,7 +57,7 @@ test("runs waves in order with soak times and a manual gate, also over a restart
   await checkEngine(plane, { ended: true });
 });
 
-test("each wave counts all of its queued robots that are offline", TIMEOUT, async () => {
+test("a wave reports how many of its queued robots are offline", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 2);
   await seedRobots(plane, fleet_id, 250);
@@ -67,7 +67,7 @@ test("each wave counts all of its queued robots that are offline", TIMEOUT, asyn
   assert.deepEqual(await offline(await rollOut(plane, fleet_id, {})), [250]);
 });
 
-test("offline robots neither pass nor fail a wave, and a returning robot restarts the soak time", TIMEOUT, async () => {
+test("offline robots neither pass nor fail a wave, but restart its soak time when they return", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 4);
   const [first, second] = robots as [SimulatedRobot, SimulatedRobot];
@@ -95,7 +95,7 @@ test("offline robots neither pass nor fail a wave, and a returning robot restart
   await checkEngine(plane, { ended: true });
 });
 
-test("a paused deployment dispatches no target and resumes where it was", TIMEOUT, async () => {
+test("a paused deployment dispatches no targets until it is resumed", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 6);
   const away = robots[1] as SimulatedRobot;
@@ -135,7 +135,7 @@ test("a rollout that awaits promotion expires at its time", TIMEOUT, async () =>
   await checkEngine(plane, { ended: true });
 });
 
-test("assigns the robots of a fleet larger than a transaction to waves, across a restart", TIMEOUT, async () => {
+test("assigns the robots of a large fleet to waves over several transactions and a restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 1);
   await seedRobots(plane, fleet_id, 5_999);
@@ -196,7 +196,7 @@ const HALTS: [on_failure: "stop" | "pause" | "rollback", status: string, applied
   ["rollback", "rolled_back", 0],
 ];
 for (const [on_failure, status, applied] of HALTS) {
-  test(`too many failures with policy ${on_failure}: robots of later waves are not updated`, TIMEOUT, async () => {
+  test(`a rollout with policy ${on_failure} updates no robots of later waves after too many failures`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { fleet_id, robots } = await fleetOf(plane, 12);
     const first = await rollOut(plane, fleet_id, {});
@@ -229,7 +229,7 @@ for (const [on_failure, status, applied] of HALTS) {
 }
 
 test(
-  "a deployment that is resumed above its threshold is paused again by the next failure, however many robots are updated",
+  "a deployment resumed above its failure threshold is paused again by the next failure",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -256,7 +256,7 @@ test(
   },
 );
 
-test("a pause below the threshold does not change the threshold", TIMEOUT, async () => {
+test("a manual pause below the failure threshold does not change the threshold", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 6);
   for (const robot of [robots[0], robots[3]]) robot?.behave(rollBack());

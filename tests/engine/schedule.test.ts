@@ -7,7 +7,7 @@ import { checkEngine } from "./check-engine.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
-test("a scheduled deployment is held until its time, then dispatched once, across a restart of the plane", TIMEOUT, async () => {
+test("a scheduled deployment is dispatched once at its time, across a server restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -42,7 +42,7 @@ test("a scheduled deployment is held until its time, then dispatched once, acros
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment that became due while the plane was down is dispatched after the restart", TIMEOUT, async () => {
+test("a deployment that became due while the server was down is dispatched after the restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
@@ -57,7 +57,7 @@ test("a deployment that became due while the plane was down is dispatched after 
 });
 
 test(
-  "of scheduled deployments that start in one batch the one with the later time wins, whichever was created first",
+  "of several scheduled deployments that start in one batch, the one with the latest time wins",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -80,7 +80,7 @@ test(
   },
 );
 
-test("a deployment scheduled in the past is dispatched immediately, and its event states this", TIMEOUT, async () => {
+test("a deployment scheduled in the past is dispatched immediately, as its event states", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2029-12-31T23:00:00Z" });
@@ -105,7 +105,7 @@ test("the robots of a scheduled fleet deployment are selected at the scheduled t
   await checkEngine(plane, { ended: true });
 });
 
-test("a scheduled deployment to a fleet without robots ends with no_targets at its time", TIMEOUT, async () => {
+test("a scheduled deployment to a fleet without robots ends at its time with reason no_targets", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const release = await plane.release();
@@ -132,7 +132,7 @@ test("a scheduled deployment that is cancelled never reaches a robot", TIMEOUT, 
   await checkEngine(plane, { ended: true });
 });
 
-test("scheduled deployments that cannot start do not delay later ones, however many they are", TIMEOUT, async () => {
+test("scheduled deployments that cannot start do not delay later ones", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();

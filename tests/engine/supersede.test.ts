@@ -16,7 +16,7 @@ for (const [step, seconds] of [
   ["downloading", 2],
   ["staged", 12],
 ] as const) {
-  test(`a newer deployment cancels an older one that is ${step}`, TIMEOUT, async () => {
+  test(`a newer deployment cancels an older one whose robot is ${step}`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot();
     const [old, newer] = [await plane.release(), await plane.release()];
@@ -40,7 +40,7 @@ for (const [step, seconds] of [
   ["installing", 22],
   ["verifying", 32],
 ] as const) {
-  test(`an older deployment that is ${step} finishes first, and the newer one waits for it`, TIMEOUT, async () => {
+  test(`a newer deployment waits for an older one whose robot is ${step}`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot();
     const [old, newer] = [await plane.release(), await plane.release()];
@@ -60,7 +60,7 @@ for (const [step, seconds] of [
   });
 }
 
-test("of several deployments that wait for a robot, only the newest reaches it", TIMEOUT, async () => {
+test("only the newest of several deployments that wait for an offline robot reaches it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -83,7 +83,7 @@ test("of several deployments that wait for a robot, only the newest reaches it",
   await checkEngine(plane, { ended: true });
 });
 
-test("a scheduled deployment supersedes no other before its time", TIMEOUT, async () => {
+test("a scheduled deployment supersedes older deployments only at its scheduled time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [old, newer] = [await plane.release(), await plane.release()];
@@ -98,7 +98,7 @@ test("a scheduled deployment supersedes no other before its time", TIMEOUT, asyn
   await checkEngine(plane, { ended: true });
 });
 
-test("a fleet deployment supersedes an older one only on their common robots", TIMEOUT, async () => {
+test("a newer fleet deployment supersedes an older one only on the robots that both target", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [first, second] = await plane.enrollRobots(2, { fleet_id });
@@ -117,7 +117,7 @@ test("a fleet deployment supersedes an older one only on their common robots", T
   await checkEngine(plane, { ended: true });
 });
 
-test("cancels an older deployment whose wave opens after a newer one was applied", TIMEOUT, async () => {
+test("a target of a later wave is cancelled if its robot has meanwhile applied a newer deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(2, { fleet_id });
@@ -137,7 +137,7 @@ test("cancels an older deployment whose wave opens after a newer one was applied
   await checkEngine(plane, { ended: true });
 });
 
-test("deployments of two apps of a robot are independent", TIMEOUT, async () => {
+test("deployments of different apps to the same robot do not affect each other", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [main, camera, worse] = [await plane.release(), await plane.release({ app: "camera" }), await plane.release({ app: "camera" })];

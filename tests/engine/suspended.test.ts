@@ -7,7 +7,7 @@ const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
 test(
-  "a suspended org's robots are disconnected within 2 s; they reconnect and due deployments start after the resume",
+  "suspending an org disconnects its robots and holds its deployments until it is resumed",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

@@ -7,7 +7,7 @@ import { checkEngine } from "./check-engine.ts";
 const TIMEOUT = { timeout: 120_000 };
 const COUNT = 60;
 
-test("a swarm enrolls, sends health, deploys, and reconnects automatically when the plane restarts", TIMEOUT, async () => {
+test("simulated robots enroll, send health, deploy, and reconnect automatically after a server restart", TIMEOUT, async () => {
   await using plane = await startPlane();
   const fleet_id = await plane.homeFleet();
   const running = await startSwarm({
@@ -36,7 +36,7 @@ test("a swarm enrolls, sends health, deploys, and reconnects automatically when 
   );
 });
 
-test("refuses a robot with an unknown key, and accepts logs and signed requests of a known robot", TIMEOUT, async () => {
+test("refuses a robot with an unknown key, and accepts logs and signed requests of an enrolled robot", TIMEOUT, async () => {
   await using plane = await startPlane();
   await assert.rejects(
     SimulatedRobot.enroll(plane.swarm, { key: `rf_enroll_${"0".repeat(64)}` }),

@@ -31,7 +31,7 @@ const jsonRowsOf = (connection: TestDatabase["connection"]): Promise<Map<string,
 const keeps = (row: Row, before: Row): boolean =>
   Object.entries(before).every(([column, value]) => JSON.stringify(row[column]) === JSON.stringify(value));
 
-test("upgrades a database of each earlier migration, with a row in every table, without losing data", TIMEOUT, async (t) => {
+test("upgrades a database from every earlier migration without losing a row of any table", TIMEOUT, async (t) => {
   const names = [...(await migrationsIn(MIGRATIONS_DIRECTORY))].toSorted();
   await using newest = await createTestDatabase();
   const schema = await dumpSchema(await newest.connect());

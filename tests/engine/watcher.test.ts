@@ -30,7 +30,7 @@ const WAYS: [name: string, slow_one: "applies" | "rolls back", end: string][] = 
   ["one of them slow and unhealthy", "rolls back", "failed"],
 ];
 for (const [name, slow_one, end] of WAYS) {
-  test(`a watcher of ${ROBOTS} robots, ${name}, stops exactly when the deployment ends: ${end}`, { timeout: 240_000 }, async () => {
+  test(`a client that polls a deployment to ${ROBOTS} robots (${name}) stops when it ends as ${end}`, { timeout: 240_000 }, async () => {
     await using plane = await startPlane({ at: AT });
     const fleet_id = await plane.fleet();
     const robots = await plane.enrollRobots(ROBOTS, { fleet_id });
