@@ -12,15 +12,15 @@ const FILE_BYTES = 20_000_000;
 /** Slow enough to restart the server during an upload. */
 const SLOW_BYTES_PER_SECOND = 500_000;
 
-test("pushes releases and changes configs in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("pushes and deploys releases and config values in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-artifacts-"));
   t.after(() => rm(directory, { recursive: true }));
   const it = await openDashboard(t, { robots: 2 });
-  await t.test("uploads a dropped file, over a server restart and a page reload", () => push(it, directory));
-  await t.test("shows an existing release with the same content before the upload", () => pushRepeatedly(it, directory));
-  await t.test("shows an error at the tag if it exists with other content", () => pushOther(it, directory));
+  await t.test("completes the upload of a dropped file despite a server restart and a page reload", () => push(it, directory));
+  await t.test("reports before the upload that a release with the same content exists", () => pushRepeatedly(it, directory));
+  await t.test("shows an error at the tag field if the tag exists with other content", () => pushOther(it, directory));
   await t.test("shows the robots of a deployed release", () => deploy(it));
-  await t.test("sets a value, marks the line of an invalid one, shows its origin and rolls it back", () => configure(it));
+  await t.test("sets a config value, marks the line of an invalid one, shows its origin and rolls it back", () => configure(it));
   await t.test("shows the changes of a config deployment, then deploys them", () => deployConfigs(it));
 });
 

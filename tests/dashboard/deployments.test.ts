@@ -5,7 +5,7 @@ import { axe, goTo, NO_BROWSER, openDashboard } from "../harness/browser.ts";
 
 const ROBOTS = 20;
 
-test("creates, controls and compares deployments to simulated robots", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("creates, controls and compares deployments in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { robots: ROBOTS });
   const { server, page } = it;
   const fleet_id = await server.homeFleet();
@@ -32,7 +32,7 @@ test("creates, controls and compares deployments to simulated robots", { skip: N
     id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
   });
 
-  await t.test("updates until the manual gate and shows that promotion is required", async () => {
+  await t.test("runs a wave until its manual gate and shows that promotion is required", async () => {
     await page.getByText("Wave 2 of 2 is awaiting promotion.").waitFor();
     await page.getByRole("button", { name: /^Wave 1 .*passed/ }).waitFor();
     await page.getByRole("button", { name: /^Wave 2 /u }).click();
@@ -41,7 +41,7 @@ test("creates, controls and compares deployments to simulated robots", { skip: N
     await axe(page);
   });
 
-  await t.test("finds a robot by name", async () => {
+  await t.test("finds a robot of the deployment by name", async () => {
     const [name] = [...(await server.targets(id)).values()].map(({ robot_name }) => robot_name);
     await goTo(page, `/deployments/${id}?q=${encodeURIComponent(name ?? "")}`);
     await page
@@ -51,7 +51,7 @@ test("creates, controls and compares deployments to simulated robots", { skip: N
     await page.getByRole("button", { name: "Clear" }).click();
   });
 
-  await t.test("pauses and resumes after showing the effect", async () => {
+  await t.test("pauses and resumes a deployment after showing the effect of each", async () => {
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByRole("dialog").getByText("wait until the deployment is resumed").waitFor();
     await page.getByRole("dialog").getByText(`rf deployments pause ${id}`).waitFor();
@@ -63,7 +63,7 @@ test("creates, controls and compares deployments to simulated robots", { skip: N
     await page.getByText("Wave 2 of 2 is awaiting promotion.").waitFor();
   });
 
-  await t.test("promotes, fails on one robot, and rolls back all robots", async () => {
+  await t.test("promotes a wave, shows a failed robot, and rolls back all robots", async () => {
     const waits = [...(await server.targets(id)).values()].filter(({ wave }) => wave === 1);
     for (const robot of it.robots) robot.behave(robot.id === waits[0]?.robot_id ? rollBack() : slow(1), "1.5.0");
     await page.getByRole("button", { name: "Promote", exact: true }).click();

@@ -5,17 +5,17 @@ import { makeScene } from "./scene.ts";
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("pages show errors and keep valid data", LIMIT, async (t) => {
+test("pages show errors and keep the data that is still valid", LIMIT, async (t) => {
   const it = await openDashboard(t);
   const { offline } = await makeScene(it.server, { robots: 2 });
   const { page } = it;
 
-  await t.test("404: a robot that does not exist", async () => {
+  await t.test("shows an error for a robot that does not exist", async () => {
     await visit(page, "/robots/rob_00000000000000000000000000");
     await page.getByRole("alert").first().waitFor();
   });
 
-  await t.test("unknown and invalid parameters of an address have no effect", async () => {
+  await t.test("ignores unknown and invalid parameters of a URL", async () => {
     const bad = "utm_source=mail&status=lost&role=owner&kind=&since=soon&until=5&q=%20&app=No%20App&label=zone&wave=0&from=x&level=loud";
     const tabs = ["timeline", "logs"].map((tab) => `/robots/${offline.id}/${tab}`);
     for (const path of ["/robots", "/deployments", "/releases", "/users/tokens", "/audit", ...tabs]) {
@@ -25,7 +25,7 @@ test("pages show errors and keep valid data", LIMIT, async (t) => {
     }
   });
 
-  await t.test("an offline robot is shown as offline, and its live tabs are unavailable", async () => {
+  await t.test("shows an offline robot as offline and disables its live tabs", async () => {
     await visit(page, `/robots/${offline.id}`);
     await page.locator("main").getByText("offline", { exact: false }).first().waitFor();
     await axe(page);
@@ -39,7 +39,7 @@ test("pages show errors and keep valid data", LIMIT, async (t) => {
     }
   });
 
-  await t.test("403: viewers cannot open pages for admins", async () => {
+  await t.test("shows viewers an error on pages that only admins may open", async () => {
     const viewer = await it.as("viewer");
     for (const path of ["/users", "/audit"]) {
       await visit(viewer, path);
@@ -48,7 +48,7 @@ test("pages show errors and keep valid data", LIMIT, async (t) => {
     }
   });
 
-  await t.test("keeps stale data with a notice when the server stops, and becomes live again automatically", async () => {
+  await t.test("shows outdated data with a notice while the server is down, and updates it afterwards", async () => {
     it.allow(/was answered 5\d\d|ERR_|Failed to load|net::/);
     await visit(page, "/robots");
     await page.getByText("cart-01").first().waitFor();

@@ -31,7 +31,7 @@ const OUTPUT: Record<string, string> = {
 };
 const DONE = `${ESC}\\${ESC}c the end is reached`;
 
-test("a terminal draws hostile output within its deadline, and the page stays responsive", LIMIT, async (t) => {
+test("a terminal that draws hostile output does not make the page unresponsive", LIMIT, async (t) => {
   const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-hostile-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t);
@@ -39,7 +39,7 @@ test("a terminal draws hostile output within its deadline, and the page stays re
     robot: { shell: { user: os.userInfo().username, command: ["bash", "--norc", "--noprofile", "-i"] } },
   });
   const { page } = it;
-  await t.test("live", async () => {
+  await t.test("draws the hostile output of a live shell in time", async () => {
     await visit(page, `/robots/${robot.id}/shell`);
     await page.getByRole("button", { name: "Open shell" }).click();
     await page.getByText("open", { exact: true }).waitFor();
@@ -54,7 +54,7 @@ test("a terminal draws hostile output within its deadline, and the page stays re
     await page.getByRole("button", { name: "End shell" }).click();
     await page.locator("[data-shell-ended]").waitFor();
   });
-  await t.test("in a recording", async () => {
+  await t.test("draws the hostile output of a shell recording in time", async () => {
     const [session] = (await it.org.api.listShellSessions({ params: { id: robot.id } })).items;
     await it.server.until("its end", async () => {
       return (await it.org.api.getShellSession({ params: { id: session!.id } })).data.status === "ended";

@@ -32,7 +32,7 @@ test("every page shows code, bidirectional and very long texts as plain text", L
       quiet += 1;
     });
   }
-  await t.test("refuses a change from another site with the session's cookie", async () => {
+  await t.test("refuses a request from another site that carries the session cookie", async () => {
     const forged = await page.request.post("/api/sites", { data: { name: "forged" }, headers: { origin: "https://evil.example" } });
     assert.equal(forged.status(), 403);
     assert.deepEqual((await it.server.api.listSites({ query: { q: "forged" } })).items, []);

@@ -6,7 +6,7 @@ import { NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 const ROBOTS = 40;
 const STEP_MS = 500;
 
-test("open pages follow deployments that change many robots at once", { skip: NO_BROWSER, timeout: 300_000 }, async (t) => {
+test("open pages stay current while a deployment changes many robots concurrently", { skip: NO_BROWSER, timeout: 300_000 }, async (t) => {
   const it = await openDashboard(t, { robots: ROBOTS });
   const { server, org, robots, page } = it;
   const fleet_id = await org.homeFleet();

@@ -12,7 +12,7 @@ const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 const isLive = async (page: Page): Promise<boolean> => (await page.getByText("Live", { exact: true }).count()) > 0;
 const isCutOff = async (page: Page): Promise<boolean> => (await page.locator("[data-outage]").count()) > 0;
 
-test("an outage shows, disables actions and ends without a reload, whether the server hangs or is gone", LIMIT, async (t) => {
+test("a page shows a server outage, disables its actions, and recovers without a reload", LIMIT, async (t) => {
   await using server = await ServerProcess.start({ nodes: 1, env: { ROAMFLEET_DASHBOARD: "on" } });
   const { api, token } = await server.org("Acme");
   const site = (await api.createSite({ body: { name: "Hall" } })).data;
@@ -22,7 +22,7 @@ test("an outage shows, disables actions and ends without a reload, whether the s
   page.setDefaultTimeout(60_000);
   await signIn(page, token);
 
-  await t.test("a server that hangs", async () => {
+  await t.test("disables actions while the server does not respond, and recovers without a reload", async () => {
     await page.goto("/fleets");
     await until("a live page", () => isLive(page));
     await page.evaluate("globalThis.same_page = true");
@@ -49,7 +49,7 @@ test("an outage shows, disables actions and ends without a reload, whether the s
     assert.equal(await page.evaluate("globalThis.same_page"), true);
   });
 
-  await t.test("a server that stops and returns with changed data", async () => {
+  await t.test("shows data that changed during a server restart without a reload", async () => {
     await server.program.kill();
     await until("the outage to show", () => isCutOff(page));
     await page.getByText("Hall").waitFor();
@@ -62,7 +62,7 @@ test("an outage shows, disables actions and ends without a reload, whether the s
   });
 });
 
-test("a page that could not load, a failed list and the code of another page load when the server answers again", LIMIT, async (t) => {
+test("pages and lists that could not be loaded are loaded when the server responds again", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;
   it.allow(/was answered 503|status of 503|the database does not answer|ERR_CONNECTION_REFUSED/);
@@ -98,7 +98,7 @@ test("a page that could not load, a failed list and the code of another page loa
   assert.equal(await page.evaluate("globalThis.same_page"), true);
 });
 
-test("a log is live on a server that refuses cursors, such as one of an earlier version", LIMIT, async (t) => {
+test("follows a log live even if the server refuses log cursors, as earlier versions do", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;
   const [robot] = it.robots;
@@ -123,7 +123,7 @@ test("a log is live on a server that refuses cursors, such as one of an earlier 
   await line("live record").waitFor();
 });
 
-test("a page without changes stays live, and updates a robot's health with each report and its age with the clock", LIMIT, async (t) => {
+test("an open page stays live without changes, and shows each new health report and its age", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;
   const [robot] = it.robots;

@@ -10,13 +10,13 @@ const secretOf = async (page: Page): Promise<string> => (await page.locator("[da
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
 test(
-  "manages an organization from its request to the removal of a user, in the browser",
+  "manages an organization in the browser, from its request to the removal of a user",
   { skip: NO_BROWSER, timeout: 400_000 },
   async (t) => {
     const it = await openDashboard(t, { role: undefined });
     const { page } = it;
 
-    await t.test("the service's admin approves an organization, and the admin token is not stored", async () => {
+    await t.test("the service admin approves an organization without storing the admin token in the browser", async () => {
       const asked = await page.request.post("/api/orgs", { data: { name: "Nova Farms", email: "bo@nova.example" } });
       assert.equal(asked.status(), 202);
       await goTo(page, "/admin?status=pending");
@@ -40,7 +40,7 @@ test(
       await page.getByText("No robots yet").waitFor();
     });
 
-    await t.test("creates a key with its site and fleet, shows it once, and a real agent with it appears automatically", async (t) => {
+    await t.test("creates an enrollment key, shows it once, and shows a robot that enrolls with it", async (t) => {
       await visit(page, "/enrollment/new");
       await it.server.until("the one site to be chosen", async () => (await page.getByLabel("Site").inputValue()) === "Site 1");
       await page.getByRole("checkbox", { name: "Trusted" }).click();
@@ -68,7 +68,7 @@ test(
       await page.waitForURL(`**/robots/${robot.id}`);
     });
 
-    await t.test("revokes a key and shows that enrolled robots are not affected", async () => {
+    await t.test("revokes an enrollment key and states that enrolled robots are not affected", async () => {
       await visit(page, "/enrollment");
       await page.getByRole("button", { name: /^Actions for key/ }).click();
       await page.getByRole("menuitem", { name: "Revoke…" }).click();
@@ -77,7 +77,7 @@ test(
       await page.getByRole("grid").getByText("revoked").waitFor();
     });
 
-    await t.test("an admin chooses whether robots that enroll get secrets immediately, and an operator has no choice", async () => {
+    await t.test("lets an admin, but no operator, choose whether newly enrolled robots get secrets immediately", async () => {
       await visit(page, "/enrollment/new");
       await page.getByRole("checkbox", { name: "Trusted" }).click();
       await button(page, "Create key").click();
@@ -93,7 +93,7 @@ test(
       assert.equal(await operator.getByRole("checkbox", { name: "Trusted" }).count(), 0);
     });
 
-    await t.test("refuses to delete a fleet with a robot, and disables auto-update", async () => {
+    await t.test("refuses to delete a fleet with robots, and disables its automatic updates", async () => {
       await visit(page, "/fleets");
       await page.getByRole("button", { name: "Actions for Fleet 1" }).click();
       await page.getByRole("menuitem", { name: "Delete…" }).click();
@@ -105,7 +105,7 @@ test(
       await page.getByRole("grid").getByText("no auto-update").waitFor();
     });
 
-    await t.test("an invited user can browse, and is signed out within seconds after removal", async () => {
+    await t.test("an invited user can use the dashboard, and is signed out within seconds of being removed", async () => {
       await visit(page, "/users");
       await button(page, "Invite").click();
       await page.getByLabel("Email address").fill("ada@example.org");
@@ -127,7 +127,7 @@ test(
       await page.getByText("No users yet").waitFor();
     });
 
-    await t.test("a new secret stays visible when its token leaves the list", async () => {
+    await t.test("a new secret stays visible even if its token is removed from the list", async () => {
       const admin = await it.as("admin");
       const { data } = await it.server.api.createToken({ body: { label: "laptop", role: "viewer" } });
       await visit(admin, "/users/tokens?status=active");
@@ -144,7 +144,7 @@ test(
       await admin.locator("[data-secret]").waitFor({ state: "detached" });
     });
 
-    await t.test("the audit log filters by URL, shows an entry and exports", async () => {
+    await t.test("filters the audit log by URL, shows an entry and exports the log", async () => {
       await visit(page, "/audit");
       await page.getByLabel("Action").selectOption("deleteUser");
       await page.waitForURL("**/audit?action=deleteUser");
@@ -156,7 +156,7 @@ test(
       assert.match(await exported.text(), /"action":"deleteUser"/);
     });
 
-    await t.test("shows viewers the settings without actions that the server would refuse", async () => {
+    await t.test("shows viewers the settings without the actions that they may not perform", async () => {
       const viewer = await it.as("viewer");
       await visit(viewer, "/settings");
       await viewer.getByText("Only admins of the whole organization can change settings.").waitFor();

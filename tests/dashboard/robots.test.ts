@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
-test("finds, watches and changes robots, individually and in bulk", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("finds, watches and changes robots in the browser, individually and in bulk", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { robots: 4 });
   const { page } = it;
   const { api } = it.org;
@@ -24,7 +24,7 @@ test("finds, watches and changes robots, individually and in bulk", { skip: NO_B
     await row("cart-0").waitFor();
   });
 
-  await t.test("shows changes of other users automatically", async () => {
+  await t.test("shows changes by other users automatically", async () => {
     await rename(2, "renamed elsewhere");
     await row("renamed elsewhere").waitFor();
     assert.equal(await row("cart-2").count(), 0);
@@ -32,7 +32,7 @@ test("finds, watches and changes robots, individually and in bulk", { skip: NO_B
     await row("cart-2").waitFor();
   });
 
-  await t.test("a hidden tab closes its stream and catches up when visible again", async () => {
+  await t.test("a hidden browser tab closes its event stream and is updated when visible again", async () => {
     const tab = await it.as("viewer");
     await tab.clock.install();
     await visit(tab, "/robots");
@@ -52,7 +52,7 @@ test("finds, watches and changes robots, individually and in bulk", { skip: NO_B
     await tab.context().close();
   });
 
-  await t.test("changes the labels of selected robots and shows each result", async () => {
+  await t.test("changes the labels of selected robots and shows the result of each", async () => {
     await page.getByRole("checkbox", { name: "Select all 4 loaded rows" }).click();
     await page.getByText("4 robots selected").waitFor();
     await page.getByRole("button", { name: "Labels" }).click();
@@ -66,7 +66,7 @@ test("finds, watches and changes robots, individually and in bulk", { skip: NO_B
     for (const robot of (await api.listRobots({})).items) assert.equal(robot.labels["zone"], "b");
   });
 
-  await t.test("saves filters as a named view, also over a reload", async () => {
+  await t.test("saves filters as a named view that persists over a reload", async () => {
     await visit(page, "/robots?label=zone%3Ab&status=online");
     await row("cart-0").waitFor();
     await page.getByRole("button", { name: "Views" }).click();
@@ -97,14 +97,14 @@ test("finds, watches and changes robots, individually and in bulk", { skip: NO_B
     assert.equal((await api.getRobot({ params: { id: ids[3]! } })).data.status, "decommissioned");
   });
 
-  await t.test("shows since when a robot is offline and which actions still work", async () => {
+  await t.test("shows since when a robot has been offline and which actions are still available", async () => {
     await it.robots[1]!.disconnect();
     await visit(page, `/robots/${ids[1]!}`);
     await page.getByText("changes take effect when it reconnects").waitFor();
     await axe(page);
   });
 
-  await t.test("shows viewers the robots without actions that they may not use", async () => {
+  await t.test("shows viewers the robots without the actions that they may not perform", async () => {
     const viewer = await it.as("viewer");
     await visit(viewer, "/robots");
     await viewer.getByRole("row").filter({ hasText: "cart-0" }).waitFor();

@@ -7,7 +7,7 @@ test("serves the dashboard to Chromium with its content security policy", { skip
   const it = await openDashboard(t);
   const visitor = await it.as(undefined);
 
-  await t.test("asks a signed-out visitor for a token, and then returns to the requested page", async () => {
+  await t.test("asks a signed-out visitor for a token, and then opens the requested page", async () => {
     await goTo(visitor, "/robots?q=arm");
     await visitor.waitForURL("**/sign-in?**");
     await axe(visitor);
@@ -20,13 +20,13 @@ test("serves the dashboard to Chromium with its content security policy", { skip
     await settled(visitor);
   });
 
-  await t.test("hides the session from scripts and browser storage", async () => {
+  await t.test("hides the session token from scripts and browser storage", async () => {
     assert.equal(await visitor.evaluate("document.cookie"), "");
     const kept = await visitor.evaluate<string>("JSON.stringify([{ ...localStorage }, { ...sessionStorage }])");
     assert.doesNotMatch(kept, /rf_/);
   });
 
-  await t.test("blocks inline scripts, event handlers, inline styles and other servers", async () => {
+  await t.test("blocks inline scripts, event handlers, inline styles and requests to other servers", async () => {
     it.allow(/Content Security Policy|violates the following/);
     await visit(it.page, "/");
     const ran = await it.page.evaluate<string[]>(`(async () => {
@@ -58,7 +58,7 @@ test("serves the dashboard to Chromium with its content security policy", { skip
     assert.deepEqual(ran, []);
   });
 
-  await t.test("loads resources from its own server only", async () => {
+  await t.test("the dashboard loads resources only from its own server", async () => {
     const page = await it.as(undefined);
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));

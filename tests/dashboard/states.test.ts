@@ -9,14 +9,14 @@ const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
 test("pages show the actual state of tags, offline robots, pauses and long lists", LIMIT, async (t) => {
   const it = await openDashboard(t);
-  await t.test("deploys the typed tag even if the list highlights another, and refuses an unknown one", () => typedTag(it));
-  await t.test("shows queued offline robots as offline, and their last health without green", () => offline(it));
-  await t.test("a paused wave does not soak, and the overview counts paused and followed deployments", () => paused(it));
-  await t.test("the number of failed deployments links to a list of exactly these", () => failures(it));
+  await t.test("deploys the typed tag even if the list highlights another one, and refuses an unknown tag", () => typedTag(it));
+  await t.test("shows offline robots of a deployment as offline, and their last health not as current", () => offline(it));
+  await t.test("shows no soak countdown for a paused wave, and counts paused deployments on the overview", () => paused(it));
+  await t.test("the number of failed deployments links to the list of exactly these deployments", () => failures(it));
   await t.test("shows an undeployed config change as pending for its value, fleet and robot", () => pending(it));
-  await t.test("finds a pasted ID, and keys move in a table without a click", () => keys(it));
-  await t.test("selects robots beyond the loaded page and shows their number", () => selectAll(it));
-  await t.test("notifications overlap no control of the page, a dialog, the palette or the navigation, on any screen", () => toasts(it));
+  await t.test("finds an object by its pasted ID, and moves through a table with the arrow keys", () => keys(it));
+  await t.test("selects robots beyond the loaded page and shows how many are selected", () => selectAll(it));
+  await t.test("notifications never cover a control of the page, on any screen size", () => toasts(it));
 });
 
 async function typedTag({ page, org, server }: Dashboard): Promise<void> {

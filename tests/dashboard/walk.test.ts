@@ -18,7 +18,7 @@ const VERIFY = "1s";
 
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
-test("walks from the first sign-in to the removal of a user, beside a running swarm", { skip, timeout: 400_000 }, async (t) => {
+test("a user does everything in the browser, from the first sign-in to the removal of a user", { skip, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-walk-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t, { role: undefined, robots: SWARM });
@@ -37,13 +37,13 @@ test("walks from the first sign-in to the removal of a user, beside a running sw
   for (const name of ["crane-1", "crane-2"]) agents.use(start(name));
   await t.test("real robots that enroll with the key appear automatically", () => joined(it));
   const robot_id = (await api.listRobots({ query: { fleet_id: fleet.id, q: "crane-1" } })).items[0]?.id ?? "";
-  await t.test("pushes a dropped file, deploys it and follows the deployment to its end", async () => {
+  await t.test("pushes a dropped file, deploys it and shows the deployment until its end", async () => {
     await push(it, directory, "yard-1.0.0", await appBundle());
     await deploy(it, { tag: "yard-1.0.0", waves: false });
     await it.page.getByText("2 of 2 finished").or(it.page.getByText("Applied on 2 robots")).first().waitFor();
     await it.server.until("both run it", async () => (await deploymentOf(it)).status === "applied");
   });
-  await t.test("a bad release goes to one robot first, which rolls back automatically, and no other robot gets it", async () => {
+  await t.test("a bad release is rolled back on the first robot and not deployed to any other", async () => {
     await push(it, directory, "yard-2.0.0", await appBundle(DIES));
     await deploy(it, { tag: "yard-2.0.0", waves: true });
     await it.page.getByRole("main").getByText("rolled back").first().waitFor();
@@ -52,8 +52,8 @@ test("walks from the first sign-in to the removal of a user, beside a running sw
     assert.deepEqual([status, counts.rolled_back, counts.cancelled], ["rolled_back", 1, 1]);
   });
   await t.test("a shell runs commands on the robot", () => shell(it, robot_id));
-  await t.test("its camera shows successive frames", () => camera(it, robot_id));
-  await t.test("a removed user is signed out within seconds", () => revoke(it));
+  await t.test("shows successive frames of the robot's camera", () => camera(it, robot_id));
+  await t.test("signs out a removed user within seconds", () => revoke(it));
 });
 
 async function enter({ page, server }: Dashboard): Promise<void> {

@@ -25,7 +25,7 @@ async function scrape(): Promise<string> {
 
 const valueOf = (text: string, name: string): string | undefined => new RegExp(`^${name} (.+)$`, "m").exec(text)?.[1];
 
-test("every metric in an alert rule exists", LIMIT, async () => {
+test("every metric in an alert rule is exported by the server", LIMIT, async () => {
   const { groups } = parse(readFileSync(RULES, "utf8")) as { groups: { rules: { alert: string; expr: string }[] }[] };
   const rules = groups.flatMap((group) => group.rules);
   assert.ok(rules.length >= 10);
@@ -43,7 +43,7 @@ test("Prometheus accepts the alert rules", { ...LIMIT, skip: is_installed ? fals
 });
 
 test(
-  "samples disk, database, write-ahead log and the age of the last backup, and reads the connections at each scrape",
+  "exports metrics of the disk, the database, its connections and the last backup's age",
   LIMIT,
   async () => {
     const before_backup = await plane.until("the first sample", async () => {

@@ -10,7 +10,7 @@ const NAMES = ["roamfleet-backup.service", "roamfleet-backup.timer"];
 const is_installed = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
 test(
-  "systemd accepts the service and the timer of the backup",
+  "systemd accepts the units of the backup service and its timer",
   { timeout: 120_000, skip: is_installed ? false : "systemd-analyze is not installed" },
   (t) => {
     const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-timer-"));

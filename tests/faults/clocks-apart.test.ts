@@ -11,7 +11,7 @@ import { underFault } from "./under-fault.ts";
 const APART_MS = [0, 300_000, -300_000];
 
 test(
-  "with the clocks of three nodes five minutes apart, scheduled deployments are dispatched once and no node counts as dead",
+  "three nodes with clocks five minutes apart dispatch scheduled deployments once and stay alive",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-clocks-"));

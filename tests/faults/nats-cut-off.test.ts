@@ -4,7 +4,7 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 
 test(
-  "a node without NATS serves its robots, and receives missed messages after the reconnect",
+  "a node that is disconnected from NATS serves its robots, and receives missed messages later",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();

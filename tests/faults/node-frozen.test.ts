@@ -8,7 +8,7 @@ import { underFault } from "./under-fault.ts";
 const FROZEN_MS = 60_000;
 
 test(
-  "a node is frozen for a minute: the others take over its robots, and no robot has two owners when it resumes",
+  "other nodes take over the robots of a frozen node, which owns none of them when it resumes",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();

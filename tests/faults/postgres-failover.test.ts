@@ -4,7 +4,7 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 
 test(
-  "PostgreSQL fails over to its synchronous standby: nothing acknowledged is lost",
+  "a failover of PostgreSQL to its synchronous standby loses no acknowledged write",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start({ standby: true });

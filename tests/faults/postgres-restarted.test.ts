@@ -4,7 +4,7 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 
 test(
-  "PostgreSQL of three nodes is restarted: all nodes recover, and nothing is lost",
+  "three nodes recover from a restart of PostgreSQL without losing an acknowledged write",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();

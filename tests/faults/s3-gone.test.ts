@@ -28,18 +28,18 @@ interface Fault {
   end: (rig: FaultRig) => Promise<void> | void;
 }
 
-test("with S3 refusing connections, uploads get an error, nothing else is affected, and uploads resume afterwards", LIMIT, (t) =>
+test("only uploads fail while S3 refuses connections, and they can be resumed afterwards", LIMIT, (t) =>
   withoutS3(t, { begin: ({ services }) => services.s3.down(), end: ({ services }) => services.s3.up() }),
 );
 
-test("with S3 resetting connections, uploads get an error, nothing else is affected, and uploads resume afterwards", LIMIT, (t) =>
+test("only uploads fail while S3 resets connections, and they can be resumed afterwards", LIMIT, (t) =>
   withoutS3(t, {
     begin: ({ services }) => void (services.s3.fault = () => "reset"),
     end: ({ services }) => void (services.s3.fault = () => undefined),
   }),
 );
 
-test("with packets to S3 lost, uploads get an error, nothing else is affected, and uploads resume afterwards", LIMIT, (t) =>
+test("only uploads fail while packets to S3 are lost, and they can be resumed afterwards", LIMIT, (t) =>
   withoutS3(t, {
     begin: ({ nodes, network }) => nodes.forEach(({ machine }) => machine.cut(network.addresses.s3)),
     end: ({ nodes, network }) => nodes.forEach(({ machine }) => machine.heal(network.addresses.s3)),

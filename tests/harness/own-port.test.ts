@@ -15,7 +15,7 @@ async function assertKept(url: string): Promise<void> {
   await assert.rejects(freePort("127.0.0.1", { from: port, to: port + 1 }), /no port from/);
 }
 
-test("a stopped plane restarts at its address, which stayed reserved", TIMEOUT, async () => {
+test("a stopped test server keeps its port reserved and restarts at the same address", TIMEOUT, async () => {
   await using plane = await startPlane();
   const urls = plane.nodes.map(({ url }) => url);
   await plane.stop();
@@ -27,7 +27,7 @@ test("a stopped plane restarts at its address, which stayed reserved", TIMEOUT, 
   );
 });
 
-test("a server in a separate process restarts at its address", TIMEOUT, async () => {
+test("a test server in a separate process restarts at the same address", TIMEOUT, async () => {
   await using server = await ServerProcess.start({ nodes: 1 });
   await server.program.stop();
   await assertKept(server.own_url);

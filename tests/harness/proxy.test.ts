@@ -47,7 +47,7 @@ async function roundTrip(socket: net.Socket, bytes: number): Promise<number> {
   return performance.now() - start;
 }
 
-test("forwards bytes in both directions, delayed, throttled and counted", TIMEOUT, async () => {
+test("the proxy forwards bytes in both directions, and delays, throttles and counts them", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const socket = await connected(proxy);
@@ -60,7 +60,7 @@ test("forwards bytes in both directions, delayed, throttled and counted", TIMEOU
   assert.ok((await roundTrip(socket, 50_000)) >= 480);
 });
 
-test("cut() ends connections with FIN after the sent data, and reset() ends them with RST", TIMEOUT, async () => {
+test("cut() ends connections with FIN after pending data, and reset() ends them with RST", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const polite = await connected(proxy);
@@ -74,7 +74,7 @@ test("cut() ends connections with FIN after the sent data, and reset() ends them
   assert.equal(((await failed)[0] as NodeJS.ErrnoException).code, "ECONNRESET");
 });
 
-test("a black hole reads everything and forwards nothing", TIMEOUT, async () => {
+test("a proxy in black hole mode reads all bytes and forwards none", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const socket = await connected(proxy);

@@ -7,7 +7,7 @@ import { RawRobot, controlFrame } from "./raw-robot.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("a robot has at most 256 apps, from its reports and deployments together", TIMEOUT, async () => {
+test("a robot has at most 256 apps, whether reported or deployed", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);

@@ -13,7 +13,7 @@ const nested = (levels: number): string => `${'{"a":'.repeat(levels)}"\\u00e9"${
 const recordOf = (seq: number, fields = "{}"): string =>
   `{"seq":${seq},"at":"2030-01-01T00:00:0${seq}.000Z","level":"info","source":"nav","message":"record ${seq}","fields":${fields}}`;
 
-test("replaces a log record that is nested too deeply, and every reader gets the others", TIMEOUT, async () => {
+test("replaces a log record that is nested too deeply, and delivers all other records", TIMEOUT, async () => {
   await using plane = await startPlane();
   const org = plane.default_org;
   const fleet_id = await org.fleet();
@@ -62,7 +62,7 @@ test("replaces a log record that is nested too deeply, and every reader gets the
   await raw.end();
 });
 
-test("readers get one error record instead of a damaged stored flush, and all other flushes", TIMEOUT, async () => {
+test("readers of a log get one error record in place of a damaged stored batch", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);

@@ -25,7 +25,7 @@ after(() => plane[Symbol.asyncDispose]());
 
 const more = (channel: number, bytes: number): Buffer => encodeFrame(FrameType.DATA, channel, Buffer.alloc(bytes, 32), FLAG_MORE);
 
-test("endless fragments of a message close the link, whatever their size and channel", TIMEOUT, async () => {
+test("closes a robot's link if a message has too many fragments, whatever their size", TIMEOUT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   for (const channel of [CONTROL_CHANNEL, LOG_CHANNEL])
     for (const bytes of [0, 1, 64 * 1024]) {
@@ -36,7 +36,7 @@ test("endless fragments of a message close the link, whatever their size and cha
     }
 });
 
-test("a message with more values than any agent sends closes the link", TIMEOUT, async () => {
+test("closes a robot's link if a message contains too many values", TIMEOUT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);
   const closed = once(raw.socket, "close") as Promise<[number, Buffer]>;
@@ -77,7 +77,7 @@ test("rate-limits a robot that floods its link with frames, and keeps it connect
   await raw.end();
 });
 
-test("disconnects a link that sends more than hello before its welcome", TIMEOUT, async () => {
+test("disconnects a robot that sends anything except hello before it is admitted", TIMEOUT, async () => {
   const { id, identity } = await plane.enrollRobot({ online: false });
   const sendHello = (socket: WebSocket, hello: Buffer): void => socket.send(hello);
   const ping = (socket: WebSocket): void => socket.ping();
@@ -98,7 +98,7 @@ test("disconnects a link that sends more than hello before its welcome", TIMEOUT
   }
 });
 
-test("refuses a robot that opens links too often, with the time to wait", TIMEOUT, async () => {
+test("refuses a robot that connects too often and sends it the time to wait", TIMEOUT, async () => {
   // On a clock that stands still, the robot gets no new tokens while a slow machine admits the others.
   await using still = await startPlane({ at: "2030-01-01T00:00:00Z", nodes: 1 });
   const robot = await still.enrollRobot({ online: false });

@@ -13,7 +13,7 @@ const TIMEOUT = { timeout: 120_000 };
 const GUESSES = 20;
 const AT = "2030-01-01T00:00:00Z";
 
-test("limits forged signatures of a robot's requests by address, and never delays the real robot", TIMEOUT, async () => {
+test("rate-limits requests with forged robot signatures by address without delaying the real robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { id, identity } = await plane.enrollRobot({ online: false });
   const path = "/agent/configs/default";
@@ -29,7 +29,7 @@ test("limits forged signatures of a robot's requests by address, and never delay
 });
 
 test(
-  "refuses links with a wrong signature with the reason, rate-limits them for minutes, and never delays the real robot",
+  "rate-limits connections with wrong robot signatures for minutes without delaying the real robot",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -54,7 +54,7 @@ test(
   },
 );
 
-test("silent links from one address take at most half of the slots, so another address still gets one", TIMEOUT, async () => {
+test("unauthenticated connections from one address can use at most half of the slots", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { unauthenticated_links_max: 20 } });
   const open = async (localAddress: string): Promise<WebSocket | number> => {
     const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { localAddress });

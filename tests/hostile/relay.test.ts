@@ -68,7 +68,7 @@ async function send(bytes: Buffer, to: { host: string; port: number }, tls?: Con
   return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1]), text };
 }
 
-test("a server with a trusted certificate can relay no links or requests of robots, and TLS 1.2 is refused", LIMIT, async (t) => {
+test("a man in the middle with a trusted certificate cannot relay a robot's connection or requests", LIMIT, async (t) => {
   const database = await createTestDatabase();
   t.after(() => database.drop());
   await using server = await startServer(database, ["--tls", "auto"]);
@@ -117,7 +117,7 @@ test("a server with a trusted certificate can relay no links or requests of robo
   }
 });
 
-test("without TLS a server under another name can relay no links or requests of robots", LIMIT, async () => {
+test("without TLS, a server at another address cannot relay a robot's connection or requests", LIMIT, async () => {
   await using database = await createTestDatabase();
   await using server = await startServer(database);
   const { api } = await server.org("Relayed plain");

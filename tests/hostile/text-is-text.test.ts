@@ -57,7 +57,7 @@ async function send(route: Route, at: string, body: unknown): Promise<Answered> 
 
 const body_routes = (Object.values(routes) as Route[]).filter(({ body }) => body !== undefined);
 
-test("text in any field is returned unchanged, or refused with the field's name", LIMIT, async (t) => {
+test("text in any field is returned unchanged, or refused with the name of the field", LIMIT, async (t) => {
   const kept = new Set<string>();
   for (const route of body_routes) {
     for (const field of textFields(route.body!)) {
@@ -82,7 +82,7 @@ test("text in any field is returned unchanged, or refused with the field's name"
   assert.ok(kept.size >= 12, [...kept].join(", "));
 });
 
-test("text from a robot is returned unchanged, except what the database cannot store", LIMIT, async () => {
+test("text from a robot is returned unchanged, except for characters that the database cannot store", LIMIT, async () => {
   for (const text of HOSTILE_TEXTS) {
     const name = text.slice(0, 200) || "-";
     robot.log(text, { source: name, fields: { [name]: text, deep: [{ [name]: text }] } });
@@ -177,7 +177,7 @@ async function eachOf<T>(all: readonly T[], work: (one: T) => Promise<void>): Pr
   );
 }
 
-test("rf prints each record of a list as one line of visible characters, in every format", LIMIT, async () => {
+test("rf prints each record of a list as one line without control characters", LIMIT, async () => {
   // Deployments of earlier tests may still be running.
   await plane.settle();
   await eachOf(LISTS, async (args) => {
@@ -200,13 +200,13 @@ test("rf prints each record of a list as one line of visible characters, in ever
 const without = (document: unknown): unknown =>
   JSON.parse(JSON.stringify(document, (key, value: unknown) => (/^(last_\w+_at|updated_at)$/.test(key) ? null : value)));
 
-test("rf prints objects and errors with visible characters only", LIMIT, () =>
+test("rf prints objects and errors without control characters", LIMIT, () =>
   eachOf(DETAILS, async (args) => {
     for (const format of ["wide", "yaml"]) await visible("-o", format, ...args);
   }),
 );
 
-test("the NDJSON export of the audit has one line for each entry, also for readers that support Unicode line ends", LIMIT, async () => {
+test("the NDJSON export of the audit log has one line per entry, even by Unicode line breaks", LIMIT, async () => {
   const exported = await home.run(["audit", "--export"], { env });
   const lines = exported.stdout.trimEnd().split(/\r\n|[\n\v\f\r\u0085\p{Zl}\p{Zp}]/u);
   const entries = lines.map((line) => JSON.parse(line) as { id: string; user_agent: string | null });
@@ -231,7 +231,7 @@ async function onTerminal(args: readonly string[]): Promise<string> {
   });
 }
 
-test("on a terminal rf prints colors but no other control sequences", LIMIT, () =>
+test("rf prints no control sequences except colors on a terminal", LIMIT, () =>
   eachOf(
     [
       ["robots", "list"],
@@ -253,7 +253,7 @@ test("on a terminal rf prints colors but no other control sequences", LIMIT, () 
   ),
 );
 
-test("the server's log has one line for each record, and its messages contain no text of clients", () => {
+test("messages in the server's log contain no text of clients", () => {
   const hostile = plane.logged.filter(({ msg }) => typeof msg !== "string" || !/^[\x20-\x7e’]+$/.test(msg));
   assert.deepEqual(hostile, []);
   assert.deepEqual(

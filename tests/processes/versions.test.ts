@@ -17,11 +17,11 @@ const expected = commit === undefined ? metadata.version : `${metadata.version} 
 const versionOf = (program: string): string =>
   execFileSync(process.execPath, [program, "--version"], { cwd: os.tmpdir(), encoding: "utf8" }).trim();
 
-test("server, command line and agent print the same version, with the commit of the clone", LIMIT, () => {
+test("server, rf and agent print the same version with the commit of the clone", LIMIT, () => {
   assert.deepEqual(MAINS.map(versionOf), [expected, expected, expected]);
 });
 
-test("a bundle prints the commit that it was built from, in any directory", LIMIT, async (t) => {
+test("bundled rf and agent print the commit that they were built from, in any directory", LIMIT, async (t) => {
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-versions-"));
   t.after(() => fs.rmSync(directory, { recursive: true }));
   const programs = [

@@ -19,11 +19,11 @@ const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
 const newPublicKeys = (): string[] => Array.from({ length: AT_ONCE }, () => randomBytes(32).toString("base64"));
 
-test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exactly ${MAX_USES} enroll each time`, LIMIT, (t) =>
+test(`exactly ${MAX_USES} of ${AT_ONCE} concurrent robots enroll with a key for ${MAX_USES} (${RUNS} runs)`, LIMIT, (t) =>
   atOnce(t, 1, RUNS),
 );
 
-test(`${AT_ONCE} robots at once over two nodes with a key for ${MAX_USES}, ${RUNS_OVER_TWO} times: the same`, LIMIT, (t) =>
+test(`exactly ${MAX_USES} of ${AT_ONCE} concurrent robots enroll on two nodes (${RUNS_OVER_TWO} runs)`, LIMIT, (t) =>
   atOnce(t, 2, RUNS_OVER_TWO),
 );
 
@@ -47,12 +47,12 @@ async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void
 }
 
 test(
-  `the same with kill -9 of the server in between, ${KILLED_RUNS} times: every acknowledged robot is enrolled, and at most ${MAX_USES}`,
+  `at most ${MAX_USES} robots enroll, and no acknowledged one is lost, despite kill -9 (${KILLED_RUNS} runs)`,
   LIMIT,
   (t) => withKills(t, 1),
 );
 
-test(`the same with kill -9 of one of two nodes in between, ${KILLED_RUNS} times`, LIMIT, (t) => withKills(t, 2));
+test(`an enrollment key keeps its limit despite kill -9 of one of two nodes (${KILLED_RUNS} runs)`, LIMIT, (t) => withKills(t, 2));
 
 async function withKills(t: TestContext, nodes: number): Promise<void> {
   await using database = await createTestDatabase();

@@ -194,7 +194,7 @@ async function setRowSecurity(on: boolean): Promise<void> {
 
 let asked_by_app = 0;
 
-test("with row-level security off, no route, stream or link of one org reads or changes data of another", LIMIT, async () => {
+test("without row-level security, no route, stream or link of an org reads or changes another org's data", LIMIT, async () => {
   const { a, b, ids } = ground;
   await setRowSecurity(false);
   try {
@@ -230,7 +230,7 @@ test("with row-level security off, no route, stream or link of one org reads or 
   );
 });
 
-test("refuses a cursor of another org's list", LIMIT, async () => {
+test("refuses the list cursor of another org", LIMIT, async () => {
   const [ours, foreign] = [new Http(plane, ground.a.org.admin_token), new Http(plane, ground.b.org.admin_token)];
   const lists = portal.filter(
     ({ method, path, query }) => method === "GET" && !path.includes("{") && "cursor" in (query?.properties ?? {}),
@@ -267,7 +267,7 @@ async function withoutOrgInStatements(work: () => Promise<void>): Promise<void> 
 }
 
 test(
-  "row-level security alone stops every route, stream and robot that asks for another org's rows by its id",
+  "row-level security alone prevents access to rows of another org by every route, stream and robot",
   LIMIT,
   async (t: TestContext) => {
     const { b } = ground;

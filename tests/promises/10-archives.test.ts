@@ -79,7 +79,7 @@ function checkInside(directory: string): void {
   }
 }
 
-test("no archive writes outside its folder", { timeout: 900_000 }, async (t) => {
+test("unpacking a hostile archive never writes outside of the target directory", { timeout: 900_000 }, async (t) => {
   const root = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-archives-"));
   const seed = 11;
   const random = seededRandom(seed);

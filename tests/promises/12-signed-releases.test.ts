@@ -91,7 +91,7 @@ function changeKeys(random: Random, robot: ModelRobot, said: SignedText[]): numb
 }
 
 test(
-  "a robot refuses each downgrade, replay, expired and foreign release of a hostile server, and its event names the check",
+  "a robot refuses every downgraded, replayed, expired or foreign release of a hostile server",
   LIMIT,
   async (t) => {
     const random = seededRandom(12);

@@ -48,7 +48,7 @@ function ask(url: string, answer: (nonce: string) => Hello): Promise<ServerMessa
 }
 
 test(
-  "a copied state directory is detected and both machines are quarantined; the response to a challenge is valid once",
+  "detects a copied state directory, quarantines both machines, and refuses replayed challenges",
   LIMIT,
   async (t) => {
     await using server = await ServerProcess.start({

@@ -20,7 +20,7 @@ const RECORDED_LINES = 10;
 const LATE_LINES_MAX = promiseSize({ test: Infinity, full: 15 });
 
 test(
-  "kill -9 of the server and of the agent in the middle of shells: each has a start and an end, or is recorded as aborted",
+  "every shell is recorded with its end or as aborted, despite kill -9 of server or agent",
   { timeout: 1_200_000 },
   async (t) => {
     const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-shells-"));

@@ -14,7 +14,7 @@ const PARALLEL = 64;
 const REPLAYS = 500;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
-test(`${WRITES} writes under kill -9 of the server and of PostgreSQL: no acknowledged write is lost or stored twice`, LIMIT, async (t) => {
+test(`none of ${WRITES} acknowledged writes is lost or stored twice despite kill -9 of server and PostgreSQL`, LIMIT, async (t) => {
   await using fire = await startUnderFire();
   const { server, ledger } = fire;
   const writers = new Writers(ledger);

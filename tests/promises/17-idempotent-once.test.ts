@@ -11,11 +11,11 @@ const AT_ONCE = 200;
 const ROUNDS = promiseSize({ test: 3, full: 30 });
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 
-test(`${AT_ONCE} identical concurrent POSTs with kill -9 in between: one row, and all responses have the same bytes`, LIMIT, (t) =>
+test(`${AT_ONCE} identical concurrent POSTs create one row and get equal responses despite kill -9`, LIMIT, (t) =>
   once(t, 1),
 );
 
-test(`${AT_ONCE} identical concurrent POSTs over two nodes, with kill -9 of one: the same`, LIMIT, (t) => once(t, 2));
+test(`${AT_ONCE} identical concurrent POSTs to two nodes create one row despite kill -9 of one`, LIMIT, (t) => once(t, 2));
 
 async function once(t: TestContext, nodes: number): Promise<void> {
   await using database = await createTestDatabase();

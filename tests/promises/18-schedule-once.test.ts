@@ -82,13 +82,13 @@ async function fires(t: TestContext, due: DueDeployments, { count, kills }: { co
   );
 }
 
-test("a scheduled deployment is dispatched once and on time, even if the server is killed when it comes due", LIMIT, async (t) => {
+test("a scheduled deployment is dispatched once and on time, even if the server is killed meanwhile", LIMIT, async (t) => {
   await using due = await DueDeployments.start(COUNT);
   const figures = await fires(t, due, { count: COUNT, kills: KILLS });
   provePromise(t, 18, `the server killed ${KILLS} times: ${figures}`);
 });
 
-test("the same on three nodes that are killed in turn, according to the database and the connected robots", LIMIT, async (t) => {
+test("three nodes dispatch a scheduled deployment once and on time, even if they are killed in turn", LIMIT, async (t) => {
   await using due = await DueDeployments.start(COUNT_ON_THREE, { nodes: NODES });
   await due.connectRobots(ROBOTS_ON_THREE);
   const count = COUNT_ON_THREE + ROBOTS_ON_THREE;
@@ -102,7 +102,7 @@ test("the same on three nodes that are killed in turn, according to the database
 });
 
 test(
-  "a scheduled deployment is dispatched once and not early by the server's clock, which jumps five minutes either way",
+  "a scheduled deployment is dispatched once, and not early, when the server's clock jumps five minutes",
   LIMIT,
   async (t) => {
     const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-clock-"));

@@ -18,16 +18,16 @@ async function simulate(args: readonly string[]): Promise<string> {
 
 // Concurrently: at full size each takes more than an hour of one core.
 describe(
-  "no rule is broken by links that lose, repeat, reorder and delay messages, or by processes killed at any moment",
+  "deployments obey all rules when messages are lost or reordered and processes are killed",
   { concurrency: 2, timeout: HOURS },
   () => {
-    test("the pure decisions alone", { timeout: HOURS }, async (t) => {
+    test("the in-memory model of the deployment engine obeys all rules", { timeout: HOURS }, async (t) => {
       const schedules = promiseSize({ test: 4_000, full: 1_000_000 });
       const said = await simulate(["--seed", "1", "--schedules", String(schedules)]);
       provePromise(t, 20, said.split("\n").join("; "));
     });
 
-    test("the server's code on PostgreSQL", { timeout: HOURS }, async (t) => {
+    test("the server's deployment engine on PostgreSQL obeys all rules", { timeout: HOURS }, async (t) => {
       const schedules = promiseSize({ test: 60, full: 20_000 });
       const said = await simulate(["--whole", "--seed", "1", "--schedules", String(schedules)]);
       provePromise(t, 20, said.split("\n").join("; "));
@@ -39,12 +39,12 @@ describe(
 const ONCE_BROKEN = [21_067, 36_486, 44_836, 97_156];
 
 for (const seed of ONCE_BROKEN)
-  test(`a schedule that broke a rule before obeys it: seed ${seed}`, { timeout: 120_000 }, async () => {
+  test(`a schedule that broke a rule in an earlier version obeys it now (seed ${seed})`, { timeout: 120_000 }, async () => {
     await simulate(["--seed", String(seed), "--schedules", "1"]);
   });
 
 for (const plant of PLANTS) {
-  test(`finds a planted fault: ${plant}`, { timeout: 600_000 }, async (t) => {
+  test(`the simulation finds the planted fault ${plant}`, { timeout: 600_000 }, async (t) => {
     const said = await simulate(["--plant", plant]);
     provePromise(t, 20, said.split("\n").at(-1) ?? "");
   });

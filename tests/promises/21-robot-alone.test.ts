@@ -135,7 +135,7 @@ async function allLogs({ api }: Harness, id: string) {
   return records;
 }
 
-test("a robot without a connection for 24 hours keeps running, keeps what it can, and reports everything afterwards", LIMIT, async (t) => {
+test("a robot that is disconnected for 24 hours keeps running and reports everything stored afterwards", LIMIT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   await using proxy = await Proxy.start(() => plane.url);
   await using robot = new Robot(plane, proxy);

@@ -219,7 +219,7 @@ async function storm(
   return figure;
 }
 
-test("robots that all lose their links at once are all back soon, and the API responds meanwhile", LIMIT, async (t) => {
+test("all robots reconnect soon after a simultaneous disconnect, and the API responds meanwhile", LIMIT, async (t) => {
   await using server = await ServerProcess.start({
     args: ["--tls", "auto", ...["token_requests_per_minute=1000000", "token_burst=1000000"].flatMap((limit) => ["--limit", limit])],
   });

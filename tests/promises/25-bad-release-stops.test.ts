@@ -126,7 +126,7 @@ async function checkStopped(
   return { wave, untouched: later.length };
 }
 
-test("a release that fails on too many robots stops itself, and does not reach the robots of later waves", LIMIT, async (t) => {
+test("a rollout stops automatically when too many robots fail, and does not reach later waves", LIMIT, async (t) => {
   await using server = await ServerProcess.start({
     args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
   });

@@ -103,7 +103,7 @@ const spared = (route: Route): boolean =>
   ["revokeToken", "suspendOrg", "rotateToken", "replaceRobot"].includes(route.name) ||
   route.path.startsWith("/agent/");
 
-test("every response to valid and invalid requests is described by the document", LIMIT, async (t) => {
+test("the OpenAPI document describes every response to valid and invalid requests", LIMIT, async (t) => {
   const before = heldBytes();
   for (const route of all.filter((one) => !spared(one))) {
     await fc.assert(

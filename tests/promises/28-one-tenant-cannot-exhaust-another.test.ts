@@ -77,7 +77,7 @@ async function work(url: string, org: Org, { fleet_id, key }: { fleet_id: string
   assert.equal((await call(url, org.token, "POST", "/api/deployments", { body, headers: { "idempotency-key": made.id } })).status, 201);
 }
 
-test("while an org is at all of its limits, another org is refused nothing and its requests are answered in time", LIMIT, async (t) => {
+test("an org at all of its limits does not delay or refuse requests of another org", LIMIT, async (t) => {
   await using server = await ServerProcess.start({ nodes: 1, args: LIMITS.flatMap((limit) => ["--limit", limit]) });
   const { address: url } = server;
   const [hostile, other] = [await server.org("Hostile"), await server.org("Other")];

@@ -332,7 +332,7 @@ async function attackAsOperator(ledger: AttackLedger): Promise<void> {
   assert.notEqual(look(), before);
 }
 
-test("neither a hostile server nor an operator's token changes what runs on a robot that requires signatures", LIMIT, async (t) => {
+test("neither a hostile server nor an operator can run unsigned software on a robot that requires signatures", LIMIT, async (t) => {
   const ledger = new AttackLedger();
   await attackAsServer(ledger);
   await attackAsOperator(ledger);

@@ -167,7 +167,7 @@ async function newCase(plane: Harness): Promise<Case> {
 }
 
 test(
-  "no action exceeds the present scope: moves, demotions, removals and revocations between its creation and its claim",
+  "an action no longer affects robots that its creator has lost access to",
   TIMEOUT,
   async (t) => {
     await using plane = await startPlane({ at: AT });
@@ -206,7 +206,7 @@ test(
   },
 );
 
-test("an enrollment key enrolls nothing outside the present scope of its creator", TIMEOUT, async (t) => {
+test("an enrollment key enrolls no robot after its creator has lost access to the fleet", TIMEOUT, async (t) => {
   await using plane = await startPlane({ at: AT });
   let refused = 0;
   const cases = Object.entries(LOSSES).filter(([name]) => name !== "robots moved");

@@ -165,7 +165,7 @@ async function refuses(t: TestContext, data: string, args: string[], env: Record
   assert.deepEqual([code, /without TLS|--behind-proxy/.test(program.output)], [2, true], program.output);
 }
 
-test("real servers refuse plain HTTP beyond loopback, and open administration only to requests from this machine", LIMIT, async (t) => {
+test("real servers refuse plain HTTP beyond loopback, and open administration to local requests only", LIMIT, async (t) => {
   const data = mkdtempSync(path.join(tmpdir(), "roamfleet-boot-"));
   t.after(() => rmSync(data, { recursive: true, force: true }));
   const refusals: [string[], Record<string, string>][] = [

@@ -236,7 +236,7 @@ async function failToUpgrade(scene: Scene, path: string, name: "token" | "ticket
 }
 
 test(
-  "tokens and tickets in stream URLs are in no log, audit, file or metric; a ticket is valid once; a cookie alone opens nothing",
+  "tokens and tickets in stream URLs appear in no log, audit entry, file or metric",
   LIMIT,
   async (t) => {
     const rounds = promiseSize({ test: 1, full: 40 });
@@ -300,7 +300,7 @@ test(
   },
 );
 
-test("behind a proxy, and when the proxy is bypassed, no secret of a URL is leaked either", LIMIT, async (t) => {
+test("tokens and tickets in stream URLs are not logged behind a proxy or when bypassing it", LIMIT, async (t) => {
   await using scene = await Scene.start(t, { args: ["--behind-proxy", "127.0.0.1"], env: { SERVICE_ADMIN_TOKEN: ADMIN_TOKEN } });
   const { token } = scene;
   for (const stream of STREAM_NAMES) {
@@ -346,7 +346,7 @@ async function signIn(scene: Scene): Promise<Record<string, string>> {
   return { cookie, origin: new URL(url).origin, [CSRF_HEADER]: csrf_token };
 }
 
-test("a ticket expires after 30 s, for every stream", LIMIT, async (t) => {
+test("a ticket for any kind of stream expires after 30 s", LIMIT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.default_org.enrollRobot();
   const ticketsOf = (): Promise<string[]> =>

@@ -149,7 +149,7 @@ function figure({ idle_ms, opening_ms, loaded_ms, held, longest_ms, kinds }: Mea
   );
 }
 
-test(`${COUNT} clients that stall are closed in time, delay no other client, and slow uploads complete`, LIMIT, async (t) => {
+test(`disconnects ${COUNT} stalled clients in time, and serves slow and normal clients meanwhile`, LIMIT, async (t) => {
   await using server = await ServerProcess.start({ args: LIMITS });
   const { api, token } = await server.org("Slow clients");
   const target = { url: server.address, ca: undefined, token };
@@ -158,7 +158,7 @@ test(`${COUNT} clients that stall are closed in time, delay no other client, and
   provePromise(t, 8, `${figure(measured, "plain HTTP")}; uploads at 4 KiB/s went through meanwhile`);
 });
 
-test(`${COUNT} of them over TLS: during the handshake, and after it`, LIMIT, async (t) => {
+test(`${COUNT} clients that stall during or after the TLS handshake do not delay other clients`, LIMIT, async (t) => {
   await using server = await ServerProcess.start({ args: [...LIMITS, "--tls", "auto"] });
   const { token } = await server.org("Slow clients");
   const measured = await measure(server, { url: server.address, ca: server.ca, token }, "/api/releases/none/artifact");

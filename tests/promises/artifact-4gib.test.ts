@@ -144,7 +144,7 @@ async function install(api: Client, robot: AgentProcess, release_id: string, mem
 }
 
 test(
-  "a large artifact is pushed and installed although rf, server and agent are killed, and almost no byte is sent twice",
+  "a large transfer resumes almost without repeated bytes when rf, server or agent is killed",
   LIMIT,
   async (t) => {
     const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-4gib-"));
