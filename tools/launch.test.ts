@@ -29,7 +29,7 @@ function temporary(t: TestContext): string {
   return directory;
 }
 
-test("an install is current if node_modules contains the lockfile's packages, whatever the file times", (t) => {
+test("an installation is current if node_modules matches the lockfile, whatever the file times are", (t) => {
   const clone = temporary(t);
   const write = (file: string, packages: object) => writeFileSync(path.join(clone, file), JSON.stringify({ packages }));
   mkdirSync(path.join(clone, "node_modules"));
@@ -51,7 +51,7 @@ test("an install is current if node_modules contains the lockfile's packages, wh
 });
 
 test(
-  "an old Node starts the pinned one, first in PATH, from any folder, and exits with its code",
+  "the launcher under an old Node runs the program with the pinned Node",
   { timeout: TIMEOUT_MS, ...needs_old_node },
   (t) => {
     const directory = temporary(t);
@@ -69,7 +69,7 @@ test(
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   test(
-    `${signal} to the launcher reaches the program once, and both end in the same way`,
+    `the launcher passes ${signal} on to its program once and returns the same exit code`,
     { timeout: TIMEOUT_MS, ...needs_old_node },
     async (t) => {
       const script = path.join(temporary(t), "wait.ts");
@@ -91,7 +91,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   );
 }
 
-test("a killed launcher ends its program in an orderly way", { timeout: TIMEOUT_MS, ...needs_old_node }, async (t) => {
+test("a program gets SIGTERM if its launcher is killed", { timeout: TIMEOUT_MS, ...needs_old_node }, async (t) => {
   const script = path.join(temporary(t), "wait.ts");
   writeFileSync(
     script,
@@ -113,7 +113,7 @@ test("a killed launcher ends its program in an orderly way", { timeout: TIMEOUT_
   assert.match(output, /^\d+\ntold to end\n$/);
 });
 
-test("a program killed by a signal ends its launcher with the same signal", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
+test("the launcher ends by the same signal as its program", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
   const script = path.join(temporary(t), "die.ts");
   writeFileSync(script, `process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000);`);
   const { signal } = spawnSync(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { timeout: TIMEOUT_MS });
@@ -126,7 +126,7 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGKILL"] as const) {
     ["an old Node", old_node],
   ] as const) {
     const skip = node === undefined ? { skip: "no Node older than 24 on this machine" } : {};
-    test(`${signal} to npm ends the program that its script started with ${which}`, { timeout: TIMEOUT_MS, ...skip }, async (t) => {
+    test(`${signal} to npm ends the program of an npm script that runs under ${which}`, { timeout: TIMEOUT_MS, ...skip }, async (t) => {
       const directory = temporary(t);
       const script = path.join(directory, "wait.ts");
       writeFileSync(script, `setInterval(() => {}, 1000); console.log(process.pid);`);
@@ -152,7 +152,7 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGKILL"] as const) {
   }
 }
 
-test("every script of package.json replaces npm's shell, which would not pass on signals", () => {
+test("every npm script replaces npm's shell by exec, because the shell would not forward signals", () => {
   for (const script of Object.values(packageJson.scripts)) assert.match(script, /^exec node tools\/run\.mjs /);
 });
 

@@ -10,7 +10,7 @@ import { proofsInTests } from "./promises/proofs.ts";
 
 const reference = (name: string): string => readFileSync(path.join(root, "docs", "reference", name), "utf8");
 
-test("every promise has a test that proves it, and every proof names an existing promise", () => {
+test("every promise has a test that proves it, and every proof names a promise that exists", () => {
   const proven = proofsInTests().map(({ promise }) => promise);
   assert.deepEqual(
     [...new Set(proven)].toSorted((a, b) => a - b),
@@ -18,13 +18,13 @@ test("every promise has a test that proves it, and every proof names an existing
   );
 });
 
-test("the page of promises matches the stored results, and every promise is proven", () => {
+test("the documentation page of promises matches the stored results, and every promise is proven", () => {
   const page = reference("promises.md");
   assert.equal(page, renderPage(JSON.parse(reference("promises.json")) as Kept));
   assert.ok(!page.includes("not proven"), "run: npm run promises");
 });
 
-test("a change concerns the promises whose tests use it, also in a program that they start", () => {
+test("finds the promises whose tests use a changed file, directly or in a program that they start", () => {
   assert.deepEqual(promisesConcerned(["docs/reference/promises.md", "packages/dashboard/src/main.tsx"]), []);
   assert.deepEqual(promisesConcerned(["tests/promises/20-simulated-links.test.ts"]), [20]);
   assert.deepEqual(promisesConcerned(["tools/simulate/schedule.ts"]), [20]);

@@ -26,7 +26,7 @@ for (const [name, make] of Object.entries(PAGES)) {
   });
 }
 
-test("every name of the code in the glossary is exported", () => {
+test("every name in the glossary's code column is exported", () => {
   const exported = new Set(
     readSources().flatMap(({ text }) =>
       Array.from(text.matchAll(/^export (?:async )?(?:class|function|interface|const|type) (\w+)/gm), ([, name]) => name),
@@ -38,7 +38,7 @@ test("every name of the code in the glossary is exported", () => {
   );
 });
 
-test("the glossary is sorted, and each meaning is a sentence", () => {
+test("the glossary is sorted, and each definition is a sentence", () => {
   const terms = TERMS.map(({ term }) => term);
   assert.deepEqual(terms, terms.toSorted());
   const meanings = [
@@ -51,7 +51,7 @@ test("the glossary is sorted, and each meaning is a sentence", () => {
   );
 });
 
-test("the diffs in CONTRIBUTING.md are lines of the code, in at most five files each", () => {
+test("each diff in CONTRIBUTING.md consists of existing lines of at most five files", () => {
   const read = (file: string): string => readFileSync(path.join(root, file), "utf8");
   const diffs = Array.from(read("CONTRIBUTING.md").matchAll(/^```diff\n([\s\S]*?)^```/gm), ([, diff = ""]) =>
     diff.split(/^\+\+\+ /m).slice(1),
@@ -72,7 +72,7 @@ test("the diffs in CONTRIBUTING.md are lines of the code, in at most five files 
   }
 });
 
-test("the README's first deployment matches the demo's output", () => {
+test("the README contains the commands that the demo prints", () => {
   const data = path.join(root, ".roamfleet");
   const bundles = Object.fromEntries(
     ["1.0.0", "2.0.0"].map((version) => [version, path.join(data, "demo", `hello-robot-${version}.tar.gz`)]),
@@ -109,11 +109,11 @@ test("the guide lists exactly the flags of rf-agent run", { timeout: TIMEOUT_MS 
   assert.deepEqual(flags(page("guide/robots.md"), /^\| `(--[a-z-]+)[^`]*` \| (?:`ROAMFLEET_\w+` )?\|/gm), real);
 });
 
-test("every status, reason and wait of a deployment is explained", () => {
+test("the guide names every status, reason and waiting state of a deployment", () => {
   assertNames(page("guide/deploying.md"), [...DEPLOYMENT_STATUSES, ...TARGET_STATUSES, ...REASONS, ...WAITING_FOR]);
 });
 
-test("every error code, status and close code is explained", () => {
+test("the documentation names every error code, HTTP status and WebSocket close code", () => {
   assertNames(page("reference/errors.md"), [...Object.keys(ERROR_STATUS), ...Object.values(CLOSE)]);
   assertNames(page("guide/api.md"), Object.keys(ERROR_STATUS));
   const statuses = new Set(page("reference/errors.md").match(/\b[45]\d\d\b/g));
@@ -123,6 +123,6 @@ test("every error code, status and close code is explained", () => {
   );
 });
 
-test("every frame type and message of the link is described", () => {
+test("the link protocol page names every frame type and message of the robots' link", () => {
   assertNames(page("reference/link-protocol.md"), [...Object.keys(FrameType), ...Object.keys(robotMessages)]);
 });

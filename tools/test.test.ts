@@ -47,7 +47,7 @@ function runTestsWith(more: Record<string, string>, directory: string, ...args: 
 const PASSING = `import { test } from "node:test"; test("passes", () => {}); test("skips", { skip: "no program" }, () => {});`;
 const FAILING = `import { test } from "node:test"; test("fails", () => { throw new Error("as planned"); });`;
 
-test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test ends its output with the numbers of passed, failed and skipped tests", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "packages/x/src/b.test.ts": FAILING });
   const both = runTests(directory);
   assert.equal(both.last_line, "1 passed, 1 failed, 1 skipped");
@@ -59,7 +59,7 @@ test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT
 
 const COUNTING = `import { test } from "node:test"; test("has " + process.env.ROAMFLEET_TEST_NODES + " nodes", () => {});`;
 
-test("passes --nodes to every test file, and not to node", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test passes --nodes on to every test file, but not to Node", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": COUNTING });
   for (const words of [
     ["--nodes", "3"],
@@ -74,7 +74,7 @@ test("passes --nodes to every test file, and not to node", { timeout: TIMEOUT_MS
   assert.equal(wrong.status, 1);
 });
 
-test("a run without tests fails: no file, an unmatched filter, an empty file", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test fails without any test, with an unmatched filter, and for an empty file", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, {
     "tests/empty.test.ts": "export {};",
     "tests/crash.test.ts": `throw new Error("at import");`,
@@ -92,7 +92,7 @@ test("a run without tests fails: no file, an unmatched filter, an empty file", {
 
 const TELLS_PROCESS = `import { test } from "node:test"; test("in process " + process.pid, () => {});`;
 
-test("files share processes, except those that ask for a separate one", { timeout: TIMEOUT_MS }, async (t) => {
+test("test files share processes unless they request a separate one", { timeout: TIMEOUT_MS }, async (t) => {
   const files = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`tests/${n}.test.ts`, TELLS_PROCESS]));
   const directory = await repositoryWith(t, { ...files, "tests/own.test.ts": `// Separate process: for a test.\n${TELLS_PROCESS}` });
   const { stdout, last_line } = runTests(directory);
@@ -110,7 +110,7 @@ const WITH_HOOKS = `
   after(() => console.log("after " + import.meta.filename));
   test("is prepared", () => { if (!ready) throw new Error("too early"); });`;
 
-test("hooks, failures and crashes of a file in a shared process stay with the file", { timeout: TIMEOUT_MS }, async (t) => {
+test("hooks, failures and crashes of a test file do not affect other files in its process", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, {
     "tests/a.test.ts": WITH_HOOKS,
     "tests/b.test.ts": WITH_HOOKS,
@@ -127,7 +127,7 @@ test("hooks, failures and crashes of a file in a shared process stay with the fi
   assert.equal(status, 1);
 });
 
-test("a file whose process ends before its tests is missed", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test fails if a test file exits before its tests have run, and names the file", { timeout: TIMEOUT_MS }, async (t) => {
   const ending = `import { test } from "node:test"; test("ends", () => process.exit(0)); test("never runs", () => {});`;
   const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/ends.test.ts": ending });
   const { stderr, status } = runTests(directory);
@@ -136,7 +136,7 @@ test("a file whose process ends before its tests is missed", { timeout: TIMEOUT_
 });
 
 test(
-  "a file that ends its process with a failure, leaves a server open or fails after a test is named",
+  "npm test names a file that exits early, leaves a server open or fails after its tests",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const directory = await repositoryWith(t, {
@@ -166,7 +166,7 @@ const FAILING_ONCE = `
   test("passes", () => {});
   test("fails once", () => { const ran = existsSync("ran"); writeFileSync("ran", ""); if (!ran) throw new Error("as planned"); });`;
 
-test("in CI a failed file is run again, and reported as unstable if it passes", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test in CI repeats a single failed file, and reports it as unstable if it passes", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/once.test.ts": FAILING_ONCE });
   const unstable = runTestsWith({ CI: "1" }, directory);
   assert.match(unstable.stdout, /as planned[\s\S]*^roamfleet: UNSTABLE, failed and then passed: tests\/once\.test\.ts$/m);
@@ -179,7 +179,7 @@ test("in CI a failed file is run again, and reported as unstable if it passes", 
   assert.equal(elsewhere.status, 1);
 });
 
-test("in CI, files that fail twice or crash, or many failing files, fail the run", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test in CI fails if a file fails twice or crashes, or if several files fail", { timeout: TIMEOUT_MS }, async (t) => {
   const twice = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/b.test.ts": FAILING });
   const failed = runTestsWith({ CI: "1" }, twice);
   assert.equal(failed.last_line, "1 passed, 1 failed, 1 skipped");
@@ -209,7 +209,7 @@ for (const [signal, which] of [
   ["SIGTERM", "launcher"],
   ["SIGKILL", "runner"],
 ] as const) {
-  test(`${signal} to the ${which} ends the test processes and all that they started`, { timeout: TIMEOUT_MS }, async (t) => {
+  test(`${signal} to the ${which} of npm test ends all processes that the tests have started`, { timeout: TIMEOUT_MS }, async (t) => {
     const directory = await repositoryWith(t, { "tests/hangs.test.ts": STARTING });
     const child = spawn(process.execPath, ["tools/run.mjs", "tools/test.ts"], { cwd: directory, env, stdio: "ignore" });
     const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
@@ -222,7 +222,7 @@ for (const [signal, which] of [
   });
 }
 
-test("a process that a test leaves behind is ended and named", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test ends and names the processes that a test has left behind", { timeout: TIMEOUT_MS }, async (t) => {
   const leaving = `
     import { spawn } from "node:child_process"; import { test } from "node:test";
     test("leaves a process", () => spawn("sleep", ["600"], { detached: true, stdio: "ignore" }).unref());`;
@@ -233,7 +233,7 @@ test("a process that a test leaves behind is ended and named", { timeout: TIMEOU
   assert.ok(pid !== undefined && !isAlive(Number(pid)), stderr);
 });
 
-test("a run ends although its guard was killed", { timeout: TIMEOUT_MS }, () => {
+test("npm test ends normally even if the process guard was killed", { timeout: TIMEOUT_MS }, () => {
   const script = `
     import { readFileSync } from "node:fs"; import { setTimeout } from "node:timers/promises";
     import { startGuard } from ${JSON.stringify(path.join(root, "tools", "process-guard.ts"))};
@@ -250,7 +250,7 @@ test("a run ends although its guard was killed", { timeout: TIMEOUT_MS }, () => 
   assert.equal(stdout, "ended\n", stderr);
 });
 
-test("the package list is the first word of each line that is not a comment", () => {
+test("reads the first word of each line in the package list, except for comments", () => {
   assert.deepEqual(parseList("# why\ncurl  the API\n\ntmux # terminal\n"), ["curl", "tmux"]);
 });
 

@@ -29,37 +29,37 @@ function assertTidy(findings: readonly Finding[]): void {
 const linesOf = (findings: readonly Finding[]): string[] => findings.map(({ file, line }) => `${file}:${line}`);
 const messagesOf = (findings: readonly Finding[]): string[] => findings.map(({ message }) => message);
 
-test("the repository: files and functions are short", () => assertTidy(findOversize(sources)));
-test("the repository: names are kebab-case and specific", () => assertTidy(findBadNames(sources)));
-test("the repository: time, randomness and settings are passed as arguments", () => assertTidy(findAmbient(sources)));
-test("the repository: everything on a robot's link goes through the send queue", () => assertTidy(findLinkSends(sources)));
-test("the repository: no import cycles, types and dynamic imports included", () => assertTidy(findCycles(sources)));
-test("the repository: every table has one owner and an org_id", () => assertTidy(findBadTables(tables, rules)));
-test("the repository: SQL is in the store of the table's owner and names org_id", () =>
+test("files and functions of the repository are short", () => assertTidy(findOversize(sources)));
+test("file names of the repository are kebab-case and specific", () => assertTidy(findBadNames(sources)));
+test("product code receives time, randomness and settings as arguments", () => assertTidy(findAmbient(sources)));
+test("all messages on a robot's link are sent through the send queue", () => assertTidy(findLinkSends(sources)));
+test("the repository has no import cycles, including types and dynamic imports", () => assertTidy(findCycles(sources)));
+test("every database table has one owner and an org_id", () => assertTidy(findBadTables(tables, rules)));
+test("every SQL statement is in the store of its table's owner and names org_id", () =>
   assertTidy(findBadSql(sources, new Set(tables.keys()), rules)));
-test("the repository: links in the documentation have a target", () => assertTidy(findDeadLinks(root)));
-test("the repository: sentences of the documentation have at most 30 words", () => assertTidy(findLongSentences(root)));
-test("the repository: subjects of new commits are short and imperative", () => assertTidy(findBadSubjectsInLog(root)));
-test("the repository: clean folders contain no ruled-out words", () =>
+test("every link in the documentation has an existing target", () => assertTidy(findDeadLinks(root)));
+test("sentences of the documentation have at most 30 words", () => assertTidy(findLongSentences(root)));
+test("subjects of new commits are short and imperative", () => assertTidy(findBadSubjectsInLog(root)));
+test("no clean folder contains a ruled-out word", () =>
   assertTidy([...findRuledOutWords(sources), ...findRuledOutWordsInPages(root)]));
 
-test("the repository: every test file with a recorded duration exists", () => {
+test("every test file with a recorded duration exists", () => {
   const files = Object.keys(JSON.parse(readFileSync(path.join(root, "tools/test-durations.json"), "utf8")) as object);
   const missing = files.filter((file) => !existsSync(path.join(root, file)));
   assert.deepEqual(missing, [], "rename or remove them in tools/test-durations.json");
 });
 
-test("the repository: the lockfile contains the packages of every platform", () => {
+test("the lockfile contains the optional packages of every platform", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
   assert.deepEqual(findMissingOptional(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
 });
 
-test("the repository: every package that a supported platform installs has a checksum in the lockfile", () => {
+test("the lockfile has a checksum for every package that a supported platform installs", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
   assert.deepEqual(findUnverified(lockfile), []);
 });
 
-test("finds a package without a checksum only when a supported platform installs it", () => {
+test("finds a package without a checksum only if a supported platform installs it", () => {
   const version = "1.0.0";
   const lockfile: Lockfile = {
     packages: {
@@ -76,7 +76,7 @@ test("finds a package without a checksum only when a supported platform installs
   assert.deepEqual(findUnverified(lockfile), ["node_modules/a", "node_modules/b/node_modules/c-linux-arm64-gnu"]);
 });
 
-test("finds and adds a platform's package that the lockfile lacks", () => {
+test("finds and adds packages for other platforms that are missing from the lockfile", () => {
   const optionalDependencies = { "@x/linux-arm64-musl": "1.2.3", "@x/darwin-x64": "1.2.3" };
   const lockfile: Lockfile = {
     packages: { "node_modules/@x/darwin-x64": { version: "1.2.3" }, "node_modules/x": { dev: true, optionalDependencies } },
@@ -88,7 +88,7 @@ test("finds and adds a platform's package that the lockfile lacks", () => {
   assert.deepEqual(findMissingOptional(lockfile), []);
 });
 
-test("finds a file over 400 lines; a test may have 600", () => {
+test("finds a file over 400 lines, or over 600 lines if it is a test", () => {
   const long = "export {};\n".repeat(500);
   const findings = findOversize([parseSource("packages/agent/src/long.ts", long), parseSource("packages/agent/src/long.test.ts", long)]);
   assert.deepEqual(messagesOf(findings), ["500 lines, at most 400"]);
@@ -115,7 +115,7 @@ test("finds names that are not kebab-case or too general", () => {
   assert.equal(named("packages/agent/src/read-file.test.ts", "export class Robot {}"), 0);
 });
 
-test("finds a write to a link's socket that bypasses the send queue", () => {
+test("finds code that writes to a link's socket without the send queue", () => {
   const text = "ws.send(a);\nthis.#socket.write(b);\nthis.socket.ping();\nqueue.send(c);\nsocket.close();\n";
   const found = (file: string) => linesOf(findLinkSends([parseSource(file, text)]));
   const file = "packages/server/src/link/gateway.ts";
@@ -127,7 +127,7 @@ test("finds a write to a link's socket that bypasses the send queue", () => {
   assert.deepEqual(found("packages/server/src/features/streams/streams.ts"), []);
 });
 
-test("finds ambient time, timers, randomness and environment in product code only", () => {
+test("finds direct use of time, timers, randomness and environment in product code only", () => {
   const text = `
     import { randomUUID } from "node:crypto";
     import { setTimeout as wait } from "node:timers/promises";
@@ -154,7 +154,7 @@ test("finds an import cycle through types, package names and dynamic imports", (
   assert.equal(cycle(`const b = await import("./index.ts");`, `export * from "./a.ts";`), 1);
 });
 
-test("finds SQL on another feature's table, without org_id or outside a store", () => {
+test("finds SQL that uses another feature's table, does not name org_id or is outside of a store", () => {
   const owned: TableRules = {
     owners: { robot: "features/robots", site: "features/sites", node: "link" },
     without_org: new Set(["node"]),
@@ -207,7 +207,7 @@ test("finds a table without an owner or without an org", () => {
   ]);
 });
 
-test("finds dead links and missing headings", (t) => {
+test("finds links to missing files and headings", (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-links-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   mkdirSync(path.join(directory, "docs"));
@@ -244,7 +244,7 @@ test("finds a sentence over 30 words in prose, list items and table cells", (t) 
   assert.deepEqual(linesOf(findLongSentences(directory)), ["docs/a.md:1", "docs/a.md:3", "docs/a.md:8", "docs/a.md:13"]);
 });
 
-test("finds commit subjects that are too long or not area: imperative verb object", () => {
+test("finds commit subjects that are too long or do not have the form area: imperative verb object", () => {
   const good = ["agent: process reports", "sdk, swarm: pass the clock", "deploy.yaml: bring 2 servers", "tools: need no build"];
   const bad = [
     "wip",

@@ -65,7 +65,7 @@ test("200 parallel requests with one Idempotency-Key create one config deploymen
   assert.deepEqual(await rowsOf(plane), { deployments: 1, targets: 1 });
 });
 
-test("an idempotency key is kept for a week, and applies only to its body, route and org", TIMEOUT, async () => {
+test("the idempotency key of a deployment is still valid after eight days and a restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const [release, other] = [await plane.release(), await plane.release()];

@@ -93,7 +93,7 @@ test(
   (t) => taken(t, 1, CASES),
 );
 
-test("streams on three nodes are closed within 2 s when their token loses access", TIMEOUT, (t) => taken(t, 3, CASES.slice(0, CASES_ON_THREE)));
+test("streams on three nodes close within 2 s when their token loses access", TIMEOUT, (t) => taken(t, 3, CASES.slice(0, CASES_ON_THREE)));
 
 async function taken(t: TestContext, nodes: number, cases: readonly Case[]): Promise<void> {
   // Real sockets, a real agent and real time: the promise itself contains the bound.

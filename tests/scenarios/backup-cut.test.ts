@@ -30,7 +30,7 @@ after(async () => {
   rmSync(place, { recursive: true, force: true });
 }, LIMIT);
 
-test("a killed backup never gets its final name, and a restore refuses what it left behind", LIMIT, async () => {
+test("a backup that is killed is never named as a complete one, and cannot be restored", LIMIT, async () => {
   const to = path.join(place, "killed");
   const program = startCommand(["backup", "--data", server.data, "--to", to]);
   const partial = await program.until("the backup to begin", () => readdirSync(place).find((name) => name.startsWith("killed.partial-")));
@@ -42,7 +42,7 @@ test("a killed backup never gets its final name, and a restore refuses what it l
   assert.equal(existsSync(data), false);
 });
 
-test("a backup that lost or changed a file is refused with the file's name, and leaves nothing behind", LIMIT, async () => {
+test("a restore refuses a backup with a missing or changed file and writes nothing", LIMIT, async () => {
   const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: good });
   const spoils: [name: string, message: RegExp, spoil: (file: string) => void][] = [
     [artifact, /it lacks blobs\/blobs/, (file) => rmSync(file)],
@@ -64,7 +64,7 @@ test("a backup that lost or changed a file is refused with the file's name, and 
   }
 });
 
-test("server, backup and restore refuse the directory of a killed restore, and state what to do", LIMIT, async () => {
+test("all commands refuse the data directory of an interrupted restore and state what to do", LIMIT, async () => {
   const data = path.join(place, "half");
   const program = startCommand(["restore", "--from", good, "--data", data]);
   await program.until("the restore to begin", () => existsSync(path.join(data, "restore-unfinished")));

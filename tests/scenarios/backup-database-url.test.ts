@@ -47,7 +47,7 @@ const onDatabase = (database: TestDatabase, ...args: string[]): Promise<CommandR
   runCommand(args, { DATABASE_URL: databaseUrl(database.connection) });
 
 test(
-  "with DATABASE_URL, a backup during writes is a consistent snapshot, and a restored server accepts the same tokens and has the same artifacts",
+  "a backup of an external database during writes is a consistent snapshot that can be restored",
   LIMIT,
   async () => {
     const made: string[] = [];
@@ -93,7 +93,7 @@ test(
   },
 );
 
-test("a tampered backup of rows executes none of its text as SQL", LIMIT, async () => {
+test("a restore executes no SQL from a tampered backup of an external database", LIMIT, async () => {
   const to = path.join(place, "tampered");
   const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);
   assert.equal(made.code, 0, made.output);
@@ -124,7 +124,7 @@ test("a tampered backup of rows executes none of its text as SQL", LIMIT, async 
 });
 
 test(
-  "with DATABASE_URL, the backup of a stopped server restores identically into another PostgreSQL or an embedded one",
+  "a backup of an external database is restored identically into another PostgreSQL or an embedded one",
   LIMIT,
   async () => {
     await server.program.stop();

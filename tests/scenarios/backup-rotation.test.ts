@@ -27,7 +27,7 @@ after(async () => {
   rmSync(place, { recursive: true, force: true });
 }, LIMIT);
 
-test("backup --keep creates a dated backup, then removes the oldest dated ones and nothing else", LIMIT, async () => {
+test("backup --keep creates a dated backup, then deletes only the oldest dated backups", LIMIT, async () => {
   const to = path.join(place, "dated");
   for (const name of [...OLD, "notes"]) mkdirSync(path.join(to, name), { recursive: true });
   writeFileSync(path.join(to, OLD[0] ?? "", "manifest.json"), "{}");
@@ -45,7 +45,7 @@ test("backup --keep creates a dated backup, then removes the oldest dated ones a
 });
 
 test(
-  "backup verify exits with 0 for a complete backup, 1 with the names of damaged files, 2 for anything that is not a backup",
+  "backup verify exits with 0 for a complete backup, 1 for a damaged one, and 2 otherwise",
   LIMIT,
   async () => {
     const to = path.join(place, "verified");

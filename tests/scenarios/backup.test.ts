@@ -84,7 +84,7 @@ async function idsIn(table: Timed["table"]): Promise<Set<string>> {
 }
 
 test(
-  "a backup of a busy server is a consistent snapshot: no row without the rows that were acknowledged before it was sent",
+  "a backup of a busy server is a consistent snapshot of acknowledged writes",
   LIMIT,
   async () => {
     await until("some writes", () => busy.writes.length >= WRITES_BEFORE);
@@ -155,7 +155,7 @@ async function checkArtifacts(): Promise<void> {
   for (const [id, sha] of busy.uploaded) if (present.has(id)) assert.equal(rows.find((row) => row.id === id)?.sha, sha);
 }
 
-test("the backup of a stopped server is equal to it, table by table and file by file", LIMIT, async () => {
+test("the restored backup of a stopped server has the same table rows and files", LIMIT, async () => {
   await robot.program.stop();
   await server.program.stop();
   const to = path.join(place, "stopped");
@@ -178,7 +178,7 @@ async function contents(data: string): Promise<{ rows: Record<string, string[]>;
   return { rows, files: Object.fromEntries(files.map((name) => [name, hash("sha256", readFileSync(path.join(data, name)))])) };
 }
 
-test("backup and restore overwrite nothing, and name the existing path", LIMIT, async () => {
+test("backup and restore never overwrite files, and name the existing path", LIMIT, async () => {
   const beside = path.join(place, "beside");
   const again = await runCommand(["backup", "--data", server.data, "--to", beside]);
   assert.deepEqual([again.code, /is not empty: name a new directory/.test(again.output)], [2, true], again.output);

@@ -35,7 +35,7 @@ async function refused(data: string, expected: RegExp): Promise<void> {
   assert.ok(problems.includes(lines[0] ?? ""), `${lines[0]} is one of ${problems.join(" | ")}`);
 }
 
-test("serve refuses a directory that cannot be a data directory with a one-line message, and doctor reports the same", LIMIT, async (t) => {
+test("serve refuses an unsuitable data directory with a one-line message, and doctor reports the same", LIMIT, async (t) => {
   const directory = temporary(t);
   const file = path.join(directory, "file");
   writeFileSync(file, "");
@@ -63,7 +63,7 @@ test("serve refuses a disk that is read-only, too small or full with a one-line 
   await refused(disk.directory, /cannot be written \(EROFS\): mount it writable/);
 });
 
-test("serve refuses a database that is damaged, readable by other users or of a later version with a one-line message", LIMIT, async () => {
+test("serve refuses a database that is damaged, insecure or of a later version with a one-line message", LIMIT, async () => {
   await using server = await ServerProcess.start({ nodes: 1 });
   assert.equal(await server.program.stop(), 0);
   const { data } = server;

@@ -10,7 +10,7 @@ const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
 const KEPT_MAX = 50;
 
 test(
-  "a node without NATS buffers a bounded number of messages; after reconnecting the others receive those, and a gap notice",
+  "a node buffers a bounded number of messages while disconnected from NATS, and reports a gap afterwards",
   OPTIONS,
   async () => {
     await using nats = await NatsServer.start();
@@ -40,7 +40,7 @@ test(
   },
 );
 
-test("a message lost with a broken connection is reported as a gap to nodes whose own connection never broke", OPTIONS, async () => {
+test("other nodes are notified of a gap if a message is lost with a node's broken connection", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using proxy = await Proxy.start(nats.port);
   await using cut = await listenConnected({ address: nats.address({ port: proxy.port }), ping_every_ms: 1_000 });

@@ -14,7 +14,7 @@ import { Program } from "../processes/process.ts";
 const ECHO = "packages/server/src/engines/bus/testing/echo-process.ts";
 
 test(
-  "tls:// connects only to a NATS with a trusted certificate, and to none without TLS",
+  "a bus address with tls:// connects only to a NATS server with a trusted certificate",
   { skip: SKIP_NATS, timeout: 240_000 },
   async (t) => {
     const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-bus-tls-"));
@@ -44,7 +44,7 @@ test(
 );
 
 test(
-  "a server warns of a bus on another machine without credentials or TLS, and not of one on its own machine",
+  "a server warns if NATS on another machine is used without credentials or TLS",
   { timeout: 120_000 },
   async () => {
     for (const [url, missing] of [

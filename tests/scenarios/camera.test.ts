@@ -38,7 +38,7 @@ async function ffmpegWithCopy() {
   };
 }
 
-test("each viewer receives ffmpeg's frames byte for byte and in order", { ...TIMEOUT, skip }, async () => {
+test("each viewer of a camera receives ffmpeg's frames byte for byte and in order", { ...TIMEOUT, skip }, async () => {
   await using ffmpeg = await ffmpegWithCopy();
   await using plane = await startPlane();
   const input = ["-re", "-f", "lavfi", "-i", "testsrc2=size=1280x720:rate=15"];

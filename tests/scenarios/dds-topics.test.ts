@@ -36,7 +36,7 @@ async function exposePlane(t: TestContext, namespace: Namespace, plane: Harness)
   await once(namespace.spawn(process.execPath, ["-e", relay]).stdout, "data");
 }
 
-test("rf shows what is published over DDS on a robot: the list, messages, and a large one abbreviated and whole", TIMEOUT, async (t) => {
+test("rf lists the DDS topics of a robot and prints messages abbreviated or in full", TIMEOUT, async (t) => {
   const [writer, namespace] = [await buildWriter(t), await startNamespace(t)];
   const publisher = namespace.spawn(writer, []);
   await using plane = await startPlane({ limits: { health_seconds: 1 } });

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { processesNaming, Program } from "../processes/process.ts";
 
-test("stopping the demo ends all its processes, even if its output is no longer read", { timeout: 400_000 }, async (t) => {
+test("stopping the demo ends all of its processes, even if its output is no longer read", { timeout: 400_000 }, async (t) => {
   const data = mkdtempSync(path.join(tmpdir(), "roamfleet-demo-"));
   t.after(() => rmSync(data, { recursive: true, force: true }));
   const demo = new Program("tools/demo/main.ts", ["--data", data, "--listen", "127.0.0.1:0"]);

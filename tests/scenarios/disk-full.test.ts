@@ -21,7 +21,7 @@ const VALUE_BYTES = 120_000;
 const WRITES_MAX = 500;
 
 test(
-  "a full disk returns 503 with the reason, never 500; acknowledged data is kept, and everything recovers automatically",
+  "a server with a full disk returns 503, keeps acknowledged data, and recovers automatically",
   LIMIT,
   async (t) => {
     using disk = SmallDisk.mount(DISK_MB);

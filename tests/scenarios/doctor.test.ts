@@ -28,7 +28,7 @@ async function askDoctor(args: readonly string[], env: Record<string, string> = 
   return { code, report: JSON.parse(output) as Report };
 }
 
-test("doctor finds nothing wrong with a running server, and reports that it runs", LIMIT, async () => {
+test("doctor finds no problem of a running server, and reports it as running", LIMIT, async () => {
   await using server = await ServerProcess.start({ nodes: 1, args: ["--tls", "auto"] });
   const { code, report } = await askDoctor(["--data", server.data, "--listen", new URL(server.url).host, "--tls", "auto"]);
   const failed = report.findings.filter(({ status }) => status === "problem");
@@ -53,7 +53,7 @@ test("doctor finds nothing wrong with a running server, and reports that it runs
   });
 });
 
-test("doctor exits 1 for problems and 2 for usage errors, and prints no password", LIMIT, async (t) => {
+test("doctor exits with 1 for problems and 2 for usage errors, and prints no password", LIMIT, async (t) => {
   const data = await temporary(t);
   const env = { DATABASE_URL: "postgres://fleet:geheim-1@127.0.0.1:1/x", ROAMFLEET_BUS_URL: "nats://fleet:geheim-2@127.0.0.1:1" };
   const secrets = { SERVICE_ADMIN_TOKEN: "geheim-3-and-long-enough", ROAMFLEET_SECRETS_KEY: "geheim-4" };
@@ -78,7 +78,7 @@ test("doctor exits 1 for problems and 2 for usage errors, and prints no password
   assert.match(help.output, /changes nothing that stays/);
 });
 
-test("a server that cannot start recommends doctor", LIMIT, async (t) => {
+test("a server that fails to start recommends the command doctor", LIMIT, async (t) => {
   const data = await temporary(t);
   const refused = await runCommand(["serve", "--data", data, "--listen", "0.0.0.0:0"]);
   assert.equal(refused.code, 2);

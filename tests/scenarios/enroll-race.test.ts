@@ -9,7 +9,7 @@ const LIMIT = { timeout: 300_000 };
 const AT_ONCE = 500;
 const MAX_USES = 10;
 
-test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} enroll, the others get exhausted`, LIMIT, async () => {
+test(`exactly ${MAX_USES} of ${AT_ONCE} concurrent robots enroll with a key for ${MAX_USES}; the others are refused`, LIMIT, async () => {
   // The default limits apply: robots with a valid key are not limited as guessers.
   await using plane = await startPlane();
   const fleet_id = await plane.fleet();
@@ -39,7 +39,7 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} 
   );
 });
 
-test("one robot that enrolls 50 times at once takes one use", LIMIT, async () => {
+test("50 concurrent enrollments of one robot count as one use of the enrollment key", LIMIT, async () => {
   await using plane = await startPlane();
   const key = await plane.enrollmentKey({ max_uses: 2 });
   const public_key = randomBytes(32).toString("base64");

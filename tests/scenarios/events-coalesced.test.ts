@@ -69,7 +69,7 @@ async function shown(org: HarnessOrg, id: string): Promise<Pick<Picture, "status
 }
 
 test(
-  `a deployment to many robots costs a dashboard ${BYTES_PER_ROBOT} bytes of events per robot, and it shows what the API returns`,
+  `a fleet deployment sends a dashboard at most ${BYTES_PER_ROBOT} bytes of coalesced events per robot`,
   LIMIT,
   async (t) => {
     const org = await plane.org();

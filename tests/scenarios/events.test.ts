@@ -47,7 +47,7 @@ async function caughtUp(org: HarnessOrg, ...readers: EventReader[]): Promise<voi
 /** Changes that a reader received, without the marker change of `caughtUp`. */
 const changesOf = (reader: EventReader): string[] => reader.changes.filter(({ kind }) => kind !== "config_schema").map(shown);
 
-test("sends one event per change to clients of the org only, without a site or fleet if there is none", LIMIT, async () => {
+test("sends one event per change, and only to clients of the same org", LIMIT, async () => {
   const [ours, foreign] = [await plane.org(), await plane.org()];
   using here = await open(ours.admin_token);
   using there = await open(foreign.admin_token);
@@ -66,7 +66,7 @@ test("sends one event per change to clients of the org only, without a site or f
   assert.ok(here.changes.every((change) => !("places" in change)));
 });
 
-test("a reader that reconnects receives exactly the missed events, or lost after too long", LIMIT, async () => {
+test("a client that reconnects receives exactly the missed events, or lost if too many were missed", LIMIT, async () => {
   const org = await plane.org();
   const first = await openAtFirst(org.admin_token);
   const before = await org.site();
@@ -93,7 +93,7 @@ test("a reader that reconnects receives exactly the missed events, or lost after
 });
 
 test(
-  "filters events by role and scope: a fleet's viewer sees that fleet, an operator sees no tokens, and a move reaches both fleets",
+  "an event stream contains only events within the role and scope of its token",
   LIMIT,
   async () => {
     const org = await plane.org();
@@ -127,7 +127,7 @@ test(
   },
 );
 
-test("a reconnecting viewer of one fleet receives only that fleet's events, also those without other listeners", LIMIT, async () => {
+test("a viewer of one fleet who reconnects receives only the missed events of that fleet", LIMIT, async () => {
   const org = await plane.org();
   const [one, two] = [await org.fleet(), await org.fleet()];
   const token = await org.token({ role: "viewer", scopes: [{ fleet_id: one }] });
@@ -144,7 +144,7 @@ test("a reconnecting viewer of one fleet receives only that fleet's events, also
   assert.ok(second.of("timeline").every(({ robot_id }) => robot_id === mine.id));
 });
 
-test("sends live events for a robot's presence and its deployments, each status once", LIMIT, async () => {
+test("sends an event for each change of a robot's presence and of a deployment's status", LIMIT, async () => {
   const org = await plane.org();
   using reader = await open(org.admin_token);
   const robot = await org.enrollRobot();
@@ -175,7 +175,7 @@ test("sends live events for a robot's presence and its deployments, each status 
 });
 
 test(
-  "a stream ends within two seconds of losing its access: by token and by cookie, for a user, a session and an org",
+  "an event stream ends within two seconds after its token, session, user or org loses access",
   LIMIT,
   async (t) => {
     const org = await plane.org();
@@ -209,7 +209,7 @@ test(
   },
 );
 
-test("a reader whose scope changes receives lost, then only events in its new scope", LIMIT, async () => {
+test("a client whose scope changes receives lost, and then only events within its new scope", LIMIT, async () => {
   const org = await plane.org();
   const [one, two] = [await org.fleet(), await org.fleet()];
   const robots = [await org.enrollRobot({ fleet_id: one, online: false }), await org.enrollRobot({ fleet_id: two, online: false })];
@@ -228,7 +228,7 @@ test("a reader whose scope changes receives lost, then only events in its new sc
 
 const COUNTED = { ...LIMIT, skip: oneNodeOnly("each node limits its own streams") };
 
-test("limits the streams of a token, and a closed stream frees its place", COUNTED, async () => {
+test("limits the concurrent event streams of a token", COUNTED, async () => {
   const org = await plane.org();
   const readers = [];
   for (let n = 0; n < STREAMS_MAX; n += 1) readers.push(await open(org.admin_token));
@@ -251,7 +251,7 @@ function heldBytes(): number {
 const FLOODS = 200;
 const GROWTH_BYTES_MAX = 40 * 1024 ** 2;
 
-test("1,000 targets that change concurrently cause 1,000 events; a stalled reader uses no memory and receives lost", LIMIT, async () => {
+test("a client that stops reading 1,000 concurrent events uses no server memory and receives lost", LIMIT, async () => {
   const org = await plane.org();
   const fleet_id = await org.fleet();
   await seedRobots(org, fleet_id, 1_000);
@@ -289,7 +289,7 @@ test("1,000 targets that change concurrently cause 1,000 events; a stalled reade
   assert.ok(site.startsWith("site_"));
 });
 
-test("streams end with a reason when the server stops, and their readers reconnect", LIMIT, async () => {
+test("a stopping server ends event streams with a reason, and their clients reconnect", LIMIT, async () => {
   const org = await plane.org();
   using reader = await open(org.admin_token);
   await plane.stop();

@@ -71,7 +71,7 @@ const exits = ({ code, stderr }: RfResult, expected: number, words?: RegExp): vo
   if (words !== undefined) assert.match(stderr, words);
 };
 
-test("copies a file in both directions with its mode, verified and recorded in the timeline", TIMEOUT, async (t) => {
+test("copies a file to and from a robot with its mode, and records it in the timeline", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, there, here, rf } = scene;
   const bytes = randomBytes(3 * MIB);
@@ -106,7 +106,7 @@ test("copies a file in both directions with its mode, verified and recorded in t
   );
 });
 
-test("a large file is copied both ways with the connection cut twice, once at each end, and almost no byte twice", TIMEOUT, async (t) => {
+test("a large file copy resumes after disconnects of either end almost without repeated bytes", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, line, there, here, rf } = scene;
   const size = promiseSize({ test: 20, full: 50 }) * MIB;
@@ -135,7 +135,7 @@ test("a large file is copied both ways with the connection cut twice, once at ea
   assert.equal(entries.filter(({ kind, sha256: known }) => kind === "file.read" && known === null).length, 2);
 });
 
-test("rf resumes a copy after being killed", TIMEOUT, async (t) => {
+test("rf resumes a file copy after it was killed", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, line, there, here, rf } = scene;
   const size = 20 * MIB;
@@ -162,7 +162,7 @@ test("rf resumes a copy after being killed", TIMEOUT, async (t) => {
   }
 });
 
-test("copies directories in both directions, reports failures and continues", TIMEOUT, async (t) => {
+test("copies directories to and from a robot, and continues after files that cannot be copied", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, there, here, rf } = scene;
   const tree = path.join(there, "nav");
@@ -196,7 +196,7 @@ test("copies directories in both directions, reports failures and continues", TI
   assert.equal(fs.readFileSync(path.join(there, "back", "maps", "map 1"), "utf8"), "changed");
 });
 
-test("forbidden, missing and invalid paths end with separate exit codes", TIMEOUT, async (t) => {
+test("rf exits with different codes for forbidden, missing and invalid paths", TIMEOUT, async (t) => {
   await using scene = await startScene(t, "there");
   const { plane, robot, there, here, rf } = scene;
   exits(await rf([`${robot.id}:${there}/nothing`, here]), 5, /no such file/);
@@ -209,7 +209,7 @@ test("forbidden, missing and invalid paths end with separate exit codes", TIMEOU
   exits(await rf([`${items[0]?.id}:${there}/x`, here]), 7, /^agent offline/);
 });
 
-test("a robot with files disabled refuses", TIMEOUT, async (t) => {
+test("a robot with file access disabled refuses to copy files", TIMEOUT, async (t) => {
   await using scene = await startScene(t, { streams: { shell: true, camera: true, topics: true, forward: true, files: false } });
   exits(await scene.rf([`${scene.robot.id}:/etc/hostname`, scene.here]), 1, /switched off on the robot/);
   assert.deepEqual(fs.readdirSync(scene.here), []);

@@ -63,7 +63,7 @@ async function followWithRf(urls: readonly string[], fleet_id: string, token: st
 }
 
 test(
-  "a fleet's log has each record once and in order, even if a robot and `rf` move between disconnected servers whose clocks are two hours apart",
+  "a fleet's log has each record once and in order despite servers whose clocks differ by hours",
   OPTIONS,
   async () => {
     await using nats = await NatsServer.start();

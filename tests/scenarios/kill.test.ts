@@ -90,7 +90,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
   const moment = MOMENTS[round % MOMENTS.length];
   const when = `${moment ?? "just made"} (${round + 1} of ${ROUNDS})`;
 
-  test(`kill -9 of the server while a deployment is ${when}: it ends automatically, and one version runs`, LIMIT, async () => {
+  test(`a deployment ends with one running version after kill -9 of the server while it is ${when}`, LIMIT, async () => {
     const old = await runs();
     const wanted = old === "one" ? "two" : "one";
     const id = await start(wanted);
@@ -102,7 +102,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
   });
 
   test(
-    `kill -9 of the agent while a deployment is ${when}: it ends automatically, and the old or the new version runs`,
+    `a deployment ends with one running version after kill -9 of the agent while it is ${when}`,
     LIMIT,
     async () => {
       const old = await runs();
@@ -117,7 +117,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
   );
 }
 
-test("a scheduled deployment is held across a kill -9 and a stop of the server, and dispatched once", { timeout: 540_000 }, async () => {
+test("a scheduled deployment is dispatched once at its time, despite kill -9 of the server before", { timeout: 540_000 }, async () => {
   const status = async (id: string): Promise<string> => (await api.getDeployment({ params: { id } })).data.status;
   // If the server is not back twice before the start time, the test repeats with a later one.
   for (let held_ms = HELD_MS, is_seen = false; !is_seen;) {
@@ -145,7 +145,7 @@ test("a scheduled deployment is held across a kill -9 and a stop of the server, 
 
 const ALONE = { ...LIMIT, skip: oneNodeOnly("the lock of an embedded database") };
 
-test("a second server on the same data is refused with a clear message, and the first continues", ALONE, async () => {
+test("a second server on the same data directory exits with an error, and the first one continues", ALONE, async () => {
   const second = server.run("127.0.0.1:0");
   const { code } = await second.ended;
   assert.equal(code, 2, second.output);
@@ -154,7 +154,7 @@ test("a second server on the same data is refused with a clear message, and the 
   assert.equal((await api.request("GET", "/readyz")).status, 200);
 });
 
-test("an orderly stop leaves no process of the robot or of the server", LIMIT, async () => {
+test("robot and server leave no processes behind after a normal stop", LIMIT, async () => {
   assert.ok(robot.workloads().length > 0);
   assert.equal(await robot.program.stop(), 0, robot.program.output.slice(-2_000));
   await until("the server to see the robot go", async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "offline");

@@ -14,7 +14,7 @@ const LINES = 200;
 const ROUNDS = 3;
 const ROBOTS = ["cart-1", "cart-2"] as const;
 
-test("rf that follows a fleet's log prints each record once while the server is killed and restarted", { timeout: 300_000 }, async (t) => {
+test("rf prints each record of a followed fleet log once while the server is killed and restarted", { timeout: 300_000 }, async (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-follow-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   await using server = await ServerProcess.start({ nodes: 1 });

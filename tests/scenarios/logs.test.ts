@@ -12,7 +12,7 @@ const TIMEOUT = { timeout: 240_000 };
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 test(
-  "the files of three robots, with rotation, lost connections and offline time, are followed as a fleet, searched and exported completely",
+  "log files of three robots are collected completely despite rotation, disconnects and offline time",
   TIMEOUT,
   async () => {
     const directory = mkdtempSync(join(tmpdir(), "roamfleet-fleet-logs-"));

@@ -11,7 +11,7 @@ const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
 /** More than a node buffers while NATS is unreachable: later messages are lost. */
 const MESSAGES = 10_001;
 
-test("the node with the robots' links repeats the work of hints that were lost while NATS was unreachable", OPTIONS, async () => {
+test("a node catches up on changes of other nodes whose messages were lost while NATS was unreachable", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);
@@ -52,7 +52,7 @@ test("the node with the robots' links repeats the work of hints that were lost w
   assert.ok(second.plane.link.session(stays.id));
 });
 
-test("a removed robot's link closes even if the message was lost while NATS was healthy", OPTIONS, async () => {
+test("a removed robot is disconnected even if the message to its node was lost", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);

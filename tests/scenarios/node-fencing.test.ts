@@ -44,7 +44,7 @@ async function twoNodes() {
   return { first, second, env, api, swarm, robots, allAre, nodesOf, own: own.move() };
 }
 
-test("robots of a server that was frozen for longer than its lease are offline, and online again when it resumes", OPTIONS, async () => {
+test("robots of a frozen server are offline when its lease expires, and online when it resumes", OPTIONS, async () => {
   const it = await twoNodes();
   await using _ = it.own;
   const { first, second, swarm, robots } = it;
@@ -71,7 +71,7 @@ test("robots of a server that was frozen for longer than its lease are offline, 
   await until("one on each", async () => (await it.nodesOf()).length === 2);
 });
 
-test("a server whose id another process took exits with a code, and its robots disconnect", OPTIONS, async () => {
+test("a server exits and disconnects its robots if another process takes its node id", OPTIONS, async () => {
   const it = await twoNodes();
   await using _ = it.own;
   const { first, second, swarm } = it;
@@ -88,7 +88,7 @@ test("a server whose id another process took exits with a code, and its robots d
   assert.equal((await it.nodesOf()).length, 1);
 });
 
-test("a server deletes node rows that ended over a day ago, and no others", { timeout: 240_000 }, async () => {
+test("a server deletes exactly the node rows that ended over a day ago", { timeout: 240_000 }, async () => {
   await using plane = await startPlane({ nodes: 1 });
   await plane.db.run(sql`
     insert into node (id, epoch, beat, is_over, renewed_at, started_at)

@@ -9,7 +9,7 @@ const [KEY, OTHER_KEY] = ["11".repeat(32), "22".repeat(32)];
 const bus = parseNatsUrl("nats://127.0.0.1:1");
 
 test(
-  "one of several servers refuses to start with a secrets key that decrypts none of the stored secrets",
+  "one of several servers refuses to start with a secrets key that decrypts no stored secret",
   { timeout: 300_000 },
   async () => {
     await using first = await startPlane({ nodes: 1, settings: { bus, secrets_key: KEY } });

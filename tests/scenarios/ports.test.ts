@@ -67,7 +67,7 @@ const endOf = async (running: { ended: Promise<RfResult> }): Promise<[number | n
 };
 
 test(
-  "forwards concurrent connections through rf to services of the robot with half-close, and records each in the timeline",
+  "rf forwards concurrent connections to services of a robot and records each in the timeline",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();
@@ -107,7 +107,7 @@ test(
   },
 );
 
-test("a connection that the robot refuses is reported, and ends neither the other connections nor rf", TIMEOUT, async () => {
+test("a forwarded connection that the robot refuses affects neither other connections nor rf", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
@@ -128,7 +128,7 @@ test("a connection that the robot refuses is reported, and ends neither the othe
   steady.destroy();
 });
 
-test("rf reports a disconnected robot, its tunnels work again after it reconnects, and Ctrl-C ends rf", TIMEOUT, async () => {
+test("port forwarding by rf works again after the robot was disconnected and reconnected", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
@@ -150,7 +150,7 @@ test("rf reports a disconnected robot, its tunnels work again after it reconnect
   assert.equal((await endOf(running))[0], 130);
 });
 
-test("missing permissions, disabled forwarding and wrong usage are refused", TIMEOUT, async () => {
+test("port forwarding is refused without permission, if disabled on the robot, and for invalid arguments", TIMEOUT, async () => {
   await using plane = await startPlane();
   const streams = { shell: true, camera: true, topics: true, forward: false, files: true };
   await using robot = await LiveRobot.start(plane, { robot: { streams } });
@@ -168,7 +168,7 @@ test("missing permissions, disabled forwarding and wrong usage are refused", TIM
   assert.equal((await endOf(await forward(plane, home, ["rob_nothing", "0:9"])))[0], 5);
 });
 
-test("a local reader that is stuck blocks its own connection and no other", TIMEOUT, async () => {
+test("a local program that stops reading blocks only its own forwarded connection", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();

@@ -16,7 +16,7 @@ const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the backup of an embedded d
 const publicKey = (): string =>
   generateKeyPairSync("ed25519").publicKey.export({ format: "der", type: "spki" }).subarray(-32).toString("base64");
 
-test("a restore with all --revoke flags accepts no earlier token or enrollment key, and withholds secrets from robots", LIMIT, async () => {
+test("a restore with all --revoke flags revokes all tokens and enrollment keys of the backup", LIMIT, async () => {
   const place = mkdtempSync(path.join(tmpdir(), "roamfleet-revoked-"));
   try {
     await using server = await ServerProcess.start({ nodes: 1 });

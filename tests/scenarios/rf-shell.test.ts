@@ -57,7 +57,7 @@ function onTerminal(plane: Harness, home: RfHome, args: string[], line?: Proxy) 
   };
 }
 
-test("rf robots shell on a terminal passes keys, size and exit code, and restores the terminal", TIMEOUT, async () => {
+test("rf robots shell passes on keys, terminal size and exit code, and restores the terminal", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -79,7 +79,7 @@ test("rf robots shell on a terminal passes keys, size and exit code, and restore
   assert.equal(await rf.ended(), "42");
 });
 
-test("~. after Enter ends a shell that does not respond, and ~~ is a ~", TIMEOUT, async () => {
+test("typing ~. after Enter ends a shell that does not respond, and ~~ sends one ~", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -94,7 +94,7 @@ test("~. after Enter ends a shell that does not respond, and ~~ is a ~", TIMEOUT
   assert.match(rf.text, /disconnected/);
 });
 
-test("~. ends a stalled connection, however much was typed into it", TIMEOUT, async () => {
+test("typing ~. ends a shell over a stalled connection, however much was typed into it", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -111,7 +111,7 @@ test("~. ends a stalled connection, however much was typed into it", TIMEOUT, as
   assert.match(rf.text, /disconnected/);
 });
 
-test("rf reports a connection that is cut in the middle of vim, and restores the terminal", TIMEOUT, async () => {
+test("rf restores the terminal and reports the error when its connection is cut during vim", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -134,7 +134,7 @@ test("rf reports a connection that is cut in the middle of vim, and restores the
   );
 });
 
-test("rf restores the terminal when it is terminated", TIMEOUT, async () => {
+test("rf restores the terminal when it is terminated by a signal", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -145,7 +145,7 @@ test("rf restores the terminal when it is terminated", TIMEOUT, async () => {
   assert.equal(await rf.ended(), "143");
 });
 
-test("in a pipe every byte passes both ways, with stderr separate, the end of the input and the command's exit code", TIMEOUT, async () => {
+test("rf robots shell in a pipe passes all bytes, stderr, the end of input and the exit code", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -162,7 +162,7 @@ test("in a pipe every byte passes both ways, with stderr separate, the end of th
   assert.deepEqual([shell.code, shell.stdout], [5, "from stdin\n"]);
 });
 
-test("for an offline robot rf exits with 7 and agent offline; for one that allows no shells it prints why", TIMEOUT, async () => {
+test("rf robots shell exits with 7 for an offline robot, and states why a robot refuses shells", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, { robot: { shell: { user: "no-such-user" } } });
   await using home = await RfHome.make();
@@ -179,7 +179,7 @@ test("for an offline robot rf exits with 7 and agent offline; for one that allow
   assert.equal(unknown.code, 5);
 });
 
-test("rf robots sessions lists shells and replays their output", TIMEOUT, async () => {
+test("rf robots sessions lists recorded shells and replays their output", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();

@@ -9,7 +9,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-test("a robot with a real agent rolls back to its previous release, or to none, even if the agent is killed", LIMIT, async () => {
+test("a real agent rolls back to its previous release, or to none, even if it is killed", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=100000"] });
   const { api } = await server.org("Rollback");
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;

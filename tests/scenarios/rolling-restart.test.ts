@@ -25,7 +25,7 @@ async function callWithoutEnd(api: Client, state: { stopped: boolean; calls: num
 }
 
 test(
-  "servers are restarted one after the other under load: no call fails, and robots move to the other server meanwhile",
+  "no request fails while servers are restarted one by one, and robots move to the other server",
   OPTIONS,
   async (t) => {
     await using own = new AsyncDisposableStack();

@@ -20,7 +20,7 @@ const EXPAND = `
   create policy tenant on robot_part using (org_id = current_setting('app.org', true));
   grant select, insert, update, delete on robot_part to pg_database_owner;`;
 
-test("this version runs, and starts, on a database that the next version has migrated", LIMIT, async (t) => {
+test("the server runs and starts on a database that the next version has migrated", LIMIT, async (t) => {
   await using own = new AsyncDisposableStack();
   const database = await createTestDatabase();
   own.defer(() => database.drop());

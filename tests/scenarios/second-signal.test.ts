@@ -7,7 +7,7 @@ import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
-test("a second SIGINT or SIGTERM ends a server that drains, and its database with it", { timeout: 300_000 }, async () => {
+test("a second SIGINT or SIGTERM immediately ends a draining server and its database", { timeout: 300_000 }, async () => {
   for (const [signal, code] of [
     ["SIGINT", 130],
     ["SIGTERM", 143],
@@ -22,7 +22,7 @@ test("a second SIGINT or SIGTERM ends a server that drains, and its database wit
   }
 });
 
-test("a second SIGTERM ends an agent that waits for its workload to stop", { timeout: 300_000 }, async () => {
+test("a second SIGTERM immediately ends an agent that waits for its workload to stop", { timeout: 300_000 }, async () => {
   await using server = await ServerProcess.start({ nodes: 1 });
   const { api } = await server.org("Signals");
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;

@@ -52,7 +52,7 @@ async function back(api: Client, robot: AgentProcess): Promise<void> {
 
 const fileOf = (robot: AgentProcess, namespace: string): string => path.join(robot.state, "configs", `${namespace}.json`);
 
-test("a secret config is in its robot's file and nowhere else: no response, row, log or file of the server", LIMIT, async () => {
+test("a secret config value is stored in plain text only in the robot's config file", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--log-level", "trace"] });
   const { api, token } = await server.org("Sealed");
   const { fleet_id, key } = await makeSite(api);
@@ -151,7 +151,7 @@ test("a secret config is in its robot's file and nowhere else: no response, row,
 });
 
 test(
-  "an operator cannot set secrets; a new secrets key decrypts values of the old one; without the old key an error reports it",
+  "operators cannot set secrets, and secrets need the key with which they were encrypted",
   { ...LIMIT, skip: oneNodeOnly("the secrets key of one server") },
   async () => {
     const old_key = "11".repeat(32);
@@ -215,7 +215,7 @@ test(
   },
 );
 
-test("reports a config file edited on the robot as drift, and replaces it only with the next config deployment", LIMIT, async () => {
+test("reports a secret config file edited on the robot as drift until the next config deployment", LIMIT, async () => {
   await using server = await ServerProcess.start();
   const { api, token } = await server.org("Drifting");
   const { fleet_id, key } = await makeSite(api);

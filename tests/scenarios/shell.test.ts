@@ -50,7 +50,7 @@ async function openShell(plane: Harness, robot_id: string, query: Record<string,
 const sessionsOf = async (plane: Harness, robot_id: string) => (await plane.api.listShellSessions({ params: { id: robot_id } })).items;
 
 test(
-  "WebSocket /api/robots/{id}/shell/ws: a client without a subprotocol gets plain PTY bytes, and the shell's exit closes it",
+  "a shell client without a WebSocket subprotocol gets plain terminal bytes until the shell exits",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();
@@ -69,7 +69,7 @@ test(
   },
 );
 
-test("with the subprotocol the terminal resizes, and exit code and signal are returned", TIMEOUT, async () => {
+test("a shell client with the subprotocol can resize the terminal and receives exit code and signal", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, {}, [SUBPROTOCOL]);
@@ -85,7 +85,7 @@ test("with the subprotocol the terminal resizes, and exit code and signal are re
   assert.match(await odd.closed, /^1008 /);
 });
 
-test("a shell's output is recorded with its timing, for admins; typed input that was not echoed is not", TIMEOUT, async () => {
+test("a shell's output is recorded with its timing, but typed input without echo is not", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, { cols: "90", rows: "30" }, [SUBPROTOCOL]);
@@ -135,7 +135,7 @@ test("a shell's output is recorded with its timing, for admins; typed input that
   );
 });
 
-test("a shell is in the timeline and the audit before it opens, and its end after it; viewers cannot open one", TIMEOUT, async () => {
+test("records the start and end of a shell in timeline and audit log, and refuses viewers", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, { command: "sleep 60", terminal: "no" });
@@ -168,7 +168,7 @@ test("a shell is in the timeline and the audit before it opens, and its end afte
   assert.equal((await sessionsOf(plane, robot.id)).length, 1);
 });
 
-test("50 MB for a slow viewer wait in the program, not in the server, and arrive completely", TIMEOUT, async () => {
+test("shell output for a viewer that stops reading is not buffered in the server, and arrives completely", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, { command: `head -c ${50 * MIB} /dev/zero`, terminal: "no" });
@@ -196,7 +196,7 @@ test("50 MB for a slow viewer wait in the program, not in the server, and arrive
   assert.equal(ended.output_bytes, 50 * MIB);
 });
 
-test("a robot with shells disabled, or without a user for them, reports that", TIMEOUT, async () => {
+test("a robot with shells disabled or without a user for them reports the reason", TIMEOUT, async () => {
   await using plane = await startPlane();
   const { streams } = ROBOT_CONFIG_DEFAULT;
   await using robot = await LiveRobot.start(plane, { robot: { streams: { ...streams, shell: false } } });

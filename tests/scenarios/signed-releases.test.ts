@@ -74,13 +74,13 @@ after(async () => {
   await plane?.[Symbol.asyncDispose]();
 }, LIMIT);
 
-test("a release that was signed when pushed is applied, and shown with its signer", LIMIT, async () => {
+test("a release that rf signs while pushing is applied, and shown with its signer", LIMIT, async () => {
   assert.equal((await push("v10", "--sign", at("first.pem"), "--release-version", "10")).code, 0);
   assert.match(await done("releases", "show", "v10"), /Signed\s+by key [0-9a-f]{32}, version 10, expires in 36\d d/);
   assert.equal(await ended(await create("v10")), "target.applied");
 });
 
-test("refuses an unsigned or wrongly signed release when it is created or deployed", LIMIT, async () => {
+test("refuses to create or deploy a release without a valid signature", LIMIT, async () => {
   assert.equal((await push("plain")).code, 0);
   await assert.rejects(create("plain"), /release plain is not signed \(unsigned\)/);
   assert.match((await push("foreign", "--sign", at("second.pem"))).stderr, /which is not trusted \(unknown_key\)/);
@@ -89,7 +89,7 @@ test("refuses an unsigned or wrongly signed release when it is created or deploy
   assert.match((await rf("signing-keys", "new", at("first.pem"))).stderr, /already exists/);
 });
 
-test("the robot refuses a release that was changed on the server afterwards, and its event names the check", LIMIT, async () => {
+test("the robot refuses a release changed on the server, and its event names the failed check", LIMIT, async () => {
   assert.equal((await push("v20", "--sign", at("first.pem"), "--release-version", "20")).code, 0);
   const set = (change: ReturnType<typeof sql>) =>
     plane.db.run(sql`update release set ${change} where org_id = ${plane.default_org.id} and tag = 'v20'`);
@@ -111,7 +111,7 @@ test("the robot refuses a release that was changed on the server afterwards, and
   assert.equal(await ended(await create("v10")), "target.applied");
 });
 
-test("an added and a revoked key reach the robot before it installs; a revoked key signs nothing any more", LIMIT, async () => {
+test("a robot learns of an added or revoked signing key before it installs a release", LIMIT, async () => {
   await done("signing-keys", "add", at("second.pem.pub"), "--sign", at("first.pem"), "--name", "Second");
   assert.equal((await push("v30", "--sign", at("second.pem"), "--release-version", "30")).code, 0);
   assert.equal(await ended(await create("v30")), "target.applied");
@@ -134,7 +134,7 @@ test("an added and a revoked key reach the robot before it installs; a revoked k
   assert.equal(await ended(await create("v40")), "target.applied");
 });
 
-test("a server that deletes or replaces the keys changes nothing for a robot that has pinned its own", LIMIT, async () => {
+test("a robot keeps its pinned signing keys if the server deletes or replaces its own list", LIMIT, async () => {
   const org_id = plane.default_org.id;
   const before = (await plane.api.getSigningKeys()).data.serial;
   await plane.db.run(sql`delete from signing_trust where org_id = ${org_id}`);
@@ -152,7 +152,7 @@ test("a server that deletes or replaces the keys changes nothing for a robot tha
   assert.equal(await ended(await create("plain")), "target.failed signature_invalid unsigned");
 });
 
-test("with local access to a robot, other keys can be set while the agent is stopped", LIMIT, async () => {
+test("a user with local access to a robot can replace its signing keys", LIMIT, async () => {
   const trust = (): Promise<RfResult> => agent("trust-key", at("evil.pem.pub"), "--state", robot.state);
   assert.match((await trust()).stderr, /is in use|runs|another/i);
   await robot.program.stop();

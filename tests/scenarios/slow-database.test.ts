@@ -101,7 +101,7 @@ const gauges = ({ nodes }: ServerProcess, name: string): Promise<number[]> =>
   );
 
 test(
-  "while logs cannot be stored, the server's memory stays bounded and reads succeed; afterwards every record is stored once",
+  "the server's memory stays bounded while the database cannot store logs, and none is lost",
   LIMIT,
   async () => {
     await using server = await ServerProcess.start({

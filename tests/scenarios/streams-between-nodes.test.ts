@@ -79,7 +79,7 @@ class TwoNodes implements AsyncDisposable {
   }
 }
 
-test("a viewer of one server gets every stream of a robot that is connected to another", OPTIONS, async (t) => {
+test("a viewer on one server receives every kind of stream of a robot on another server", OPTIONS, async (t) => {
   await using it = await TwoNodes.start(t);
   assert.equal(it.second.plane.link.session(it.robot.id), undefined);
   const streams = await Promise.all(STREAM_NAMES.map((name) => it.open(name)));
@@ -124,7 +124,7 @@ test("a viewer of one server gets every stream of a robot that is connected to a
 });
 
 test(
-  "a viewer without access is refused by its own server, and one that loses access is closed by the robot's server",
+  "streams to a robot on another server are refused or closed if the token has no access",
   OPTIONS,
   async (t) => {
     await using it = await TwoNodes.start(t);
@@ -161,7 +161,7 @@ test(
 );
 
 test(
-  "when a server or the connection between two servers fails, viewers are closed with a code that asks them to retry",
+  "viewers are asked to retry when a server or the connection between two servers fails",
   OPTIONS,
   async (t) => {
     await using it = await TwoNodes.start(t);
@@ -190,7 +190,7 @@ test(
 );
 
 test(
-  "a server that stops also closes the viewers of other servers' robots, and reports it to those servers immediately",
+  "a stopping server closes its viewers of robots on other servers, and notifies those servers",
   OPTIONS,
   async (t) => {
     await using it = await TwoNodes.start(t);
@@ -208,7 +208,7 @@ const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[
   frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));
 
 test(
-  "a fleet's log has the records of robots on every server, each once and in order, even after the servers were disconnected",
+  "a fleet's log has the records of robots on all servers once and in order",
   OPTIONS,
   async (t) => {
     await using it = await TwoNodes.start(t);

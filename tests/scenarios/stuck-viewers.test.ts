@@ -48,7 +48,7 @@ const QUERY: Partial<Record<StreamName, Record<string, string>>> = {
   ros_echo: { full: "true" },
 };
 
-test("viewers that stop reading use at most 1 MiB each and cost no other viewer a frame", LIMIT, async (t) => {
+test("a viewer that stops reading uses at most 1 MiB and does not slow down other viewers", LIMIT, async (t) => {
   const around = await RobotSurroundings.start(t);
   around.padding = "x".repeat(200_000);
   const big = around.writeFile("big.bin", 64 * MIB);

@@ -56,7 +56,7 @@ async function ended(id: string) {
   return until(`deployment ${id} to end`, look, { deadline_ms: ROBOT_BACK_MS });
 }
 
-test("a swarm fails as configured, survives a killed server, and has the same robots after a restart", LIMIT, async () => {
+test("as many simulated robots fail as configured, and all keep their identity over a restart", LIMIT, async () => {
   const { fleet_id, key } = await fleetOf("Carts");
   const args = ["--seed", "7", "--fail", String(FAIL), "--state", state, "--latency", "200", "--label", "zone=a"];
   {
@@ -103,7 +103,7 @@ test("a swarm fails as configured, survives a killed server, and has the same ro
   assert.equal(await swarm.interrupt(), 0);
 });
 
-test("robots that keep losing their links still install, each with a separate signed request", LIMIT, async () => {
+test("robots that repeatedly lose their links still install a release, each with its own signed request", LIMIT, async () => {
   const { fleet_id, key } = await fleetOf("Flapping");
   await using swarm = new SwarmProcess({ url: server.url, key, robots: ROBOTS, args: ["--seed", "8", "--flap", "2", "--latency", "500"] });
   await swarm.program.until(
@@ -127,7 +127,7 @@ test("robots that keep losing their links still install, each with a separate si
   );
 });
 
-test("an unknown or exhausted key, or an invalid flag, ends the swarm with a message and an exit code", LIMIT, async () => {
+test("roamfleet swarm exits with a message for an unknown or exhausted key or an invalid flag", LIMIT, async () => {
   const { key } = await fleetOf("Small");
   for (const [options, code, word] of [
     [{ url: server.url, key: `rf_enroll_${"0".repeat(64)}`, robots: 2 }, 4, /the enrollment key is not known/],

@@ -32,7 +32,7 @@ const ended = (id: string): Promise<string> =>
     return isTerminal(status) && status;
   });
 
-test("each node has robots, and each returns all of them", LIMIT, async () => {
+test("robots are distributed over all nodes, and each node lists all of them", LIMIT, async () => {
   const held = plane.nodes.map((node) => node.plane.link.count);
   assert.ok(Math.min(...held) > 0, `links by node: ${held.join(", ")}`);
   for (const { url } of plane.nodes) {
@@ -43,7 +43,7 @@ test("each node has robots, and each returns all of them", LIMIT, async () => {
   }
 });
 
-test("a release and a config reach the robots of every node, and are rolled back", LIMIT, async () => {
+test("a release and a config are deployed to the robots of every node, and rolled back", LIMIT, async () => {
   const [first, second] = [await plane.release({ app: "main" }), await plane.release({ app: "main" })];
   const tags = async (): Promise<Set<string | undefined>> => {
     const { items } = await plane.api.listRobots({ query: { fleet_id, status: "online" } });
@@ -76,7 +76,7 @@ test("a release and a config reach the robots of every node, and are rolled back
   });
 });
 
-test("viewers on every node get a robot's shell, logs and files", LIMIT, async (t) => {
+test("viewers on every node can use a robot's shell, logs and files", LIMIT, async (t) => {
   const around = await RobotSurroundings.start(t);
   await using robot = await LiveRobot.start(plane, { robot: around.robot });
   const query = { token: plane.default_org.admin_token };

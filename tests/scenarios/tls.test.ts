@@ -86,7 +86,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
 }
 
 test(
-  "over --tls auto an unknown certificate is refused and shown; a pinned one works for rf, WebSockets, enrollment, link and artifacts",
+  "rf and the agent refuse the unknown certificate of --tls auto until its fingerprint is pinned",
   LIMIT,
   async () => {
     await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
@@ -96,7 +96,7 @@ test(
   },
 );
 
-test("rf and the robot refuse another authority at the same address until its fingerprint is given", LIMIT, async () => {
+test("rf and the agent refuse a changed certificate authority until its fingerprint is given", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
   const url = server.address;
   const { api, token } = await server.org("Acme");
@@ -167,7 +167,7 @@ function otherNamespace(t: TestContext): Namespace | undefined {
   }
 }
 
-test("from another network namespace, as a new user would: log in, enroll, deploy, read logs", LIMIT, async (t) => {
+test("a new user on another machine can log in, enroll a robot and deploy over TLS", LIMIT, async (t) => {
   const other = otherNamespace(t);
   if (other === undefined) return t.skip("this user may not make network namespaces");
   await using server = await ServerProcess.start({ args: ["--tls", "auto"], listen: "0.0.0.0:0" });

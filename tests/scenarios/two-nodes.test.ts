@@ -14,7 +14,7 @@ const BOUND_MS = 2_000;
 
 const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` });
 
-test("a change on one node is immediately an event on the other, with one database and one NATS", OPTIONS, async (t) => {
+test("a change on one node is immediately sent as an event to clients of the other node", OPTIONS, async (t) => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);
@@ -27,7 +27,7 @@ test("a change on one node is immediately an event on the other, with one databa
   checkTime(t, "the change was an event on the other", took, BOUND_MS);
 });
 
-test("a reader receives ready only after the changes of other nodes reach it", OPTIONS, async () => {
+test("an event stream sends ready only after it can receive the changes of other nodes", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using line = await Proxy.start(nats.port);
   // Its clock stands still, so only the response of NATS ends the wait for it.
@@ -40,7 +40,7 @@ test("a reader receives ready only after the changes of other nodes reach it", O
   await reader.until("the change that was published right after ready", ({ data }) => data.id === "sit_ready");
 });
 
-test("a token that is revoked on one node ends its stream on the other", OPTIONS, async (t) => {
+test("a token that is revoked on one node ends its event stream on the other", OPTIONS, async (t) => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);
@@ -75,7 +75,7 @@ test("a deployment created on one node immediately reaches a robot connected to 
   }
 });
 
-test("when NATS dies, readers receive lost, and nodes stay ready and report the cause", OPTIONS, async () => {
+test("nodes stay ready without NATS, report its outage, and send lost to clients of event streams", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);

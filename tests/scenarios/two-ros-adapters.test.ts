@@ -25,7 +25,7 @@ while not rospy.is_shutdown():
     rate.sleep()
 `;
 
-test("a robot with ROS 1 and ROS 2 shows both; the end of one interrupts no stream of the other", TIMEOUT, async (t) => {
+test("a robot shows topics of ROS 1 and ROS 2 independently, even if one of them ends", TIMEOUT, async (t) => {
   const roscore = await startRoscore(t);
   await roscore.python(PUBLISHER);
   const ros2 = await RosbridgeServer.start(t, "/rosapi/");

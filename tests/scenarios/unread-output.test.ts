@@ -31,7 +31,7 @@ async function answers(url: string): Promise<boolean> {
 
 const DROPPED = /"lines":(\d+),"msg":"dropped log lines that stdout did not accept"/g;
 
-test("a server whose stdout is not read answers requests, stops at SIGTERM, and reports dropped lines once it is read", LIMIT, async () => {
+test("a server whose stdout is not read responds and stops normally, and reports dropped log lines", LIMIT, async () => {
   await using server = await ServerProcess.start({ nodes: 1 });
   assert.equal(await server.program.stop(), 0);
   server.env = filled("stdout");
@@ -58,7 +58,7 @@ test("a server whose stdout is not read answers requests, stops at SIGTERM, and 
   assert.match(server.program.output, /"msg":"stopped"\}\n$/);
 });
 
-test("an agent whose stderr is not read stops at SIGTERM", LIMIT, async () => {
+test("an agent whose stderr is not read stops on SIGTERM", LIMIT, async () => {
   const nowhere = "http://127.0.0.1:9";
   await using robot = new AgentProcess({ url: nowhere, key: "enr_none", name: "cart-1", env: filled("stderr") }, { start: false });
   robot.restart();

@@ -63,7 +63,7 @@ async function serves(): Promise<Client> {
   return api;
 }
 
-test("an upgrade that is killed half way leaves the old database, on which the server runs", LIMIT, async () => {
+test("an interrupted upgrade-database leaves the old database intact, and the server runs on it", LIMIT, async () => {
   const program = startCommand(["upgrade-database", "--data", data]);
   await program.until("the new database to be made", () => existsSync(path.join(data, "postgres.upgrade", "postmaster.pid")));
   await program.kill();
@@ -72,7 +72,7 @@ test("an upgrade that is killed half way leaves the old database, on which the s
   assert.equal(versionOf("postgres"), String(OLD));
 });
 
-test("upgrade-database moves every row to the newer PostgreSQL, keeps the old one, and the server continues", LIMIT, async () => {
+test("upgrade-database moves every row to a newer PostgreSQL and keeps the old database", LIMIT, async () => {
   const old = await startOld();
   was = await rowsOfAndStop(old);
   assert.ok((was["public.site"]?.length ?? 0) === SITES);
@@ -90,7 +90,7 @@ test("upgrade-database moves every row to the newer PostgreSQL, keeps the old on
   await serves();
 });
 
-test("a database of a missing PostgreSQL version is refused and left unchanged, with both solutions in the message", LIMIT, async () => {
+test("a server refuses a database of an unavailable PostgreSQL version and names both solutions", LIMIT, async () => {
   const strange = path.join(place, "strange");
   mkdirSync(path.join(strange, "postgres"), { recursive: true, mode: 0o700 });
   writeFileSync(path.join(strange, "postgres", "PG_VERSION"), "12\n");

@@ -37,7 +37,7 @@ const all: Route[] = Object.values(routes);
 
 for (const route of all) {
   if (route.access !== "public") {
-    test(`${route.name}: 401 without credentials, with unknown ones and with those of another kind`, LIMIT, async () => {
+    test(`${route.name} returns 401 without valid credentials of the required kind`, LIMIT, async () => {
       const request = sampleRequest(route, ours);
       await expect(route, 401, request, {});
       const unknown = [`rf_user_${"0".repeat(64)}`, "x", ours.enrollment_key, ours.ids.robot_id ?? ""];
@@ -47,9 +47,9 @@ for (const route of all) {
     });
   }
   if (idFields(route).length > 0) {
-    test(`${route.name}: 404 for objects of another org and for missing ones`, LIMIT, () => refusesForeignIds(route));
+    test(`${route.name} returns 404 for missing objects and those of another org`, LIMIT, () => refusesForeignIds(route));
   }
-  test(`${route.name}: 400 with the name of an unknown or malformed field`, LIMIT, () => refusesMalformed(route));
+  test(`${route.name} returns 400 with the name of an unknown or malformed field`, LIMIT, () => refusesMalformed(route));
 }
 
 async function refusesForeignIds(route: Route): Promise<void> {
@@ -97,7 +97,7 @@ async function refusesMalformed(route: Route): Promise<void> {
   }
 }
 
-test("every route has returned 401, 404 for another org and 400 where possible; the snapshot of exceptions is empty", LIMIT, () => {
+test("the tests of this file cover 401, 404 and 400 of every route without exceptions", LIMIT, () => {
   const uncovered = all.flatMap((route) => {
     const wanted = [...(route.access === "public" ? [] : [401]), ...(idFields(route).length > 0 ? [404] : []), 400];
     return wanted.filter((status) => !seen.get(route.name)?.has(status)).map((status) => `${route.method} ${route.path} ${status}`);

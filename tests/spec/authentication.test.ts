@@ -11,7 +11,7 @@ import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 
-test("an approved org's first token has the form rf_org_ and hexadecimal digits, and is an admin", LIMIT, async () => {
+test("the first token of an approved org starts with rf_org_ and has the role admin", LIMIT, async () => {
   const admin = httpOf(plane, ADMIN_TOKEN);
   const org = (await admin.post("/api/admin/orgs", { name: "Bootstrap" })).data;
   const { token } = (await admin.post(`/api/admin/orgs/${String(org.id)}/approve`)).data;
@@ -21,7 +21,7 @@ test("an approved org's first token has the form rf_org_ and hexadecimal digits,
   assert.equal(me.headers.get("x-service-org-id"), org.id);
 });
 
-test("a user's token has the form rf_user_ and belongs to one of the user's orgs by default; a header selects another", LIMIT, async () => {
+test("a user token starts with rf_user_, and a header selects one of the user's orgs", LIMIT, async () => {
   const [one, two, three] = [plane.default_org, await plane.org("Second"), await plane.org("Third")];
   const now = plane.clock.now();
   const id = idSource(plane.clock);
@@ -64,7 +64,7 @@ test("a user's token has the form rf_user_ and belongs to one of the user's orgs
   assert.match((await user.get("/api/robots", { "x-service-org-id": three.id })).refusal, /^403 forbidden/);
 });
 
-test("an enrollment key authorizes no request of a user", LIMIT, async () => {
+test("an enrollment key cannot be used as an API token, nor a token as an enrollment key", LIMIT, async () => {
   const key = await plane.enrollmentKey();
   assert.match(key, /^rf_enroll_[0-9a-f]{64}$/);
   assert.match((await httpOf(plane, key).get("/api/robots")).refusal, /^401 unauthorized/);

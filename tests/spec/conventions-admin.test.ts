@@ -39,7 +39,7 @@ async function answers(
   }
 }
 
-test("with SERVICE_ADMIN_TOKEN set only that token opens the admin routes, in either header", LIMIT, () =>
+test("admin routes accept only SERVICE_ADMIN_TOKEN if it is set, in either header", LIMIT, () =>
   answers({ admin_token: ADMIN_TOKEN }, [
     ["nothing", {}, 401],
     ["the admin token", { authorization: `Bearer ${ADMIN_TOKEN}` }, 200],
@@ -55,7 +55,7 @@ test("with SERVICE_ADMIN_TOKEN set only that token opens the admin routes, in ei
 );
 
 test(
-  "an address that guesses the admin token too often gets 429 for a while, but the correct token still works from it",
+  "an address that guesses admin tokens gets 429, but may still use the correct token",
   LIMIT,
   async () => {
     await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", settings: { admin_token: ADMIN_TOKEN } });
@@ -70,7 +70,7 @@ test(
   },
 );
 
-test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, with any or no credentials", LIMIT, () =>
+test("admin routes without SERVICE_ADMIN_TOKEN accept every request from this machine", LIMIT, () =>
   answers({ admin_token: undefined }, [
     ["nothing", {}, 200],
     ["any token", { authorization: "Bearer anything" }, 200],
@@ -81,7 +81,7 @@ test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, wit
   ]),
 );
 
-test("without SERVICE_ADMIN_TOKEN requests that may come from another machine get 403 with the variable's name", LIMIT, () =>
+test("admin routes without SERVICE_ADMIN_TOKEN refuse requests that may come from another machine", LIMIT, () =>
   answers({ admin_token: undefined }, [
     ["another name that leads here", { host: "evil.example" }, 403],
     ["a name that begins like localhost", { host: "localhost.evil.example" }, 403],
@@ -95,14 +95,14 @@ test("without SERVICE_ADMIN_TOKEN requests that may come from another machine ge
   ]),
 );
 
-test("without SERVICE_ADMIN_TOKEN and behind a proxy, all admin requests are refused", LIMIT, () =>
+test("admin routes without SERVICE_ADMIN_TOKEN refuse all requests behind a proxy", LIMIT, () =>
   answers({ admin_token: undefined, behind_proxy: ["127.0.0.1"] }, [
     ["this machine", {}, 403],
     ["this machine, with a token", { authorization: "Bearer anything" }, 403],
   ]),
 );
 
-test("without SERVICE_ADMIN_TOKEN another machine gets 403, even with a Host header of localhost", LIMIT, async (t) => {
+test("admin routes without SERVICE_ADMIN_TOKEN refuse another machine with a Host header of localhost", LIMIT, async (t) => {
   const address = Object.values(networkInterfaces())
     .flat()
     .find((one) => one?.family === "IPv4" && !one.internal)?.address;
@@ -112,7 +112,7 @@ test("without SERVICE_ADMIN_TOKEN another machine gets 403, even with a Host hea
   assert.deepEqual([status, /SERVICE_ADMIN_TOKEN/.test(message)], [403, true]);
 });
 
-test("the admin token opens no other routes, and belongs to no org", LIMIT, async () => {
+test("the admin token gives access to admin routes only, and belongs to no org", LIMIT, async () => {
   await using plane = await startPlane();
   const admin = { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } };
   assert.equal((await plane.fetch(`${plane.url}/api/robots`, admin)).status, 401);

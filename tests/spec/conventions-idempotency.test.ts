@@ -12,7 +12,7 @@ const robot = await plane.enrollRobot();
 const release = await plane.release({ tag: "one" });
 const deployments = async () => (await http.get("/api/deployments")).items.length;
 
-test("200 parallel requests with one Idempotency-Key create one deployment and return the same response 200 times", LIMIT, async () => {
+test("200 parallel requests with one Idempotency-Key create one deployment and get the same response", LIMIT, async () => {
   const before = await deployments();
   const key = freshKey();
   const replies = await Promise.all(
@@ -26,7 +26,7 @@ test("200 parallel requests with one Idempotency-Key create one deployment and r
   assert.equal(items.filter(({ kind }) => kind === "deployment.queued").length, 1);
 });
 
-test("the same body is the same content: order of fields, aliases and nulls do not matter", LIMIT, async () => {
+test("a repeated body may differ in field order, aliases and nulls", LIMIT, async () => {
   const key = freshKey();
   const first = await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);
   for (const body of [
@@ -39,7 +39,7 @@ test("the same body is the same content: order of fields, aliases and nulls do n
   }
 });
 
-test("an explicit default value is the same request as an omitted field", LIMIT, async () => {
+test("a repeated body may contain an explicit default in place of an omitted field", LIMIT, async () => {
   const key = freshKey();
   const { data: site } = await http.post("/api/sites", { name: "Barn" });
   const first = await http.post("/api/fleets", { name: "Tractors", site_id: site.id }, key);
@@ -48,7 +48,7 @@ test("an explicit default value is the same request as an omitted field", LIMIT,
   assert.match((await http.post("/api/fleets", { name: "Tractors", site_id: site.id, follow: false }, key)).refusal, /^409 conflict/);
 });
 
-test("another body with the same key returns 409 and creates nothing", LIMIT, async () => {
+test("returns 409 and creates nothing if an idempotency key is reused with another body", LIMIT, async () => {
   const key = freshKey();
   await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);
   const before = await deployments();
@@ -59,14 +59,14 @@ test("another body with the same key returns 409 and creates nothing", LIMIT, as
   assert.equal(await deployments(), before);
 });
 
-test("errors are not stored: the same key works for a corrected request", LIMIT, async () => {
+test("an idempotency key can be reused for a corrected request after an error", LIMIT, async () => {
   const key = freshKey();
   assert.equal((await http.post("/api/deployments", { release: "none", robot_id: robot.id }, key)).status, 404);
   assert.equal((await http.post("/api/deployments", { release: "one" }, key)).status, 400);
   assert.equal((await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key)).status, 201);
 });
 
-test("a key is valid for one org and one route, and for any token of the org", LIMIT, async () => {
+test("an idempotency key applies to one org and route, but to all tokens of the org", LIMIT, async () => {
   const key = freshKey();
   const site = await http.post("/api/sites", { name: "keyed" }, key);
   assert.equal((await http.post("/api/configs", { key: "keyed", value: 1 }, key)).status, 201);
@@ -79,14 +79,14 @@ test("a key is valid for one org and one route, and for any token of the org", L
   assert.equal((await anonymous(plane).send("POST", "/api/sites", { body: { name: "keyed" }, headers: key })).status, 401);
 });
 
-test("accepts a key of 255 characters; a longer or empty one returns 400", LIMIT, async () => {
+test("accepts an idempotency key of 255 characters, and returns 400 for a longer or empty one", LIMIT, async () => {
   const send = (key: string) => http.post("/api/deployments", { release: "one", robot_id: robot.id }, { "idempotency-key": key });
   assert.equal((await send("k".repeat(255))).status, 201);
   assert.match((await send("k".repeat(256))).refusal, /^400 bad_request: .*Idempotency-Key.*255/);
   assert.match((await send("")).refusal, /^400 bad_request: .*Idempotency-Key/);
 });
 
-test("a secret is returned once: the replay contains null instead", LIMIT, async () => {
+test("a replayed response contains null in place of a secret", LIMIT, async () => {
   const fleet_id = await plane.homeFleet();
   const { site_id } = (await plane.api.getFleet({ params: { id: fleet_id } })).data;
   const key = freshKey();
@@ -96,7 +96,7 @@ test("a secret is returned once: the replay contains null instead", LIMIT, async
   assert.deepEqual(again.data, { ...first.data, key: null });
 });
 
-test("a replay returns the original response, even if the object has changed since", LIMIT, async () => {
+test("a replay returns the original response even if the object has changed since", LIMIT, async () => {
   const key = freshKey();
   const first = await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);
   await plane.until("its end", async () => (await http.get(`/api/deployments/${String(first.data.id)}`)).data.status === "applied");
@@ -105,7 +105,7 @@ test("a replay returns the original response, even if the object has changed sin
   assert.equal(again.data.status, "queued");
 });
 
-test("keys expire after a day, or with the created object on the two routes that require them; a restart keeps them", LIMIT, async () => {
+test("an idempotency key expires after a day, except on the two routes that require one", LIMIT, async () => {
   await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const own = httpOf(timed);
   const robot_id = (await timed.enrollRobot({ online: false })).id;

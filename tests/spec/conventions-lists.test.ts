@@ -26,7 +26,7 @@ async function walk(path: string, limit: number): Promise<{ items: Item[]; pages
   }
 }
 
-test("without limit and cursor a list is complete, newest first", LIMIT, async () => {
+test("a list without limit and cursor is complete and newest first", LIMIT, async () => {
   const reply = await http.get("/api/sites");
   assert.equal(reply.body.next_cursor, null);
   assert.deepEqual(
@@ -35,7 +35,7 @@ test("without limit and cursor a list is complete, newest first", LIMIT, async (
   );
 });
 
-test("pages by cursor contain each row once, in the order of the whole list", LIMIT, async () => {
+test("pages of a list contain each row once, in the order of the whole list", LIMIT, async () => {
   const whole = (await http.get("/api/sites")).items;
   for (const limit of [1, 7, 24, 25, 26, 1_000]) {
     const { items, pages } = await walk("/api/sites", limit);
@@ -44,7 +44,7 @@ test("pages by cursor contain each row once, in the order of the whole list", LI
   }
 });
 
-test("rows created while pages are read neither repeat nor hide others", LIMIT, async () => {
+test("rows created between two page requests cause no repeated or skipped rows", LIMIT, async () => {
   const fresh = await plane.org();
   const own = httpOf(plane, fresh.admin_token);
   for (let i = 0; i < 6; i += 1) await own.post("/api/sites", { name: `s${i}` });
@@ -58,12 +58,12 @@ test("rows created while pages are read neither repeat nor hide others", LIMIT, 
   assert.equal(second.body.next_cursor, null);
 });
 
-test("a cursor without a limit continues with pages", LIMIT, async () => {
+test("a list request with a cursor but without a limit returns the next page", LIMIT, async () => {
   const first = await http.get("/api/sites?limit=5");
   assert.equal((await http.get(`/api/sites?cursor=${cursorOf(first)}`)).items.length, ROWS - 5);
 });
 
-test("a cursor of another list, filter or org, or an invalid one, returns 400", LIMIT, async () => {
+test("returns 400 for an invalid cursor or one of another list, filter or org", LIMIT, async () => {
   const sites = await http.get("/api/sites?limit=5");
   assert.match((await http.get(`/api/fleets?cursor=${cursorOf(sites)}`)).refusal, /^400 bad_request: cursor/);
   assert.match((await http.get(`/api/sites?q=site&cursor=${cursorOf(sites)}`)).refusal, /^400 bad_request: cursor/);
@@ -73,7 +73,7 @@ test("a cursor of another list, filter or org, or an invalid one, returns 400", 
   }
 });
 
-test("filters are named after the field, and apply to all pages", LIMIT, async () => {
+test("list filters are named after the field and apply to all pages", LIMIT, async () => {
   const { items } = await walk("/api/sites?q=site%201", 4);
   assert.equal(items.length, 10);
   assert.ok(items.every(({ name }) => String(name).startsWith("site 1")));
@@ -95,7 +95,7 @@ test("robots are filtered by status, fleet, site, label and part of the name", L
   assert.deepEqual(await found("q=%25"), []);
 });
 
-test("since is inclusive and until exclusive, and a time needs its zone", LIMIT, async () => {
+test("since is inclusive, until is exclusive, and both need a time zone", LIMIT, async () => {
   const robot = await org.enrollRobot();
   const release = await org.release();
   const made = (await http.post("/api/deployments", { release: release.id, robot_id: robot.id }, freshKey())).data;
@@ -109,7 +109,7 @@ test("since is inclusive and until exclusive, and a time needs its zone", LIMIT,
   }
 });
 
-test("lists events oldest first with gapless numbers; after_seq continues after one", LIMIT, async () => {
+test("lists a deployment's events oldest first without gaps in their numbers", LIMIT, async () => {
   const robot = await org.enrollRobot();
   const made = await org.deploy(await org.release(), { robot_id: robot.id });
   await plane.until("its end", async () => (await http.get(`/api/deployments/${made.id}`)).data.status === "applied");
@@ -130,7 +130,7 @@ test("lists events oldest first with gapless numbers; after_seq continues after 
   assert.deepEqual(paged.items, all);
 });
 
-test("the latest batch of logs is the last 200 records, oldest first", LIMIT, async () => {
+test("the latest batch of logs contains the last 200 records, oldest first", LIMIT, async () => {
   const robot = await org.enrollRobot();
   for (let i = 1; i <= 260; i += 1) robot.log(`line ${i}`);
   const items = await plane.until("all of them", async () => {

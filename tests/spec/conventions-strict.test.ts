@@ -11,7 +11,7 @@ const release = await plane.release({ tag: "one" });
 const fleet_id = await plane.homeFleet();
 const { site_id } = (await plane.api.getFleet({ params: { id: fleet_id } })).data;
 
-test("rejects an unknown query parameter or body field by name and suggests the nearest known one", LIMIT, async () => {
+test("refuses an unknown query parameter or body field by name and suggests the nearest known one", LIMIT, async () => {
   assert.match((await http.get("/api/robots?fleet=x")).refusal, /^400 bad_request: .*fleet\b.*fleet_id/);
   assert.match((await http.get("/api/sites?limt=3")).refusal, /limt.*limit/);
   assert.match((await http.post("/api/sites", { nmae: "x" })).refusal, /^400 bad_request: .*(nmae|name)/);
@@ -32,7 +32,7 @@ test("rejects an unknown query parameter or body field by name and suggests the 
   );
 });
 
-test("refuses a value of the wrong type by name, and a number as text in a body", LIMIT, async () => {
+test("refuses a body value of the wrong type with the name of its field", LIMIT, async () => {
   for (const [body, named] of [
     [{ site_id, fleet_id, max_uses: "5" }, /max_uses/],
     [{ site_id, fleet_id, max_uses: -1 }, /max_uses/],
@@ -58,7 +58,7 @@ test("refuses a body that is not an object", LIMIT, async () => {
     );
 });
 
-test("null in an optional field means absent, and is refused in a required one", LIMIT, async () => {
+test("null counts as absent in an optional field, and is refused in a required one", LIMIT, async () => {
   const made = await http.post("/api/enrollment-keys", { site_id, fleet_id, label: null, max_uses: null, expires_in_hours: null });
   assert.deepEqual([made.status, made.data.label, made.data.max_uses], [201, null, 100]);
   const deployed = await http.post(
@@ -78,7 +78,7 @@ test("null in an optional field means absent, and is refused in a required one",
   assert.deepEqual((await http.post("/api/configs", { key: "null", value: null, namespace: null })).data.value, null);
 });
 
-test("a release is given as release, release_id or release_tag, as an id or a tag", LIMIT, async () => {
+test("a release can be named by release, release_id or release_tag, with an id or a tag", LIMIT, async () => {
   for (const name of ["release", "release_id", "release_tag"]) {
     for (const value of [release.id, "one"]) {
       const { data } = await http.post("/api/deployments", { [name]: value, robot_id: robot.id }, freshKey());
@@ -91,7 +91,7 @@ test("a release is given as release, release_id or release_tag, as an id or a ta
   );
 });
 
-test("a target is robot_id or fleet_id, or target_kind with target_id, and both must agree", LIMIT, async () => {
+test("a deployment needs exactly one target, by robot_id, fleet_id, or target_kind with target_id", LIMIT, async () => {
   const deploy = async (target: object) => http.post("/api/deployments", { release: "one", ...target }, freshKey());
   assert.equal((await deploy({ target_kind: "robot", target_id: robot.id })).data.robot_id, robot.id);
   assert.equal((await deploy({ target_kind: "fleet", target_id: fleet_id })).data.fleet_id, fleet_id);
@@ -121,7 +121,7 @@ test("accepts name instead of label for an enrollment key, and semver instead of
   assert.deepEqual([made.data.tag, "semver" in made.data], ["7.0.0", false]);
 });
 
-test("names and tags accept any language, at most 200 characters, no control characters and no space at either end", LIMIT, async () => {
+test("names and tags accept 200 characters of any language, but no control characters or outer spaces", LIMIT, async () => {
   for (const name of ["Ü", "倉庫 3", "مستودع", "🤖", "a  b", "x".repeat(200)])
     assert.equal((await http.post("/api/sites", { name })).status, 201, name);
   for (const name of ["", " a", "a ", "a\nb", "a\tb", "a\u0007", "a\u2028b", "x".repeat(201)])
@@ -131,7 +131,7 @@ test("names and tags accept any language, at most 200 characters, no control cha
   assert.equal((await tagged("rel_short")).status, 201);
 });
 
-test("a release's digest has 64 hexadecimal digits and its size is a whole number of bytes", LIMIT, async () => {
+test("a release needs a digest of 64 hexadecimal digits and a size in whole bytes", LIMIT, async () => {
   for (const body of [
     { artifact_sha256: "A".repeat(64), artifact_size: 1 },
     { artifact_sha256: "a".repeat(63), artifact_size: 1 },
@@ -143,7 +143,7 @@ test("a release's digest has 64 hexadecimal digits and its size is a whole numbe
   }
 });
 
-test("a namespace becomes a file name: one that is too long when encoded is refused", LIMIT, async () => {
+test("refuses a config namespace that is too long for a file name when encoded", LIMIT, async () => {
   assert.equal((await http.post("/api/configs", { key: "k", value: 1, namespace: "../../etc" })).status, 201);
   assert.equal((await http.post("/api/configs", { key: "k", value: 1, namespace: ".hidden" })).status, 201);
   assert.match(
@@ -152,7 +152,7 @@ test("a namespace becomes a file name: one that is too long when encoded is refu
   );
 });
 
-test("ids of another kind, malformed or unknown ids return 404, in path, query and body", LIMIT, async () => {
+test("an unknown, malformed or wrong kind of id in path, query or body returns 404", LIMIT, async () => {
   for (const id of [release.id, "x", "rob_UPPER", "rob_00000000000000000000000000", "%00", "..%2f", "rob_'--", "🤖"]) {
     assert.match((await http.get(`/api/robots/${id}`)).refusal, /^404 not_found/, id);
   }

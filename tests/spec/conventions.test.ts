@@ -34,7 +34,7 @@ test("convention Transport: a request without a body is {}, whatever its Content
   assert.match((await http.send("POST", "/api/sites", { headers: { "content-type": "text/plain" } })).refusal, /^400 bad_request: .*name/);
 });
 
-test("convention List response is items and a cursor", LIMIT, async () => {
+test("convention List response contains items and a cursor", LIMIT, async () => {
   for (const path of [
     "/api/robots",
     "/api/releases",
@@ -52,7 +52,7 @@ test("convention List response is items and a cursor", LIMIT, async () => {
   }
 });
 
-test("convention Single-object response is data and nothing else", LIMIT, async () => {
+test("convention Single-object response contains data and nothing else", LIMIT, async () => {
   for (const path of ["/api/me", `/api/robots/${robot.id}`, `/api/releases/${release.id}`, `/api/fleets/${await plane.homeFleet()}`]) {
     assert.deepEqual(Object.keys((await http.get(path)).body), ["data"], path);
   }
@@ -63,7 +63,7 @@ test("convention Single-object response is data and nothing else", LIMIT, async 
   );
 });
 
-test("convention Error response is code and message, for errors of the framework too", LIMIT, async () => {
+test("convention Error response contains code and message, even for errors of the HTTP framework", LIMIT, async () => {
   assert.match((await http.get("/api/robots/rob_none")).refusal, /^404 not_found: robot rob_none does not exist$/);
   assert.match((await http.get("/api/nothing/here")).refusal, /^404 not_found: path \/api\/nothing\/here/);
   assert.match((await http.get("/nothing")).refusal, /^404 not_found/);
@@ -75,7 +75,7 @@ test("convention Error response is code and message, for errors of the framework
   assert.equal(undecodable.headers.get("x-service-org-id"), plane.default_org.id);
 });
 
-test("a method that a path does not support returns 405 with Allow, but only to requests with a token", LIMIT, async () => {
+test("returns 405 with the header Allow for an unsupported method, but only to requests with a token", LIMIT, async () => {
   const reply = await http.send("DELETE", "/api/deployments");
   assert.match(reply.refusal, /^405 http_error/);
   assert.deepEqual((reply.headers.get("allow") ?? "").split(", ").toSorted(), ["GET", "HEAD", "POST"]);
@@ -104,7 +104,7 @@ test("convention Response header X-Service-Org-Id is in every response to a vali
   assert.equal((await anonymous(plane).get("/api/robots")).headers.get("x-service-org-id"), null);
 });
 
-test("the header selects the org of a request, and an org without membership returns 403", LIMIT, async () => {
+test("X-Service-Org-Id selects the org of a request, and returns 403 for an org of other users", LIMIT, async () => {
   const other = await plane.org();
   const own = await http.get("/api/robots", { "x-service-org-id": plane.default_org.id });
   assert.equal(own.headers.get("x-service-org-id"), plane.default_org.id);
@@ -113,7 +113,7 @@ test("the header selects the org of a request, and an org without membership ret
   }
 });
 
-test("convention Idempotency: the header is required on two routes and accepted on every other POST", LIMIT, async () => {
+test("convention Idempotency: Idempotency-Key is required on two routes and accepted on every other POST", LIMIT, async () => {
   for (const [path, body] of [
     ["/api/deployments", { release: release.id, robot_id: robot.id }],
     ["/api/configs/deployments", { robot_id: robot.id }],
@@ -133,7 +133,7 @@ test("convention Idempotency: the header is required on two routes and accepted 
   assert.deepEqual([b.status, b.text, b.headers.get("location")], [201, a.text, a.headers.get("location")]);
 });
 
-test("convention Auth: every request needs a token, and everything under /api/ returns 401 without one", LIMIT, async () => {
+test("convention Auth: every path under /api/ returns 401 without a valid token", LIMIT, async () => {
   for (const path of ["/api/robots", "/api/me", "/api/unknown/path", "/api/", "/api/robots/%ff"]) {
     const reply = await anonymous(plane).get(path);
     assert.match(reply.refusal, /^401 unauthorized/, path);
@@ -147,13 +147,13 @@ test("convention Auth: every request needs a token, and everything under /api/ r
   }
 });
 
-test("the OpenAPI documents, the reference and the health checks need no token", LIMIT, async () => {
+test("the OpenAPI documents, the API reference and the health checks need no token", LIMIT, async () => {
   for (const path of ["/openapi.json", "/agent/openapi.json", "/docs", "/healthz", "/readyz"])
     assert.equal((await anonymous(plane).get(path)).status, 200, path);
   assert.match((await anonymous(plane).get("/metrics")).refusal, /^401 unauthorized/);
 });
 
-test("X-Request-Id is kept if valid, and generated otherwise", LIMIT, async () => {
+test("the server keeps a valid X-Request-Id, and generates one otherwise", LIMIT, async () => {
   assert.equal((await http.get("/api/me", { "x-request-id": "build-42.7" })).headers.get("x-request-id"), "build-42.7");
   for (const bad of ["a b", "<script>", "x".repeat(101)]) {
     const given = (await http.get("/api/me", { "x-request-id": bad })).headers.get("x-request-id");
@@ -161,7 +161,7 @@ test("X-Request-Id is kept if valid, and generated otherwise", LIMIT, async () =
   }
 });
 
-test("429 has Retry-After and the limit, for a token beyond its rate and for guessed tokens", LIMIT, async () => {
+test("429 for rate-limited or guessed tokens has the header Retry-After and names the limit", LIMIT, async () => {
   await using strict = await startPlane({ limits: { token_requests_per_minute: 1, token_burst: 3, unknown_requests_per_minute: 2 } });
   const own = httpOf(strict);
   let reply = await own.get("/api/me");

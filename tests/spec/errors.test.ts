@@ -20,12 +20,12 @@ test("error unauthorized is 401 for missing, unknown and expired credentials", L
   assert.match((await httpOf(plane, expired).get("/api/me")).refusal, /^401 unauthorized: .*expired/);
 });
 
-test("error forbidden is 403 for valid credentials that do not allow it", LIMIT, async () => {
+test("error forbidden is 403 for valid credentials without the required permission", LIMIT, async () => {
   const viewer = httpOf(plane, await plane.token({ role: "viewer" }));
   assert.match((await viewer.post("/api/sites", { name: "x" })).refusal, /^403 forbidden: .*operator.*viewer/);
 });
 
-test("error not_found is 404 and names the kind", LIMIT, async () => {
+test("error not_found is 404 and names the kind of the missing object", LIMIT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   for (const [path, kind] of [
     ["/api/robots/x", "robot"],
@@ -58,7 +58,7 @@ test("error http_error is used for 405, 413, 414 and 415", LIMIT, async () => {
   assert.match((await http.send("POST", "/api/sites", { raw: "x", headers: { "content-type": "text/plain" } })).refusal, /^415 http_error/);
 });
 
-test("error internal_server_error is 500 without internal details, which are in the log with the request's id", LIMIT, async () => {
+test("error internal_server_error is 500 without internal details, which only the server log contains", LIMIT, async () => {
   await using broken = await startPlane();
   await broken.db.run(sql`alter table site rename to lost_site`);
   const reply = await httpOf(broken).get("/api/sites", { "x-request-id": "what-happened" });

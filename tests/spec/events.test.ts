@@ -8,7 +8,7 @@ const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 
-test("an event contains the deployment's own status, even if it is about one robot", LIMIT, async () => {
+test("every event of a deployment contains the deployment's status, even if it is about one robot", LIMIT, async () => {
   const fleet_id = await plane.fleet();
   const [well, unwell] = await plane.enrollRobots(2, { fleet_id });
   unwell?.behave(rollBack());
@@ -44,7 +44,7 @@ test("an event contains the deployment's own status, even if it is about one rob
   assert.ok(own.length > 0 && own.every(({ robot_id }) => robot_id === well?.id));
 });
 
-test("events of a config deployment are polled in the same way", LIMIT, async () => {
+test("events of a config deployment are listed like those of a release deployment", LIMIT, async () => {
   const robot = await plane.enrollRobot();
   const { id } = await plane.deployConfig({ robot_id: robot.id });
   const last = await plane.until("a terminal status", async () =>

@@ -69,7 +69,7 @@ test("invalid JSON of every kind returns 400", LIMIT, async () => {
   );
 });
 
-test("JSON with 10,000 levels returns 400, in an array, an object and a config value", LIMIT, async () => {
+test("JSON with 10,000 nested levels returns 400 in an array, an object or a config value", LIMIT, async () => {
   const deep = (open: string, close: string) => open.repeat(10_000) + close.repeat(10_000);
   assert.match((await raw(deep("[", "]"))).refusal, /^400 bad_request: .*(nested|object)/);
   assert.match((await raw(`${'{"a":'.repeat(10_000)}1${"}".repeat(10_000)}`)).refusal, /^400 bad_request: .*nested/);
@@ -78,7 +78,7 @@ test("JSON with 10,000 levels returns 400, in an array, an object and a config v
   assert.equal((await raw(allowed, "/api/configs")).status, 201);
 });
 
-test("a body of 2 MiB returns 413, announced or not, and one just below 1 MiB is read", LIMIT, async () => {
+test("a body of 2 MiB returns 413, and a body just below 1 MiB is accepted", LIMIT, async () => {
   const body = JSON.stringify({ name: "x".repeat(2 * MIB) });
   const announced = await push("POST", "/api/sites", { "content-type": "application/json", "content-length": body.length }, (sent) =>
     sent.end(body),
@@ -93,7 +93,7 @@ test("a body of 2 MiB returns 413, announced or not, and one just below 1 MiB is
   assert.equal(large.status, 201);
 });
 
-test("NUL and lone surrogates return 400 in every position", LIMIT, async () => {
+test("NUL and lone surrogates in any position of a body return 400", LIMIT, async () => {
   for (const bad of ["\\u0000", "a\\u0000b", "\\ud800", "\\udc00x", "\\ud800\\ud800"]) {
     assert.match((await raw(`{"name":"${bad}"}`)).refusal, /^400 bad_request/, bad);
     assert.match((await raw(`{"${bad}":"x"}`)).refusal, /^400 bad_request/, bad);
@@ -105,7 +105,7 @@ test("NUL and lone surrogates return 400 in every position", LIMIT, async () => 
   assert.match((await http.send("DELETE", "/api/sites/%00")).refusal, /^404 not_found/);
 });
 
-test("refuses __proto__, and treats constructor and prototype as data", LIMIT, async () => {
+test("refuses __proto__ in bodies, and stores constructor and prototype as plain data", LIMIT, async () => {
   assert.match((await raw('{"name":"x","__proto__":{"admin":true}}')).refusal, /^400 bad_request: .*__proto__/);
   assert.match(
     (await raw('{"key":"k","value":{"deep":{"__proto__":{"polluted":1}}}}', "/api/configs")).refusal,
@@ -121,7 +121,7 @@ test("refuses __proto__, and treats constructor and prototype as data", LIMIT, a
   }
 });
 
-test("a compressed body returns 415, even a bomb", LIMIT, async () => {
+test("a compressed body returns 415, even if it is a decompression bomb", LIMIT, async () => {
   for (const content of [gzipSync('{"name":"x"}'), gzipSync(Buffer.alloc(100 * MIB))]) {
     const reply = await http.send("POST", "/api/sites", { raw: new Uint8Array(content), headers: { "content-encoding": "gzip" } });
     assert.match(reply.refusal, /^415 http_error/);
@@ -130,7 +130,7 @@ test("a compressed body returns 415, even a bomb", LIMIT, async () => {
   assert.match(disguised.refusal, /^400 bad_request/);
 });
 
-test("ids of another kind and of another org return 404 in path, query and body", LIMIT, async () => {
+test("ids of another kind or of another org return 404 in path, query and body", LIMIT, async () => {
   const other = await plane.org();
   const foreign = { robot: await other.enrollRobot(), release: await other.release(), fleet: await other.homeFleet() };
   const deploy = (body: object) => http.post("/api/deployments", body, freshKey());
@@ -152,7 +152,7 @@ test("ids of another kind and of another org return 404 in path, query and body"
   );
 });
 
-test("an invalid time, or one without a zone, returns 400 with the field's name", LIMIT, async () => {
+test("an invalid time or one without a time zone returns 400 with the field's name", LIMIT, async () => {
   for (const scheduled_at of [
     "2030-01-01T00:00:00",
     "2030-01-01",
@@ -177,7 +177,7 @@ test("an invalid time, or one without a zone, returns 400 with the field's name"
   );
 });
 
-test("a schedule in the past is dispatched immediately", LIMIT, async () => {
+test("a deployment with a scheduled time in the past is dispatched immediately", LIMIT, async () => {
   const { data } = await http.post(
     "/api/deployments",
     { release: "one", robot_id: robot.id, scheduled_at: "2000-01-01T00:00:00Z" },
@@ -188,7 +188,7 @@ test("a schedule in the past is dispatched immediately", LIMIT, async () => {
   assert.match(String(first?.message), /has passed/);
 });
 
-test("an aborted upload keeps nothing, and pushing again works", LIMIT, async () => {
+test("nothing is kept of an aborted upload, and the same release can be pushed again", LIMIT, async () => {
   const bytes = Buffer.alloc(3 * MIB, "killed");
   const made = await plane.release({ tag: "killed", bytes, upload: false });
   const path = `/api/releases/${made.id}/artifact`;
@@ -211,7 +211,7 @@ test("an aborted upload keeps nothing, and pushing again works", LIMIT, async ()
   assert.equal(hash("sha256", Buffer.from(await back.arrayBuffer())), made.artifact_sha256);
 });
 
-test("a release's artifact with other bytes, too many or too few, returns 400 and keeps nothing", LIMIT, async () => {
+test("an artifact whose bytes or size differ from its release returns 400 and is not stored", LIMIT, async () => {
   const made = await plane.release({ tag: "exact", bytes: "exactly this", upload: false });
   const path = `/api/releases/${made.id}/artifact`;
   for (const content of ["exactly that", "exactly this and more", "exactly", ""]) {
@@ -227,7 +227,7 @@ test("a release's artifact with other bytes, too many or too few, returns 400 an
   assert.equal((await plane.upload(made.id, Buffer.from("exactly this"))).artifact_state, "stored");
 });
 
-test("invalid HTTP gets an error envelope or a closed connection, and the server continues", LIMIT, async () => {
+test("invalid HTTP gets an error response or a closed connection, and does not affect the server", LIMIT, async () => {
   const { port } = new URL(plane.url);
   const say = (text: string): Promise<string> =>
     new Promise((resolve) => {
@@ -246,7 +246,7 @@ test("invalid HTTP gets an error envelope or a closed connection, and the server
   assert.equal((await anonymous(plane).get("/healthz")).status, 200);
 });
 
-test("returns hostile text as it was sent, never as part of a statement or page", LIMIT, async () => {
+test("hostile text is returned unchanged and never interpreted as SQL or HTML", LIMIT, async () => {
   for (const name of [
     "'; drop table site; --",
     '"><script>alert(1)</script>',
@@ -266,7 +266,7 @@ test("returns hostile text as it was sent, never as part of a statement or page"
   assert.equal(reply.headers.get("x-content-type-options"), "nosniff");
 });
 
-test("none of these requests caused a server error", LIMIT, async () => {
+test("no request of this test file has caused a server error", LIMIT, async () => {
   assert.deepEqual(
     plane.logged.filter((line) => isAtLeast("error", line)),
     [],

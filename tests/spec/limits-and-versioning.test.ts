@@ -10,7 +10,7 @@ import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 
-test("an enrollment key with an expiry of 0 hours never expires, others expire on time", LIMIT, async () => {
+test("an enrollment key with expires_in_hours 0 never expires, and others expire on time", LIMIT, async () => {
   await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const [ever, hour] = [await timed.enrollmentKey({ expires_in_hours: 0 }), await timed.enrollmentKey({ expires_in_hours: 1 })];
   const guest = new Http(timed, undefined);
@@ -34,7 +34,7 @@ test("roamfleet serve --help lists every limit with its default", LIMIT, async (
     assert.ok(program.output.includes(name), name);
 });
 
-test("roamfleet --help lists swarm; the launcher starts it, and the server alone refuses it", LIMIT, async () => {
+test("the launcher runs roamfleet swarm, but the server program alone refuses it", LIMIT, async () => {
   const help = await runCommand(["--help"]);
   assert.match(help.output, /^ +swarm +run simulated robots against a server/m);
   const refused = await runCommand(["swarm", "--robots", "1"]);
@@ -45,7 +45,7 @@ test("roamfleet --help lists swarm; the launcher starts it, and the server alone
   assert.match(launched.output, /--failure-rate <rate>/);
 });
 
-test("the OpenAPI document lists exactly the routes of the running server under /api/", LIMIT, async () => {
+test("the OpenAPI document lists exactly the server's routes under /api/", LIMIT, async () => {
   const { paths: described } = (await anonymous(plane).get("/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
   const listed = Object.entries(described).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
@@ -67,6 +67,6 @@ test("the OpenAPI document lists exactly the routes of the running server under 
   }
 });
 
-test("no path has a version prefix", LIMIT, async () => {
+test("no API path has a version prefix", LIMIT, async () => {
   assert.match((await httpOf(plane).get("/api/v1/robots")).refusal, /^404 not_found/);
 });

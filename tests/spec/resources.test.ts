@@ -27,7 +27,7 @@ const hasFields = (item: Item, names: string): void =>
     [],
   );
 
-test("resource Robot has an id and belongs to one org; it contains what runs on it, and its properties", LIMIT, async () => {
+test("resource Robot contains its id, status, fleet, properties and current release", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const { data } = await http.get(`/api/robots/${robot.id}`);
   hasFields(
@@ -52,7 +52,7 @@ test("resource Health snapshot measures the machine, its disks, network and work
   assert.match(String(data.status), /^(ok|warn|error)$/);
 });
 
-test("resource Health snapshot of a robot without a report returns 404 with a message about it", LIMIT, async () => {
+test("resource Health snapshot of a robot without a report returns 404 with an explanation", LIMIT, async () => {
   const silent = await plane.enrollRobot({ online: false });
   assert.match((await http.get(`/api/robots/${silent.id}/health`)).refusal, /^404 not_found: health snapshot/);
 });
@@ -102,7 +102,7 @@ test("resource Deployment has an id, a target kind, a release, a target, a sched
   assert.deepEqual(ended.counts, { total: 1, pending: 0, queued: 0, active: 0, applied: 1, failed: 0, rolled_back: 0, cancelled: 0 });
 });
 
-test("resource Deployment of a crashing release ends rolled_back, and the robot runs the previous one", LIMIT, async () => {
+test("resource Deployment of a crashing release ends as rolled_back, and the robot runs the previous release", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const bad = await pushBundle(plane.api, "bad-1", await appBundle(DIES));
   const ended = await deploy({ release: bad, robot_id: robot.id, rollout: { verify_seconds: 2 } });
@@ -127,7 +127,7 @@ test("resource Config entry has key, value, namespace, scope and an increasing v
   assert.equal((await http.post("/api/configs", { key: "max_speed", value: 2 })).data.version, 2);
 });
 
-test("resource Config deployment has an id, a target and an event list, and freezes the values at its creation", LIMIT, async () => {
+test("resource Config deployment contains id, target, status and counts, and freezes the values at its creation", LIMIT, async () => {
   await http.post("/api/configs", { key: "frozen", value: "before", namespace: "frost", scope: "fleet", scope_id: robot.fleet_id });
   const { data } = await http.post("/api/configs/deployments", { robot_id: robot.id, namespace: "frost" }, freshKey());
   assert.match(String(data.id), /^cdep_[0-9a-z]{26}$/);
@@ -158,7 +158,7 @@ test("resource Fleet has an id, a name and its site, and counts its robots", LIM
   hasFields(data, "name desired config_revision created_at updated_at");
 });
 
-test("resource Enrollment key has label, uses, expiry and place, and its raw value is shown once", LIMIT, async () => {
+test("resource Enrollment key counts its uses, and shows its raw value once", LIMIT, async () => {
   const place = { site_id: robot.site_id, fleet_id: robot.fleet_id };
   const { data } = await http.post("/api/enrollment-keys", place);
   assert.match(String(data.id), /^key_[0-9a-z]{26}$/);

@@ -29,7 +29,7 @@ test("rf login without --token and without a terminal reads the token from stdin
   assert.equal((await home.run(["login", "--base-url", plane.url], { stdin: "" })).code, 2);
 });
 
-test("rf login preserves other content of the file including comments, and --profile adds a table", LIMIT, async () => {
+test("rf login preserves comments and other content of the config file, and --profile adds a table", LIMIT, async () => {
   await using home = await RfHome.make();
   await mkdir(path.dirname(home.credentials_file), { recursive: true });
   await writeFile(home.credentials_file, '# mine\ncolor = "blue"\ntoken = "rf_user_old" # old\n');
@@ -43,7 +43,7 @@ test("rf login preserves other content of the file including comments, and --pro
   assert.equal((await home.run(["whoami", "--profile", "lab"])).code, 0);
 });
 
-test("rf login with a refused token exits 4 and keeps the old file", LIMIT, async () => {
+test("rf login with a refused token exits with 4 and leaves the config file unchanged", LIMIT, async () => {
   await using home = await RfHome.make();
   await home.run(["login", "--token", token, "--base-url", plane.url]);
   const before = await readFile(home.credentials_file, "utf8");
@@ -53,7 +53,7 @@ test("rf login with a refused token exits 4 and keeps the old file", LIMIT, asyn
   assert.equal(await readFile(home.credentials_file, "utf8"), before);
 });
 
-test("rf login at an address that does not respond saves with a warning", LIMIT, async () => {
+test("rf login with an unreachable server saves the token and prints a warning", LIMIT, async () => {
   await using home = await RfHome.make();
   const done = await home.run(["login", "--token", token, "--base-url", "http://127.0.0.1:9"]);
   assert.equal(done.code, 0);
@@ -61,7 +61,7 @@ test("rf login at an address that does not respond saves with a warning", LIMIT,
   assert.ok((await readFile(home.credentials_file, "utf8")).includes("http://127.0.0.1:9"));
 });
 
-test("an edited file switches the environment; flags and variables take precedence over it", LIMIT, async () => {
+test("flags and environment variables of rf take precedence over its config file", LIMIT, async () => {
   await using home = await RfHome.make();
   await mkdir(path.dirname(home.credentials_file), { recursive: true });
   await writeFile(home.credentials_file, `token = '${token}'\nbase_url = "http://127.0.0.1:9"\n`);
@@ -75,7 +75,7 @@ test("an edited file switches the environment; flags and variables take preceden
   assert.equal((await home.run(["whoami", "--base-url", plane.url, "--org", other.id])).code, 4, "an org that the token is no member of");
 });
 
-test("rf logout deletes the file and leaves the token valid, and succeeds without a file", LIMIT, async () => {
+test("rf logout deletes the config file, but does not revoke the token", LIMIT, async () => {
   await using home = await RfHome.make();
   await home.run(["login", "--token", token, "--base-url", plane.url]);
   assert.equal((await home.run(["logout"])).code, 0);
@@ -96,7 +96,7 @@ test("rf whoami prints the org and the role", LIMIT, async () => {
   assert.equal(document.data.org.id, plane.default_org.id);
 });
 
-test("rf orgs creates, lists and approves with the admin token, and exits 4 without it", LIMIT, async () => {
+test("rf orgs creates, lists and approves orgs with the admin token, and exits with 4 without it", LIMIT, async () => {
   await using home = await RfHome.make();
   const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_ADMIN_TOKEN: ADMIN_TOKEN };
   const made = documentOf(await home.run(["orgs", "create", "By rf", "--json"], { env })) as { data: { id: string } };
@@ -117,7 +117,7 @@ test("rf api calls any route and prints the response", LIMIT, async () => {
   assert.equal((JSON.parse(missing.stdout) as { error: { code: string } }).error.code, "not_found");
 });
 
-test("exit codes 0, 1, 2, 4, 5 and 6 have their documented causes, and --json prints the error's body", LIMIT, async () => {
+test("rf exits with the documented codes 0, 1, 2, 4, 5 and 6, and --json prints the error's body", LIMIT, async () => {
   await using home = await RfHome.make();
   const env = { ROAMFLEET_TOKEN: token, ROAMFLEET_BASE_URL: plane.url };
   await plane.api.createSite({ body: { name: "Taken" } });
@@ -144,7 +144,7 @@ test("exit codes 0, 1, 2, 4, 5 and 6 have their documented causes, and --json pr
   }
 });
 
-test("--help of rf, of a noun and of a command exits 0 and prints to stdout", LIMIT, async () => {
+test("--help of rf, of a noun and of a command exits with 0 and prints to stdout", LIMIT, async () => {
   await using home = await RfHome.make();
   for (const args of [["--help"], ["robots", "--help"], ["deploy", "--help"], ["help", "exit-codes"]]) {
     const { code, stdout, stderr } = await home.run(args);

@@ -65,11 +65,11 @@ test("rf robots timeline shows the robot's events", LIMIT, () =>
   showsList(["robots", "timeline", robot.id], `/api/robots/${robot.id}/timeline`, "robot.connected", "robot.enrolled"),
 );
 
-test("rf robots show prints one robot", LIMIT, async () => {
+test("rf robots show prints the details of one robot", LIMIT, async () => {
   assert.match((await rf(["robots", "show", robot.id])).stdout, /arm-1[\s\S]*line=3/);
 });
 
-test("rf robots logs prints the latest batch", LIMIT, async () => {
+test("rf robots logs prints the latest batch of log records", LIMIT, async () => {
   await plane.until("records", async () => (await http.get(`/api/robots/${robot.id}/logs`)).items.length > 0);
   const { items } = await json<{ items: { robot_id: string; message: string }[] }>("robots", "logs", robot.id);
   assert.ok(items.length > 0 && items.every(({ robot_id }) => robot_id === robot.id));
@@ -91,7 +91,7 @@ test("rf robots logs --follow prints records as JSON lines until Ctrl-C, with ex
   assert.ok(lines.length > 0 && lines.every(({ robot_id }) => robot_id === robot.id));
 });
 
-test("rf robots logs --follow of an offline robot prints agent offline: exit 7", LIMIT, async () => {
+test("rf robots logs --follow of an offline robot exits with 7 and prints agent offline", LIMIT, async () => {
   const away = await plane.enrollRobot({ online: false });
   for (const args of [[], ["--json"]]) {
     const followed = await rf(["robots", "logs", away.id, "--follow", ...args]);
@@ -103,7 +103,7 @@ test("rf robots logs --follow of an offline robot prints agent offline: exit 7",
 
 test("rf releases list shows the releases", LIMIT, () => showsList(["releases", "list"], "/api/releases", "hello-1.0.0", "app_bundle"));
 
-test("rf releases push reads digest and size of the file, uploads it, and accepts tag, notes and kind", LIMIT, async () => {
+test("rf releases push uploads a file with its digest and size, and accepts tag, notes and kind", LIMIT, async () => {
   const bytes = await appBundle("exit 0");
   const file = await fileOf("nav.bin", bytes);
   const { data } = await json("releases", "push", file, "--tag", "nav-9", "--notes", "as told", "--kind", "file");
@@ -147,7 +147,7 @@ test("rf deploy requires exactly one of --robot and --fleet", LIMIT, async () =>
   assert.equal((await rf(["deploy", "none", "--robot", robot.id])).code, 5);
 });
 
-test("rf deploy --idempotency-key twice creates one deployment; without it each call creates one", LIMIT, async () => {
+test("rf deploy with the same --idempotency-key twice creates one deployment", LIMIT, async () => {
   const args = ["deploy", "hello-1.0.0", "--robot", robot.id];
   const [a, b] = [
     await json(...args, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11"),
@@ -177,7 +177,7 @@ test("rf deploy --scheduled-at defers the dispatch; the deployment can be shown 
   assert.equal((await rf(["deploy", "hello-1.0.0", "--robot", robot.id, "--scheduled-at", "tomorrow"])).code, 1);
 });
 
-test("rf deploy --watch waits for the end: exit 0 when applied, 8 otherwise, and the document is the ended deployment", LIMIT, async () => {
+test("rf deploy --watch waits for the end and exits with 0 if applied, and with 8 otherwise", LIMIT, async () => {
   // Separate apps, because releases of `main` from the deployments above are still being verified.
   const map = await fileOf("map-2.bin", Buffer.from("a map"));
   await json("releases", "push", map, "--kind", "file", "--app", "map");
@@ -194,7 +194,7 @@ test("rf deploy --watch waits for the end: exit 0 when applied, 8 otherwise, and
   assert.equal((await rf(["deployments", "watch", id, "--json"])).code, 8);
 });
 
-test("rf deploy --watch and Ctrl-C: exits 130, and the deployment continues", LIMIT, async () => {
+test("rf deploy --watch exits with 130 on Ctrl-C, and the deployment continues", LIMIT, async () => {
   const away = await plane.enrollRobot({ online: false });
   let interrupted = false;
   const watched = await rf(["deploy", "hello-1.0.0", "--robot", away.id, "--watch"], {
@@ -223,7 +223,7 @@ test("rf configs set accepts JSON, and other text as a string", LIMIT, async () 
   assert.equal((await json("configs", "set", "k", "1", "--namespace", "navigation")).data.namespace, "navigation");
 });
 
-test("rf configs set --fleet and --robot set and deploy a value for that target alone", LIMIT, async () => {
+test("rf configs set --fleet and --robot set and deploy a value for that target only", LIMIT, async () => {
   type Both = { data: { config: Record<string, unknown>; deployment: Record<string, unknown> } };
   const fleet = (await json<Both>("configs", "set", "speed", "2", "--fleet", robot.fleet_id)).data;
   assert.deepEqual([fleet.config.scope, fleet.config.scope_id, fleet.deployment.fleet_id], ["fleet", robot.fleet_id, robot.fleet_id]);
@@ -239,13 +239,13 @@ test("rf configs set --fleet and --robot set and deploy a value for that target 
   assert.equal((await rf(["configs", "set", "a", "1", "--robot", robot.id, "--fleet", robot.fleet_id])).code, 2);
 });
 
-test("rf configs list shows the entries", LIMIT, () => showsList(["configs", "list"], "/api/configs", "any", "navigation"));
+test("rf configs list shows the config entries", LIMIT, () => showsList(["configs", "list"], "/api/configs", "any", "navigation"));
 
-test("rf configs deployments lists them", LIMIT, () =>
+test("rf configs deployments lists the config deployments", LIMIT, () =>
   showsList(["configs", "deployments"], "/api/configs/deployments", robot.id, "applied"),
 );
 
-test("rf configs events lists those of one deployment", LIMIT, async () => {
+test("rf configs events lists the events of one config deployment", LIMIT, async () => {
   const [last] = (await http.get("/api/configs/deployments?status=applied")).items;
   await showsList(["configs", "events", String(last?.id)], `/api/configs/deployments/${String(last?.id)}/events`, "applied");
   assert.equal((await rf(["configs", "events", "cdep_none"])).code, 5);
@@ -253,25 +253,25 @@ test("rf configs events lists those of one deployment", LIMIT, async () => {
 
 test("rf sites list shows the sites", LIMIT, () => showsList(["sites", "list"], "/api/sites", robot.site_id));
 
-test("rf sites create creates one", LIMIT, async () => {
+test("rf sites create creates a site", LIMIT, async () => {
   assert.equal((await json("sites", "create", "Halle 7")).data.name, "Halle 7");
   assert.match((await rf(["sites", "create", "Halle 8"])).stdout, /Halle 8: site_/);
 });
 
 test("rf fleets list shows the fleets", LIMIT, () => showsList(["fleets", "list"], "/api/fleets", robot.fleet_id));
 
-test("rf fleets create requires --site and creates one there", LIMIT, async () => {
+test("rf fleets create requires --site and creates a fleet at that site", LIMIT, async () => {
   assert.deepEqual((await json("fleets", "create", "Kiosks", "--site", robot.site_id)).data.site_id, robot.site_id);
   assert.equal((await rf(["fleets", "create", "Kiosks"])).code, 2);
   assert.equal((await rf(["fleets", "create", "Kiosks", "--site", "site_none"])).code, 5);
 });
 
-test("rf fleets logs shows its robots' logs", LIMIT, async () => {
+test("rf fleets logs shows the logs of the fleet's robots", LIMIT, async () => {
   const { items } = await json<{ items: { robot_id: string }[] }>("fleets", "logs", robot.fleet_id);
   assert.ok(items.length > 0 && items.every(({ robot_id }) => robot_id === robot.id));
 });
 
-test("rf keys new creates a key with label, uses and expiry, and shows it once", LIMIT, async () => {
+test("rf keys new creates an enrollment key with label, uses and expiry, and shows it once", LIMIT, async () => {
   const place = ["--site", robot.site_id, "--fleet", robot.fleet_id];
   const { data } = await json("keys", "new", ...place, "--label", "line 3", "--max-uses", "7", "--expires-in-hours", "0");
   assert.deepEqual([data.label, data.max_uses, data.expires_at], ["line 3", 7, null]);
@@ -280,12 +280,12 @@ test("rf keys new creates a key with label, uses and expiry, and shows it once",
   assert.equal((await rf(["keys", "new", "--site", robot.site_id])).code, 2);
 });
 
-test("rf keys list shows keys without their secrets", LIMIT, async () => {
+test("rf keys list shows enrollment keys without their secrets", LIMIT, async () => {
   await showsList(["keys", "list"], "/api/enrollment-keys", "line 3", "active");
   assert.doesNotMatch((await rf(["keys", "list"])).stdout, /rf_enroll_/);
 });
 
-test("rf keys revoke revokes a key, and is idempotent", LIMIT, async () => {
+test("rf keys revoke revokes an enrollment key, and is idempotent", LIMIT, async () => {
   const key = (await http.post("/api/enrollment-keys", { site_id: robot.site_id, fleet_id: robot.fleet_id })).data;
   for (let times = 0; times < 2; times += 1) assert.equal((await json("keys", "revoke", String(key.id))).data.status, "revoked");
   assert.equal((await rf(["keys", "revoke", "key_none"])).code, 5);

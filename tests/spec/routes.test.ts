@@ -170,7 +170,7 @@ test("GET /api/configs and POST /api/configs set and list a value of any JSON ty
   }
 });
 
-test("POST /api/configs takes a namespace, and the same key in another one is a separate entry", LIMIT, async () => {
+test("POST /api/configs stores the same key in another namespace as a separate entry", LIMIT, async () => {
   const first = await http.post("/api/configs", { key: "speed", value: 1 });
   const second = await http.post("/api/configs", { key: "speed", value: 2, namespace: "navigation" });
   assert.deepEqual([first.status, second.status], [201, 201]);
@@ -179,7 +179,7 @@ test("POST /api/configs takes a namespace, and the same key in another one is a 
   assert.deepEqual([third.status, third.data.id, third.data.version], [200, second.data.id, 2]);
 });
 
-test("GET /api/configs/deployments and POST /api/configs/deployments deploy to a robot or a fleet, with a key", LIMIT, async () => {
+test("GET /api/configs/deployments and POST /api/configs/deployments deploy to a robot or a fleet, and list the deployments", LIMIT, async () => {
   assert.match((await http.post("/api/configs/deployments", { robot_id: robot.id })).refusal, /^400 bad_request: .*Idempotency-Key/);
   const one = await http.post("/api/configs/deployments", { robot_id: robot.id }, freshKey());
   const all = await http.post("/api/configs/deployments", { fleet_id: robot.fleet_id, namespace: "navigation" }, freshKey());
@@ -210,7 +210,7 @@ test("GET /api/configs/deployments/{id}/events lists the events of a config depl
   assert.match((await http.get(`/api/deployments/${String(data.id)}/events`)).refusal, /^404 not_found/);
 });
 
-test("GET /api/sites and POST /api/sites create a site by its name and list it", LIMIT, async () => {
+test("GET /api/sites and POST /api/sites list and create sites", LIMIT, async () => {
   const made = await http.post("/api/sites", { name: "Zürich 東京" });
   assert.equal(made.status, 201);
   assert.equal(made.data.name, "Zürich 東京");
@@ -222,7 +222,7 @@ test("POST /api/sites refuses an existing name", LIMIT, async () => {
   assert.match((await http.post("/api/sites", { name: "Taken" })).refusal, /^409 conflict: .*Taken/);
 });
 
-test("GET /api/fleets and POST /api/fleets create a fleet at a site and list it", LIMIT, async () => {
+test("GET /api/fleets and POST /api/fleets list and create fleets at a site", LIMIT, async () => {
   const made = await http.post("/api/fleets", { name: "Kiosks", site_id: robot.site_id });
   assert.deepEqual([made.status, made.data.name, made.data.site_id], [201, "Kiosks", robot.site_id]);
   assert.ok((await http.get("/api/fleets")).items.some(({ id, site_id }) => id === made.data.id && site_id === robot.site_id));
@@ -241,7 +241,7 @@ test("GET /api/fleets/{id}/logs returns the logs of the fleet's robots", LIMIT, 
   assert.ok(items.every(({ robot_id }) => robot_id === robot.id));
 });
 
-test("GET /api/enrollment-keys and POST /api/enrollment-keys show the raw key once, with label, uses and expiry", LIMIT, async () => {
+test("GET /api/enrollment-keys and POST /api/enrollment-keys list and create keys, and show the secret once", LIMIT, async () => {
   const place = { site_id: robot.site_id, fleet_id: robot.fleet_id };
   const made = await http.post("/api/enrollment-keys", { ...place, label: "line 3", max_uses: 5, expires_in_hours: 0 });
   assert.equal(made.status, 201);
@@ -275,7 +275,7 @@ test("POST /api/enrollment-keys/{id}/revoke revokes a key, and its robots stay e
   assert.equal((await http.get(`/api/robots/${String(kept.data.robot_id)}`)).status, 200);
 });
 
-test("any /api/admin/* takes the service's admin token, and no portal token", LIMIT, async () => {
+test("any /api/admin/* route accepts the service admin token, but no org token", LIMIT, async () => {
   const admin = httpOf(plane, ADMIN_TOKEN);
   const org = await admin.post("/api/admin/orgs", { name: "Acme" });
   assert.deepEqual([org.status, org.data.status], [201, "pending"]);

@@ -19,7 +19,7 @@ function testNames(): string[] {
 
 const namesRow = (name: string, row: string): boolean => name.startsWith(row) && !/[\w/{-]/.test(name.charAt(row.length));
 
-test("every row of the specification's tables has a test that names it", () => {
+test("every row of the specification's tables is named by a test", () => {
   const names = testNames();
   const rows = linesOf("rows.txt");
   assert.equal(new Set(rows).size, rows.length, "no row is listed twice");
@@ -29,7 +29,7 @@ test("every row of the specification's tables has a test that names it", () => {
   );
 });
 
-test("every pending row is in the table, and its test names the response until the feature exists", () => {
+test("every row in pending.txt is in rows.txt, and its test names the temporary response", () => {
   const names = testNames();
   const rows = new Set(linesOf("rows.txt"));
   for (const row of linesOf("pending.txt")) {

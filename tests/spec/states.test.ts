@@ -8,7 +8,7 @@ import { httpOf } from "./spec-plane.ts";
 const LIMIT = { timeout: 300_000 };
 const AT = "2030-01-01T00:00:00Z";
 
-test("a deployment ends applied, failed, rolled_back or cancelled, and keeps that status", LIMIT, async () => {
+test("a deployment ends as applied, failed, rolled_back or cancelled, and never changes afterwards", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const http = httpOf(plane);
   const [a, b, c, d] = await plane.enrollRobots(4);
@@ -30,7 +30,7 @@ test("a deployment ends applied, failed, rolled_back or cancelled, and keeps tha
   for (const id of made) assert.match((await http.post(`/api/deployments/${id}/cancel`)).refusal, /^409 conflict: .*ended/);
 });
 
-test("a deployment is queued, then in_progress, and its events show this order", LIMIT, async () => {
+test("a deployment changes from queued to in_progress to applied, with an event for each status", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const http = httpOf(plane);
   const robot = await plane.enrollRobot({ behavior: slow(10_000) });
@@ -46,7 +46,7 @@ test("a deployment is queued, then in_progress, and its events show this order",
   );
 });
 
-test("a scheduled deployment is held until its time, and dispatched then", LIMIT, async () => {
+test("a scheduled deployment is dispatched at its time and not earlier", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const http = httpOf(plane);
   const robot = await plane.enrollRobot();
@@ -62,7 +62,7 @@ test("a scheduled deployment is held until its time, and dispatched then", LIMIT
   assert.deepEqual([ended.status, ended.started_at], ["applied", "2030-01-01T01:00:00.000Z"]);
 });
 
-test("a schedule in the past is dispatched immediately, and the event states it", LIMIT, async () => {
+test("a deployment scheduled in the past is dispatched immediately, as its event states", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const http = httpOf(plane);
   const robot = await plane.enrollRobot();

@@ -110,7 +110,7 @@ test("WebSocket /api/robots/{id}/ros/topics/echo lists published topics, and sen
   for (const { ws } of [list, stream]) ws.close();
 });
 
-test("every stream accepts the token in the query, and returns 401 before the upgrade without a valid one", LIMIT, async () => {
+test("every stream accepts a token in its URL, and returns 401 without a valid one", LIMIT, async () => {
   for (const path of PATHS) {
     for (const query of ["", "token=", `token=rf_org_${"0".repeat(64)}`]) {
       const { status, body } = await refused(at(path, query));
@@ -122,13 +122,13 @@ test("every stream accepts the token in the query, and returns 401 before the up
   }
 });
 
-test("every stream accepts the token in Authorization too", LIMIT, async () => {
+test("every stream accepts a token in the header Authorization", LIMIT, async () => {
   const stream = await opened(at("logs/ws", ""), { authorization: `bearer ${token}` });
   assert.equal(stream.headers["x-service-org-id"], plane.default_org.id);
   stream.ws.close();
 });
 
-test("every stream returns 404 for another org's robot and 403 for an org without membership", LIMIT, async () => {
+test("every stream returns 404 for another org's robot, and 403 for an org of other users", LIMIT, async () => {
   const other = await plane.org();
   for (const path of PATHS) {
     const foreign = await refused(at(path, `token=${other.admin_token}`));
@@ -139,7 +139,7 @@ test("every stream returns 404 for another org's robot and 403 for an org withou
   }
 });
 
-test("a viewer may follow logs and gets 403 for shell, camera and topics", LIMIT, async () => {
+test("a viewer may follow logs, but gets 403 for shell, camera and topics", LIMIT, async () => {
   const viewer = await plane.token({ role: "viewer" });
   (await opened(at("logs/ws", `token=${viewer}`))).ws.close();
   for (const path of PATHS.slice(1)) assert.equal((await refused(at(path, `token=${viewer}`))).status, 403, path);
@@ -147,7 +147,7 @@ test("a viewer may follow logs and gets 403 for shell, camera and topics", LIMIT
   for (const path of PATHS) (await opened(at(path, `token=${operator}`))).ws.close();
 });
 
-test("a plain GET of a stream returns 401 without a token, and 426 with one", LIMIT, async () => {
+test("a stream requested without a WebSocket upgrade returns 426, or 401 without a token", LIMIT, async () => {
   for (const path of PATHS) {
     // Not through the checked fetch: streams are not in the document.
     const url = `${plane.url}/api/robots/${robot.id}/${path}`;
@@ -162,7 +162,7 @@ test("a plain GET of a stream returns 401 without a token, and 426 with one", LI
   }
 });
 
-test("no token of a stream is in the server's log", LIMIT, async () => {
+test("no token of a stream's URL is in the server's log", LIMIT, async () => {
   const secret = await plane.token({ role: "viewer" });
   (await opened(at("logs/ws", `token=${secret}`))).ws.close();
   await refused(at("shell/ws", `token=${secret}`));
@@ -179,7 +179,7 @@ test("a token that expires ends its open streams with 4401", LIMIT, async () => 
   }
 });
 
-test("an upgrade of a path without a WebSocket returns 404", LIMIT, async () => {
+test("a WebSocket upgrade of any other path returns 404", LIMIT, async () => {
   assert.equal((await refused(`${plane.url}/api/robots?token=${token}`)).status, 404);
   assert.equal((await refused(`${plane.url}/nothing/ws`)).status, 404);
 });

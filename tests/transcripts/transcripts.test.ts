@@ -45,7 +45,7 @@ async function play(stage: Stage, step: Step): Promise<Step> {
 }
 
 for (const file of FILES) {
-  test(`rf prints the output in ${file}, line by line`, LIMIT, async () => {
+  test(`rf prints exactly the output in the transcript ${file}`, LIMIT, async () => {
     const place = path.join(import.meta.dirname, file);
     const text = await readFile(place, "utf8");
     const stage = await Stage.set(theatre, path.basename(file, ".txt"));
@@ -57,7 +57,7 @@ for (const file of FILES) {
   });
 }
 
-test("every command is in a transcript, also with --json", async () => {
+test("every rf command is in a transcript, with and without --json", async () => {
   const lines: string[] = [];
   for (const file of FILES) {
     const steps = parseTranscript(await readFile(path.join(import.meta.dirname, file), "utf8"));

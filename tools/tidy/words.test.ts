@@ -21,7 +21,7 @@ test("finds a phrase that continues on the next line of a comment", () => {
   assert.deepEqual(check("// It is\n// told.\nexport {};\n"), ['1: "is told"']);
 });
 
-test("ignores code, parts of words and folders that are not clean", () => {
+test("ignores code, parts of words and folders that are not yet clean", () => {
   assert.deepEqual(check('export const nobody = "anewly"; // whomever\n'), []);
   assert.deepEqual(check("// Nobody.\nexport {};\n", "packages/unclean/src/x.ts"), []);
 });
