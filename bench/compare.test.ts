@@ -31,13 +31,13 @@ test("reports a change only if it exceeds the spread of both runs", () => {
   assert.ok(Math.abs((change?.change ?? 0) - 0.15) < 1e-9 && Math.abs((change?.spread ?? 0) - 0.1) < 1e-9);
 });
 
-test("ignores small differences even without spread", () => {
+test("ignores a small change even if the measured rounds have no spread", () => {
   const of = (ratio: number): Results => ({ row: measured({ ours: around(ratio, 0), unit: "µs", ratio }) });
   assert.deepEqual(verdictsOf(of(1.02), of(1)), [["row", null, "same"]]);
   assert.deepEqual(verdictsOf(of(1.05), of(1)), [["row", null, "worse"]]);
 });
 
-test("respects more_is_better", () => {
+test("counts an increase as better for rows with more_is_better", () => {
   const of = (ratio: number): Results => ({ row: measured({ ours: around(ratio, 0), unit: "MB/s", ratio, more_is_better: true }) });
   assert.deepEqual(verdictsOf(of(0.6), of(0.3)), [["row", null, "better"]]);
   assert.deepEqual(verdictsOf(of(0.3), of(0.6)), [["row", null, "worse"]]);
@@ -74,7 +74,7 @@ test("reports new and removed lines, and omits rows that were not measured again
   ]);
 });
 
-test("the table counts verdicts and omits colors without a terminal", () => {
+test("the comparison table counts the verdicts, and has no colors without a terminal", () => {
   const of = (ratio: number): Results => ({ "get-robot": measured({ ours: around(ratio, 0), unit: "µs", ratio }) });
   const table = comparisonTable(compareResults(of(1.5), of(1.2)));
   assert.match(table, /get-robot +│ 1\.2 +│ 1\.5 +│ \+25 % +│ ± 3 % +│/);

@@ -33,7 +33,7 @@ test("the result table shows the spread and the verdict of each row", () => {
   assert.match(table, /of that the database +│ +│ 4\.00 µs/);
 });
 
-test("the page contains machine, day and load, and a warning for quick measurements", () => {
+test("the results page contains machine, day and load, and a warning for quick measurements", () => {
   const page = pageOf(
     {
       "get-robot": measured(1.2),
@@ -52,7 +52,7 @@ test("the page contains machine, day and load, and a warning for quick measureme
   assert.doesNotMatch(pageOf({ "get-robot": measured(1.2) }, new Set()), /--quick`: their/);
 });
 
-test("lists missed goals with their reasons first, then all rows by area", () => {
+test("the results page lists missed goals with their reasons, then all rows by area", () => {
   const results = { "b-row": measured(2, { area: "streams" }), "a-row": measured(3), fine: measured(1, { area: "links" }) };
   const page = pageOf(results, new Set(["b-row"]));
   const places = ["2 of 3.", "| `b-row` |", "| `a-row` |", "## API", "## Robots' links", "## Streams"].map((text) => page.indexOf(text));
@@ -68,7 +68,7 @@ test("lists missed goals with their reasons first, then all rows by area", () =>
 
 const root = path.resolve(import.meta.dirname, "..");
 
-test("the documentation page matches the latest results", async () => {
+test("the documentation page of the benchmarks matches the latest results", async () => {
   const reasons = reasonsIn(await readFile(path.join(root, REASONS_FILE), "utf8"));
   const page = await readFile(path.join(root, "docs/reference/performance.md"), "utf8");
   assert.equal(page, pageOf(await readResults(LATEST), reasons), "npm run bench -- --write writes it");
@@ -105,7 +105,7 @@ test("stores each benchmark run with its machine and load, and deletes the oldes
   }
 });
 
-test("keeps rows that were not measured again in a results file, and rejects another file", async () => {
+test("keeps rows that were not measured again in a results file, and refuses any other file", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "bench-results-"));
   try {
     const file = path.join(directory, "results.json");

@@ -15,7 +15,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
   await server.until("the first release is everywhere", async () => (await server.deployment(before.id)).status === "applied");
   let id = "";
 
-  await t.test("edits waves with a live preview and deploys them", async () => {
+  await t.test("edits the waves of a rollout with a live preview, and deploys it", async () => {
     await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
     await page.getByRole("button", { name: "Add first wave" }).click();
     await page.getByLabel("Size", { exact: true }).selectOption("count");
@@ -88,7 +88,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await page.getByText(/^Applied on \d+ robots/).waitFor();
   });
 
-  await t.test("compares two deployments selected in the list", async () => {
+  await t.test("compares two deployments that are selected in the list", async () => {
     await goTo(page, "/deployments");
     const rows = page.locator("[data-row]");
     await rows.nth(1).getByLabel("Select").click();

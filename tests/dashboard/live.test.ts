@@ -58,12 +58,12 @@ test("shows a robot's shell, logs, camera and topics live in the browser", { ski
   const scene: Scene = { it, robot, ros, foxglove, log_file };
   await t.test("a shell in the browser accepts input, shows colors, adapts to the window size and is recorded", () => shell(scene));
   await t.test("text of one megabyte that is pasted into a shell arrives completely", () => paste(scene));
-  await t.test("admins can play and seek a recording, other roles cannot", () => recording(scene));
+  await t.test("admins can play and seek a shell recording, but other roles cannot", () => recording(scene));
   await t.test("log lines appear live, and control sequences in them have no effect", () => logs(scene));
   await t.test("an empty log shows the records that arrived before its live stream was open", () => following(scene));
   await t.test("scrolling up in a log stops following it, and a button returns to the end", () => reading(scene));
   await t.test("a camera page shows successive frames", () => camera(scene));
-  await t.test("shows a topic's messages as a tree and plots a number", () => topics(scene));
+  await t.test("shows a topic's messages as a tree and plots a numeric field", () => topics(scene));
   await t.test("shows topics of the same name in ROS 1 and ROS 2 separately, and why an adapter is disconnected", () => adapters(scene));
   await t.test("shows viewers which live features need the role operator", () => viewers(scene));
   await t.test("shows the stored logs of an offline robot and why its live tabs are unavailable", () => offline(scene));

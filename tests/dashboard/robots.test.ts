@@ -11,7 +11,7 @@ test("finds, watches and changes robots in the browser, individually and in bulk
   for (const at of ids.keys()) await rename(at, `cart-${at}`);
   const row = (name: string) => page.getByRole("row").filter({ hasText: name });
 
-  await t.test("keeps a search in the URL, and reports a search without matches", async () => {
+  await t.test("keeps a search for robots in the URL, and reports if nothing matches", async () => {
     await visit(page, "/robots");
     await row("cart-3").waitFor();
     await page.getByRole("searchbox").fill("cart-1");

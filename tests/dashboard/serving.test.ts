@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { axe, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
 import { signIn } from "../harness/chromium.ts";
 
-test("serves the dashboard to Chromium with its content security policy", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("the dashboard works in Chromium with its content security policy", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t);
   const visitor = await it.as(undefined);
 

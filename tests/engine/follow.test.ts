@@ -167,7 +167,7 @@ test(
 );
 
 test(
-  "does not update a robot with follow off, with a deployment in progress, or with an explicitly deployed release",
+  "automatic updates skip robots with follow off, a running deployment or an explicitly deployed release",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

@@ -132,7 +132,7 @@ test("a deployment is completed although its robot repeatedly disconnects and re
   await checkEngine(plane, { ended: true });
 });
 
-test("a running deployment survives a restart of the plane at every step", TIMEOUT, async () => {
+test("a running deployment continues after a server restart at any step", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

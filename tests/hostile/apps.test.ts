@@ -31,7 +31,7 @@ test("a robot has at most 256 apps, whether reported or deployed", TIMEOUT, asyn
   await raw.end();
 });
 
-test("the releases of an org belong to at most 256 apps", TIMEOUT, async () => {
+test("an org can have releases of at most 256 apps", TIMEOUT, async () => {
   await using plane = await startPlane();
   const first = await plane.release({ app: "app-0" });
   await plane.db.run(sql`

@@ -127,7 +127,7 @@ test("an idempotency key expires after a day, except on the two routes that requ
   assert.equal((await own.post("/api/deployments", { release: tag, robot_id }, deployment_key)).text, deployment.text);
 });
 
-test("pushing a release again without a key returns the existing release if the content is the same", LIMIT, async () => {
+test("pushing the same release again without an idempotency key returns the existing release", LIMIT, async () => {
   const body = { tag: "again", artifact_sha256: hash("sha256", "again"), artifact_size: 5, kind: "file" };
   const replies = await Promise.all(Array.from({ length: 10 }, () => http.post("/api/releases", body)));
   assert.equal(new Set(replies.map(({ data }) => data.id)).size, 1);

@@ -26,7 +26,7 @@ test("convention Transport: bodies are JSON in UTF-8, and another content type r
   assert.equal(odd.status, 201);
 });
 
-test("convention Transport: a request without a body is {}, whatever its Content-Type", LIMIT, async () => {
+test("convention Transport: a missing request body counts as {}, whatever the Content-Type", LIMIT, async () => {
   const key = (await plane.api.listEnrollmentKeys({})).items[0]?.id ?? "";
   for (const type of ["text/plain", "application/json", "application/octet-stream"]) {
     assert.equal((await http.send("POST", `/api/enrollment-keys/${key}/revoke`, { headers: { "content-type": type } })).status, 200);

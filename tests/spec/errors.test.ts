@@ -52,7 +52,7 @@ test("error conflict is 409 and names the conflicting object", LIMIT, async () =
   assert.match((await http.post("/api/sites", { name: "Full" })).refusal, /^409 conflict: .*Full/);
 });
 
-test("error http_error is used for 405, 413, 414 and 415", LIMIT, async () => {
+test("error http_error is the code of 405, 413, 414 and 415", LIMIT, async () => {
   assert.match((await http.send("PUT", "/api/robots")).refusal, /^405 http_error/);
   assert.match((await http.get(`/api/robots?q=${"x".repeat(9_000)}`)).refusal, /^414 http_error/);
   assert.match((await http.send("POST", "/api/sites", { raw: "x", headers: { "content-type": "text/plain" } })).refusal, /^415 http_error/);

@@ -66,7 +66,7 @@ test("resource Timeline entry has a time, kind, subject, actor and summary", LIM
   assert.ok(String(items[0]?.summary).length > 10);
 });
 
-test("resource Log record has its robot, number, times, level, source, message and fields", LIMIT, async () => {
+test("resource Log record has its robot, sequence number, times, level, source, message and fields", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const record = await plane.until("what the app printed", async () =>
     (await http.get(`/api/robots/${robot.id}/logs`)).items.find(({ message }) => String(message).startsWith("up ")),

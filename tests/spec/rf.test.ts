@@ -166,7 +166,7 @@ test("rf deploy with the same --idempotency-key twice creates one deployment", L
   assert.equal(changed.code, 6);
 });
 
-test("rf deploy --scheduled-at defers the dispatch; the deployment can be shown and cancelled", LIMIT, async () => {
+test("rf deploy --scheduled-at creates a deployment that can be cancelled before its time", LIMIT, async () => {
   const at = new Date(Date.now() + 3_600_000).toISOString();
   const { data } = await json("deploy", "hello-1.0.0", "--robot", robot.id, "--scheduled-at", at);
   assert.deepEqual([data.status, data.scheduled_at], ["scheduled", at]);

@@ -72,7 +72,7 @@ test("GET /api/robots/{id}/health returns the latest snapshot of the robot", LIM
   assert.ok(String(later.at) > String(snapshot.at));
 });
 
-test("GET /api/robots/{id}/logs returns the latest batch, oldest first", LIMIT, async () => {
+test("GET /api/robots/{id}/logs returns the latest log records, oldest first", LIMIT, async () => {
   const items = await plane.until("log records", async () => {
     const reply = await http.get(`/api/robots/${robot.id}/logs`);
     return reply.items.length > 1 && reply.items;
@@ -147,7 +147,7 @@ test("POST /api/deployments takes release and target, and requires Idempotency-K
   await ended(String(fleet.data.id));
 });
 
-test("GET /api/deployments/{id}/events lists events, the last with the final status", LIMIT, async () => {
+test("GET /api/deployments/{id}/events lists the events of a deployment up to its final status", LIMIT, async () => {
   const { data } = await http.post(
     "/api/deployments",
     { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } },

@@ -18,7 +18,7 @@ const token = plane.default_org.admin_token;
 const PATHS = ["logs/ws", "shell/ws", "camera/ws", "ros/topics/echo"];
 const at = (path: string, query: string, id = robot.id): string => `${plane.url}/api/robots/${id}/${path}?${query}`;
 
-test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON: first the latest, then new ones", LIMIT, async () => {
+test("WebSocket /api/robots/{id}/logs/ws sends the latest log records and then new ones as JSON", LIMIT, async () => {
   const stored = await plane.until("stored records", async () => {
     const { items } = await http.get(`/api/robots/${robot.id}/logs`);
     return items.length > 0 && items;
@@ -65,7 +65,7 @@ test("WebSocket /api/robots/{id}/shell/ws carries the bytes of a terminal of the
 });
 
 test(
-  "WebSocket /api/robots/{id}/camera/ws sends JPEG frames as binary messages, of the camera in ?camera= or the first",
+  "WebSocket /api/robots/{id}/camera/ws sends the JPEG frames of the camera in ?camera=, or of the first camera",
   LIMIT,
   async () => {
     for (const query of ["", "&camera=test&width=320&fps=5"]) {

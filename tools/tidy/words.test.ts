@@ -16,7 +16,7 @@ test("finds ruled-out words in comments, strings, templates, patterns and JSX", 
   ]);
 });
 
-test("finds a phrase that continues on the next line of a comment", () => {
+test("finds a ruled-out phrase that continues on the next line of a comment", () => {
   assert.deepEqual(check("/**\n * It goes\n * on.\n */\nexport {};\n"), ['2: "goes on"']);
   assert.deepEqual(check("// It is\n// told.\nexport {};\n"), ['1: "is told"']);
 });
