@@ -4,7 +4,7 @@ import path from "node:path";
 import type { Sample } from "./measure.ts";
 import type { Area, RowResult } from "./row.ts";
 
-/** Where a row was measured, and what else the machine did. */
+/** The machine on which a row was measured. */
 export interface Machine {
   cpu: string;
   cores: number;
@@ -13,18 +13,18 @@ export interface Machine {
   node: string;
 }
 
-/** A row as it was measured last. */
+/** The latest measurement of a row. */
 export interface Measured {
   area: Area;
   about: string;
   measured_at: string;
   machine: Machine;
-  /** Load average of the last minute when the row began. */
+  /** Load average of the last minute before the measurement. */
   load: number;
-  /** The same when it was over: our own work is in it. */
+  /** Load average of the last minute after the measurement, which includes its own load. */
   load_end?: number;
   took_s: number;
-  /** Too few rounds to mean much. */
+  /** Measured with too few rounds for a reliable result. */
   quick: boolean;
   lines: readonly RowResult[];
 }
@@ -32,9 +32,9 @@ export interface Measured {
 /** Rows by name. */
 export type Results = Record<string, Measured>;
 
-/** What was measured for the page, which says what it says. */
+/** File with the results that the documentation page shows. */
 export const LATEST = path.join(import.meta.dirname, "results", "latest.json");
-/** What was measured without `--write`. */
+/** File with the results of runs without `--write`. */
 export const UNWRITTEN = path.join(import.meta.dirname, "results", "unwritten.json");
 
 export function thisMachine(): Machine {
@@ -51,14 +51,14 @@ export function thisMachine(): Machine {
 export const describeMachine = ({ cpu, cores, memory_bytes, kernel, node }: Machine): string =>
   `${cpu}, ${cores} cores, ${Math.round(memory_bytes / 1024 ** 3)} GiB, Linux ${kernel}, Node ${node.slice(1)}`;
 
-/** Throws when the file is there and is not such results. */
+/** Reads a results file. Throws if the file does not exist or contains no results. */
 export async function readResults(file: string): Promise<Results> {
   const { rows } = JSON.parse(await readFile(file, "utf8")) as { rows?: Results };
   if (rows === undefined || Array.isArray(rows)) throw new Error(`${file} holds no results of this bench`);
   return rows;
 }
 
-/** Rows that were not measured this time stay as they are in the file. */
+/** Writes results to a file, and keeps its rows that were not measured. */
 export async function mergeResults(file: string, results: Results): Promise<void> {
   const before = await readResults(file).catch(() => ({}));
   await mkdir(path.dirname(file), { recursive: true });
@@ -69,7 +69,7 @@ const DIGITS = 4;
 const short = (value: number): number => Number(value.toPrecision(DIGITS));
 const shortSample = ({ median, min, max }: Sample): Sample => ({ median: short(median), min: short(min), max: short(max) });
 
-/** With as many digits as mean something: what is kept is small, and the page says what is kept. */
+/** Rounds figures to significant digits, so that the stored results are small and equal to those on the page. */
 export function rounded(results: Results): Results {
   return Object.fromEntries(
     Object.entries(results).map(([name, row]) => [name, { ...row, load: short(row.load), lines: row.lines.map(roundedLine) }]),

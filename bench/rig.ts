@@ -69,7 +69,7 @@ const LIMITS = [
   "token_burst=100000000",
   "link_accepts_per_second=0",
   "unauthenticated_links_max=20000",
-  // Not measured by any row, and each would wake a server that must be idle.
+  // No row measures health or heartbeats, and each of them would wake a server that must be idle.
   "health_seconds=3600",
   "heartbeat_seconds=600",
 ];

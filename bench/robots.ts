@@ -59,7 +59,7 @@ export async function insertFleet(rig: Rig, count: number, online: "online" | "o
   const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
   const client = new pg.Client(rig.database);
   await client.connect();
-  // Exists until its database ends.
+  // This node is alive until the database stops.
   if (online === "online") await standInNode(rig.database, "node_bench");
   await client.query(
     `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)

@@ -2,7 +2,7 @@ import { type Browser, chromium, type Page } from "playwright-core";
 import { CHROMIUM, signIn } from "../tests/harness/chromium.ts";
 import type { Rig } from "./rig.ts";
 
-/** A tab of Chromium that is signed in to the dashboard, and what it costs. */
+/** A tab of Chromium that is signed in to the dashboard, with measurements of its CPU use. */
 export class Tab implements AsyncDisposable {
   readonly page: Page;
   readonly #browser: Browser;
@@ -24,7 +24,7 @@ export class Tab implements AsyncDisposable {
     return new Tab(browser, page);
   }
 
-  /** Notes from now on how long the page keeps its one thread at a stretch. */
+  /** Starts to record how long each task blocks the page's main thread. */
   async watchTasks(): Promise<void> {
     await this.page.evaluate(`(() => {
       globalThis.tasks_ms = [];
@@ -32,12 +32,12 @@ export class Tab implements AsyncDisposable {
     })()`);
   }
 
-  /** The longest since the last call, in ms; browsers tell only of those above 50. */
+  /** Returns the duration of the longest task since the last call, in ms. Browsers report only tasks above 50 ms. */
   longestTask(): Promise<number> {
     return this.page.evaluate<number>("Math.max(0, ...tasks_ms.splice(0))");
   }
 
-  /** CPU of the tab's own process until now, all its threads, in seconds. */
+  /** Returns the CPU time of all threads of the tab's process, in seconds. */
   async cpuSeconds(): Promise<number> {
     const session = await this.#browser.newBrowserCDPSession();
     const { processInfo } = await session.send("SystemInfo.getProcessInfo");

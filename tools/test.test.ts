@@ -122,7 +122,7 @@ test("hooks, failures and crashes of a test file do not affect other files in it
   const { stdout, stderr, last_line, status } = runTests(directory);
   assert.equal(stdout.match(/^after .*[ab]\.test\.ts$/gm)?.length, 2, stdout);
   assert.match(stderr, /tests\/empty\.test\.ts holds no test/);
-  // Failed: what was planned, the crash, the empty file and the hook at the end.
+  // The four failures are the failing test, the crash, the empty file and the failing hook.
   assert.equal(last_line, "3 passed, 4 failed, 0 skipped");
   assert.equal(status, 1);
 });
@@ -152,7 +152,7 @@ test(
       "tests/z.test.ts": PASSING,
     });
     const { stdout, stderr, status } = runTestsWith({ ROAMFLEET_TEST_END_MS: "1000" }, directory);
-    // The exit may also take the results of an earlier file of the process along.
+    // The exit may also lose the results of earlier files in the same process.
     assert.match(stderr, /did not end: .*tests\/ends\.test\.ts/, stdout);
     assert.match(stderr, /tests\/open\.test\.ts: left open: TCPServerWrap$/m);
     assert.match(stderr, /tests\/late\.test\.ts: an error outside of its tests/);

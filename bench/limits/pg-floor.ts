@@ -26,7 +26,7 @@ export interface FloorStatement {
   name: string;
   /** Work across orgs, without row-level security. */
   system?: true;
-  /** Not an operation that the product performs on its own. */
+  /** The product performs this only as a part of other operations. */
   limit_only?: true;
   /** Can be repeated with the same parameters. */
   repeatable?: true;

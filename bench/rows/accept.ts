@@ -86,7 +86,7 @@ async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
   ];
 }
 
-/** Compared by CPU: the clients run on the same machine and use as much. */
+/** Compares by CPU time, because the clients run on the same machine and use as much CPU as the server. */
 function line(part: string, ours: Side, limit: Side, goal: number): RowResult {
   const ratio = ratioOf(ours.cpu, limit.cpu);
   return { part, ours: ours.cpu, limit: limit.cpu, unit: "µs CPU", ratio, goal: `≤ ${goal}`, met: ratio <= goal };

@@ -12,7 +12,7 @@ const FRAME_BYTES = 1_024;
 const WIRE_BYTES = FRAME_BYTES + 4;
 const CLIENTS = 4;
 const ROUNDS = 7;
-/** Each message is sent to all robots before the next one. */
+/** Number of messages of a round. Each is sent to all robots before the next one. */
 const MESSAGES = 5;
 /** Files that a server needs besides its robots. */
 const OTHER_FILES = 1_000;

@@ -45,7 +45,7 @@ test(
     await until("the robot to say why", async () => /exited with 1: the arm is cold; release v2 runs again/.test(await fleet.log()));
     assert.deepEqual(await tags(), ["v2"]);
 
-    // Reported long before its verification would end.
+    // The failure is reported long before the verification time is over.
     const dying = await pushImage(api, "v4", await dockerArchive(await shellImage("echo cannot go on; exit 7")));
     const crashed = await fleet.deploy(dying, 600);
     assert.deepEqual([crashed.status, crashed.reason], ["rolled_back", "crash_loop"]);

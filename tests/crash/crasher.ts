@@ -38,12 +38,12 @@ export class Crasher implements Disposable {
     return this.#armed === undefined && this.#queue.length === 0;
   }
 
-  /** Starts it with every point listed; `traced` returns those that were reached. */
+  /** Starts the program without crashes and lists every failpoint that it reaches; `traced` returns them. */
   trace(): void {
     this.#run("list");
   }
 
-  /** Starts it with no point armed, until it is killed. */
+  /** Starts the program without an armed failpoint. */
   plain(): void {
     this.#run(undefined);
   }
@@ -52,14 +52,14 @@ export class Crasher implements Disposable {
     return this.#log();
   }
 
-  /** Starts it to crash at each of these points, one run for each, and to keep running after the last. */
+  /** Starts the program once for each of these failpoints to crash there, and then once without a crash. */
   crashAt(points: readonly string[]): void {
     this.#queue = [...points];
     this.#resting = false;
     this.#next();
   }
 
-  /** Kills it at its present step to arm the next point, because the scenario does not reach this one. */
+  /** Kills the program to arm the next failpoint, because the scenario does not reach the present one. */
   async skip(): Promise<void> {
     if (this.#armed === undefined || this.#program === undefined) return;
     this.unreached.push(this.#armed);
@@ -75,7 +75,7 @@ export class Crasher implements Disposable {
     this.crashes();
   }
 
-  /** Returns how often it was killed. Throws if it crashed elsewhere than at its point. */
+  /** Returns how often the program was killed. Throws if it crashed elsewhere than at the armed failpoint. */
   crashes(): number {
     if (this.#failure !== undefined) throw this.#failure;
     return this.kills.length + this.unreached.length;

@@ -50,7 +50,7 @@ async function openYard(ledger: Ledger): Promise<Yard> {
   const fleet = await ledger.post("/api/fleets", { name: `Waves ${name}`, site_id: site.id });
   for (;;) {
     const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
-    // It is deleted with its site.
+    // The key is deleted with its site.
     ledger.forget(key.id);
     // A key is returned once: if the response was lost, another one is created.
     if (typeof key["key"] === "string") return { site_id: site.id, fleet_id: fleet.id, key: key["key"] };

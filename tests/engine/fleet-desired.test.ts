@@ -72,7 +72,7 @@ test("a retry of an older deployment on a few robots does not change the fleet's
   const fresh = await plane.enrollRobot({ fleet_id });
   await plane.advance({ minutes: 1 });
   assert.deepEqual([good.runs(), sick.runs(), fresh.runs()], [newer.tag, older.tag, newer.tag]);
-  // Without a newer deployment it becomes the fleet's release.
+  // The release of a retry becomes the fleet's release if there is no newer deployment.
   const [third, only] = [await plane.release(), await plane.enrollRobot({ fleet_id })];
   only.behave(rollBack("crash_loop"), third.id);
   const failed = await plane.deploy(third, { fleet_id });

@@ -135,7 +135,7 @@ test("a rollback without a previous release is shown as the removal of the relea
   assert.ok(timeline.some(({ summary }) => summary === "Release of main removed; nothing runs"));
   assert.equal((await plane.targets(id)).get(robot.id)?.removed, false);
 
-  // The same if the deployment is still running on another robot when it is rolled back.
+  // The removal is shown in the same way if the deployment is still running on another robot.
   const fleet_id = await plane.fleet();
   const [fast, slow] = await plane.enrollRobots(2, { fleet_id });
   assert.ok(fast && slow);

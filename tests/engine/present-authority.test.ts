@@ -188,7 +188,7 @@ test("a robot that leaves a fleet before the automatic update keeps its release"
   busy.behave({ step_ms: { installing: 60_000 } }, slow.id);
   await plane.deploy(slow, { robot_id: busy.id });
   await plane.settle();
-  // It is updated after its installation ends; at that time it is in another fleet.
+  // The automatic update would start after the installation, when the robot is in another fleet.
   await move(plane, busy.id, fleet_id);
   await move(plane, busy.id, other);
   await plane.advance({ minutes: 3 });
@@ -202,7 +202,7 @@ test("an automatic deployment that was not dispatched is cancelled when its robo
   await plane.enrollRobot({ fleet_id });
   await plane.deploy(await plane.release(), { fleet_id });
   await plane.settle();
-  // Its automatic deployment is created but not dispatched yet, and nothing ends it early.
+  // The robot's automatic deployment is created, but the trigger prevents its dispatch and its end.
   await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$ begin
       if new.created_by ->> 'type' = 'system' and (new.count_active > 0 or new.finished_at is not null) then raise exception 'planned: not now'; end if;

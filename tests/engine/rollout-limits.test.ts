@@ -92,7 +92,7 @@ test("a group of offline robots does not block a wave, and a single unhealthy ro
     Array.from(north, () => "queued robot_online"),
   );
   assert.equal((await plane.deployment(id)).counts.applied, 4);
-  // They are still one group: at most one updates at a time after they connect.
+  // The robots are still one group: after they connect, at most one updates at a time.
   for (const robot of north) robot.behave(slow(1_000));
   for (const robot of north) await robot.connect();
   await plane.advance({ seconds: 60 });

@@ -143,7 +143,7 @@ test("scheduled deployments that cannot start do not delay later ones", TIMEOUT,
   await plane.db.run(sql`create trigger test_fault before update on deployment for each row execute function test_fault()`);
   const scheduled_at = "2030-01-01T00:01:00Z";
   const { id: broken } = await plane.deploy(release, { robot_id: robot.id }, { scheduled_at });
-  // A full batch and a few more.
+  // More deployments than one batch contains.
   await plane.db.run(sql`
     insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, created_by, created_at, updated_at)
     select org_id, id || n, kind, target_kind, robot_id, release_id, 'broken', status, scheduled_at, created_by, created_at, updated_at

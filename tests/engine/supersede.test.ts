@@ -126,7 +126,7 @@ test("a target of a later wave is cancelled if its robot has meanwhile applied a
   await plane.settle();
   const robot = robots.find((one) => one.runs() === undefined);
   assert.ok(robot !== undefined);
-  // Its target waits for its wave, so the newer deployment does not end it.
+  // The robot's target in the older deployment waits for its wave, so the newer deployment does not cancel it.
   const one = await plane.deploy(newer, { robot_id: robot.id });
   await plane.settle();
   assert.equal((await plane.deployment(one.id)).status, "applied");

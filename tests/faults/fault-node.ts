@@ -26,7 +26,7 @@ export class FaultNode implements AsyncDisposable {
     this.#env = { ...env, ROAMFLEET_NODE_LISTEN: `${machine.address}:0` };
   }
 
-  /** Starts it, also after a kill. Resolves when it listens. */
+  /** Starts the node, also after a kill. Resolves when it listens. */
   async up(): Promise<void> {
     const limits = LIMITS.flatMap((limit) => ["--limit", limit]);
     const listen = ["--listen", `${this.machine.address}:${PORT}`, "--behind-proxy", this.#proxy];
@@ -42,7 +42,7 @@ export class FaultNode implements AsyncDisposable {
     return program;
   }
 
-  /** Its id in the database. */
+  /** The node's id in the database. */
   get id(): string {
     return readFileSync(path.join(this.#data, "node-id"), "utf8").trim();
   }
@@ -64,7 +64,7 @@ export class FaultNode implements AsyncDisposable {
     return answer?.status === 200;
   }
 
-  /** The end of its log. */
+  /** The end of the node's log. */
   get words(): string {
     return this.program.output.slice(-3_000);
   }

@@ -20,7 +20,7 @@ const ADMIN_TOKEN = "the-admin-token-of-the-fault-tests";
 /** Returns why this machine cannot run fault tests, or false. */
 export const skipFaults = (): string | false => SKIP_NATS || SKIP_POSTGRES || skipNetworks();
 
-/** The same for a fault that takes too long for `npm test` and runs only in the full size of the promises. */
+/** Returns why a fault test that takes too long for `npm test` is skipped, or false. */
 export const skipUnlessFull = (): string | false =>
   promiseSize({ test: 0, full: 1 }) === 0 ? "takes too long; run by npm run promises" : skipFaults();
 

@@ -59,7 +59,7 @@ export class PostgresServer implements AsyncDisposable {
     return PORT;
   }
 
-  /** Starts it. Resolves when it accepts queries. */
+  /** Starts PostgreSQL. Resolves when it accepts queries. */
   async up(): Promise<void> {
     const options = [`listen_addresses=${this.address}`, `port=${PORT}`, `unix_socket_directories=${this.#directory}`];
     const settings = ["max_connections=120", "wal_level=replica", "shared_buffers=32MB"];
@@ -68,7 +68,7 @@ export class PostgresServer implements AsyncDisposable {
     await until("PostgreSQL to answer", () => this.query("select 1", "postgres"), { despite_errors: true });
   }
 
-  /** Stops it: SIGQUIT like a crash, SIGINT like an operator's restart. */
+  /** Stops PostgreSQL: SIGQUIT like a crash, SIGINT like an operator's restart. */
   async down(signal: "SIGQUIT" | "SIGINT"): Promise<void> {
     const running = this.#process;
     this.#process = undefined;

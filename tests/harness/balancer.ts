@@ -23,7 +23,7 @@ export class Balancer implements AsyncDisposable {
     return balancer;
   }
 
-  /** Its URL, with the scheme of the servers. */
+  /** URL of the balancer, with the scheme of the servers. */
   get url(): string {
     const { protocol } = new URL(this.#targets()[0] ?? "http://no-target");
     const { address, port } = this.#server.address() as net.AddressInfo;

@@ -18,7 +18,7 @@ export interface LiveRobotOptions {
   /** Its clock (default: the system's), and the activity counter of its frames in transit. */
   clock?: Clock;
   activity?: Activity;
-  /** Discards its log. */
+  /** Discards the agent's log. */
   silent?: boolean;
   /** Its org. Default: the default org of the harness. */
   org?: Pick<HarnessOrg, "enrollmentKey">;

@@ -21,7 +21,7 @@ export class NatsAndS3 implements AsyncDisposable {
     this.#own = own;
   }
 
-  /** Starts both on these addresses. */
+  /** Starts NATS and S3 on these addresses. */
   static async start(host = "127.0.0.1", s3_host = host): Promise<NatsAndS3> {
     await using own = new AsyncDisposableStack();
     const [nats, s3] = [own.use(await NatsServer.start({ host })), own.use(await S3ForTests.start({ host: s3_host }))];
@@ -34,7 +34,7 @@ export class NatsAndS3 implements AsyncDisposable {
     return { bus: this.nats.address(), nodes, blobs: this.#place, secrets_key: this.#secrets_key };
   }
 
-  /** The same as environment of a separate process. */
+  /** The same settings as environment variables of a separate process. */
   get env(): Record<string, string> {
     const { bucket, prefix, endpoint = "", region, credentials } = this.#place;
     const query = new URLSearchParams({ endpoint, region, path_style: "1" });

@@ -62,7 +62,7 @@ test("disconnects a robot that sends requests and does not read the responses", 
 });
 
 test("rate-limits a robot that floods its link with frames, and keeps it connected", TIMEOUT, async () => {
-  // On a clock that stands still, the robot gets no new tokens.
+  // While the clock is stopped, the robot gets no new rate limit tokens.
   await using still = await startPlane({ at: "2030-01-01T00:00:00Z", nodes: 1 });
   const robot = await still.enrollRobot({ online: false });
   const raw = await RawRobot.connect(still.url, robot);
@@ -99,7 +99,7 @@ test("disconnects a robot that sends anything except hello before it is admitted
 });
 
 test("refuses a robot that connects too often and sends it the time to wait", TIMEOUT, async () => {
-  // On a clock that stands still, the robot gets no new tokens while a slow machine admits the others.
+  // While the clock is stopped, the robot gets no new rate limit tokens, however slow the machine is.
   await using still = await startPlane({ at: "2030-01-01T00:00:00Z", nodes: 1 });
   const robot = await still.enrollRobot({ online: false });
   const admitted = Math.ceil(LINK_FRAMES.burst / LINK_OPEN_COST);

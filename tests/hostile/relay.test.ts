@@ -109,7 +109,7 @@ test("a man in the middle with a trusted certificate cannot relay a robot's conn
     const unbound = signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
     const old = await send(unbound, to, { ca, maxVersion: "TLSv1.2" });
     assert.deepEqual([old.status, /TLS 1\.3 is required/.test(old.text)], [401, true], old.text);
-    // The relayed signatures used up nothing: the robot itself is accepted.
+    // The relayed signatures do not count as used: the robot itself is accepted.
     relay.is_network = true;
     assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
   } finally {
@@ -154,7 +154,7 @@ test("without TLS, a server at another address cannot relay a robot's connection
     assert.deepEqual([relayed.status, /--host-name/.test(relayed.text)], [401, true], relayed.text);
     const request = relay.heard.at(-1)!;
     for (const again of [request, withHost(request, `127.0.0.1:${to.port}`)]) assert.equal((await send(again, to)).status, 401);
-    // Stored for `roamfleet doctor`.
+    // The server stores the refusal for `roamfleet doctor`.
     const db = await database.connect();
     assert.deepEqual(await listRefusedHosts(db, new Date(0)), [`127.0.0.2:${relay.port}`]);
     // The signature of earlier agents, without a channel binding.

@@ -22,7 +22,7 @@ export class Program {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
   #output = "";
-  /** Whether it has ended and all its output has been read. */
+  /** Whether the program has ended and all its output has been read. */
   #closed = false;
 
   /** `within` is a command prefix, such as one that enters another network namespace. */
@@ -42,7 +42,7 @@ export class Program {
     });
   }
 
-  /** Its output so far, on both streams. */
+  /** The program's output so far, from stdout and stderr. */
   get output(): string {
     return this.#output;
   }
@@ -51,13 +51,13 @@ export class Program {
     return this.child.exitCode === null && this.child.signalCode === null;
   }
 
-  /** Kills it with SIGKILL. */
+  /** Kills the program with SIGKILL. */
   async kill(): Promise<void> {
     this.child.kill("SIGKILL");
     await this.ended;
   }
 
-  /** Sends SIGTERM and returns its exit code. If it does not end in time, kills it and returns null. */
+  /** Sends SIGTERM and returns the program's exit code. A program that does not end in time is killed: returns null. */
   async stop(): Promise<number | null> {
     this.child.kill("SIGTERM");
     const late = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS_MAX);

@@ -83,7 +83,7 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
       }),
     );
     for (let kill = 1; kill <= KILLS; kill += 1) {
-      // Kill while some have their response and most do not.
+      // Kill the server when a few robots have received their response.
       await until("some answers", () => answered >= kill * 3 || answered === AT_ONCE);
       await server.program.kill();
       await server.restart();

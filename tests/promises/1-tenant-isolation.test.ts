@@ -19,7 +19,7 @@ const ID = /^[a-z]+_[0-9a-z]{26}$/;
 const DISTINCTIVE_CHARACTERS_MIN = 12;
 const MARKER = "what only the other org knows";
 
-/** The clock stands still while rows are compared: the server writes its counters every minute. */
+/** The clock is stopped while rows are compared, because the server writes its counters every minute. */
 const plane = await startPlane({
   at: "2030-01-01T00:00:00Z",
   limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 },

@@ -43,7 +43,7 @@ class Robot implements AsyncDisposable {
   readonly plane: Harness;
   readonly proxy: Proxy;
   agent!: Agent;
-  /** Whether virtual time waits for the agent's frames. Off for a day's log: it waits for credit, which may wait for time. */
+  /** Whether virtual time waits for the agent's frames. Off for a day's log, whose flow control credit may depend on time. */
   counted = true;
   readonly lines: string[] = [];
 

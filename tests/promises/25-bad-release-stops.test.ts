@@ -12,7 +12,7 @@ import { SwarmProcess } from "../processes/swarm-process.ts";
 
 const LIMIT = { timeout: promiseSize({ test: 480_000, full: 1_800_000 }) };
 const ROBOTS = promiseSize({ test: 100, full: 1_000 });
-/** A tenth of the robots with ten times the percentage: the first wave is ten robots in either size. */
+/** The first wave has ten robots in either size of the test. */
 const FIRST_WAVE_PERCENT = promiseSize({ test: 10, full: 1 });
 const SECOND_WAVE_PERCENT = promiseSize({ test: 50, full: 10 });
 const FEW = (ROBOTS * 5) / 100;
@@ -39,7 +39,7 @@ async function startFleet(server: ServerProcess, api: Client, site_id: string, n
 }
 
 const read = async ({ api }: Fleet, id: string): Promise<Deployment> => (await api.getDeployment({ params: { id } })).data;
-/** Returns undefined while the server is down. */
+/** Returns the deployment; undefined while the server is down. */
 const glance = (fleet: Fleet, id: string): Promise<Deployment | undefined> => read(fleet, id).catch(() => undefined);
 const decided = ({ counts }: Deployment): number => counts.applied + counts.failed + counts.rolled_back;
 
@@ -95,7 +95,7 @@ async function targetsOf({ api }: Fleet, id: string): Promise<DeploymentTarget[]
   return items;
 }
 
-/** Checks that all robots applied it, except those that were to fail, which run their previous release. */
+/** Checks that the release is applied on all robots except those configured to fail, which run their previous release. */
 function checkApplied({ status, counts }: Deployment): void {
   assert.deepEqual([status, counts.applied, counts.rolled_back], ["applied", ROBOTS - FEW, FEW]);
   assert.equal(counts.failed + counts.cancelled, 0);

@@ -97,7 +97,7 @@ async function send(route: Route, { path, query, body, headers }: Generated): Pr
   if (response.status >= 400) assert.doesNotMatch(answer, /\n\s+at |pg_|relation |syntax error at/);
 }
 
-/** Routes that delete what other requests use get no existing ids. */
+/** Whether a route gets no existing ids, because it would delete objects that other requests need. */
 const spared = (route: Route): boolean =>
   route.method === "DELETE" ||
   ["revokeToken", "suspendOrg", "rotateToken", "replaceRobot"].includes(route.name) ||

@@ -14,9 +14,9 @@ import { call, createPlace, enroll, logFrame, type Org, release } from "./tenant
 
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 900_000 }) };
 const MS = promiseSize({ test: 2_500, full: 60_000 });
-/** Below the default rate limit of one token. */
+/** Requests per second that measure response times: fewer than the default rate limit of one token. */
 const PROBES_PER_SECOND = 9;
-/** Of another org's requests while the flood uses all that its limits allow; on two cores this keeps the server busy. */
+/** Maximum p99 of another org's response times during the flood, which keeps the server of a machine with two cores busy. */
 const P99_MS_MAX = 200;
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const TOKENS = 20;
@@ -53,7 +53,7 @@ class Flood {
   }
 }
 
-/** Does everything once that an org does in a day. Throws if the server refuses any of it. */
+/** Performs each daily operation of an org once. Throws if the server refuses one. */
 async function work(url: string, org: Org, { fleet_id, key }: { fleet_id: string; key: string }): Promise<void> {
   const bytes = randomBytes(200_000);
   const { data: made } = await org.api.createRelease({ body: release(bytes.length, hash("sha256", bytes)) });

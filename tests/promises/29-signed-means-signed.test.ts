@@ -179,7 +179,7 @@ async function attackAsServer(ledger: AttackLedger): Promise<void> {
     await attackKeys(robot);
     await attackConfigs(robot, round);
   }
-  // Releases that the maker did sign still change what runs.
+  // Releases that the maker has signed can still be installed.
   for (const app of DEPLOYED) await robot.install(app, signed(await robot.make(app, "v4"), MAKER, 4, { app }));
 }
 

@@ -81,7 +81,7 @@ test("no issued secret is stored in the database, the logs, or files of the serv
     said.push(await (await createClient({ base_url: server.url, token: `${secret}0` }).request("GET", "/api/me")).text());
   }
 
-  // As a browser does, as its other pages may try, and as no client should.
+  // Requests of the dashboard, of a page of another site, and with the wrong secret as CSRF token.
   const sites = `${server.url}/api/sites`;
   for (const [origin, csrf] of [
     [server.url, session.csrf],

@@ -123,7 +123,7 @@ const ACTIONS: Record<string, Begin> = {
   },
 };
 
-/** How an admin takes the operator's access to the robots away. */
+/** Ways in which an admin removes the operator's access to the robots. */
 const LOSSES: Record<string, (of: Case) => Promise<unknown>> = {
   "robots moved": ({ plane, robots, elsewhere }) =>
     plane.api.bulkUpdateRobots({ body: { robot_ids: robots.map(({ id }) => id), fleet_id: elsewhere } }),

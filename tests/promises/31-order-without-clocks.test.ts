@@ -11,7 +11,7 @@ const LIMIT = { timeout: promiseSize({ test: 120_000, full: 1_800_000 }) };
 const PAIRS = promiseSize({ test: 18, full: 10_000 });
 const ROBOTS = promiseSize({ test: 9, full: 1_000 });
 const AT_ONCE = 60;
-/** For a round of all robots, some of which wait for deadlines and retries. */
+/** Maximum duration of a round of all robots, some of which wait for deadlines and retries. */
 const ROUND_MS_MAX = promiseSize({ test: 60_000, full: 300_000 });
 const HOUR_MS = 3_600_000;
 /** Clock offsets of three nodes: one ahead, one correct, one behind. */
@@ -78,7 +78,7 @@ async function endOf(by: Client, { kind }: Pair, id: string): Promise<string> {
   return reason === null ? status : `${status}, ${reason}`;
 }
 
-/** Disconnects the robot of a pair whose deployments have ended. Returns what is wrong with how, and whether the newer one was applied. */
+/** Disconnects the robot of a pair whose deployments have ended. Returns violations, and whether the newer one was applied. */
 async function finishPair(by: Client, pair: Pair): Promise<{ wrong: string[]; applied: boolean }> {
   const newer = await endOf(by, pair, pair.newer);
   const older = await endOf(by, pair, pair.older);

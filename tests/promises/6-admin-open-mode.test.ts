@@ -73,7 +73,7 @@ test("no combination of settings allows plain HTTP beyond loopback without a dec
     if (plain && BEYOND.includes(one.host)) assert.throws(() => settingsOf(one), SettingsError, JSON.stringify(one));
     else assert.equal(settingsOf(one).admin_token, one.token ? TOKEN : undefined, JSON.stringify(one));
   }
-  // Empty values and words for yes, as unit files and containers may contain, declare no proxy and no TLS.
+  // Empty values and values such as yes and true, which unit files may contain, do not declare a proxy or TLS.
   for (const value of ["", "1", "true", "yes", "0.0.0.0/0", "::/0", "proxy"])
     assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROAMFLEET_BEHIND_PROXY: value }), SettingsError, value);
   for (const value of ["", "1", "on"])

@@ -13,13 +13,13 @@ const COUNT = promiseSize({ test: 300, full: 5_000 });
 const ROUNDS = promiseSize({ test: 1, full: 3 });
 const IDLE_MS = promiseSize({ test: 1_500, full: 15_000 });
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
-/** Fast enough that all are open before the first times out. */
+/** Connections opened per second: all are open before the first one times out. */
 const OPENED_PER_SECOND = 700;
 const PROBES_PER_SECOND = 100;
 /** The promise applies to an idle machine; while other tests run, connections must only be closed at some time. */
 const CLOSED_MS_MAX = promiseSize({ test: 60_000, full: 15_000 });
 const FACTOR_MAX = 2;
-/** Response times below this are compared as if they were this long: their ratio measures the machine's clock, not the server. */
+/** Shorter response times count as this long, because their ratio depends on the precision of the clock. */
 const FLOOR_MS = 5;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 600_000 }) };
 /** An uplink of a few kB a second. */
@@ -33,7 +33,7 @@ async function release(api: Client, tag: string, bytes: Buffer): Promise<string>
   return `/api/releases/${(await api.createRelease({ body })).data.id}/artifact`;
 }
 
-/** Sends a body at the pace of a slow line; answers the status. */
+/** Sends a body at the rate of a slow connection. Returns the status of the response. */
 async function uploadSlowly(url: string, method: string, headers: Record<string, string>, bytes: Buffer): Promise<number> {
   const answered = Promise.withResolvers<number>();
   const sent = request(url, { method, headers: { ...headers, "content-length": bytes.length } }, (response) => {
@@ -67,9 +67,9 @@ async function slowUploads({ url, token }: ProbeTarget, api: Client): Promise<vo
 
 interface Measured {
   idle_ms: number[];
-  /** While they are opened: 700 TLS handshakes per second load any server. */
+  /** Response times while the slow clients connect: 700 TLS handshakes per second load any server. */
   opening_ms: number[];
-  /** From when all were open until the last was closed. */
+  /** Response times after the last slow client has connected and before the last one is disconnected. */
   loaded_ms: number[];
   held: number;
   longest_ms: number;

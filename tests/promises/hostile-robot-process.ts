@@ -9,7 +9,7 @@ export interface HostileOrder {
   public_key: string;
   /** Private key in PEM (PKCS #8). */
   private_key: string;
-  /** Every how many-th attack on frames is made, with a different offset in each round. */
+  /** One of this many frame attacks is performed, with a different offset in each round. */
   every: number;
   /** Total number of frames; rounds repeat until it is reached. */
   frames: number;

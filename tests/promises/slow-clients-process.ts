@@ -6,7 +6,7 @@ import { clientHello } from "../../packages/server/src/kernel/tls/testing/client
 import type { SlowOrder, SlowReport } from "./slow-clients.ts";
 
 const DRIP_MS = 1_000;
-/** Clients send single bytes at staggered times, not all at once. */
+/** Number of groups of clients. The groups send their single bytes at different times. */
 const DRIP_PHASES = 50;
 
 /** What a slow client sends first, and whether it then sends nothing or single bytes. */

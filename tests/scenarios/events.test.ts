@@ -24,12 +24,12 @@ after(() => plane[Symbol.asyncDispose]());
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 type Options = Parameters<typeof EventReader.open>[2];
 const open = (token: string, options: Options = {}) => seenByAllNodes(EventReader.open(plane.url, bearer(token), options));
-/** Opens a reader at the first node: only that node remembers what the reader received. */
+/** Opens a reader at the first node, because only the same node can resume its stream. */
 const openAtFirst = (token: string, options: Options = {}) =>
   seenByAllNodes(EventReader.open(plane.nodes[0]?.url ?? "", bearer(token), options));
 const shown = ({ kind, change, id }: Change): string => `${kind} ${change} ${id}`;
 
-/** Events of two nodes arrive in no particular order: resolves when both nodes know the reader. */
+/** Resolves when all nodes have processed a call, because events of different nodes arrive in any order. */
 async function seenByAllNodes<T>(call: Promise<T>): Promise<T> {
   const answer = await call;
   await plane.settle();

@@ -59,7 +59,7 @@ test("rf prints each record of a followed fleet log once while the server is kil
   await until("rf to follow", () => out.includes("shows that rf follows"));
   for (let round = 0; round < ROUNDS; round += 1) {
     write();
-    // In half of the rounds while records of it are under way.
+    // In half of the rounds, the server is killed while records are in transit.
     if (round % 2 === 1) await printed();
     await server.program.kill();
     write();

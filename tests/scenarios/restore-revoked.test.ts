@@ -48,7 +48,7 @@ test("a restore with all --revoke flags revokes all tokens and enrollment keys o
     assert.deepEqual([approval, status], ["pending", "never_connected"]);
     await again.approveRobot({ params: { id: robot_id } });
     assert.equal((await again.getRobot({ params: { id: robot_id } })).data.approval, "approved");
-    // Its creator is gone as well, so a refused enrollment alone does not show that the key was revoked.
+    // A refused enrollment alone does not prove that the key was revoked, because its creator no longer exists either.
     const keys = (await again.listEnrollmentKeys({})).items;
     assert.deepEqual(
       keys.map(({ status, revoked_at }) => [status, revoked_at !== null]),

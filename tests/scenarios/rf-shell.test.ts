@@ -123,7 +123,7 @@ test("rf restores the terminal and reports the error when its connection is cut 
   assert.match(rf.text, /agent offline/);
   assert.ok(rf.text.lastIndexOf("\u001b[?1049l") > rf.text.lastIndexOf("\u001b[?1049h"), "the screen of vim was left on");
   await robot.start();
-  // The viewer is notified before the end is written.
+  // rf is notified of the end before the server records it.
   const list = await plane.until("its end", async () => {
     const { items } = await plane.api.listShellSessions({ params: { id: robot.id } });
     return items.every(({ status }) => status !== "open") && items;

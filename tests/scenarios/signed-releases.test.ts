@@ -143,7 +143,7 @@ test("a robot keeps its pinned signing keys if the server deletes or replaces it
   const fooled = await rf("signing-keys", "add", at("evil.pem.pub"), "--sign", at("evil.pem"));
   assert.equal(fooled.code, 1);
   assert.match(fooled.stderr, /nothing was signed/);
-  // An attacker with the server uses another machine, which has no stored serial.
+  // An attacker who controls the server uses another machine, which has no stored serial.
   await rm(at("roamfleet/signing-keys.toml"));
   for (let serial = 0; serial <= before + 1; serial += 1)
     await done("signing-keys", serial === 0 ? "add" : "require", serial === 0 ? at("evil.pem.pub") : "off", "--sign", at("evil.pem"));

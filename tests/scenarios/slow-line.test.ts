@@ -27,8 +27,8 @@ const ECHO_P95_MS = 900;
 const ECHO_P99_MS = 1_500;
 const FRAME_GAP_MS = 2_000;
 /**
- * The same limits in transferred bytes, with this tolerance. A busy machine transfers no more of them; a connection filled with pictures
- * and files does.
+ * Tolerance of the limits when measured in transferred bytes, which a busy machine does not increase. They exceed it only if camera frames
+ * and the file delay the shell.
  */
 const SLACK = 3;
 const bytesIn = (ms: number): number => (ms * SLACK * BYTES_PER_SECOND) / 1_000;

@@ -175,7 +175,7 @@ test(
     assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
     it.line.refuse(false);
 
-    // The other nodes consider it dead; there is no other sign.
+    // Only its row in the database shows that the node is dead: its connections stay open.
     const frozen = await it.open("logs");
     await frozen.round();
     await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);

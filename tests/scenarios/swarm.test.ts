@@ -77,7 +77,7 @@ test("as many simulated robots fail as configured, and all keep their identity o
     const id = await deploy("two", fleet_id);
     await until("robots to be updating", async () => {
       const { counts } = (await api.getDeployment({ params: { id } })).data;
-      // A late poll may find the first of them done.
+      // A late poll may find that the first robots have already finished.
       return counts.active + counts.applied + counts.rolled_back > 0;
     });
     await server.program.kill();

@@ -77,7 +77,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   const logs = await home.run(["robots", "logs", listed.id, "--follow"], {
     within,
     on_output: (child, text) => {
-      // A second Ctrl-C would kill it.
+      // A second Ctrl-C would kill rf.
       if (!seen && text.includes("still up")) child.kill("SIGINT");
       seen ||= text.includes("still up");
     },
@@ -150,7 +150,7 @@ function otherNamespace(t: TestContext): Namespace | undefined {
     try {
       ip("netns", "del", name);
     } catch {
-      // It was never created.
+      // The namespace was never created.
     }
   });
   try {

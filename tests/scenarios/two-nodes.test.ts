@@ -30,7 +30,7 @@ test("a change on one node is immediately sent as an event to clients of the oth
 test("an event stream sends ready only after it can receive the changes of other nodes", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using line = await Proxy.start(nats.port);
-  // Its clock stands still, so only the response of NATS ends the wait for it.
+  // The server's clock is stopped, so only the response of NATS ends the wait, not its timeout.
   await using plane = await startPlane({ nodes: 1, at: "2030-01-01T00:00:00Z", settings: { bus: nats.address({ port: line.port }) } });
   await using other = await listenConnected({ address: nats.address() });
   await plane.until("the plane to be on the bus", () => plane.plane.bus.connected);

@@ -51,7 +51,7 @@ export class Reply {
 
 export interface Sent {
   body?: unknown;
-  /** Sent unchanged instead of `body`. */
+  /** A body that is sent unchanged instead of `body`. */
   raw?: string | Uint8Array<ArrayBuffer>;
   headers?: Record<string, string>;
 }

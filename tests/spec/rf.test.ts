@@ -38,7 +38,7 @@ async function showsList(args: string[], route: string, ...texts: string[]): Pro
     both = [stable(await json(...args)), stable((await http.get(route)).body)];
     return isDeepStrictEqual(both[0], both[1]);
   };
-  // The robot may have reported something new between the two.
+  // The robot may have reported new data between the two requests.
   await until("both to show the same", isSame, { detail: () => JSON.stringify(both) });
 }
 
