@@ -50,22 +50,18 @@ test("an installation is current if node_modules matches the lockfile, whatever 
   assert.equal(current({ "node_modules/ws": ws, "node_modules/gone": ws }), false);
 });
 
-test(
-  "the launcher under an old Node runs the program with the pinned Node",
-  { timeout: TIMEOUT_MS, ...needs_old_node },
-  (t) => {
-    const directory = temporary(t);
-    const script = path.join(directory, "print.ts");
-    writeFileSync(
-      script,
-      `const a: string[] = process.argv.slice(2); console.log(process.version, process.env.PATH?.split(":")[0], ...a); process.exit(7);`,
-    );
-    const run = path.join(root, "tools", "run.mjs");
-    const { stdout, status } = spawnSync(old_node ?? "", [run, script, "a b", "--c"], { cwd: directory, encoding: "utf8" });
-    assert.match(stdout, /^v24\.\d+\.\d+ \/.*node-linux-\w+\/bin a b --c\n$/);
-    assert.equal(status, 7);
-  },
-);
+test("the launcher under an old Node runs the program with the pinned Node", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
+  const directory = temporary(t);
+  const script = path.join(directory, "print.ts");
+  writeFileSync(
+    script,
+    `const a: string[] = process.argv.slice(2); console.log(process.version, process.env.PATH?.split(":")[0], ...a); process.exit(7);`,
+  );
+  const run = path.join(root, "tools", "run.mjs");
+  const { stdout, status } = spawnSync(old_node ?? "", [run, script, "a b", "--c"], { cwd: directory, encoding: "utf8" });
+  assert.match(stdout, /^v24\.\d+\.\d+ \/.*node-linux-\w+\/bin a b --c\n$/);
+  assert.equal(status, 7);
+});
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   test(

@@ -135,31 +135,27 @@ test("npm test fails if a test file exits before its tests have run, and names t
   assert.equal(status, 1);
 });
 
-test(
-  "npm test names a file that exits early, leaves a server open or fails after its tests",
-  { timeout: TIMEOUT_MS },
-  async (t) => {
-    const directory = await repositoryWith(t, {
-      "tests/a.test.ts": PASSING,
-      "tests/ends.test.ts": `import { test } from "node:test"; test("ends", () => process.exit(3));`,
-      "tests/open.test.ts": `
+test("npm test names a file that exits early, leaves a server open or fails after its tests", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, {
+    "tests/a.test.ts": PASSING,
+    "tests/ends.test.ts": `import { test } from "node:test"; test("ends", () => process.exit(3));`,
+    "tests/open.test.ts": `
       import { createServer } from "node:net"; import { test } from "node:test";
       test("listens", () => new Promise((resolve) => createServer().listen(0, resolve)));`,
-      "tests/late.test.ts": `
+    "tests/late.test.ts": `
       import { test } from "node:test";
       test("passes", () => void setTimeout(() => { throw new Error("too late"); }, 50));
       test("waits", () => new Promise((resolve) => setTimeout(resolve, 300)));`,
-      "tests/z.test.ts": PASSING,
-    });
-    const { stdout, stderr, status } = runTestsWith({ ROAMFLEET_TEST_END_MS: "1000" }, directory);
-    // The exit may also lose the results of earlier files in the same process.
-    assert.match(stderr, /did not end: .*tests\/ends\.test\.ts/, stdout);
-    assert.match(stderr, /tests\/open\.test\.ts: left open: TCPServerWrap$/m);
-    assert.match(stderr, /tests\/late\.test\.ts: an error outside of its tests/);
-    assert.doesNotMatch(stderr, /^roamfleet: tests\/[az]/m);
-    assert.equal(status, 1);
-  },
-);
+    "tests/z.test.ts": PASSING,
+  });
+  const { stdout, stderr, status } = runTestsWith({ ROAMFLEET_TEST_END_MS: "1000" }, directory);
+  // The exit may also lose the results of earlier files in the same process.
+  assert.match(stderr, /did not end: .*tests\/ends\.test\.ts/, stdout);
+  assert.match(stderr, /tests\/open\.test\.ts: left open: TCPServerWrap$/m);
+  assert.match(stderr, /tests\/late\.test\.ts: an error outside of its tests/);
+  assert.doesNotMatch(stderr, /^roamfleet: tests\/[az]/m);
+  assert.equal(status, 1);
+});
 
 const FAILING_ONCE = `
   import { existsSync, writeFileSync } from "node:fs"; import { test } from "node:test";

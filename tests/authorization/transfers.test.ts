@@ -56,51 +56,47 @@ async function fill(plane: Harness): Promise<void> {
       jsonb_build_object('text', repeat('x', 2000)) from generate_series(1, 20000) n`);
 }
 
-test(
-  "revoking or demoting a token soon cuts its downloads and uploads, but no others",
-  TIMEOUT,
-  async (t) => {
-    await using plane = await startPlane();
-    await fill(plane);
-    const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
-    const paths = ["/api/audit/export", `/api/releases/${release.id}/artifact`];
-    const kept = await Promise.all(paths.map((path) => startDownload(plane, path, plane.default_org.admin_token)));
-    const user = (await plane.api.createUser({ body: { email: "ada@example.org", name: "Ada", role: "admin" } })).data;
-    const losses: Record<string, (token_id: string) => Promise<unknown>> = {
-      revoked: (id) => plane.api.revokeToken({ params: { id } }),
-      demoted: () => plane.api.updateUser({ params: { id: user.id }, body: { role: "viewer" } }),
-    };
-    for (const [name, take] of Object.entries(losses)) {
-      const made = (await plane.api.createToken({ body: { label: name, role: "admin", user_id: user.id } })).data;
-      const open = await Promise.all(paths.map((path) => startDownload(plane, path, made.token ?? "")));
-      const waiting = await plane.release({ upload: false });
-      const upload = request(`${plane.url}/api/releases/${waiting.id}/artifact`, {
-        method: "PUT",
-        headers: {
-          authorization: `Bearer ${made.token ?? ""}`,
-          "content-type": "application/octet-stream",
-          "content-length": waiting.artifact_size,
-        },
-        agent: false,
-      });
-      const uploaded = new Promise<string>((resolve) => {
-        upload.on("error", () => resolve("cut"));
-        upload.on("response", ({ statusCode }) => resolve(String(statusCode)));
-      });
-      upload.write("c");
-      await plane.until(
-        "the upload to arrive",
-        async () => (await plane.api.getRelease({ params: { id: waiting.id } })).data.artifact_state === "awaiting_upload",
-      );
-      await take(made.id);
-      const since = performance.now();
-      const whole = await Promise.all(open.map(readSlowly));
-      assert.deepEqual([...whole, await uploaded], [false, false, "cut"], name);
-      checkTime(t, `the last transfer of a token that was ${name} ended`, performance.now() - since, BOUND_MS);
-    }
-    for (const answer of kept) assert.equal(await isWhole(answer), true);
-  },
-);
+test("revoking or demoting a token soon cuts its downloads and uploads, but no others", TIMEOUT, async (t) => {
+  await using plane = await startPlane();
+  await fill(plane);
+  const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
+  const paths = ["/api/audit/export", `/api/releases/${release.id}/artifact`];
+  const kept = await Promise.all(paths.map((path) => startDownload(plane, path, plane.default_org.admin_token)));
+  const user = (await plane.api.createUser({ body: { email: "ada@example.org", name: "Ada", role: "admin" } })).data;
+  const losses: Record<string, (token_id: string) => Promise<unknown>> = {
+    revoked: (id) => plane.api.revokeToken({ params: { id } }),
+    demoted: () => plane.api.updateUser({ params: { id: user.id }, body: { role: "viewer" } }),
+  };
+  for (const [name, take] of Object.entries(losses)) {
+    const made = (await plane.api.createToken({ body: { label: name, role: "admin", user_id: user.id } })).data;
+    const open = await Promise.all(paths.map((path) => startDownload(plane, path, made.token ?? "")));
+    const waiting = await plane.release({ upload: false });
+    const upload = request(`${plane.url}/api/releases/${waiting.id}/artifact`, {
+      method: "PUT",
+      headers: {
+        authorization: `Bearer ${made.token ?? ""}`,
+        "content-type": "application/octet-stream",
+        "content-length": waiting.artifact_size,
+      },
+      agent: false,
+    });
+    const uploaded = new Promise<string>((resolve) => {
+      upload.on("error", () => resolve("cut"));
+      upload.on("response", ({ statusCode }) => resolve(String(statusCode)));
+    });
+    upload.write("c");
+    await plane.until(
+      "the upload to arrive",
+      async () => (await plane.api.getRelease({ params: { id: waiting.id } })).data.artifact_state === "awaiting_upload",
+    );
+    await take(made.id);
+    const since = performance.now();
+    const whole = await Promise.all(open.map(readSlowly));
+    assert.deepEqual([...whole, await uploaded], [false, false, "cut"], name);
+    checkTime(t, `the last transfer of a token that was ${name} ended`, performance.now() - since, BOUND_MS);
+  }
+  for (const answer of kept) assert.equal(await isWhole(answer), true);
+});
 
 const PIECES = 300;
 const PIECE_BYTES = 200_000;
@@ -145,43 +141,39 @@ test("exports of logs and downloads of shell recordings end soon after their tok
   assert.deepEqual(await Promise.all(kept.map(isWhole)), [true, true, true]);
 });
 
-test(
-  "removing or replacing a robot soon cuts its artifact download, but no other robot's",
-  TIMEOUT,
-  async (t) => {
-    await using plane = await startPlane();
-    const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
-    const path = `/agent/artifacts/${release.artifact_sha256}`;
-    type Robot = Awaited<ReturnType<Harness["enrollRobot"]>>;
-    const start = ({ id, identity }: Pick<Robot, "id" | "identity">): Promise<IncomingMessage> =>
-      startAuthorized(plane, path, authorizeGet(identity, id, { url: plane.url, path, at: plane.clock.now().getTime() }));
-    const enroll = async (): Promise<Robot> => {
-      const robot = await plane.enrollRobot({ online: false });
-      await plane.db.run(sql`
+test("removing or replacing a robot soon cuts its artifact download, but no other robot's", TIMEOUT, async (t) => {
+  await using plane = await startPlane();
+  const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });
+  const path = `/agent/artifacts/${release.artifact_sha256}`;
+  type Robot = Awaited<ReturnType<Harness["enrollRobot"]>>;
+  const start = ({ id, identity }: Pick<Robot, "id" | "identity">): Promise<IncomingMessage> =>
+    startAuthorized(plane, path, authorizeGet(identity, id, { url: plane.url, path, at: plane.clock.now().getTime() }));
+  const enroll = async (): Promise<Robot> => {
+    const robot = await plane.enrollRobot({ online: false });
+    await plane.db.run(sql`
       insert into robot_app (org_id, robot_id, app, desired_release_id, updated_at)
       values (${plane.default_org.id}, ${robot.id}, 'main', ${release.id}, ${plane.clock.now()})`);
-      return robot;
-    };
-    const [removed, replaced, kept] = [await enroll(), await enroll(), await enroll()];
-    const whole = await start(kept);
-    const losses: [name: string, robot: Robot, take: () => Promise<unknown>][] = [
-      ["removed", removed, () => plane.api.deleteRobot({ params: { id: removed.id } })],
-      [
-        "replaced",
-        replaced,
-        async () => {
-          const { key } = (await plane.api.replaceRobot({ params: { id: replaced.id } })).data;
-          await plane.api.enrollRobot({ body: { key: key ?? "", public_key: makeIdentity().public_key } });
-        },
-      ],
-    ];
-    for (const [name, robot, take] of losses) {
-      const cut = await start(robot);
-      await take();
-      const since = performance.now();
-      assert.equal(await readSlowly(cut), false, name);
-      checkTime(t, `the download of the ${name} robot ended`, performance.now() - since, BOUND_MS);
-    }
-    assert.equal(await isWhole(whole), true);
-  },
-);
+    return robot;
+  };
+  const [removed, replaced, kept] = [await enroll(), await enroll(), await enroll()];
+  const whole = await start(kept);
+  const losses: [name: string, robot: Robot, take: () => Promise<unknown>][] = [
+    ["removed", removed, () => plane.api.deleteRobot({ params: { id: removed.id } })],
+    [
+      "replaced",
+      replaced,
+      async () => {
+        const { key } = (await plane.api.replaceRobot({ params: { id: replaced.id } })).data;
+        await plane.api.enrollRobot({ body: { key: key ?? "", public_key: makeIdentity().public_key } });
+      },
+    ],
+  ];
+  for (const [name, robot, take] of losses) {
+    const cut = await start(robot);
+    await take();
+    const since = performance.now();
+    assert.equal(await readSlowly(cut), false, name);
+    checkTime(t, `the download of the ${name} robot ended`, performance.now() - since, BOUND_MS);
+  }
+  assert.equal(await isWhole(whole), true);
+});

@@ -24,39 +24,35 @@ function agentOf(state: string): number | undefined {
   }
 }
 
-test(
-  "an agent keeps running after kill -9 of its parent process and refuses a second agent",
-  LIMIT,
-  async () => {
-    await using plane = await startPlane();
-    const org = await plane.org();
-    const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
-    const { key } = await scenario.prepare();
-    await using robot = new AgentProcess({ url: plane.url, key, name: "cart", within: PARENT });
-    await scenario.waitForRobot();
-    const parent = robot.program.child;
-    const agent = agentOf(robot.state);
-    assert.ok(agent !== undefined && agent !== parent.pid);
-    parent.kill("SIGKILL");
-    parent.stdout?.destroy();
-    parent.stderr?.destroy();
-    await until("the parent to end", () => !robot.program.running);
-    assert.equal(await scenario.deploy("two"), "applied");
-    assert.equal(await scenario.runs(), "two");
-    assert.equal(agentOf(robot.state), agent);
+test("an agent keeps running after kill -9 of its parent process and refuses a second agent", LIMIT, async () => {
+  await using plane = await startPlane();
+  const org = await plane.org();
+  const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
+  const { key } = await scenario.prepare();
+  await using robot = new AgentProcess({ url: plane.url, key, name: "cart", within: PARENT });
+  await scenario.waitForRobot();
+  const parent = robot.program.child;
+  const agent = agentOf(robot.state);
+  assert.ok(agent !== undefined && agent !== parent.pid);
+  parent.kill("SIGKILL");
+  parent.stdout?.destroy();
+  parent.stderr?.destroy();
+  await until("the parent to end", () => !robot.program.running);
+  assert.equal(await scenario.deploy("two"), "applied");
+  assert.equal(await scenario.runs(), "two");
+  assert.equal(agentOf(robot.state), agent);
 
-    // A service manager that finds its child ended starts the agent again.
-    delete robot.options.within;
-    robot.restart();
-    assert.equal((await robot.program.ended).code, 6, robot.program.output);
-    assert.equal(await scenario.runs(), "two");
+  // A service manager that finds its child ended starts the agent again.
+  delete robot.options.within;
+  robot.restart();
+  assert.equal((await robot.program.ended).code, 6, robot.program.output);
+  assert.equal(await scenario.runs(), "two");
 
-    process.kill(agent, "SIGKILL");
-    await until("the agent to end", () => processesNaming(robot.state).every(({ pid }) => pid !== agent));
-    robot.restart();
-    await robot.program.until("the next agent to take the lock", () => agentOf(robot.state) === robot.program.child.pid);
-    assert.equal(await scenario.runs(), "two");
-    assert.equal(await scenario.deploy("one"), "applied");
-    assert.equal(await scenario.runs(), "one");
-  },
-);
+  process.kill(agent, "SIGKILL");
+  await until("the agent to end", () => processesNaming(robot.state).every(({ pid }) => pid !== agent));
+  robot.restart();
+  await robot.program.until("the next agent to take the lock", () => agentOf(robot.state) === robot.program.child.pid);
+  assert.equal(await scenario.runs(), "two");
+  assert.equal(await scenario.deploy("one"), "applied");
+  assert.equal(await scenario.runs(), "one");
+});

@@ -56,32 +56,28 @@ async function round(plane: Harness, crashes: readonly string[] | "list"): Promi
   return { crasher, ended: scenario.ended.length };
 }
 
-test(
-  "every deployment ends with one running version when the agent is killed at its failpoints",
-  LIMIT,
-  async (t) => {
-    await using plane = await startPlane();
-    const { crasher: tracer } = await round(plane, "list");
-    const traced = tracer.traced();
-    tracer[Symbol.dispose]();
-    const names = choosePoints(traced, POINTS);
-    const points = [...names, ...names.filter((name) => REPEATED.test(name)).flatMap((name) => later(name))];
-    const figures = await Promise.all(
-      Array.from({ length: LANES }, (_, index) =>
-        runLane(
-          plane,
-          points.filter((_, at) => at % LANES === index),
-        ),
+test("every deployment ends with one running version when the agent is killed at its failpoints", LIMIT, async (t) => {
+  await using plane = await startPlane();
+  const { crasher: tracer } = await round(plane, "list");
+  const traced = tracer.traced();
+  tracer[Symbol.dispose]();
+  const names = choosePoints(traced, POINTS);
+  const points = [...names, ...names.filter((name) => REPEATED.test(name)).flatMap((name) => later(name))];
+  const figures = await Promise.all(
+    Array.from({ length: LANES }, (_, index) =>
+      runLane(
+        plane,
+        points.filter((_, at) => at % LANES === index),
       ),
-    );
-    const killed = new Set(figures.flatMap((figure) => figure.killed));
-    say(t, points.length, traced.length, killed, figures);
-    assert.ok(
-      killed.size >= names.length * 0.7,
-      `${killed.size} of ${names.length}: missed ${names.filter((name) => !killed.has(name)).join(" ")}`,
-    );
-  },
-);
+    ),
+  );
+  const killed = new Set(figures.flatMap((figure) => figure.killed));
+  say(t, points.length, traced.length, killed, figures);
+  assert.ok(
+    killed.size >= names.length * 0.7,
+    `${killed.size} of ${names.length}: missed ${names.filter((name) => !killed.has(name)).join(" ")}`,
+  );
+});
 
 const later = (name: string): string[] => Array.from({ length: REPEATS }, (_, index) => `${name}#${index + 2}`);
 

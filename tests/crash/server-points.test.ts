@@ -151,42 +151,38 @@ async function runLane(
   return { ...(await lane.check()), missed };
 }
 
-test(
-  "a server killed at failpoints in its transactions loses no acknowledged write and ends every deployment",
-  LIMIT,
-  async (t) => {
-    await using own = new AsyncDisposableStack();
-    const lanes: Lane[] = [];
-    for (let n = 0; n < LANES; n += 1) lanes.push(own.use(await Lane.open()));
-    const [{ traced, in_fleets } = assert.fail("no lane")] = await Promise.all(
-      lanes.map((lane, index) => lane.begin({ trace: index === 0 })),
-    );
-    const points = choosePoints(traced, POINTS);
-    const figures = await Promise.all(
-      lanes.map((lane, index) =>
-        runLane(
-          lane,
-          points.filter((_, at) => at % LANES === index),
-          in_fleets,
-        ),
+test("a server killed at failpoints in its transactions loses no acknowledged write and ends every deployment", LIMIT, async (t) => {
+  await using own = new AsyncDisposableStack();
+  const lanes: Lane[] = [];
+  for (let n = 0; n < LANES; n += 1) lanes.push(own.use(await Lane.open()));
+  const [{ traced, in_fleets } = assert.fail("no lane")] = await Promise.all(
+    lanes.map((lane, index) => lane.begin({ trace: index === 0 })),
+  );
+  const points = choosePoints(traced, POINTS);
+  const figures = await Promise.all(
+    lanes.map((lane, index) =>
+      runLane(
+        lane,
+        points.filter((_, at) => at % LANES === index),
+        in_fleets,
       ),
-    );
-    const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-    const kills = lanes.flatMap(({ crasher }) => crasher.kills);
-    const missed = figures.flatMap((figure) => figure.missed);
-    t.diagnostic(`unreached: ${missed.join(" ") || "none"}`);
-    assert.ok(kills.every(({ action, within }) => action === "killed" && (within === "transaction" || within === "statement")));
-    assert.equal(new Set(kills.map(({ point }) => point)).size, points.length - missed.length);
-    assert.ok(missed.length <= points.length * MISSED_MAX, missed.join(" "));
-    provePromise(
-      t,
-      19,
-      `server killed at ${kills.length} of ${traced.length} points in its transactions (${points.length} tried, ${sum(lanes.map(({ rounds }) => rounds))} rounds): ` +
-        `${sum(lanes.map(({ scenario }) => scenario.ended.length))} deployments ended, one version ran after each; ` +
-        `${sum(figures.map(({ replays }) => replays))} replays byte-equal, ${sum(figures.map(({ resources }) => resources))} resources as returned, 0 lost`,
-    );
-  },
-);
+    ),
+  );
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const kills = lanes.flatMap(({ crasher }) => crasher.kills);
+  const missed = figures.flatMap((figure) => figure.missed);
+  t.diagnostic(`unreached: ${missed.join(" ") || "none"}`);
+  assert.ok(kills.every(({ action, within }) => action === "killed" && (within === "transaction" || within === "statement")));
+  assert.equal(new Set(kills.map(({ point }) => point)).size, points.length - missed.length);
+  assert.ok(missed.length <= points.length * MISSED_MAX, missed.join(" "));
+  provePromise(
+    t,
+    19,
+    `server killed at ${kills.length} of ${traced.length} points in its transactions (${points.length} tried, ${sum(lanes.map(({ rounds }) => rounds))} rounds): ` +
+      `${sum(lanes.map(({ scenario }) => scenario.ended.length))} deployments ended, one version ran after each; ` +
+      `${sum(figures.map(({ replays }) => replays))} replays byte-equal, ${sum(figures.map(({ resources }) => resources))} resources as returned, 0 lost`,
+  );
+});
 
 /** Fails unless every acknowledged id that was not deleted is a row. */
 async function checkRows(connection: pg.ClientConfig, ledger: Ledger): Promise<void> {

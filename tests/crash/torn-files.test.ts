@@ -42,64 +42,58 @@ function damage(file: string, how: How, random: () => number): string {
   return `${how} ${path.basename(file)} at ${at} of ${size}`;
 }
 
-test(
-  `an agent with a truncated or corrupted state file restarts and deploys (${DAMAGES} cases)`,
-  LIMIT,
-  async (t) => {
-    await using plane = await startPlane();
-    const org = await plane.org();
-    const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
-    const { key } = await scenario.prepare();
-    await using robot = new AgentProcess({ url: plane.url, key, name: "cart" });
-    await scenario.waitForRobot();
-    await scenario.robotRound();
-    await robot.program.kill();
-    const random = seededRandom(19);
-    const kept = mkdtempSync(path.join(tmpdir(), "roamfleet-torn-"));
-    let said = 0;
-    try {
-      cpSync(robot.state, kept, { recursive: true, verbatimSymlinks: true });
-      const files = [...new Set(FILES.flatMap((pattern) => globSync(pattern, { cwd: kept })))]
-        .filter(
-          (file) => statSync(path.join(kept, file)).isFile() && statSync(path.join(kept, file)).size > 0 && !file.endsWith(".reserve"),
+test(`an agent with a truncated or corrupted state file restarts and deploys (${DAMAGES} cases)`, LIMIT, async (t) => {
+  await using plane = await startPlane();
+  const org = await plane.org();
+  const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
+  const { key } = await scenario.prepare();
+  await using robot = new AgentProcess({ url: plane.url, key, name: "cart" });
+  await scenario.waitForRobot();
+  await scenario.robotRound();
+  await robot.program.kill();
+  const random = seededRandom(19);
+  const kept = mkdtempSync(path.join(tmpdir(), "roamfleet-torn-"));
+  let said = 0;
+  try {
+    cpSync(robot.state, kept, { recursive: true, verbatimSymlinks: true });
+    const files = [...new Set(FILES.flatMap((pattern) => globSync(pattern, { cwd: kept })))]
+      .filter((file) => statSync(path.join(kept, file)).isFile() && statSync(path.join(kept, file)).size > 0 && !file.endsWith(".reserve"))
+      .toSorted();
+    assert.ok(files.length >= 6, files.join(" "));
+    for (let n = 0; n < DAMAGES; n += 1) {
+      // The workload of the killed agent still writes there.
+      rmSync(robot.state, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+      cpSync(kept, robot.state, { recursive: true, verbatimSymlinks: true });
+      const what = damage(path.join(robot.state, files[n % files.length]!), HOW[Math.floor(n / files.length) % HOW.length]!, random);
+      robot.restart();
+      await robot.program
+        .until(
+          `the robot to be online after ${what}`,
+          async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "online",
         )
-        .toSorted();
-      assert.ok(files.length >= 6, files.join(" "));
-      for (let n = 0; n < DAMAGES; n += 1) {
-        // The workload of the killed agent still writes there.
-        rmSync(robot.state, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
-        cpSync(kept, robot.state, { recursive: true, verbatimSymlinks: true });
-        const what = damage(path.join(robot.state, files[n % files.length]!), HOW[Math.floor(n / files.length) % HOW.length]!, random);
-        robot.restart();
-        await robot.program
-          .until(
-            `the robot to be online after ${what}`,
-            async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "online",
-          )
-          .catch((error: unknown) => {
-            throw new Error(`after ${what}`, { cause: error });
-          });
-        assert.match(await scenario.runs(), /^(one|two)$/, what);
-        if (/damage/.test(robot.program.output)) said += 1;
-        const wanted = n % 2 === 0 ? "two" : "one";
-        assert.equal(await scenario.deploy(wanted), "applied", what);
-        assert.equal(await scenario.runs(), wanted, what);
-        await robot.program.kill();
-        await until(
-          "the server to notice the disconnect",
-          async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "offline",
-        );
-      }
-    } finally {
-      rmSync(kept, { recursive: true, force: true });
+        .catch((error: unknown) => {
+          throw new Error(`after ${what}`, { cause: error });
+        });
+      assert.match(await scenario.runs(), /^(one|two)$/, what);
+      if (/damage/.test(robot.program.output)) said += 1;
+      const wanted = n % 2 === 0 ? "two" : "one";
+      assert.equal(await scenario.deploy(wanted), "applied", what);
+      assert.equal(await scenario.runs(), wanted, what);
+      await robot.program.kill();
+      await until(
+        "the server to notice the disconnect",
+        async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "offline",
+      );
     }
-    provePromise(
-      t,
-      19,
-      `agent's state files cut or one bit changed ${DAMAGES} times (${said} times it said so): it came back each time, ran one version, and the next deployment was applied`,
-    );
-  },
-);
+  } finally {
+    rmSync(kept, { recursive: true, force: true });
+  }
+  provePromise(
+    t,
+    19,
+    `agent's state files cut or one bit changed ${DAMAGES} times (${said} times it said so): it came back each time, ran one version, and the next deployment was applied`,
+  );
+});
 
 test("an agent with a damaged identity key exits with an error instead of creating another key", LIMIT, async () => {
   await using plane = await startPlane();

@@ -42,26 +42,22 @@ test("Prometheus accepts the alert rules", { ...LIMIT, skip: is_installed ? fals
   assert.equal(status, 0, stdout + stderr);
 });
 
-test(
-  "exports metrics of the disk, the database, its connections and the last backup's age",
-  LIMIT,
-  async () => {
-    const before_backup = await plane.until("the first sample", async () => {
-      const text = await scrape();
-      return valueOf(text, "roamfleet_backup_age_seconds") === "+Inf" && text;
-    });
-    for (const name of ["disk_free_bytes", "database_bytes", "wal_bytes"])
-      assert.ok(Number(valueOf(before_backup, `roamfleet_${name}`)) > 1_000_000, name);
-    assert.equal(valueOf(before_backup, "roamfleet_oldest_log_age_seconds"), "Nan");
-    assert.equal(valueOf(before_backup, "roamfleet_database_restarts_total"), "0");
-    assert.equal(valueOf(before_backup, "roamfleet_database_connections_waiting"), "0");
-    const [node] = plane.data_directories;
-    writeFileSync(path.join(node ?? "", "last-backup"), `${new Date(plane.clock.now().getTime() - 3_600_000).toISOString()}\n`);
-    await plane.advance({ minutes: 1 });
-    const age = await plane.until("the next sample", async () => {
-      const seconds = Number(valueOf(await scrape(), "roamfleet_backup_age_seconds"));
-      return Number.isFinite(seconds) && seconds;
-    });
-    assert.ok(age >= 3_600 && age < 3_720, `${age} s`);
-  },
-);
+test("exports metrics of the disk, the database, its connections and the last backup's age", LIMIT, async () => {
+  const before_backup = await plane.until("the first sample", async () => {
+    const text = await scrape();
+    return valueOf(text, "roamfleet_backup_age_seconds") === "+Inf" && text;
+  });
+  for (const name of ["disk_free_bytes", "database_bytes", "wal_bytes"])
+    assert.ok(Number(valueOf(before_backup, `roamfleet_${name}`)) > 1_000_000, name);
+  assert.equal(valueOf(before_backup, "roamfleet_oldest_log_age_seconds"), "Nan");
+  assert.equal(valueOf(before_backup, "roamfleet_database_restarts_total"), "0");
+  assert.equal(valueOf(before_backup, "roamfleet_database_connections_waiting"), "0");
+  const [node] = plane.data_directories;
+  writeFileSync(path.join(node ?? "", "last-backup"), `${new Date(plane.clock.now().getTime() - 3_600_000).toISOString()}\n`);
+  await plane.advance({ minutes: 1 });
+  const age = await plane.until("the next sample", async () => {
+    const seconds = Number(valueOf(await scrape(), "roamfleet_backup_age_seconds"));
+    return Number.isFinite(seconds) && seconds;
+  });
+  assert.ok(age >= 3_600 && age < 3_720, `${age} s`);
+});

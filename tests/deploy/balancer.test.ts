@@ -82,74 +82,70 @@ class HaProxy implements AsyncDisposable {
   }
 }
 
-test(
-  "restarting servers one by one behind HAProxy loses or repeats no request",
-  { timeout: 300_000, skip },
-  async (t) => {
-    await using shared = await NatsAndS3.start();
-    await using database = await createTestDatabase({ empty: true });
-    const options = {
-      args: [
-        "--behind-proxy",
-        "127.0.0.1",
-        "--limit",
-        "drain_seconds=5",
-        "--limit",
-        "token_requests_per_minute=1000000",
-        "--limit",
-        "token_burst=1000000",
-      ],
-      env: { ...shared.env, DATABASE_URL: databaseUrl(database.connection), SERVICE_ADMIN_TOKEN: ADMIN },
-    };
-    await using first = await ServerProcess.start(options);
-    await using second = await ServerProcess.start(options);
-    await using balancer = await HaProxy.start([first.url, second.url]);
-    const address = { base_url: balancer.url, ca: balancer.ca };
-    await until("the balancer", async () => (await createClient(address).getReadyz()).status === "ready", { despite_errors: true });
-    const admin = createClient({ ...address, admin_token: ADMIN });
-    const org = (await admin.createOrg({ body: { name: "Balanced" } })).data.id;
-    const token = (await admin.approveOrg({ params: { id: org } })).data.token ?? assert.fail("no token");
-    let retries = 0;
-    const api = createClient({ ...address, token, on_retry: () => (retries += 1) });
-    const site_id = (await api.createSite({ body: { name: "Hall" } })).data.id;
-    const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
-    const key = (await api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses: 1 } })).data.key ?? assert.fail("no key");
-    const ca_file = mkdtempSync(path.join(tmpdir(), "roamfleet-ca-"));
-    t.after(() => rmSync(ca_file, { recursive: true, force: true }));
-    writeFileSync(path.join(ca_file, "ca.pem"), balancer.ca);
-    const args = ["--ca-file", path.join(ca_file, "ca.pem")];
-    await using agent = new AgentProcess({ url: balancer.url, key, name: "cart-1", args });
-    const online = async (): Promise<boolean> => (await api.listRobots()).items[0]?.status === "online";
-    await until("the robot", online, { detail: () => agent.program.output });
+test("restarting servers one by one behind HAProxy loses or repeats no request", { timeout: 300_000, skip }, async (t) => {
+  await using shared = await NatsAndS3.start();
+  await using database = await createTestDatabase({ empty: true });
+  const options = {
+    args: [
+      "--behind-proxy",
+      "127.0.0.1",
+      "--limit",
+      "drain_seconds=5",
+      "--limit",
+      "token_requests_per_minute=1000000",
+      "--limit",
+      "token_burst=1000000",
+    ],
+    env: { ...shared.env, DATABASE_URL: databaseUrl(database.connection), SERVICE_ADMIN_TOKEN: ADMIN },
+  };
+  await using first = await ServerProcess.start(options);
+  await using second = await ServerProcess.start(options);
+  await using balancer = await HaProxy.start([first.url, second.url]);
+  const address = { base_url: balancer.url, ca: balancer.ca };
+  await until("the balancer", async () => (await createClient(address).getReadyz()).status === "ready", { despite_errors: true });
+  const admin = createClient({ ...address, admin_token: ADMIN });
+  const org = (await admin.createOrg({ body: { name: "Balanced" } })).data.id;
+  const token = (await admin.approveOrg({ params: { id: org } })).data.token ?? assert.fail("no token");
+  let retries = 0;
+  const api = createClient({ ...address, token, on_retry: () => (retries += 1) });
+  const site_id = (await api.createSite({ body: { name: "Hall" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const key = (await api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses: 1 } })).data.key ?? assert.fail("no key");
+  const ca_file = mkdtempSync(path.join(tmpdir(), "roamfleet-ca-"));
+  t.after(() => rmSync(ca_file, { recursive: true, force: true }));
+  writeFileSync(path.join(ca_file, "ca.pem"), balancer.ca);
+  const args = ["--ca-file", path.join(ca_file, "ca.pem")];
+  await using agent = new AgentProcess({ url: balancer.url, key, name: "cart-1", args });
+  const online = async (): Promise<boolean> => (await api.listRobots()).items[0]?.status === "online";
+  await until("the robot", online, { detail: () => agent.program.output });
 
-    let over = false;
-    const made: string[] = [];
-    const working = Array.from({ length: WORKERS }, async (_, worker) => {
-      for (let n = 0; !over; n += 1) {
-        await api.getOrg();
-        made.push((await api.createSite({ body: { name: `Site ${worker}-${n}` }, idempotency_key: randomUUID() })).data.id);
-      }
-    });
-    for (const [name, server] of Object.entries({ "server-1": first, "server-2": second })) {
-      const calls = made.length;
-      await until("some calls before", () => made.length > calls + 10);
-      assert.equal(await server.program.stop(), 0);
-      const stopped = made.length;
-      await until("some calls without it", () => made.length > stopped + 10);
-      await server.restart();
-      await until("the balancer to have it again", () => balancer.uses(name));
+  let over = false;
+  const made: string[] = [];
+  const working = Array.from({ length: WORKERS }, async (_, worker) => {
+    for (let n = 0; !over; n += 1) {
+      await api.getOrg();
+      made.push((await api.createSite({ body: { name: `Site ${worker}-${n}` }, idempotency_key: randomUUID() })).data.id);
     }
-    over = true;
-    await Promise.all(working);
-    await until("the robot again", online, { deadline_ms: ROBOT_BACK_MS });
-    t.diagnostic(`${made.length * 2} calls, ${retries} of them repeated`);
-    assert.equal(new Set(made).size, made.length);
-    assert.equal((await rowsOf(database.connection))["public.site"]?.length, made.length + 1);
-    const [answer] = (await once(get(`${balancer.url}/healthz?token=of-a-websocket`, { ca: balancer.ca, agent: false }), "response")) as [
-      IncomingMessage,
-    ];
-    answer.destroy();
-    await until("it to be in the log", () => balancer.output.includes("GET /healthz"));
-    assert.doesNotMatch(balancer.output, /of-a-websocket/);
-  },
-);
+  });
+  for (const [name, server] of Object.entries({ "server-1": first, "server-2": second })) {
+    const calls = made.length;
+    await until("some calls before", () => made.length > calls + 10);
+    assert.equal(await server.program.stop(), 0);
+    const stopped = made.length;
+    await until("some calls without it", () => made.length > stopped + 10);
+    await server.restart();
+    await until("the balancer to have it again", () => balancer.uses(name));
+  }
+  over = true;
+  await Promise.all(working);
+  await until("the robot again", online, { deadline_ms: ROBOT_BACK_MS });
+  t.diagnostic(`${made.length * 2} calls, ${retries} of them repeated`);
+  assert.equal(new Set(made).size, made.length);
+  assert.equal((await rowsOf(database.connection))["public.site"]?.length, made.length + 1);
+  const [answer] = (await once(get(`${balancer.url}/healthz?token=of-a-websocket`, { ca: balancer.ca, agent: false }), "response")) as [
+    IncomingMessage,
+  ];
+  answer.destroy();
+  await until("it to be in the log", () => balancer.output.includes("GET /healthz"));
+  assert.doesNotMatch(balancer.output, /of-a-websocket/);
+});

@@ -46,28 +46,24 @@ test("a config deployment fails only on robots whose combined values violate the
   await checkEngine(plane, { ended: true });
 });
 
-test(
-  "a config deployment that waits for its robot can be cancelled, but an ended one cannot",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const robot = await plane.enrollRobot();
-    await robot.disconnect();
-    await plane.settle();
-    await plane.api.setConfig({ body: { key: "speed", value: 1 } });
-    const { id } = await plane.default_org.deployConfig({ robot_id: robot.id });
-    await plane.settle();
-    assert.deepEqual(
-      (await targets(plane, id)).map(({ status, waiting_for }) => [status, waiting_for]),
-      [["queued", "robot_online"]],
-    );
-    assert.equal((await plane.api.cancelConfigDeployment({ params: { id } })).data.status, "cancelled");
-    await assert.rejects(plane.api.cancelConfigDeployment({ params: { id } }), { status: 409 });
-    await assert.rejects(plane.api.cancelDeployment({ params: { id } }), { status: 404 });
-    await assert.rejects(plane.api.listDeploymentTargets({ params: { id } }), { status: 404 });
-    await robot.connect();
-    await plane.advance({ minutes: 1 });
-    assert.deepEqual(Object.keys(robot.received.at(-1)?.configs ?? {}), []);
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("a config deployment that waits for its robot can be cancelled, but an ended one cannot", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  await robot.disconnect();
+  await plane.settle();
+  await plane.api.setConfig({ body: { key: "speed", value: 1 } });
+  const { id } = await plane.default_org.deployConfig({ robot_id: robot.id });
+  await plane.settle();
+  assert.deepEqual(
+    (await targets(plane, id)).map(({ status, waiting_for }) => [status, waiting_for]),
+    [["queued", "robot_online"]],
+  );
+  assert.equal((await plane.api.cancelConfigDeployment({ params: { id } })).data.status, "cancelled");
+  await assert.rejects(plane.api.cancelConfigDeployment({ params: { id } }), { status: 409 });
+  await assert.rejects(plane.api.cancelDeployment({ params: { id } }), { status: 404 });
+  await assert.rejects(plane.api.listDeploymentTargets({ params: { id } }), { status: 404 });
+  await robot.connect();
+  await plane.advance({ minutes: 1 });
+  assert.deepEqual(Object.keys(robot.received.at(-1)?.configs ?? {}), []);
+  await checkEngine(plane, { ended: true });
+});

@@ -39,36 +39,32 @@ const goneOf = ({ db }: Harness) =>
       (select count(*)::int from robot where node_id is not null) as online
     from timeline_entry where kind = 'robot.disconnected'`);
 
-test(
-  `records ${COUNT} concurrent disconnects once each in a few transactions`,
-  TIMEOUT,
-  async (t) => {
-    await using plane = await startPlane();
-    const robots = await seedRobots(plane, COUNT);
-    await using proxy = await Proxy.start(plane.url);
-    plane.swarm.url = proxy.url;
-    const left = [...robots];
-    await Promise.all(
-      Array.from({ length: CONNECTING }, async () => {
-        for (let robot = left.pop(); robot !== undefined; robot = left.pop()) await robot.connect();
-      }),
-    );
-    await plane.until("all robots are online", async () => (await goneOf(plane)).online === COUNT);
-    const logged = plane.logged.length;
-    proxy.reset();
-    const gone = await plane.until("all robots are offline", async () => {
-      const now = await goneOf(plane);
-      return now.online === 0 && now;
-    });
-    t.diagnostic(`${gone.transactions} transactions`);
-    assert.deepEqual([gone.robots, gone.entries], [COUNT, COUNT]);
-    assert.ok(gone.transactions <= COUNT / 20, `${gone.transactions} transactions`);
-    assert.deepEqual(
-      plane.logged.slice(logged).filter((line) => isAtLeast("warn", line)),
-      [],
-    );
-  },
-);
+test(`records ${COUNT} concurrent disconnects once each in a few transactions`, TIMEOUT, async (t) => {
+  await using plane = await startPlane();
+  const robots = await seedRobots(plane, COUNT);
+  await using proxy = await Proxy.start(plane.url);
+  plane.swarm.url = proxy.url;
+  const left = [...robots];
+  await Promise.all(
+    Array.from({ length: CONNECTING }, async () => {
+      for (let robot = left.pop(); robot !== undefined; robot = left.pop()) await robot.connect();
+    }),
+  );
+  await plane.until("all robots are online", async () => (await goneOf(plane)).online === COUNT);
+  const logged = plane.logged.length;
+  proxy.reset();
+  const gone = await plane.until("all robots are offline", async () => {
+    const now = await goneOf(plane);
+    return now.online === 0 && now;
+  });
+  t.diagnostic(`${gone.transactions} transactions`);
+  assert.deepEqual([gone.robots, gone.entries], [COUNT, COUNT]);
+  assert.ok(gone.transactions <= COUNT / 20, `${gone.transactions} transactions`);
+  assert.deepEqual(
+    plane.logged.slice(logged).filter((line) => isAtLeast("warn", line)),
+    [],
+  );
+});
 
 test("a stopping server records the disconnect of every robot before it exits", TIMEOUT, async () => {
   await using plane = await startPlane();

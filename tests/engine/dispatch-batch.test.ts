@@ -38,56 +38,52 @@ test("dispatches deployments to single robots that are due at the same time in o
   await checkEngine(plane, { ended: true });
 });
 
-test(
-  "deployments dispatched in a batch end as if dispatched alone, even if one of them fails",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const [plain, away, twice, unfit, broken, apps] = [
-      ...(await plane.enrollRobots(3)),
-      await plane.enrollRobot({ kinds: ["app_bundle"], online: true }),
-      // Sequentially, because the fault below selects the first of them by the order of ids.
-      ...(await plane.enrollRobots(1)),
-      ...(await plane.enrollRobots(1)),
-    ];
-    assert.ok(plain && away && twice && unfit && broken && apps);
-    await away.disconnect();
-    await plane.settle();
-    const [older, release, other] = [await plane.release(), await plane.release(), await plane.release({ app: "second" })];
-    const due = async (robot: { id: string }, what: { id: string }) => (await plane.deploy(what, { robot_id: robot.id }, DUE)).id;
-    const superseded = await due(twice, older);
-    const ids = {
-      plain: await due(plain, release),
-      away: await due(away, release),
-      twice: await due(twice, release),
-      unfit: await due(unfit, release),
-      broken: await due(broken, release),
-      main: await due(apps, release),
-      second: await due(apps, other),
-    };
-    await plane.db.run(sql`
+test("deployments dispatched in a batch end as if dispatched alone, even if one of them fails", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const [plain, away, twice, unfit, broken, apps] = [
+    ...(await plane.enrollRobots(3)),
+    await plane.enrollRobot({ kinds: ["app_bundle"], online: true }),
+    // Sequentially, because the fault below selects the first of them by the order of ids.
+    ...(await plane.enrollRobots(1)),
+    ...(await plane.enrollRobots(1)),
+  ];
+  assert.ok(plain && away && twice && unfit && broken && apps);
+  await away.disconnect();
+  await plane.settle();
+  const [older, release, other] = [await plane.release(), await plane.release(), await plane.release({ app: "second" })];
+  const due = async (robot: { id: string }, what: { id: string }) => (await plane.deploy(what, { robot_id: robot.id }, DUE)).id;
+  const superseded = await due(twice, older);
+  const ids = {
+    plain: await due(plain, release),
+    away: await due(away, release),
+    twice: await due(twice, release),
+    unfit: await due(unfit, release),
+    broken: await due(broken, release),
+    main: await due(apps, release),
+    second: await due(apps, other),
+  };
+  await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$ begin
       if new.robot_id = (select id from robot order by id offset 4 limit 1) and new.status = 'dispatched' then raise exception 'planned: this dispatch fails'; end if;
       return new; end $$`);
-    await plane.db.run(
-      sql`create trigger test_fault before insert or update on deployment_target for each row execute function test_fault()`,
-    );
-    await plane.advance({ seconds: 70 });
-    const status = async (id: string) => {
-      const { status, reason } = await plane.deployment(id);
-      return `${status} ${reason}`;
-    };
-    assert.equal(await status(ids.plain), "applied null");
-    assert.equal(await status(ids.away), "queued null");
-    assert.equal(await status(ids.twice), "applied null");
-    assert.equal(await status(superseded), "cancelled superseded");
-    assert.equal(await status(ids.unfit), "failed incompatible");
-    assert.equal(await status(ids.broken), "queued null");
-    assert.deepEqual([await status(ids.main), await status(ids.second)], ["applied null", "applied null"]);
-    await plane.db.run(sql`drop trigger test_fault on deployment_target`);
-    await away.connect();
-    await plane.advance({ minutes: 2 });
-    assert.deepEqual([await status(ids.away), await status(ids.broken)], ["applied null", "applied null"]);
-    await checkEngine(plane, { ended: true });
-  },
-);
+  await plane.db.run(
+    sql`create trigger test_fault before insert or update on deployment_target for each row execute function test_fault()`,
+  );
+  await plane.advance({ seconds: 70 });
+  const status = async (id: string) => {
+    const { status, reason } = await plane.deployment(id);
+    return `${status} ${reason}`;
+  };
+  assert.equal(await status(ids.plain), "applied null");
+  assert.equal(await status(ids.away), "queued null");
+  assert.equal(await status(ids.twice), "applied null");
+  assert.equal(await status(superseded), "cancelled superseded");
+  assert.equal(await status(ids.unfit), "failed incompatible");
+  assert.equal(await status(ids.broken), "queued null");
+  assert.deepEqual([await status(ids.main), await status(ids.second)], ["applied null", "applied null"]);
+  await plane.db.run(sql`drop trigger test_fault on deployment_target`);
+  await away.connect();
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual([await status(ids.away), await status(ids.broken)], ["applied null", "applied null"]);
+  await checkEngine(plane, { ended: true });
+});

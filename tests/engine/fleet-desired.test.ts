@@ -124,45 +124,41 @@ test("a rollback of the fleet's release cancels automatic deployments that have 
   await checkEngine(plane, { ended: true });
 });
 
-test(
-  "an org whose robots cannot be updated is retried without a busy loop, and delays no other org",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const sides = await Promise.all(
-      [await plane.org(), await plane.org()].map(async (org) => {
-        const fleet_id = await org.fleet();
-        await org.enrollRobot({ fleet_id });
-        const release = await org.release();
-        await org.deploy(release, { fleet_id });
-        return { org, fleet_id, release };
-      }),
-    );
-    await plane.settle();
-    await plane.db.run(sql`create table test_failing as select id as org_id from org`);
-    await plane.db.run(sql`
+test("an org whose robots cannot be updated is retried without a busy loop, and delays no other org", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const sides = await Promise.all(
+    [await plane.org(), await plane.org()].map(async (org) => {
+      const fleet_id = await org.fleet();
+      await org.enrollRobot({ fleet_id });
+      const release = await org.release();
+      await org.deploy(release, { fleet_id });
+      return { org, fleet_id, release };
+    }),
+  );
+  await plane.settle();
+  await plane.db.run(sql`create table test_failing as select id as org_id from org`);
+  await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql security definer as $$ begin
       if exists (select from test_failing where org_id = new.org_id) then raise exception 'planned: following fails in this org'; end if;
       return new; end $$`);
-    await plane.db.run(sql`create trigger test_fault before insert on robot_follow for each row execute function test_fault()`);
-    const failures = (): number =>
-      plane.logged.filter(({ msg }) => msg === "could not update connected robots to their fleet's release").length;
-    const late = await Promise.all(sides.map(({ org, fleet_id }) => org.enrollRobot({ fleet_id })));
-    await plane.settle();
-    assert.ok(failures() >= 2 && failures() <= 4, `${failures()} failures while no time passes`);
-    const [first, second] = sides;
-    assert.ok(first && second && late[0] && late[1]);
-    await plane.db.run(sql`delete from test_failing where org_id <> ${first.org.id}`);
-    const connections = new ConnectionSync();
-    for (const [i, { org }] of sides.entries()) connections.add(org.id, late[i]?.id ?? "");
-    assert.equal(await followConnections(plane.plane.db, plane.plane, connections), false, "no work is left at present");
-    await plane.settle();
-    assert.deepEqual([late[0].runs(), late[1].runs()], [undefined, second.release.tag]);
-    await plane.db.run(sql`delete from test_failing`);
-    await plane.advance({ seconds: 20 });
-    assert.equal(late[0].runs(), first.release.tag);
-  },
-);
+  await plane.db.run(sql`create trigger test_fault before insert on robot_follow for each row execute function test_fault()`);
+  const failures = (): number =>
+    plane.logged.filter(({ msg }) => msg === "could not update connected robots to their fleet's release").length;
+  const late = await Promise.all(sides.map(({ org, fleet_id }) => org.enrollRobot({ fleet_id })));
+  await plane.settle();
+  assert.ok(failures() >= 2 && failures() <= 4, `${failures()} failures while no time passes`);
+  const [first, second] = sides;
+  assert.ok(first && second && late[0] && late[1]);
+  await plane.db.run(sql`delete from test_failing where org_id <> ${first.org.id}`);
+  const connections = new ConnectionSync();
+  for (const [i, { org }] of sides.entries()) connections.add(org.id, late[i]?.id ?? "");
+  assert.equal(await followConnections(plane.plane.db, plane.plane, connections), false, "no work is left at present");
+  await plane.settle();
+  assert.deepEqual([late[0].runs(), late[1].runs()], [undefined, second.release.tag]);
+  await plane.db.run(sql`delete from test_failing`);
+  await plane.advance({ seconds: 20 });
+  assert.equal(late[0].runs(), first.release.tag);
+});
 
 test("refuses to delete the release of a fleet, and to deploy a deleted release again", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

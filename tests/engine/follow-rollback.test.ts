@@ -25,29 +25,25 @@ async function fleetWithBadRelease(plane: Harness) {
   return { fleet_id, one, two, good, bad, id };
 }
 
-test(
-  "a fleet stops following a release when its rollback starts, even if the rollback fails",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const { fleet_id, one, two, good, bad, id } = await fleetWithBadRelease(plane);
-    await two.disconnect();
-    one.behave(rollBack("crash_loop"), good.id);
-    const back = await rollback(plane, id);
-    assert.equal(await desired(plane, fleet_id), undefined, "immediately after the start of the rollback");
-    const during = await plane.enrollRobot({ fleet_id });
-    await plane.advance({ minutes: 2 });
-    assert.equal(during.runs(), undefined);
-    await two.connect();
-    await plane.advance({ minutes: 2 });
-    assert.equal((await plane.deployment(back.id)).status, "failed", "one robot refused the previous release");
-    const after = await plane.enrollRobot({ fleet_id });
-    await plane.advance({ minutes: 2 });
-    assert.deepEqual([after.runs(), await desired(plane, fleet_id)], [undefined, undefined]);
-    assert.equal(one.runs(), bad.tag);
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("a fleet stops following a release when its rollback starts, even if the rollback fails", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { fleet_id, one, two, good, bad, id } = await fleetWithBadRelease(plane);
+  await two.disconnect();
+  one.behave(rollBack("crash_loop"), good.id);
+  const back = await rollback(plane, id);
+  assert.equal(await desired(plane, fleet_id), undefined, "immediately after the start of the rollback");
+  const during = await plane.enrollRobot({ fleet_id });
+  await plane.advance({ minutes: 2 });
+  assert.equal(during.runs(), undefined);
+  await two.connect();
+  await plane.advance({ minutes: 2 });
+  assert.equal((await plane.deployment(back.id)).status, "failed", "one robot refused the previous release");
+  const after = await plane.enrollRobot({ fleet_id });
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual([after.runs(), await desired(plane, fleet_id)], [undefined, undefined]);
+  assert.equal(one.runs(), bad.tag);
+  await checkEngine(plane, { ended: true });
+});
 
 test("robots that enroll after a rollback of the fleet's release get the previous release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

@@ -126,81 +126,73 @@ test("a new, moved or long-offline robot gets the fleet's release and config wit
   await checkEngine(plane, { ended: true });
 });
 
-test(
-  "a robot on which the fleet's release failed is not retried automatically, but gets the next release",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const fleet_id = await plane.fleet();
-    await plane.enrollRobot({ fleet_id });
-    const [release, next] = [await plane.release(), await plane.release()];
-    await plane.deploy(release, { fleet_id });
-    await plane.settle();
-    const sick = await plane.enrollRobot({ fleet_id, online: false });
-    sick.behave(rollBack("crash_loop"), release.id);
+test("a robot on which the fleet's release failed is not retried automatically, but gets the next release", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await plane.enrollRobot({ fleet_id });
+  const [release, next] = [await plane.release(), await plane.release()];
+  await plane.deploy(release, { fleet_id });
+  await plane.settle();
+  const sick = await plane.enrollRobot({ fleet_id, online: false });
+  sick.behave(rollBack("crash_loop"), release.id);
+  await sick.connect();
+  await plane.advance({ seconds: 30 });
+  assert.deepEqual(await automatic(plane, sick), [`joined ${release.tag} failed`]);
+  for (let times = 0; times < 3; times += 1) {
+    await sick.disconnect();
+    await plane.advance({ seconds: 10 });
     await sick.connect();
-    await plane.advance({ seconds: 30 });
-    assert.deepEqual(await automatic(plane, sick), [`joined ${release.tag} failed`]);
-    for (let times = 0; times < 3; times += 1) {
-      await sick.disconnect();
-      await plane.advance({ seconds: 10 });
-      await sick.connect();
-      await plane.advance({ seconds: 20 });
-    }
-    assert.equal((await automatic(plane, sick)).length, 1);
-    const other_id = await plane.fleet();
-    await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id: other_id } });
-    sick.behave({}, release.id);
-    await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id } });
-    await plane.advance({ seconds: 30 });
-    assert.deepEqual(
-      await automatic(plane, sick),
-      [`joined ${release.tag} failed`, `joined ${release.tag} applied`],
-      "a robot that is moved in again gets a new attempt",
-    );
-    await plane.deploy(next, { fleet_id });
-    await plane.settle();
-    assert.equal(sick.runs(), next.tag);
-    assert.equal((await automatic(plane, sick)).length, 2);
-    await checkEngine(plane, { ended: true });
-  },
-);
+    await plane.advance({ seconds: 20 });
+  }
+  assert.equal((await automatic(plane, sick)).length, 1);
+  const other_id = await plane.fleet();
+  await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id: other_id } });
+  sick.behave({}, release.id);
+  await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id } });
+  await plane.advance({ seconds: 30 });
+  assert.deepEqual(
+    await automatic(plane, sick),
+    [`joined ${release.tag} failed`, `joined ${release.tag} applied`],
+    "a robot that is moved in again gets a new attempt",
+  );
+  await plane.deploy(next, { fleet_id });
+  await plane.settle();
+  assert.equal(sick.runs(), next.tag);
+  assert.equal((await automatic(plane, sick)).length, 2);
+  await checkEngine(plane, { ended: true });
+});
 
-test(
-  "automatic updates skip robots with follow off, a running deployment or an explicitly deployed release",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const fleet_id = await plane.fleet();
-    await plane.enrollRobot({ fleet_id });
-    const [release, chosen] = [await plane.release(), await plane.release()];
-    await plane.deploy(release, { fleet_id });
-    await plane.settle();
-    const own_way = await plane.enrollRobot({ fleet_id, online: false });
-    await plane.deploy(chosen, { robot_id: own_way.id });
-    await own_way.connect();
-    await plane.advance({ seconds: 20 });
-    await own_way.restart();
-    await plane.advance({ seconds: 20 });
-    assert.deepEqual([own_way.runs(), await automatic(plane, own_way)], [chosen.tag, []]);
-    const busy = await plane.enrollRobot({ fleet_id, online: false });
-    busy.behave(ignore, chosen.id);
-    const { id } = await plane.deploy(chosen, { robot_id: busy.id });
-    await busy.connect();
-    await plane.advance({ seconds: 20 });
-    assert.deepEqual([(await plane.deployment(id)).status, await automatic(plane, busy)], ["in_progress", []]);
+test("automatic updates skip robots with follow off, a running deployment or an explicitly deployed release", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await plane.enrollRobot({ fleet_id });
+  const [release, chosen] = [await plane.release(), await plane.release()];
+  await plane.deploy(release, { fleet_id });
+  await plane.settle();
+  const own_way = await plane.enrollRobot({ fleet_id, online: false });
+  await plane.deploy(chosen, { robot_id: own_way.id });
+  await own_way.connect();
+  await plane.advance({ seconds: 20 });
+  await own_way.restart();
+  await plane.advance({ seconds: 20 });
+  assert.deepEqual([own_way.runs(), await automatic(plane, own_way)], [chosen.tag, []]);
+  const busy = await plane.enrollRobot({ fleet_id, online: false });
+  busy.behave(ignore, chosen.id);
+  const { id } = await plane.deploy(chosen, { robot_id: busy.id });
+  await busy.connect();
+  await plane.advance({ seconds: 20 });
+  assert.deepEqual([(await plane.deployment(id)).status, await automatic(plane, busy)], ["in_progress", []]);
 
-    await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
-    const later = await plane.enrollRobot({ fleet_id });
-    await plane.advance({ minutes: 1 });
-    assert.deepEqual([later.runs(), await automatic(plane, later)], [undefined, []]);
-    await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: true } });
-    await plane.advance({ minutes: 1 });
-    assert.deepEqual([later.runs(), await automatic(plane, later)], [release.tag, [`joined ${release.tag} applied`]]);
-    assert.equal(own_way.runs(), chosen.tag);
-    await checkEngine(plane);
-  },
-);
+  await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
+  const later = await plane.enrollRobot({ fleet_id });
+  await plane.advance({ minutes: 1 });
+  assert.deepEqual([later.runs(), await automatic(plane, later)], [undefined, []]);
+  await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: true } });
+  await plane.advance({ minutes: 1 });
+  assert.deepEqual([later.runs(), await automatic(plane, later)], [release.tag, [`joined ${release.tag} applied`]]);
+  assert.equal(own_way.runs(), chosen.tag);
+  await checkEngine(plane);
+});
 
 test("a robot that enrolls during a fleet deployment gets the new release when the deployment has ended", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

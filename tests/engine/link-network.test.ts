@@ -142,26 +142,22 @@ test("an agent without optional features refuses streams with 4410", TIMEOUT, as
   await assert.rejects(plane.plane.link.session(robot.id)!.openChannel("echo", "shell"), { code: 4410 });
 });
 
-test(
-  "both ends close a link that loses all packets, and it reconnects when the network recovers",
-  TIMEOUT,
-  async (t) => {
-    await using rig = await startRig(t, { limits: { heartbeat_seconds: 1 } });
-    const { proxy, plane, agent } = rig;
-    const session = rig.session();
-    const channel = await session.openChannel("echo", "shell");
-    proxy.blackHole(true);
-    await plane.until("both ends to notice", () => !agent.connected && plane.plane.link.session(agent.robot_id) === undefined);
-    assert.equal((await channel.ended).reason, "no heartbeat");
-    assert.ok(
-      rig.lines.some((line) => line.includes("the server was silent for")),
-      rig.lines.join("\n"),
-    );
-    proxy.blackHole(false);
-    proxy.reset();
-    await plane.until("the link to be back", () => agent.connected && rig.session() !== undefined && rig.session() !== session);
-  },
-);
+test("both ends close a link that loses all packets, and it reconnects when the network recovers", TIMEOUT, async (t) => {
+  await using rig = await startRig(t, { limits: { heartbeat_seconds: 1 } });
+  const { proxy, plane, agent } = rig;
+  const session = rig.session();
+  const channel = await session.openChannel("echo", "shell");
+  proxy.blackHole(true);
+  await plane.until("both ends to notice", () => !agent.connected && plane.plane.link.session(agent.robot_id) === undefined);
+  assert.equal((await channel.ended).reason, "no heartbeat");
+  assert.ok(
+    rig.lines.some((line) => line.includes("the server was silent for")),
+    rig.lines.join("\n"),
+  );
+  proxy.blackHole(false);
+  proxy.reset();
+  await plane.until("the link to be back", () => agent.connected && rig.session() !== undefined && rig.session() !== session);
+});
 
 test("reports that a robot makes while its server restarts are delivered after the restart", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
@@ -233,47 +229,43 @@ test("robots that connect concurrently beyond the rate limit get a reserved time
   assert.equal(is_in, true);
 });
 
-test(
-  "refuses a robot with another protocol version with a message that names both versions",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane();
-    const robot = await plane.enrollRobot({ online: false });
-    for (const [protocols, upgrade] of [
-      [[98, 99], "server"],
-      [[1], "agent"],
-    ] as const) {
-      const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
-      const [challenge] = (await once(socket, "message")) as [Buffer];
-      const { protocols: offered, nonce } = JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[]; nonce: string };
-      assert.deepEqual(offered, [...LINK_PROTOCOLS]);
-      // The signature of version 1.
-      const signature = sign(null, Buffer.from(`roamfleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
-      const hello = {
-        type: "hello",
-        protocols,
-        robot_id: robot.id,
-        signature,
-        boot_id: "b",
-        run_id: "n",
-        outbox_id: "o",
-        agent_version: "9",
-      };
-      const more = { platform: {}, kinds: [], streams: [], generation: 0, features: ["telepathy"], new_field: { of: "later" } };
-      socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ ...hello, ...more }))));
-      const closed = once(socket, "close") as Promise<[number, Buffer]>;
-      const ended = closed.then(([code, reason]) => assert.fail(`closed with ${code} ${String(reason)} before a refusal`));
-      const [refused] = (await Promise.race([once(socket, "message"), ended])) as [Buffer];
-      ended.catch(() => {});
-      const { code, message } = JSON.parse(String(decodeFrame(refused).payload)) as { code: string; message: string };
-      assert.equal(code, "unsupported_protocol");
-      assert.match(message, new RegExp(`version ${protocols.join(", ")}: upgrade the ${upgrade}$`));
-      assert.equal((await closed)[0], 4001);
-    }
-    const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "roamfleet.link.v9");
-    other.on("error", () => {});
-    const [, response] = (await once(other, "unexpected-response")) as [unknown, http.IncomingMessage];
-    assert.deepEqual([response.statusCode, response.headers["sec-websocket-protocol"]], [426, LINK_SUBPROTOCOL]);
-    other.terminate();
-  },
-);
+test("refuses a robot with another protocol version with a message that names both versions", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  const robot = await plane.enrollRobot({ online: false });
+  for (const [protocols, upgrade] of [
+    [[98, 99], "server"],
+    [[1], "agent"],
+  ] as const) {
+    const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
+    const [challenge] = (await once(socket, "message")) as [Buffer];
+    const { protocols: offered, nonce } = JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[]; nonce: string };
+    assert.deepEqual(offered, [...LINK_PROTOCOLS]);
+    // The signature of version 1.
+    const signature = sign(null, Buffer.from(`roamfleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
+    const hello = {
+      type: "hello",
+      protocols,
+      robot_id: robot.id,
+      signature,
+      boot_id: "b",
+      run_id: "n",
+      outbox_id: "o",
+      agent_version: "9",
+    };
+    const more = { platform: {}, kinds: [], streams: [], generation: 0, features: ["telepathy"], new_field: { of: "later" } };
+    socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ ...hello, ...more }))));
+    const closed = once(socket, "close") as Promise<[number, Buffer]>;
+    const ended = closed.then(([code, reason]) => assert.fail(`closed with ${code} ${String(reason)} before a refusal`));
+    const [refused] = (await Promise.race([once(socket, "message"), ended])) as [Buffer];
+    ended.catch(() => {});
+    const { code, message } = JSON.parse(String(decodeFrame(refused).payload)) as { code: string; message: string };
+    assert.equal(code, "unsupported_protocol");
+    assert.match(message, new RegExp(`version ${protocols.join(", ")}: upgrade the ${upgrade}$`));
+    assert.equal((await closed)[0], 4001);
+  }
+  const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "roamfleet.link.v9");
+  other.on("error", () => {});
+  const [, response] = (await once(other, "unexpected-response")) as [unknown, http.IncomingMessage];
+  assert.deepEqual([response.statusCode, response.headers["sec-websocket-protocol"]], [426, LINK_SUBPROTOCOL]);
+  other.terminate();
+});

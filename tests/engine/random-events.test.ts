@@ -99,41 +99,37 @@ const actions: ((scene: Scene) => Promise<unknown>)[] = [
 ];
 
 for (const seed of [1, 2, 3]) {
-  test(
-    `all deployments end with correct counters after random events in random order (seed ${seed})`,
-    { timeout: 240_000 },
-    async () => {
-      await using plane = await startPlane({ at: AT, limits: EXPIRY });
-      const chance = new Chance(seed);
-      const fleets = [await plane.fleet(), await plane.fleet()];
-      const robots = (await Promise.all(fleets.map((fleet_id) => plane.enrollRobots(5, { fleet_id })))).flat();
-      const releases = [
-        await plane.release(),
-        await plane.release(),
-        await plane.release(),
-        await plane.release({ app: "camera" }),
-        await plane.release({ kind: "container_image" }),
-      ];
-      const scene: Scene = { plane, chance, robots, fleets, releases, deployments: [] };
-      for (let done = 0; done < ACTIONS; done += 1) {
-        await chance.of(actions)(scene);
-        // In half of the cases, the next event happens before this one is processed.
-        if (chance.next() < 0.5) await plane.settle();
-        await checkEngine(plane);
-      }
-      await plane.advance({ minutes: 45 });
-      await checkEngine(plane, { ended: true });
-      for (const robot of robots) {
-        // Stuck robots continue after a restart, like an agent.
-        robot.behave({});
-        await robot.restart();
-      }
-      await plane.advance({ minutes: 5 });
-      await checkEngine(plane, { ended: true });
-      for (const robot of robots) await agrees(plane, robot);
-      for (const id of scene.deployments) assert.ok(isTerminal((await plane.deployment(id)).status));
-    },
-  );
+  test(`all deployments end with correct counters after random events in random order (seed ${seed})`, { timeout: 240_000 }, async () => {
+    await using plane = await startPlane({ at: AT, limits: EXPIRY });
+    const chance = new Chance(seed);
+    const fleets = [await plane.fleet(), await plane.fleet()];
+    const robots = (await Promise.all(fleets.map((fleet_id) => plane.enrollRobots(5, { fleet_id })))).flat();
+    const releases = [
+      await plane.release(),
+      await plane.release(),
+      await plane.release(),
+      await plane.release({ app: "camera" }),
+      await plane.release({ kind: "container_image" }),
+    ];
+    const scene: Scene = { plane, chance, robots, fleets, releases, deployments: [] };
+    for (let done = 0; done < ACTIONS; done += 1) {
+      await chance.of(actions)(scene);
+      // In half of the cases, the next event happens before this one is processed.
+      if (chance.next() < 0.5) await plane.settle();
+      await checkEngine(plane);
+    }
+    await plane.advance({ minutes: 45 });
+    await checkEngine(plane, { ended: true });
+    for (const robot of robots) {
+      // Stuck robots continue after a restart, like an agent.
+      robot.behave({});
+      await robot.restart();
+    }
+    await plane.advance({ minutes: 5 });
+    await checkEngine(plane, { ended: true });
+    for (const robot of robots) await agrees(plane, robot);
+    for (const id of scene.deployments) assert.ok(isTerminal((await plane.deployment(id)).status));
+  });
 }
 
 /** Fails unless the plane shows the releases that the robot runs. */

@@ -228,33 +228,29 @@ for (const [on_failure, status, applied] of HALTS) {
   });
 }
 
-test(
-  "a deployment resumed above its failure threshold is paused again by the next failure",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const { fleet_id, robots } = await fleetOf(plane, 22);
-    for (const robot of [robots[0], robots[5]]) robot?.behave(rollBack());
-    for (const robot of robots.slice(6)) robot.behave(slow(20_000));
-    const id = await rollOut(plane, fleet_id, {
-      waves: [{ count: 2 }, { count: 22 }],
-      failure_threshold: { percent: 30 },
-      on_failure: "pause",
-    });
-    await plane.advance({ seconds: 40 });
-    const first = await plane.deployment(id);
-    assert.deepEqual([first.status, first.reason, first.counts.failed], ["paused", "threshold_exceeded", 1]);
-    await plane.api.resumeDeployment(at(id));
-    await plane.advance({ seconds: 15 });
-    const second = await plane.deployment(id);
-    // 2 of 22 is 9%.
-    assert.deepEqual([second.status, second.reason, second.counts.failed], ["paused", "threshold_exceeded", 2]);
-    await plane.api.resumeDeployment(at(id));
-    await plane.advance({ minutes: 5 });
-    assert.equal((await plane.deployment(id)).counts.applied, 20);
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("a deployment resumed above its failure threshold is paused again by the next failure", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { fleet_id, robots } = await fleetOf(plane, 22);
+  for (const robot of [robots[0], robots[5]]) robot?.behave(rollBack());
+  for (const robot of robots.slice(6)) robot.behave(slow(20_000));
+  const id = await rollOut(plane, fleet_id, {
+    waves: [{ count: 2 }, { count: 22 }],
+    failure_threshold: { percent: 30 },
+    on_failure: "pause",
+  });
+  await plane.advance({ seconds: 40 });
+  const first = await plane.deployment(id);
+  assert.deepEqual([first.status, first.reason, first.counts.failed], ["paused", "threshold_exceeded", 1]);
+  await plane.api.resumeDeployment(at(id));
+  await plane.advance({ seconds: 15 });
+  const second = await plane.deployment(id);
+  // 2 of 22 is 9%.
+  assert.deepEqual([second.status, second.reason, second.counts.failed], ["paused", "threshold_exceeded", 2]);
+  await plane.api.resumeDeployment(at(id));
+  await plane.advance({ minutes: 5 });
+  assert.equal((await plane.deployment(id)).counts.applied, 20);
+  await checkEngine(plane, { ended: true });
+});
 
 test("a manual pause below the failure threshold does not change the threshold", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

@@ -56,29 +56,25 @@ test("a deployment that became due while the server was down is dispatched after
   await checkEngine(plane, { ended: true });
 });
 
-test(
-  "of several scheduled deployments that start in one batch, the one with the latest time wins",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const robot = await plane.enrollRobot();
-    const [later, earlier] = [await plane.release(), await plane.release()];
-    const last = await plane.deploy(later, { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:02:00Z" });
-    const first = await plane.deploy(earlier, { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
-    await robot.disconnect();
-    await plane.stop();
-    await plane.advance({ minutes: 5 });
-    await plane.restart();
-    await plane.settle();
-    await robot.connect();
-    await plane.settle();
-    assert.equal(robot.runs(), later.tag);
-    assert.equal((await plane.deployment(last.id)).status, "applied");
-    const { status, reason } = await plane.deployment(first.id);
-    assert.deepEqual([status, reason], ["cancelled", "superseded"]);
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("of several scheduled deployments that start in one batch, the one with the latest time wins", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const [later, earlier] = [await plane.release(), await plane.release()];
+  const last = await plane.deploy(later, { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:02:00Z" });
+  const first = await plane.deploy(earlier, { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
+  await robot.disconnect();
+  await plane.stop();
+  await plane.advance({ minutes: 5 });
+  await plane.restart();
+  await plane.settle();
+  await robot.connect();
+  await plane.settle();
+  assert.equal(robot.runs(), later.tag);
+  assert.equal((await plane.deployment(last.id)).status, "applied");
+  const { status, reason } = await plane.deployment(first.id);
+  assert.deepEqual([status, reason], ["cancelled", "superseded"]);
+  await checkEngine(plane, { ended: true });
+});
 
 test("a deployment scheduled in the past is dispatched immediately, as its event states", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

@@ -28,31 +28,27 @@ test("rate-limits requests with forged robot signatures by address without delay
   assert.notEqual(await ask(), 401);
 });
 
-test(
-  "rate-limits connections with wrong robot signatures for minutes without delaying the real robot",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const { id, identity } = await plane.enrollRobot({ online: false });
-    const answerOf = ({ channel, payload }: Frame): unknown[] => {
-      assert.equal(channel, CONTROL_CHANNEL);
-      const { code, retry_after_ms } = JSON.parse(Buffer.from(payload).toString()) as Partial<Refused>;
-      return [code, retry_after_ms];
-    };
-    const answers: unknown[] = [];
-    for (let i = 0; i <= GUESSES; i += 1) {
-      const { socket, challenge } = await openLink(plane.url);
-      const answered = once(socket, "message") as Promise<[Buffer]>;
-      socket.send(controlFrame(helloOf(id, makeIdentity(), challenge)));
-      answers.push(answerOf(decodeFrame((await answered)[0])));
-      socket.terminate();
-    }
-    assert.deepEqual(answers, [...Array.from({ length: GUESSES }, () => ["bad_signature", undefined]), ["bad_signature", 300_000]]);
-    const raw = await RawRobot.connect(plane.url, { id, identity });
-    assert.notEqual(plane.session(id), undefined);
-    await raw.end();
-  },
-);
+test("rate-limits connections with wrong robot signatures for minutes without delaying the real robot", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { id, identity } = await plane.enrollRobot({ online: false });
+  const answerOf = ({ channel, payload }: Frame): unknown[] => {
+    assert.equal(channel, CONTROL_CHANNEL);
+    const { code, retry_after_ms } = JSON.parse(Buffer.from(payload).toString()) as Partial<Refused>;
+    return [code, retry_after_ms];
+  };
+  const answers: unknown[] = [];
+  for (let i = 0; i <= GUESSES; i += 1) {
+    const { socket, challenge } = await openLink(plane.url);
+    const answered = once(socket, "message") as Promise<[Buffer]>;
+    socket.send(controlFrame(helloOf(id, makeIdentity(), challenge)));
+    answers.push(answerOf(decodeFrame((await answered)[0])));
+    socket.terminate();
+  }
+  assert.deepEqual(answers, [...Array.from({ length: GUESSES }, () => ["bad_signature", undefined]), ["bad_signature", 300_000]]);
+  const raw = await RawRobot.connect(plane.url, { id, identity });
+  assert.notEqual(plane.session(id), undefined);
+  await raw.end();
+});
 
 test("unauthenticated connections from one address can use at most half of the slots", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { unauthenticated_links_max: 20 } });

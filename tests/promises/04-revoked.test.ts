@@ -87,11 +87,7 @@ async function refusedNow(plane: Harness, org: HarnessOrg, robot_id: string, tok
   });
 }
 
-test(
-  "a token that loses access has its streams closed and its requests refused within 2 s",
-  TIMEOUT,
-  (t) => taken(t, 1, CASES),
-);
+test("a token that loses access has its streams closed and its requests refused within 2 s", TIMEOUT, (t) => taken(t, 1, CASES));
 
 test("streams on three nodes close within 2 s when their token loses access", TIMEOUT, (t) => taken(t, 3, CASES.slice(0, CASES_ON_THREE)));
 

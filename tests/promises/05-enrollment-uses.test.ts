@@ -46,10 +46,8 @@ async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void
   );
 }
 
-test(
-  `at most ${MAX_USES} robots enroll, and no acknowledged one is lost, despite kill -9 (${KILLED_RUNS} runs)`,
-  LIMIT,
-  (t) => withKills(t, 1),
+test(`at most ${MAX_USES} robots enroll, and no acknowledged one is lost, despite kill -9 (${KILLED_RUNS} runs)`, LIMIT, (t) =>
+  withKills(t, 1),
 );
 
 test(`an enrollment key keeps its limit despite kill -9 of one of two nodes (${KILLED_RUNS} runs)`, LIMIT, (t) => withKills(t, 2));

@@ -266,46 +266,42 @@ async function withoutOrgInStatements(work: () => Promise<void>): Promise<void> 
   }
 }
 
-test(
-  "row-level security alone prevents access to rows of another org by every route, stream and robot",
-  LIMIT,
-  async (t: TestContext) => {
-    const { b } = ground;
-    const before = await rowsOf(ground.a.org.id);
-    // A token is looked up before its org is known, so getMe works.
-    const reached = portal.filter(({ name }) => name !== "getMe");
-    let [asked, streams] = [0, 0];
-    await withoutOrgInStatements(async () => {
-      const samples = reached.flatMap((route) => [
-        { route, request: sampleRequest(route, b) },
-        ...idFields(route)
-          .filter(({ place, name }) => place !== "path" && b.ids[name] !== undefined)
-          .map((field) => ({ route, request: sampleRequest(route, b, { ...field, value: b.ids[field.name] ?? "" }) })),
-      ]);
-      const answers = new Map<number, number>();
-      const result = await askAll(samples, async ({ route, request }) => {
-        const reply = await askRoute(unchecked, route, request, { token: b.org.admin_token });
-        answers.set(reply.status, (answers.get(reply.status) ?? 0) + 1);
-        const leak = leakIn(reply.text, JSON.stringify(request) + b.org.id);
-        if (leak !== undefined) return `leaks ${leak}: ${shown(route, reply)}`;
-        return route.path.includes("{id}") && reply.status < 400 ? `found: ${shown(route, reply)}` : undefined;
-      });
-      assert.deepEqual(result.wrong, []);
-      t.diagnostic(`answers by status: ${JSON.stringify(Object.fromEntries(answers))}`);
-      streams = await askStreams(b.org.admin_token, b);
-      asked = result.asked + streams + (await askRobotRoutes(b.robot, [undefined]));
-      await plane.settle();
+test("row-level security alone prevents access to rows of another org by every route, stream and robot", LIMIT, async (t: TestContext) => {
+  const { b } = ground;
+  const before = await rowsOf(ground.a.org.id);
+  // A token is looked up before its org is known, so getMe works.
+  const reached = portal.filter(({ name }) => name !== "getMe");
+  let [asked, streams] = [0, 0];
+  await withoutOrgInStatements(async () => {
+    const samples = reached.flatMap((route) => [
+      { route, request: sampleRequest(route, b) },
+      ...idFields(route)
+        .filter(({ place, name }) => place !== "path" && b.ids[name] !== undefined)
+        .map((field) => ({ route, request: sampleRequest(route, b, { ...field, value: b.ids[field.name] ?? "" }) })),
+    ]);
+    const answers = new Map<number, number>();
+    const result = await askAll(samples, async ({ route, request }) => {
+      const reply = await askRoute(unchecked, route, request, { token: b.org.admin_token });
+      answers.set(reply.status, (answers.get(reply.status) ?? 0) + 1);
+      const leak = leakIn(reply.text, JSON.stringify(request) + b.org.id);
+      if (leak !== undefined) return `leaks ${leak}: ${shown(route, reply)}`;
+      return route.path.includes("{id}") && reply.status < 400 ? `found: ${shown(route, reply)}` : undefined;
     });
-    // Audit entries of refused requests and nonces of robots' requests are written outside of row-level security.
-    const { audit_entry: _, robot_request: _request, ...rows } = await rowsOf(b.org.id);
-    const { audit_entry: __, robot_request: ___, ...expected } = ground.rows;
-    assert.deepEqual(rows, expected, "a row of B has changed");
-    assert.deepEqual(await rowsOf(ground.a.org.id), before, "a row was written for A");
-    const entries = portal.length + of_robots.length + streams;
-    provePromise(
-      t,
-      1,
-      `0 leaks, each wall alone: ${entries} routes and streams × ${ground.ids.size} kinds of another org's ids, ${asked_by_app} requests with row-level security off, ${asked} with the org_id of every statement the other org's`,
-    );
-  },
-);
+    assert.deepEqual(result.wrong, []);
+    t.diagnostic(`answers by status: ${JSON.stringify(Object.fromEntries(answers))}`);
+    streams = await askStreams(b.org.admin_token, b);
+    asked = result.asked + streams + (await askRobotRoutes(b.robot, [undefined]));
+    await plane.settle();
+  });
+  // Audit entries of refused requests and nonces of robots' requests are written outside of row-level security.
+  const { audit_entry: _, robot_request: _request, ...rows } = await rowsOf(b.org.id);
+  const { audit_entry: __, robot_request: ___, ...expected } = ground.rows;
+  assert.deepEqual(rows, expected, "a row of B has changed");
+  assert.deepEqual(await rowsOf(ground.a.org.id), before, "a row was written for A");
+  const entries = portal.length + of_robots.length + streams;
+  provePromise(
+    t,
+    1,
+    `0 leaks, each wall alone: ${entries} routes and streams × ${ground.ids.size} kinds of another org's ids, ${asked_by_app} requests with row-level security off, ${asked} with the org_id of every statement the other org's`,
+  );
+});

@@ -90,47 +90,43 @@ function changeKeys(random: Random, robot: ModelRobot, said: SignedText[]): numb
   return refused;
 }
 
-test(
-  "a robot refuses every downgraded, replayed, expired or foreign release of a hostile server",
-  LIMIT,
-  async (t) => {
-    const random = seededRandom(12);
-    const refused = new Map<SignatureCheck, number>();
-    const attacks = new Map<string, number>();
-    const counts = { offers: 0, taken: 0, refused: 0, statements: 0 };
-    while (counts.offers < OFFERS) {
-      const robot = new ModelRobot();
-      const said: SignedText[] = [];
-      counts.statements += changeKeys(random, robot, said);
-      const past: Offer[] = [makeHonest(random, robot.now_ms, 0)];
-      for (let number = 0; number < OFFERS_OF_A_ROBOT; number += 1) {
-        if (random() < 0.05) counts.statements += changeKeys(random, robot, said);
-        robot.now_ms += Math.floor(random() * 3 * DAY_MS);
-        // Earlier offers are repeated.
-        const honest = random() < 0.4 ? past[Math.floor(random() * past.length)]! : makeHonest(random, robot.now_ms, number);
-        past.push(honest);
-        const other = past[Math.floor(random() * past.length)]!;
-        const offer = random() < 0.5 ? honest : attacked(random, honest, other, robot.current);
-        judge(robot, offer, random, { refused, attacks, counts });
-      }
+test("a robot refuses every downgraded, replayed, expired or foreign release of a hostile server", LIMIT, async (t) => {
+  const random = seededRandom(12);
+  const refused = new Map<SignatureCheck, number>();
+  const attacks = new Map<string, number>();
+  const counts = { offers: 0, taken: 0, refused: 0, statements: 0 };
+  while (counts.offers < OFFERS) {
+    const robot = new ModelRobot();
+    const said: SignedText[] = [];
+    counts.statements += changeKeys(random, robot, said);
+    const past: Offer[] = [makeHonest(random, robot.now_ms, 0)];
+    for (let number = 0; number < OFFERS_OF_A_ROBOT; number += 1) {
+      if (random() < 0.05) counts.statements += changeKeys(random, robot, said);
+      robot.now_ms += Math.floor(random() * 3 * DAY_MS);
+      // Earlier offers are repeated.
+      const honest = random() < 0.4 ? past[Math.floor(random() * past.length)]! : makeHonest(random, robot.now_ms, number);
+      past.push(honest);
+      const other = past[Math.floor(random() * past.length)]!;
+      const offer = random() < 0.5 ? honest : attacked(random, honest, other, robot.current);
+      judge(robot, offer, random, { refused, attacks, counts });
     }
-    for (const [word, checks] of Object.entries(KEPT_BY))
-      assert.ok(
-        checks.some((check) => (refused.get(check) ?? 0) > 0),
-        `no ${word} was tried`,
-      );
-    for (const attack of Object.keys(ATTACKS)) assert.ok((attacks.get(attack) ?? 0) > 0, `${attack} was never tried`);
-    const by_word = Object.entries(KEPT_BY).map(
-      ([word, checks]) => `${word} ${checks.reduce((sum, check) => sum + (refused.get(check) ?? 0), 0)}`,
+  }
+  for (const [word, checks] of Object.entries(KEPT_BY))
+    assert.ok(
+      checks.some((check) => (refused.get(check) ?? 0) > 0),
+      `no ${word} was tried`,
     );
-    const events = await refuseForReal();
-    provePromise(
-      t,
-      12,
-      `${counts.offers} releases offered by a hostile server: all ${counts.refused} that were not meant for the robot refused (${by_word.join(", ")}), all ${counts.taken} that were taken; ${counts.statements} false changes of the keys refused; with the real agent ${events} of ${events} refused, each with an event that names the check`,
-    );
-  },
-);
+  for (const attack of Object.keys(ATTACKS)) assert.ok((attacks.get(attack) ?? 0) > 0, `${attack} was never tried`);
+  const by_word = Object.entries(KEPT_BY).map(
+    ([word, checks]) => `${word} ${checks.reduce((sum, check) => sum + (refused.get(check) ?? 0), 0)}`,
+  );
+  const events = await refuseForReal();
+  provePromise(
+    t,
+    12,
+    `${counts.offers} releases offered by a hostile server: all ${counts.refused} that were not meant for the robot refused (${by_word.join(", ")}), all ${counts.taken} that were taken; ${counts.statements} false changes of the keys refused; with the real agent ${events} of ${events} refused, each with an event that names the check`,
+  );
+});
 
 interface Tally {
   refused: Map<SignatureCheck, number>;

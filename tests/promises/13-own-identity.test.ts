@@ -47,97 +47,93 @@ function ask(url: string, answer: (nonce: string) => Hello): Promise<ServerMessa
   });
 }
 
-test(
-  "detects a copied state directory, quarantines both machines, and refuses replayed challenges",
-  LIMIT,
-  async (t) => {
-    await using server = await ServerProcess.start({
-      args: ["token_requests_per_minute=1000000", "token_burst=1000000", "link_accepts_per_second=10000"].flatMap((limit) => [
-        "--limit",
-        limit,
-      ]),
-    });
-    const { api } = await server.org("Identities");
-    const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
-    const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
-    const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+test("detects a copied state directory, quarantines both machines, and refuses replayed challenges", LIMIT, async (t) => {
+  await using server = await ServerProcess.start({
+    args: ["token_requests_per_minute=1000000", "token_burst=1000000", "link_accepts_per_second=10000"].flatMap((limit) => [
+      "--limit",
+      limit,
+    ]),
+  });
+  const { api } = await server.org("Identities");
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
 
-    await using first = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
-    const id = await first.program.until(
-      "the robot to be online",
-      async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
-    );
-    const kinds = async (): Promise<string[]> =>
-      (await api.listRobotTimeline({ params: { id }, query: { limit: 200 } })).items.map(({ kind }) => kind);
-    // A restart, even without an orderly disconnect, is no duplicate.
-    await first.program.kill();
-    first.restart();
-    await first.program.until("the robot to be back", () => first.program.output.includes("link is up"));
-    assert.ok(!(await kinds()).includes("robot.duplicate_identity"));
+  await using first = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
+  const id = await first.program.until(
+    "the robot to be online",
+    async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
+  );
+  const kinds = async (): Promise<string[]> =>
+    (await api.listRobotTimeline({ params: { id }, query: { limit: 200 } })).items.map(({ kind }) => kind);
+  // A restart, even without an orderly disconnect, is no duplicate.
+  await first.program.kill();
+  first.restart();
+  await first.program.until("the robot to be back", () => first.program.output.includes("link is up"));
+  assert.ok(!(await kinds()).includes("robot.duplicate_identity"));
 
-    await using second = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" }, { start: false });
-    cpSync(first.state, second.state, { recursive: true });
-    rmSync(path.join(second.state, LOCK), { recursive: true, force: true });
-    second.restart();
-    await until("the robot to be held", async () => (await api.getRobot({ params: { id } })).data.held_at !== null);
-    const { items } = await api.listRobotTimeline({ params: { id }, query: { kind: "robot.duplicate_identity", limit: 200 } });
-    const flagged = new Set(items.map(({ data }) => data.run_id));
-    assert.deepEqual([items.length, flagged.size], [6, 2]);
-    assert.ok((await kinds()).includes("robot.held"));
-    for (const { program } of [first, second])
-      await program.until("the agent to be refused", () => program.output.includes("an operator must decide"));
+  await using second = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" }, { start: false });
+  cpSync(first.state, second.state, { recursive: true });
+  rmSync(path.join(second.state, LOCK), { recursive: true, force: true });
+  second.restart();
+  await until("the robot to be held", async () => (await api.getRobot({ params: { id } })).data.held_at !== null);
+  const { items } = await api.listRobotTimeline({ params: { id }, query: { kind: "robot.duplicate_identity", limit: 200 } });
+  const flagged = new Set(items.map(({ data }) => data.run_id));
+  assert.deepEqual([items.length, flagged.size], [6, 2]);
+  assert.ok((await kinds()).includes("robot.held"));
+  for (const { program } of [first, second])
+    await program.until("the agent to be refused", () => program.output.includes("an operator must decide"));
 
-    // One machine gets a separate identity; the other one's key becomes invalid.
-    const replacement = (await api.replaceRobot({ params: { id } })).data;
-    await using third = new AgentProcess({ url: server.url, key: replacement.key ?? "", name: "cart-1" });
-    await third.program.until(
-      "the new computer to be the robot",
-      async () => (await api.getRobot({ params: { id } })).data.status === "online",
-    );
-    assert.equal((await api.getRobot({ params: { id } })).data.held_at, null);
+  // One machine gets a separate identity; the other one's key becomes invalid.
+  const replacement = (await api.replaceRobot({ params: { id } })).data;
+  await using third = new AgentProcess({ url: server.url, key: replacement.key ?? "", name: "cart-1" });
+  await third.program.until(
+    "the new computer to be the robot",
+    async () => (await api.getRobot({ params: { id } })).data.status === "online",
+  );
+  assert.equal((await api.getRobot({ params: { id } })).data.held_at, null);
 
-    const { publicKey, privateKey } = generateKeyPairSync("ed25519");
-    const public_key = publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64");
-    const enrolled = await fetch(`${server.url}/agent/enroll`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ key, public_key }),
-    });
-    const robot_id = ((await enrolled.json()) as { data: { robot_id: string } }).data.robot_id;
-    const hello = (nonce: string): Hello => ({
-      type: "hello",
-      protocols: [...LINK_PROTOCOLS],
-      robot_id,
-      signature: sign(
-        null,
-        Buffer.from(linkChallengeText(robot_id, { nonce, host: new URL(server.url).host, channel: "" })),
-        privateKey,
-      ).toString("base64"),
-      boot_id: "b",
-      run_id: "r",
-      outbox_id: "o",
-      agent_version: "0",
-      platform: {},
-      kinds: [],
-      streams: [],
-      generation: 0,
-    });
-    let overheard: Hello = {};
-    assert.equal((await ask(server.url, (nonce) => (overheard = hello(nonce)))).type, "welcome");
-    let accepted = 0;
-    for (let replay = 0; replay < REPLAYS; replay += 1) {
-      const answer = await ask(server.url, () => overheard);
-      if (answer.type !== "refused") accepted += 1;
-      // After many failures the address is refused before the signature is checked.
-      else assert.ok(["bad_signature", "busy"].includes(answer.code), answer.code);
-    }
-    assert.equal(accepted, 0);
-    // A response is not valid for another robot either.
-    assert.equal((await ask(server.url, (nonce) => ({ ...hello(nonce), robot_id: id }))).type, "refused");
-    provePromise(
-      t,
-      13,
-      `a copied state directory was flagged on both links ${items.length / 2} times, then held; a restart was not; 0 of ${REPLAYS} replayed challenges accepted`,
-    );
-  },
-);
+  const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+  const public_key = publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64");
+  const enrolled = await fetch(`${server.url}/agent/enroll`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ key, public_key }),
+  });
+  const robot_id = ((await enrolled.json()) as { data: { robot_id: string } }).data.robot_id;
+  const hello = (nonce: string): Hello => ({
+    type: "hello",
+    protocols: [...LINK_PROTOCOLS],
+    robot_id,
+    signature: sign(
+      null,
+      Buffer.from(linkChallengeText(robot_id, { nonce, host: new URL(server.url).host, channel: "" })),
+      privateKey,
+    ).toString("base64"),
+    boot_id: "b",
+    run_id: "r",
+    outbox_id: "o",
+    agent_version: "0",
+    platform: {},
+    kinds: [],
+    streams: [],
+    generation: 0,
+  });
+  let overheard: Hello = {};
+  assert.equal((await ask(server.url, (nonce) => (overheard = hello(nonce)))).type, "welcome");
+  let accepted = 0;
+  for (let replay = 0; replay < REPLAYS; replay += 1) {
+    const answer = await ask(server.url, () => overheard);
+    if (answer.type !== "refused") accepted += 1;
+    // After many failures the address is refused before the signature is checked.
+    else assert.ok(["bad_signature", "busy"].includes(answer.code), answer.code);
+  }
+  assert.equal(accepted, 0);
+  // A response is not valid for another robot either.
+  assert.equal((await ask(server.url, (nonce) => ({ ...hello(nonce), robot_id: id }))).type, "refused");
+  provePromise(
+    t,
+    13,
+    `a copied state directory was flagged on both links ${items.length / 2} times, then held; a restart was not; 0 of ${REPLAYS} replayed challenges accepted`,
+  );
+});

@@ -11,9 +11,7 @@ const AT_ONCE = 200;
 const ROUNDS = promiseSize({ test: 3, full: 30 });
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 
-test(`${AT_ONCE} identical concurrent POSTs create one row and get equal responses despite kill -9`, LIMIT, (t) =>
-  once(t, 1),
-);
+test(`${AT_ONCE} identical concurrent POSTs create one row and get equal responses despite kill -9`, LIMIT, (t) => once(t, 1));
 
 test(`${AT_ONCE} identical concurrent POSTs to two nodes create one row despite kill -9 of one`, LIMIT, (t) => once(t, 2));
 

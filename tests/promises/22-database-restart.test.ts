@@ -10,11 +10,7 @@ const BETWEEN = 300;
 const RECOVERED_MS_MAX = 5_000;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_200_000 }) };
 
-test(
-  "the server recovers and loses nothing when PostgreSQL is killed under load",
-  LIMIT,
-  (t) => restarted(t, 1),
-);
+test("the server recovers and loses nothing when PostgreSQL is killed under load", LIMIT, (t) => restarted(t, 1));
 
 test("three nodes recover and lose nothing when their PostgreSQL is killed under load", LIMIT, (t) => restarted(t, 3));
 

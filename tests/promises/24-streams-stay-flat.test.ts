@@ -109,45 +109,41 @@ function measureHere(): Measure {
   return { heap: heapUsed + external, rss, descriptors: readdirSync("/proc/self/fd").length };
 }
 
-test(
-  "memory of server and agent does not grow during a simulated day of all streams",
-  LIMIT,
-  async (t) => {
-    await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", settings: { log_level: "silent" } });
-    const around = await RobotSurroundings.start(t);
-    const { clock } = plane;
-    await using robot = await LiveRobot.start(plane, { robot: around.robot, clock, silent: true });
-    const token = plane.default_org.admin_token;
-    const pass = (): Promise<void> => plane.advance({ milliseconds: 250 });
-    const slow: Partial<Record<StreamName, Record<string, string>>> = { camera: { fps: "0.2" } };
-    const watch = (name: StreamName): Promise<OpenStream> =>
-      OpenStream.open(plane.url, name, robot.id, around, { query: { token, ...slow[name] } });
-    const open = async (name: StreamName): Promise<OpenStream> =>
-      OpenStream.open(plane.url, name, robot.id, around, { query: await ticketOf(plane.api, robot.id, name) });
-    const watched = await Promise.all(STREAM_NAMES.map(watch));
-    let opened = 0;
-    const minute = async (n: number): Promise<void> => {
-      await plane.advance({ seconds: 55 });
-      for (const stream of watched) await stream.round(pass);
-      if (n % CHURN_MINUTES !== 0) return;
-      await openAndCloseAll(open, pass);
-      opened += STREAM_NAMES.length;
-    };
-    for (let n = 0; n < WARM_MINUTES; n += 1) await minute(n);
-    const start = leastOf([measureHere(), measureHere(), measureHere()]);
-    for (let n = 0; n < SIMULATED_MINUTES; n += 1) await minute(n);
-    const end = leastOf([measureHere(), measureHere(), measureHere()]);
-    await Promise.all(watched.map((stream) => stream.end()));
-    // Stopping the agent waits for timers, so virtual time must advance.
-    let stopped = false;
-    const stopping = robot.stop().finally(() => (stopped = true));
-    while (!stopped) await pass();
-    await stopping;
-    assertFlat("plane and agent", start, end);
-    provePromise(
-      t,
-      24,
-      `${SIMULATED_MINUTES} min on the simulated clock, all ${STREAM_NAMES.length} kinds of streams of a real agent watched each minute and ${opened} more opened and ended, in one process: ${shown("plane and agent together", start, end)}`,
-    );
-  },
-);
+test("memory of server and agent does not grow during a simulated day of all streams", LIMIT, async (t) => {
+  await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", settings: { log_level: "silent" } });
+  const around = await RobotSurroundings.start(t);
+  const { clock } = plane;
+  await using robot = await LiveRobot.start(plane, { robot: around.robot, clock, silent: true });
+  const token = plane.default_org.admin_token;
+  const pass = (): Promise<void> => plane.advance({ milliseconds: 250 });
+  const slow: Partial<Record<StreamName, Record<string, string>>> = { camera: { fps: "0.2" } };
+  const watch = (name: StreamName): Promise<OpenStream> =>
+    OpenStream.open(plane.url, name, robot.id, around, { query: { token, ...slow[name] } });
+  const open = async (name: StreamName): Promise<OpenStream> =>
+    OpenStream.open(plane.url, name, robot.id, around, { query: await ticketOf(plane.api, robot.id, name) });
+  const watched = await Promise.all(STREAM_NAMES.map(watch));
+  let opened = 0;
+  const minute = async (n: number): Promise<void> => {
+    await plane.advance({ seconds: 55 });
+    for (const stream of watched) await stream.round(pass);
+    if (n % CHURN_MINUTES !== 0) return;
+    await openAndCloseAll(open, pass);
+    opened += STREAM_NAMES.length;
+  };
+  for (let n = 0; n < WARM_MINUTES; n += 1) await minute(n);
+  const start = leastOf([measureHere(), measureHere(), measureHere()]);
+  for (let n = 0; n < SIMULATED_MINUTES; n += 1) await minute(n);
+  const end = leastOf([measureHere(), measureHere(), measureHere()]);
+  await Promise.all(watched.map((stream) => stream.end()));
+  // Stopping the agent waits for timers, so virtual time must advance.
+  let stopped = false;
+  const stopping = robot.stop().finally(() => (stopped = true));
+  while (!stopped) await pass();
+  await stopping;
+  assertFlat("plane and agent", start, end);
+  provePromise(
+    t,
+    24,
+    `${SIMULATED_MINUTES} min on the simulated clock, all ${STREAM_NAMES.length} kinds of streams of a real agent watched each minute and ${opened} more opened and ended, in one process: ${shown("plane and agent together", start, end)}`,
+  );
+});

@@ -166,45 +166,41 @@ async function newCase(plane: Harness): Promise<Case> {
   return { plane, fleet_id, elsewhere, robots, api: plane.default_org.client(made.token ?? ""), user_id: user.id, token_id: made.id };
 }
 
-test(
-  "an action no longer affects robots that its creator has lost access to",
-  TIMEOUT,
-  async (t) => {
-    await using plane = await startPlane({ at: AT });
-    const losses = Object.entries(LOSSES);
-    const counted = { cases: 0, races: 0, actions: 0 };
-    for (let round = 0; round < ROUNDS; round += 1)
-      for (const [index, [action, begin]] of Object.entries(ACTIONS).entries())
-        for (let nth = 0; nth < LOSSES_EACH; nth += 1) {
-          const [loss, take] = losses[(index + round + nth) % losses.length] ?? assert.fail("no loss");
-          const of = await newCase(plane);
-          const go = await begin(of);
-          // In every second case the robots reconnect at the moment of the loss.
-          const races = (index + round + nth) % 2 === 1;
-          const back = races ? Promise.all(of.robots.filter((robot) => !robot.connected).map((robot) => robot.connect())) : undefined;
-          await take(of);
-          const before = await handOvers(of);
-          await back;
-          const had = races ? undefined : await running(of);
-          for (const robot of of.robots) if (!robot.connected) await robot.connect();
-          await plane.settle();
-          await go();
-          await plane.advance({ seconds: 10 });
-          const done = (await handOvers(of)) - before;
-          counted.actions += done;
-          assert.equal(done, 0, `${action}, ${loss}`);
-          if (had !== undefined) assert.deepEqual(await running(of), had, `${action}, ${loss}`);
-          counted.cases += 1;
-          counted.races += races ? 1 : 0;
-          for (const robot of of.robots) await robot.disconnect();
-        }
-    provePromise(
-      t,
-      30,
-      `${counted.cases} losses of ${losses.length} kinds between ${Object.keys(ACTIONS).length} kinds of actions and their claim, ${counted.races} of them while the robots came back: ${counted.actions} actions outside the present scope`,
-    );
-  },
-);
+test("an action no longer affects robots that its creator has lost access to", TIMEOUT, async (t) => {
+  await using plane = await startPlane({ at: AT });
+  const losses = Object.entries(LOSSES);
+  const counted = { cases: 0, races: 0, actions: 0 };
+  for (let round = 0; round < ROUNDS; round += 1)
+    for (const [index, [action, begin]] of Object.entries(ACTIONS).entries())
+      for (let nth = 0; nth < LOSSES_EACH; nth += 1) {
+        const [loss, take] = losses[(index + round + nth) % losses.length] ?? assert.fail("no loss");
+        const of = await newCase(plane);
+        const go = await begin(of);
+        // In every second case the robots reconnect at the moment of the loss.
+        const races = (index + round + nth) % 2 === 1;
+        const back = races ? Promise.all(of.robots.filter((robot) => !robot.connected).map((robot) => robot.connect())) : undefined;
+        await take(of);
+        const before = await handOvers(of);
+        await back;
+        const had = races ? undefined : await running(of);
+        for (const robot of of.robots) if (!robot.connected) await robot.connect();
+        await plane.settle();
+        await go();
+        await plane.advance({ seconds: 10 });
+        const done = (await handOvers(of)) - before;
+        counted.actions += done;
+        assert.equal(done, 0, `${action}, ${loss}`);
+        if (had !== undefined) assert.deepEqual(await running(of), had, `${action}, ${loss}`);
+        counted.cases += 1;
+        counted.races += races ? 1 : 0;
+        for (const robot of of.robots) await robot.disconnect();
+      }
+  provePromise(
+    t,
+    30,
+    `${counted.cases} losses of ${losses.length} kinds between ${Object.keys(ACTIONS).length} kinds of actions and their claim, ${counted.races} of them while the robots came back: ${counted.actions} actions outside the present scope`,
+  );
+});
 
 test("an enrollment key enrolls no robot after its creator has lost access to the fleet", TIMEOUT, async (t) => {
   await using plane = await startPlane({ at: AT });

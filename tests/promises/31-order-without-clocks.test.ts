@@ -117,34 +117,30 @@ async function run(plane: Harness, robots: readonly SimulatedRobot[], releases: 
   return applied;
 }
 
-test(
-  "the newer of two deployments wins even if the servers' clocks are wrong by hours or years",
-  LIMIT,
-  async (t: TestContext) => {
-    await using plane = await startPlane({ nodes: 3, clock_offsets_ms: APART_MS });
-    const robots = await plane.enrollRobots(ROBOTS, { online: false });
-    const releases = [await plane.release(), await plane.release(), await plane.release()];
-    await plane.api.setConfig({ body: { key: "limit", value: 1, namespace: "order" } });
-    const apart = await run(plane, robots, releases, PAIRS / 2);
-    // Created before the restart with a correct clock; the newer one with a clock in 1970.
-    const with_release_next = robots.filter((_, index) => index % 3 !== 2);
-    const before = await inParallel(with_release_next, async ({ id: robot_id }) => {
-      const { data } = await plane.api.createDeployment({
-        body: { robot_id, release: releases[0]?.id ?? "" },
-        idempotency_key: randomUUID(),
-      });
-      return data.id;
+test("the newer of two deployments wins even if the servers' clocks are wrong by hours or years", LIMIT, async (t: TestContext) => {
+  await using plane = await startPlane({ nodes: 3, clock_offsets_ms: APART_MS });
+  const robots = await plane.enrollRobots(ROBOTS, { online: false });
+  const releases = [await plane.release(), await plane.release(), await plane.release()];
+  await plane.api.setConfig({ body: { key: "limit", value: 1, namespace: "order" } });
+  const apart = await run(plane, robots, releases, PAIRS / 2);
+  // Created before the restart with a correct clock; the newer one with a clock in 1970.
+  const with_release_next = robots.filter((_, index) => index % 3 !== 2);
+  const before = await inParallel(with_release_next, async ({ id: robot_id }) => {
+    const { data } = await plane.api.createDeployment({
+      body: { robot_id, release: releases[0]?.id ?? "" },
+      idempotency_key: randomUUID(),
     });
-    await plane.stop();
-    // Around 2 January 1970, since no clock can be before 1970.
-    plane.clock_offsets_ms = APART_MS.map((ms) => ms - Date.now() + 24 * HOUR_MS);
-    await plane.restart();
-    const in_1970 = await run(plane, robots, releases, PAIRS / 2);
-    for (const id of before) assert.equal((await plane.deployment(id)).reason, "superseded");
-    provePromise(
-      t,
-      31,
-      `order: ${PAIRS} pairs of deployments on 3 servers with clocks 1 h apart, half of them after all three boot in 1970: 0 wrong, ${apart + in_1970} newer ones applied; ${before.length} from before that boot superseded by newer ones`,
-    );
-  },
-);
+    return data.id;
+  });
+  await plane.stop();
+  // Around 2 January 1970, since no clock can be before 1970.
+  plane.clock_offsets_ms = APART_MS.map((ms) => ms - Date.now() + 24 * HOUR_MS);
+  await plane.restart();
+  const in_1970 = await run(plane, robots, releases, PAIRS / 2);
+  for (const id of before) assert.equal((await plane.deployment(id)).reason, "superseded");
+  provePromise(
+    t,
+    31,
+    `order: ${PAIRS} pairs of deployments on 3 servers with clocks 1 h apart, half of them after all three boot in 1970: 0 wrong, ${apart + in_1970} newer ones applied; ${before.length} from before that boot superseded by newer ones`,
+  );
+});

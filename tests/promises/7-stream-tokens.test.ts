@@ -235,70 +235,66 @@ async function failToUpgrade(scene: Scene, path: string, name: "token" | "ticket
   }
 }
 
-test(
-  "tokens and tickets in stream URLs appear in no log, audit entry, file or metric",
-  LIMIT,
-  async (t) => {
-    const rounds = promiseSize({ test: 1, full: 40 });
-    await using scene = await Scene.start(t, { args: ["--tls", "auto"] });
-    const { server, token, id } = scene;
-    const signed_in = await signIn(scene);
-    const own = { cookie: signed_in.cookie ?? "", origin: new URL(scene.url).origin };
-    const expect = async (status: number, url: string, headers?: Record<string, string>): Promise<void> =>
-      assert.deepEqual(await scene.attempt(url, headers), { open: status === 101, status }, url.split("?")[0]);
-    for (let round = 0; round < rounds; round += 1) {
-      for (const stream of STREAM_NAMES) {
-        await scene.watch(stream, { query: { token } });
-        await expect(404, scene.target(stream, { token }, "rob_none"));
-        await expect(400, scene.target(stream, { token, unknown: "1" }));
-        await expect(401, scene.target(stream, { token: UNKNOWN }));
-        await expect(401, scene.target(stream, { ticket: UNKNOWN_TICKET }));
-        await expect(401, scene.target(stream, { token: own.cookie.split("=")[1] ?? "" }));
-        for (const by of [undefined, signed_in]) {
-          const ticket = await scene.ticket(stream, by);
-          await scene.watch(stream, { query: { ticket } });
-          await expect(401, scene.target(stream, { ticket }));
-          const other = STREAM_NAMES[(STREAM_NAMES.indexOf(stream) + 1) % STREAM_NAMES.length] ?? "logs";
-          await expect(401, scene.target(other, { ticket: await scene.ticket(stream, by) }));
-        }
-        // A page of another site has the user's cookie, but neither a token nor the means to create a ticket.
-        await expect(403, scene.target(stream, { ticket: await scene.ticket(stream, signed_in) }), { origin: EVIL });
-        await expect(401, scene.target(stream, {}), {
-          origin: EVIL,
-          cookie: `session=${token}; roamfleet_session=${token}; token=${token}`,
-        });
-        await expect(403, scene.target(stream, {}), { ...own, origin: EVIL });
-        await expect(403, scene.target(stream, {}), { cookie: own.cookie });
-        await expect(101, scene.target(stream, {}), own);
+test("tokens and tickets in stream URLs appear in no log, audit entry, file or metric", LIMIT, async (t) => {
+  const rounds = promiseSize({ test: 1, full: 40 });
+  await using scene = await Scene.start(t, { args: ["--tls", "auto"] });
+  const { server, token, id } = scene;
+  const signed_in = await signIn(scene);
+  const own = { cookie: signed_in.cookie ?? "", origin: new URL(scene.url).origin };
+  const expect = async (status: number, url: string, headers?: Record<string, string>): Promise<void> =>
+    assert.deepEqual(await scene.attempt(url, headers), { open: status === 101, status }, url.split("?")[0]);
+  for (let round = 0; round < rounds; round += 1) {
+    for (const stream of STREAM_NAMES) {
+      await scene.watch(stream, { query: { token } });
+      await expect(404, scene.target(stream, { token }, "rob_none"));
+      await expect(400, scene.target(stream, { token, unknown: "1" }));
+      await expect(401, scene.target(stream, { token: UNKNOWN }));
+      await expect(401, scene.target(stream, { ticket: UNKNOWN_TICKET }));
+      await expect(401, scene.target(stream, { token: own.cookie.split("=")[1] ?? "" }));
+      for (const by of [undefined, signed_in]) {
+        const ticket = await scene.ticket(stream, by);
+        await scene.watch(stream, { query: { ticket } });
+        await expect(401, scene.target(stream, { ticket }));
+        const other = STREAM_NAMES[(STREAM_NAMES.indexOf(stream) + 1) % STREAM_NAMES.length] ?? "logs";
+        await expect(401, scene.target(other, { ticket: await scene.ticket(stream, by) }));
       }
-      for (const secret of [token, UNKNOWN]) {
-        for (const target of [
-          `/api/robots/${id}/logs?token=${secret}`,
-          `/api/robots/%ff?token=${secret}`,
-          `/api/robots/${id}/logs?x=${"x".repeat(9_000)}&token=${secret}`,
-          `/agent/ws?token=${secret}`,
-        ])
-          await scene.refuse(target);
-      }
-      await failToUpgrade(scene, `/api/robots/${id}/logs/ws`, "token", token);
-      await failToUpgrade(scene, `/api/robots/${id}/shell/ws`, "ticket", await scene.ticket("shell"));
+      // A page of another site has the user's cookie, but neither a token nor the means to create a ticket.
+      await expect(403, scene.target(stream, { ticket: await scene.ticket(stream, signed_in) }), { origin: EVIL });
+      await expect(401, scene.target(stream, {}), {
+        origin: EVIL,
+        cookie: `session=${token}; roamfleet_session=${token}; token=${token}`,
+      });
+      await expect(403, scene.target(stream, {}), { ...own, origin: EVIL });
+      await expect(403, scene.target(stream, {}), { cookie: own.cookie });
+      await expect(101, scene.target(stream, {}), own);
     }
+    for (const secret of [token, UNKNOWN]) {
+      for (const target of [
+        `/api/robots/${id}/logs?token=${secret}`,
+        `/api/robots/%ff?token=${secret}`,
+        `/api/robots/${id}/logs?x=${"x".repeat(9_000)}&token=${secret}`,
+        `/agent/ws?token=${secret}`,
+      ])
+        await scene.refuse(target);
+    }
+    await failToUpgrade(scene, `/api/robots/${id}/logs/ws`, "token", token);
+    await failToUpgrade(scene, `/api/robots/${id}/shell/ws`, "ticket", await scene.ticket("shell"));
+  }
 
-    await using home = await RfHome.make();
-    const env = { ROAMFLEET_TOKEN: UNKNOWN, ROAMFLEET_BASE_URL: server.address, ROAMFLEET_DEBUG: "1" };
-    const followed = await home.run(["robots", "logs", id, "--follow"], { env });
-    assert.notEqual(followed.code, 0);
-    assert.ok(!(followed.stdout + followed.stderr).includes(UNKNOWN), "rf shows no token");
-    await scene.search();
-    provePromise(
-      t,
-      7,
-      `${STREAM_NAMES.length} kinds of streams of a real robot, log level trace: ${scene.opened} opened and ${scene.refused} requests refused with ${scene.words.size} ` +
-        `tokens and tickets in the URL, 0 hits in the logs of server and agent, the audit, the metrics, the database and every other file; each ticket once and for its stream only; cookies and ` +
-        `tickets of sessions from another site's page: refused`,
-    );
-  },
-);
+  await using home = await RfHome.make();
+  const env = { ROAMFLEET_TOKEN: UNKNOWN, ROAMFLEET_BASE_URL: server.address, ROAMFLEET_DEBUG: "1" };
+  const followed = await home.run(["robots", "logs", id, "--follow"], { env });
+  assert.notEqual(followed.code, 0);
+  assert.ok(!(followed.stdout + followed.stderr).includes(UNKNOWN), "rf shows no token");
+  await scene.search();
+  provePromise(
+    t,
+    7,
+    `${STREAM_NAMES.length} kinds of streams of a real robot, log level trace: ${scene.opened} opened and ${scene.refused} requests refused with ${scene.words.size} ` +
+      `tokens and tickets in the URL, 0 hits in the logs of server and agent, the audit, the metrics, the database and every other file; each ticket once and for its stream only; cookies and ` +
+      `tickets of sessions from another site's page: refused`,
+  );
+});
 
 test("tokens and tickets in stream URLs are not logged behind a proxy or when bypassing it", LIMIT, async (t) => {
   await using scene = await Scene.start(t, { args: ["--behind-proxy", "127.0.0.1"], env: { SERVICE_ADMIN_TOKEN: ADMIN_TOKEN } });

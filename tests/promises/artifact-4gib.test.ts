@@ -143,56 +143,52 @@ async function install(api: Client, robot: AgentProcess, release_id: string, mem
   });
 }
 
-test(
-  "a large transfer resumes almost without repeated bytes when rf, server or agent is killed",
-  LIMIT,
-  async (t) => {
-    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-4gib-"));
-    try {
-      const file = path.join(directory, "artifact.bin");
-      const sha256 = await makeFile(file);
-      await using server = await ServerProcess.start({
-        args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
-      });
-      const { api, token } = await server.org("Large");
-      await using to_server = await Proxy.start(() => server.url, { bytes_per_second: { up: BYTES_PER_SECOND } });
-      await using to_robot = await Proxy.start(() => server.url, { bytes_per_second: { down: BYTES_PER_SECOND } });
-      using memory = new MemoryWatch();
-      memory.watch("server", server.program.child.pid);
+test("a large transfer resumes almost without repeated bytes when rf, server or agent is killed", LIMIT, async (t) => {
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-4gib-"));
+  try {
+    const file = path.join(directory, "artifact.bin");
+    const sha256 = await makeFile(file);
+    await using server = await ServerProcess.start({
+      args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
+    });
+    const { api, token } = await server.org("Large");
+    await using to_server = await Proxy.start(() => server.url, { bytes_per_second: { up: BYTES_PER_SECOND } });
+    await using to_robot = await Proxy.start(() => server.url, { bytes_per_second: { down: BYTES_PER_SECOND } });
+    using memory = new MemoryWatch();
+    memory.watch("server", server.program.child.pid);
 
-      const release_id = await push({ server, proxy: to_server, token, file, memory });
-      const sent = to_server.bytes.up;
-      const push_kills = RF_KILLS.length + 1;
-      assert.ok(sent >= SIZE && sent - SIZE <= push_kills * PART + OVERHEAD, `${inMib(sent)} were sent for ${inMib(SIZE)}`);
-      assert.equal((await api.getRelease({ params: { id: release_id } })).data.artifact_sha256, sha256);
+    const release_id = await push({ server, proxy: to_server, token, file, memory });
+    const sent = to_server.bytes.up;
+    const push_kills = RF_KILLS.length + 1;
+    assert.ok(sent >= SIZE && sent - SIZE <= push_kills * PART + OVERHEAD, `${inMib(sent)} were sent for ${inMib(SIZE)}`);
+    assert.equal((await api.getRelease({ params: { id: release_id } })).data.artifact_sha256, sha256);
 
-      const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
-      const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
-      const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
-      await using robot = new AgentProcess({ url: to_robot.url, key: key ?? "", name: "cart-1" });
-      await until("the robot to be online", async () => (await api.listRobots({ query: { status: "online" } })).items.length === 1);
-      memory.watch("agent", robot.program.child.pid);
-      const before = to_robot.bytes.down;
-      await install(api, robot, release_id, memory);
-      const fetched = to_robot.bytes.down - before;
-      assert.ok(
-        fetched >= SIZE && fetched - SIZE <= AGENT_KILLS.length * PART + OVERHEAD,
-        `${inMib(fetched)} were fetched for ${inMib(SIZE)}`,
-      );
+    const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+    const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+    const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+    await using robot = new AgentProcess({ url: to_robot.url, key: key ?? "", name: "cart-1" });
+    await until("the robot to be online", async () => (await api.listRobots({ query: { status: "online" } })).items.length === 1);
+    memory.watch("agent", robot.program.child.pid);
+    const before = to_robot.bytes.down;
+    await install(api, robot, release_id, memory);
+    const fetched = to_robot.bytes.down - before;
+    assert.ok(
+      fetched >= SIZE && fetched - SIZE <= AGENT_KILLS.length * PART + OVERHEAD,
+      `${inMib(fetched)} were fetched for ${inMib(SIZE)}`,
+    );
 
-      const names = await readdir(path.join(robot.state, "files"), { recursive: true });
-      const placed = names[0];
-      assert.ok(placed !== undefined, "no file is in its place");
-      assert.equal(await digestOf(path.join(robot.state, "files", placed)), sha256);
-      const growths = ["server", "agent"].map((name) => [name, memory.growth(name)] as const);
-      for (const [name, growth] of growths) assert.ok(growth < RSS_GROWTH_MAX, `${name} grew by ${inMib(growth)}`);
-      provePromise(
-        t,
-        11,
-        `an artifact of ${inMib(SIZE)} through ${RF_KILLS.length} kills of rf, 1 of the server and ${AGENT_KILLS.length} of the agent: its digest is right; sent ${inMib(sent - SIZE)} beyond its size, fetched ${inMib(fetched - SIZE)} beyond it; memory grew by ${growths.map(([name, growth]) => `${inMib(growth)} (${name})`).join(" and ")}, rf had ${inMib(memory.most("rf"))} at most`,
-      );
-    } finally {
-      rmSync(directory, { recursive: true, force: true });
-    }
-  },
-);
+    const names = await readdir(path.join(robot.state, "files"), { recursive: true });
+    const placed = names[0];
+    assert.ok(placed !== undefined, "no file is in its place");
+    assert.equal(await digestOf(path.join(robot.state, "files", placed)), sha256);
+    const growths = ["server", "agent"].map((name) => [name, memory.growth(name)] as const);
+    for (const [name, growth] of growths) assert.ok(growth < RSS_GROWTH_MAX, `${name} grew by ${inMib(growth)}`);
+    provePromise(
+      t,
+      11,
+      `an artifact of ${inMib(SIZE)} through ${RF_KILLS.length} kills of rf, 1 of the server and ${AGENT_KILLS.length} of the agent: its digest is right; sent ${inMib(sent - SIZE)} beyond its size, fetched ${inMib(fetched - SIZE)} beyond it; memory grew by ${growths.map(([name, growth]) => `${inMib(growth)} (${name})`).join(" and ")}, rf had ${inMib(memory.most("rf"))} at most`,
+    );
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});

@@ -46,52 +46,48 @@ after(async () => {
 const onDatabase = (database: TestDatabase, ...args: string[]): Promise<CommandResult> =>
   runCommand(args, { DATABASE_URL: databaseUrl(database.connection) });
 
-test(
-  "a backup of an external database during writes is a consistent snapshot that can be restored",
-  LIMIT,
-  async () => {
-    const made: string[] = [];
-    let stopped = false;
-    const writing = (async () => {
-      while (!stopped) made.push((await api.createSite({ body: { name: `Site ${made.length}` }, idempotency_key: randomUUID() })).data.id);
-    })();
-    await until("some writes", () => made.length > 10);
-    const before_it = made.length;
-    const to = path.join(place, "beside");
-    const backup = await onDatabase(first, "backup", "--data", server.data, "--to", to);
-    const after_it = made.length;
-    stopped = true;
-    await writing;
-    assert.equal(backup.code, 0, backup.output);
-    assert.ok(after_it > before_it, "nothing was written during the backup");
+test("a backup of an external database during writes is a consistent snapshot that can be restored", LIMIT, async () => {
+  const made: string[] = [];
+  let stopped = false;
+  const writing = (async () => {
+    while (!stopped) made.push((await api.createSite({ body: { name: `Site ${made.length}` }, idempotency_key: randomUUID() })).data.id);
+  })();
+  await until("some writes", () => made.length > 10);
+  const before_it = made.length;
+  const to = path.join(place, "beside");
+  const backup = await onDatabase(first, "backup", "--data", server.data, "--to", to);
+  const after_it = made.length;
+  stopped = true;
+  await writing;
+  assert.equal(backup.code, 0, backup.output);
+  assert.ok(after_it > before_it, "nothing was written during the backup");
 
-    const data = path.join(place, "restored");
-    const restored = await onDatabase(second, "restore", "--from", to, "--data", data);
-    assert.equal(restored.code, 0, restored.output);
-    const rows = await rowsOf(second.connection);
-    const kept = made.map((id) => rows["public.site"]?.some((row) => row.includes(id)) ?? false);
-    assert.deepEqual(
-      kept.slice(0, before_it).filter((is) => !is),
-      [],
-      "acknowledged before the backup began",
-    );
-    assert.equal(kept.indexOf(false) === -1 || kept.lastIndexOf(true) < kept.indexOf(false), true, "a later write without an earlier one");
-    // Each site's idempotency key is written in the transaction of the site.
-    assert.equal(rows["public.idempotency"]?.length, rows["public.site"]?.length);
-    assert.equal(readFileSync(path.join(data, "tls", "ca.pem"), "utf8"), server.ca);
+  const data = path.join(place, "restored");
+  const restored = await onDatabase(second, "restore", "--from", to, "--data", data);
+  assert.equal(restored.code, 0, restored.output);
+  const rows = await rowsOf(second.connection);
+  const kept = made.map((id) => rows["public.site"]?.some((row) => row.includes(id)) ?? false);
+  assert.deepEqual(
+    kept.slice(0, before_it).filter((is) => !is),
+    [],
+    "acknowledged before the backup began",
+  );
+  assert.equal(kept.indexOf(false) === -1 || kept.lastIndexOf(true) < kept.indexOf(false), true, "a later write without an earlier one");
+  // Each site's idempotency key is written in the transaction of the site.
+  assert.equal(rows["public.idempotency"]?.length, rows["public.site"]?.length);
+  assert.equal(readFileSync(path.join(data, "tls", "ca.pem"), "utf8"), server.ca);
 
-    await using moved = new ServingData(data, { DATABASE_URL: databaseUrl(second.connection) }, ["--tls", "auto"]);
-    const again = createClient({ base_url: await moved.url(), ca: server.ca, token });
-    const { items } = await again.listReleases({});
-    assert.deepEqual(
-      items.map(({ tag, artifact_state }) => [tag, artifact_state]),
-      [["one", "stored"]],
-    );
-    const artifact = await again.request("GET", `/api/releases/${items[0]?.id}/artifact`);
-    assert.equal(artifact.status, 200);
-    assert.equal((await artifact.arrayBuffer()).byteLength, items[0]?.artifact_size);
-  },
-);
+  await using moved = new ServingData(data, { DATABASE_URL: databaseUrl(second.connection) }, ["--tls", "auto"]);
+  const again = createClient({ base_url: await moved.url(), ca: server.ca, token });
+  const { items } = await again.listReleases({});
+  assert.deepEqual(
+    items.map(({ tag, artifact_state }) => [tag, artifact_state]),
+    [["one", "stored"]],
+  );
+  const artifact = await again.request("GET", `/api/releases/${items[0]?.id}/artifact`);
+  assert.equal(artifact.status, 200);
+  assert.equal((await artifact.arrayBuffer()).byteLength, items[0]?.artifact_size);
+});
 
 test("a restore executes no SQL from a tampered backup of an external database", LIMIT, async () => {
   const to = path.join(place, "tampered");
@@ -123,34 +119,30 @@ test("a restore executes no SQL from a tampered backup of an external database",
   }
 });
 
-test(
-  "a backup of an external database is restored identically into another PostgreSQL or an embedded one",
-  LIMIT,
-  async () => {
-    await server.program.stop();
-    const to = path.join(place, "stopped");
-    const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);
-    assert.equal(made.code, 0, made.output);
-    const full = await onDatabase(second, "restore", "--from", to, "--data", path.join(place, "full"));
-    assert.deepEqual(
-      [full.code, /has rows in public\.\w+ already: restore into a new, empty database/.test(full.output)],
-      [2, true],
-      full.output,
-    );
-    assert.deepEqual(readdirSync(path.join(place, "full")), []);
+test("a backup of an external database is restored identically into another PostgreSQL or an embedded one", LIMIT, async () => {
+  await server.program.stop();
+  const to = path.join(place, "stopped");
+  const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);
+  assert.equal(made.code, 0, made.output);
+  const full = await onDatabase(second, "restore", "--from", to, "--data", path.join(place, "full"));
+  assert.deepEqual(
+    [full.code, /has rows in public\.\w+ already: restore into a new, empty database/.test(full.output)],
+    [2, true],
+    full.output,
+  );
+  assert.deepEqual(readdirSync(path.join(place, "full")), []);
 
-    await using third = await createTestDatabase();
-    const migrated = await onDatabase(third, "restore", "--from", to, "--data", path.join(place, "third"));
-    assert.equal(migrated.code, 0, migrated.output);
-    const was = await rowsOf(first.connection);
-    assert.ok(Object.values(was).flat().length > 50);
-    assert.deepEqual(await rowsOf(third.connection), was);
+  await using third = await createTestDatabase();
+  const migrated = await onDatabase(third, "restore", "--from", to, "--data", path.join(place, "third"));
+  assert.equal(migrated.code, 0, migrated.output);
+  const was = await rowsOf(first.connection);
+  assert.ok(Object.values(was).flat().length > 50);
+  assert.deepEqual(await rowsOf(third.connection), was);
 
-    const own = path.join(place, "own");
-    const embedded = await runCommand(["restore", "--from", to, "--data", own]);
-    assert.equal(embedded.code, 0, embedded.output);
-    const started = await startEmbedded({ directory: path.join(own, "postgres"), clock: systemClock, log: silentLog });
-    assert.deepEqual(await rowsOfAndStop(started), was);
-    assert.equal(existsSync(path.join(own, "tls", "ca-key.pem")), true);
-  },
-);
+  const own = path.join(place, "own");
+  const embedded = await runCommand(["restore", "--from", to, "--data", own]);
+  assert.equal(embedded.code, 0, embedded.output);
+  const started = await startEmbedded({ directory: path.join(own, "postgres"), clock: systemClock, log: silentLog });
+  assert.deepEqual(await rowsOfAndStop(started), was);
+  assert.equal(existsSync(path.join(own, "tls", "ca-key.pem")), true);
+});

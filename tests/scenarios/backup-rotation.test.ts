@@ -44,28 +44,24 @@ test("backup --keep creates a dated backup, then deletes only the oldest dated b
   assert.equal(none.code, 2, none.output);
 });
 
-test(
-  "backup verify exits with 0 for a complete backup, 1 for a damaged one, and 2 otherwise",
-  LIMIT,
-  async () => {
-    const to = path.join(place, "verified");
-    assert.equal((await runCommand(["backup", "--data", server.data, "--to", to])).code, 0);
-    const whole = await runCommand(["backup", "verify", to]);
-    assert.deepEqual([whole.code, /is complete: \d+ files/.test(whole.output)], [0, true], whole.output);
-    const none = await runCommand(["backup", "verify", place]);
-    assert.deepEqual([none.code, /is not a complete backup/.test(none.output)], [2, true], none.output);
-    const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: to });
-    // The size stays the same: only the checksum differs.
-    const bytes = readFileSync(path.join(to, artifact));
-    bytes[0]! ^= 1;
-    writeFileSync(path.join(to, artifact), bytes);
-    unlinkSync(path.join(to, "postgres/database/PG_VERSION"));
-    const spoiled = await runCommand(["backup", "verify", to]);
-    assert.equal(spoiled.code, 1, spoiled.output);
-    for (const name of [artifact, "postgres/database/PG_VERSION"]) assert.ok(spoiled.output.includes(name), spoiled.output);
-    assert.match(spoiled.output, /2 of \d+ files/);
-    appendFileSync(path.join(to, "postgres/manifest.json"), " ");
-    const manifest = await runCommand(["backup", "verify", to]);
-    assert.deepEqual([manifest.code, manifest.output.includes("postgres/manifest.json")], [1, true], manifest.output);
-  },
-);
+test("backup verify exits with 0 for a complete backup, 1 for a damaged one, and 2 otherwise", LIMIT, async () => {
+  const to = path.join(place, "verified");
+  assert.equal((await runCommand(["backup", "--data", server.data, "--to", to])).code, 0);
+  const whole = await runCommand(["backup", "verify", to]);
+  assert.deepEqual([whole.code, /is complete: \d+ files/.test(whole.output)], [0, true], whole.output);
+  const none = await runCommand(["backup", "verify", place]);
+  assert.deepEqual([none.code, /is not a complete backup/.test(none.output)], [2, true], none.output);
+  const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: to });
+  // The size stays the same: only the checksum differs.
+  const bytes = readFileSync(path.join(to, artifact));
+  bytes[0]! ^= 1;
+  writeFileSync(path.join(to, artifact), bytes);
+  unlinkSync(path.join(to, "postgres/database/PG_VERSION"));
+  const spoiled = await runCommand(["backup", "verify", to]);
+  assert.equal(spoiled.code, 1, spoiled.output);
+  for (const name of [artifact, "postgres/database/PG_VERSION"]) assert.ok(spoiled.output.includes(name), spoiled.output);
+  assert.match(spoiled.output, /2 of \d+ files/);
+  appendFileSync(path.join(to, "postgres/manifest.json"), " ");
+  const manifest = await runCommand(["backup", "verify", to]);
+  assert.deepEqual([manifest.code, manifest.output.includes("postgres/manifest.json")], [1, true], manifest.output);
+});

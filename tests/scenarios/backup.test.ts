@@ -83,61 +83,57 @@ async function idsIn(table: Timed["table"]): Promise<Set<string>> {
   return new Set(rows.map(({ id }) => id));
 }
 
-test(
-  "a backup of a busy server is a consistent snapshot of acknowledged writes",
-  LIMIT,
-  async () => {
-    await until("some writes", () => busy.writes.length >= WRITES_BEFORE);
-    const begun = busy.moment;
-    const acknowledged = ledger.acknowledged.slice();
-    const to = path.join(place, "beside");
-    const { code, output } = await runCommand(["backup", "--data", server.data, "--to", to]);
-    assert.equal(code, 0, output);
-    const during = busy.writes.filter(({ sent }) => sent > begun).length;
-    assert.ok(during > 5, `${during} writes during the backup`);
-    await busy.stop();
-    assert.deepEqual(
-      globSync("**/*", { cwd: to, withFileTypes: true })
-        .filter((entry) => (statSync(path.join(entry.parentPath, entry.name)).mode & 0o077) !== 0)
-        .map(({ name }) => name),
-      [],
-    );
-    assert.deepEqual(readdirSync(place), ["beside"]);
+test("a backup of a busy server is a consistent snapshot of acknowledged writes", LIMIT, async () => {
+  await until("some writes", () => busy.writes.length >= WRITES_BEFORE);
+  const begun = busy.moment;
+  const acknowledged = ledger.acknowledged.slice();
+  const to = path.join(place, "beside");
+  const { code, output } = await runCommand(["backup", "--data", server.data, "--to", to]);
+  assert.equal(code, 0, output);
+  const during = busy.writes.filter(({ sent }) => sent > begun).length;
+  assert.ok(during > 5, `${during} writes during the backup`);
+  await busy.stop();
+  assert.deepEqual(
+    globSync("**/*", { cwd: to, withFileTypes: true })
+      .filter((entry) => (statSync(path.join(entry.parentPath, entry.name)).mode & 0o077) !== 0)
+      .map(({ name }) => name),
+    [],
+  );
+  assert.deepEqual(readdirSync(place), ["beside"]);
 
-    // The data directory is lost completely; the restored server uses the same address.
-    await server.program.stop();
-    for (const name of readdirSync(server.data)) rmSync(path.join(server.data, name), { recursive: true });
-    const restored = await runCommand(["restore", "--from", to, "--data", server.data]);
-    assert.equal(restored.code, 0, restored.output);
-    await server.restart();
+  // The data directory is lost completely; the restored server uses the same address.
+  await server.program.stop();
+  for (const name of readdirSync(server.data)) rmSync(path.join(server.data, name), { recursive: true });
+  const restored = await runCommand(["restore", "--from", to, "--data", server.data]);
+  assert.equal(restored.code, 0, restored.output);
+  await server.restart();
 
-    const tables = {
-      site: await idsIn("site"),
-      config_entry: await idsIn("config_entry"),
-      release: await idsIn("release"),
-      robot: await idsIn("robot"),
-    };
-    const kept = (write: Timed): boolean => tables[write.table].has(write.id);
-    const lasting = busy.writes.filter(({ deleted }) => !deleted);
-    assert.deepEqual(
-      lasting.filter((write) => write.answered <= begun && !kept(write)),
-      [],
-      "acknowledged before the backup began",
-    );
-    // A consistent snapshot: if a write is in it, so is every write that was acknowledged before that one was sent.
-    const newest = Math.max(...lasting.filter(kept).map(({ sent }) => sent));
-    assert.deepEqual(
-      lasting.filter((write) => write.answered < newest && !kept(write)),
-      [],
-      "came before what is there",
-    );
-    await checkArtifacts();
-    // Tokens work, and repeated requests get their stored responses: rows of one transaction are restored together.
-    assert.equal(await ledger.checkReplays(acknowledged), acknowledged.length);
-    assert.equal(await online(), robot_id);
-    await deployed("two");
-  },
-);
+  const tables = {
+    site: await idsIn("site"),
+    config_entry: await idsIn("config_entry"),
+    release: await idsIn("release"),
+    robot: await idsIn("robot"),
+  };
+  const kept = (write: Timed): boolean => tables[write.table].has(write.id);
+  const lasting = busy.writes.filter(({ deleted }) => !deleted);
+  assert.deepEqual(
+    lasting.filter((write) => write.answered <= begun && !kept(write)),
+    [],
+    "acknowledged before the backup began",
+  );
+  // A consistent snapshot: if a write is in it, so is every write that was acknowledged before that one was sent.
+  const newest = Math.max(...lasting.filter(kept).map(({ sent }) => sent));
+  assert.deepEqual(
+    lasting.filter((write) => write.answered < newest && !kept(write)),
+    [],
+    "came before what is there",
+  );
+  await checkArtifacts();
+  // Tokens work, and repeated requests get their stored responses: rows of one transaction are restored together.
+  assert.equal(await ledger.checkReplays(acknowledged), acknowledged.length);
+  assert.equal(await online(), robot_id);
+  await deployed("two");
+});
 
 /** Every stored release of the restored server has its artifact, with the bytes that were uploaded. */
 async function checkArtifacts(): Promise<void> {

@@ -20,52 +20,48 @@ const VALUE_BYTES = 120_000;
 /** More than fit into the free space of existing database pages. */
 const WRITES_MAX = 500;
 
-test(
-  "a server with a full disk returns 503, keeps acknowledged data, and recovers automatically",
-  LIMIT,
-  async (t) => {
-    using disk = SmallDisk.mount(DISK_MB);
-    if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
-    await using server = await ServerProcess.start({
-      place: disk.directory,
-      args: ["--limit", "free_disk_bytes_min=0", "--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
-    });
-    const { token } = await server.org("Full");
-    const ledger = new Ledger(() => server.url, token);
-    await ledger.post("/api/sites", { name: "Before" });
+test("a server with a full disk returns 503, keeps acknowledged data, and recovers automatically", LIMIT, async (t) => {
+  using disk = SmallDisk.mount(DISK_MB);
+  if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
+  await using server = await ServerProcess.start({
+    place: disk.directory,
+    args: ["--limit", "free_disk_bytes_min=0", "--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
+  });
+  const { token } = await server.org("Full");
+  const ledger = new Ledger(() => server.url, token);
+  await ledger.post("/api/sites", { name: "Before" });
 
-    await refusedUpload(server, ledger, token, disk);
+  await refusedUpload(server, ledger, token, disk);
 
-    assert.equal(await writeUntilRefused(ledger, disk), "the server's disk is full, nothing was written");
+  assert.equal(await writeUntilRefused(ledger, disk), "the server's disk is full, nothing was written");
+  disk.fill();
+  const ready = (await (await fetch(`${server.url}/readyz`)).json()) as { checks: Record<string, string> };
+  assert.equal(ready.checks["disk"], "full", "reads work, and what makes room again comes through the API");
+  assert.match(await (await fetch(`${server.url}/metrics`)).text(), /^roamfleet_disk_full 1$/m);
+  await fillLog(server);
+  await server.program.until("PostgreSQL to end", () => server.program.output.includes("PostgreSQL ended unexpectedly, restarting it"));
+  disk.fill();
+  // PostgreSQL may have had room to recover, so the disk is filled again each time.
+  const refused = async (): Promise<boolean> => (await writeUntilRefused(ledger, disk)) === "the database does not answer";
+  await until("writes to be refused without a database", refused, { meanwhile: () => fillLog(server) });
+  await server.program.until("PostgreSQL to fail again", async () => {
+    if (server.program.output.includes("PostgreSQL did not start again")) return true;
+    // PostgreSQL had room to recover: fill the disk again.
     disk.fill();
-    const ready = (await (await fetch(`${server.url}/readyz`)).json()) as { checks: Record<string, string> };
-    assert.equal(ready.checks["disk"], "full", "reads work, and what makes room again comes through the API");
-    assert.match(await (await fetch(`${server.url}/metrics`)).text(), /^roamfleet_disk_full 1$/m);
     await fillLog(server);
-    await server.program.until("PostgreSQL to end", () => server.program.output.includes("PostgreSQL ended unexpectedly, restarting it"));
-    disk.fill();
-    // PostgreSQL may have had room to recover, so the disk is filled again each time.
-    const refused = async (): Promise<boolean> => (await writeUntilRefused(ledger, disk)) === "the database does not answer";
-    await until("writes to be refused without a database", refused, { meanwhile: () => fillLog(server) });
-    await server.program.until("PostgreSQL to fail again", async () => {
-      if (server.program.output.includes("PostgreSQL did not start again")) return true;
-      // PostgreSQL had room to recover: fill the disk again.
-      disk.fill();
-      await fillLog(server);
-      return false;
-    });
-    assert.equal(server.program.running, true);
-    assert.equal((await ledger.once("GET", "/healthz")).status, 200);
+    return false;
+  });
+  assert.equal(server.program.running, true);
+  assert.equal((await ledger.once("GET", "/healthz")).status, 200);
 
-    disk.makeRoom();
-    await ledger.post("/api/sites", { name: "After" });
-    const replays = await ledger.checkReplays();
-    assert.equal(server.program.running, true);
-    assert.equal(/"status":500/.test(server.program.output), false, "a request failed with 500");
-    t.diagnostic(`${replays} acknowledged writes replayed, ${ledger.refusals.length} tries until the first write after there was room`);
-    assert.equal(await server.program.stop(), 0);
-  },
-);
+  disk.makeRoom();
+  await ledger.post("/api/sites", { name: "After" });
+  const replays = await ledger.checkReplays();
+  assert.equal(server.program.running, true);
+  assert.equal(/"status":500/.test(server.program.output), false, "a request failed with 500");
+  t.diagnostic(`${replays} acknowledged writes replayed, ${ledger.refusals.length} tries until the first write after there was room`);
+  assert.equal(await server.program.stop(), 0);
+});
 
 /** Fills the write-ahead log. PostgreSQL panics when it cannot create another segment, and cannot recover until there is room. */
 async function fillLog(server: ServerProcess): Promise<void> {

@@ -68,34 +68,30 @@ async function shown(org: HarnessOrg, id: string): Promise<Pick<Picture, "status
   }
 }
 
-test(
-  `a fleet deployment sends a dashboard at most ${BYTES_PER_ROBOT} bytes of coalesced events per robot`,
-  LIMIT,
-  async (t) => {
-    const org = await plane.org();
-    const fleet_id = await org.fleet();
-    await org.enrollRobots(ROBOTS, { fleet_id, behavior: slow(STEP_MS) });
-    const release = await org.release();
-    const headers = { authorization: `Bearer ${org.admin_token}` };
-    using dashboard = await EventReader.open(plane.url, headers, { coalesce: true });
-    using client = await EventReader.open(plane.url, headers);
-    const began_ms = performance.now();
-    const { id } = await org.deploy(release, { fleet_id });
-    const picture = new Picture(org, id, dashboard);
-    await plane.until("the picture of a deployment that is applied", () => picture.status === "applied" && picture.targets.size === ROBOTS);
-    await plane.until("the picture of the last robot", () => [...picture.targets.values()].every((status) => status === "applied"));
-    const seconds = (performance.now() - began_ms) / 1_000;
-    const { status, counts, targets } = await shown(org, id);
-    assert.deepEqual([picture.status, picture.counts, picture.targets], [status, counts, targets]);
+test(`a fleet deployment sends a dashboard at most ${BYTES_PER_ROBOT} bytes of coalesced events per robot`, LIMIT, async (t) => {
+  const org = await plane.org();
+  const fleet_id = await org.fleet();
+  await org.enrollRobots(ROBOTS, { fleet_id, behavior: slow(STEP_MS) });
+  const release = await org.release();
+  const headers = { authorization: `Bearer ${org.admin_token}` };
+  using dashboard = await EventReader.open(plane.url, headers, { coalesce: true });
+  using client = await EventReader.open(plane.url, headers);
+  const began_ms = performance.now();
+  const { id } = await org.deploy(release, { fleet_id });
+  const picture = new Picture(org, id, dashboard);
+  await plane.until("the picture of a deployment that is applied", () => picture.status === "applied" && picture.targets.size === ROBOTS);
+  await plane.until("the picture of the last robot", () => [...picture.targets.values()].every((status) => status === "applied"));
+  const seconds = (performance.now() - began_ms) / 1_000;
+  const { status, counts, targets } = await shown(org, id);
+  assert.deepEqual([picture.status, picture.counts, picture.targets], [status, counts, targets]);
 
-    await client.until("the end", ({ data }) => data.kind === "deployment" && data.status === "applied");
-    const applied = client.of("target").filter((change) => change.change === "status" && change.status === "applied");
-    assert.equal(new Set(applied.map(({ robot_id }) => robot_id)).size, ROBOTS, "a reader that did not ask for summaries gets each change");
-    assert.ok(dashboard.coalesced.some((change) => "count" in change && change.kind === "target" && change.deployment_id === id));
-    const figures = `${ROBOTS} robots in ${seconds.toFixed(1)} s: ${dashboard.bytes} bytes and ${picture.readings} readings of the list, ${client.bytes} bytes without coalescing`;
-    t.diagnostic(figures);
-    const most = ROBOTS * BYTES_PER_ROBOT + Math.max(0, seconds - 10) * BYTES_PER_SECOND;
-    assert.ok(dashboard.bytes <= most, `${figures}, at most ${Math.round(most)}`);
-    assert.ok(dashboard.bytes * 5 < client.bytes, figures);
-  },
-);
+  await client.until("the end", ({ data }) => data.kind === "deployment" && data.status === "applied");
+  const applied = client.of("target").filter((change) => change.change === "status" && change.status === "applied");
+  assert.equal(new Set(applied.map(({ robot_id }) => robot_id)).size, ROBOTS, "a reader that did not ask for summaries gets each change");
+  assert.ok(dashboard.coalesced.some((change) => "count" in change && change.kind === "target" && change.deployment_id === id));
+  const figures = `${ROBOTS} robots in ${seconds.toFixed(1)} s: ${dashboard.bytes} bytes and ${picture.readings} readings of the list, ${client.bytes} bytes without coalescing`;
+  t.diagnostic(figures);
+  const most = ROBOTS * BYTES_PER_ROBOT + Math.max(0, seconds - 10) * BYTES_PER_SECOND;
+  assert.ok(dashboard.bytes <= most, `${figures}, at most ${Math.round(most)}`);
+  assert.ok(dashboard.bytes * 5 < client.bytes, figures);
+});

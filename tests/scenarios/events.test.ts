@@ -92,40 +92,36 @@ test("a client that reconnects receives exactly the missed events, or lost if to
   }
 });
 
-test(
-  "an event stream contains only events within the role and scope of its token",
-  LIMIT,
-  async () => {
-    const org = await plane.org();
-    const [one, two] = [await org.fleet(), await org.fleet()];
-    const [mover, other] = [await org.enrollRobot({ fleet_id: one }), await org.enrollRobot({ fleet_id: two })];
-    using admin = await open(org.admin_token);
-    using operator = await open(await org.token({ role: "operator" }));
-    using of_one = await open(await org.token({ role: "viewer", scopes: [{ fleet_id: one }] }));
-    using of_two = await open(await org.token({ role: "admin", scopes: [{ fleet_id: two }] }));
-    const token = (await org.api.createToken({ body: { label: "new", role: "viewer" } })).data.id;
-    await seenByAllNodes(org.api.updateRobot({ params: { id: other.id }, body: { name: "renamed" } }));
-    await org.api.updateRobot({ params: { id: mover.id }, body: { fleet_id: two } });
-    const release = await org.release();
-    await caughtUp(org, admin, operator, of_one, of_two);
-    assert.deepEqual(admin.of("token").map(shown), [`token created ${token}`]);
-    for (const reader of [operator, of_one, of_two]) assert.deepEqual(reader.of("token"), []);
-    const robots = (reader: EventReader): Change[] => reader.of("robot").filter(({ change }) => change !== "presence");
-    assert.deepEqual(robots(operator).map(shown), [`robot updated ${other.id}`, `robot moved ${mover.id}`]);
-    assert.deepEqual(robots(of_one).map(shown), [`robot moved ${mover.id}`]);
-    assert.deepEqual(
-      robots(of_one).map(({ fleet_id, from_fleet_id }) => [fleet_id, from_fleet_id]),
-      [[one, undefined]],
-    );
-    assert.deepEqual(robots(of_two).map(shown), [`robot updated ${other.id}`, `robot moved ${mover.id}`]);
-    assert.deepEqual(
-      of_two.of("timeline").map(({ robot_id }) => robot_id),
-      [mover.id],
-    );
-    assert.deepEqual(of_one.of("timeline"), []);
-    assert.ok([of_one, of_two].every((reader) => reader.of("release").some(({ id }) => id === release.id)));
-  },
-);
+test("an event stream contains only events within the role and scope of its token", LIMIT, async () => {
+  const org = await plane.org();
+  const [one, two] = [await org.fleet(), await org.fleet()];
+  const [mover, other] = [await org.enrollRobot({ fleet_id: one }), await org.enrollRobot({ fleet_id: two })];
+  using admin = await open(org.admin_token);
+  using operator = await open(await org.token({ role: "operator" }));
+  using of_one = await open(await org.token({ role: "viewer", scopes: [{ fleet_id: one }] }));
+  using of_two = await open(await org.token({ role: "admin", scopes: [{ fleet_id: two }] }));
+  const token = (await org.api.createToken({ body: { label: "new", role: "viewer" } })).data.id;
+  await seenByAllNodes(org.api.updateRobot({ params: { id: other.id }, body: { name: "renamed" } }));
+  await org.api.updateRobot({ params: { id: mover.id }, body: { fleet_id: two } });
+  const release = await org.release();
+  await caughtUp(org, admin, operator, of_one, of_two);
+  assert.deepEqual(admin.of("token").map(shown), [`token created ${token}`]);
+  for (const reader of [operator, of_one, of_two]) assert.deepEqual(reader.of("token"), []);
+  const robots = (reader: EventReader): Change[] => reader.of("robot").filter(({ change }) => change !== "presence");
+  assert.deepEqual(robots(operator).map(shown), [`robot updated ${other.id}`, `robot moved ${mover.id}`]);
+  assert.deepEqual(robots(of_one).map(shown), [`robot moved ${mover.id}`]);
+  assert.deepEqual(
+    robots(of_one).map(({ fleet_id, from_fleet_id }) => [fleet_id, from_fleet_id]),
+    [[one, undefined]],
+  );
+  assert.deepEqual(robots(of_two).map(shown), [`robot updated ${other.id}`, `robot moved ${mover.id}`]);
+  assert.deepEqual(
+    of_two.of("timeline").map(({ robot_id }) => robot_id),
+    [mover.id],
+  );
+  assert.deepEqual(of_one.of("timeline"), []);
+  assert.ok([of_one, of_two].every((reader) => reader.of("release").some(({ id }) => id === release.id)));
+});
 
 test("a viewer of one fleet who reconnects receives only the missed events of that fleet", LIMIT, async () => {
   const org = await plane.org();
@@ -174,40 +170,36 @@ test("sends an event for each change of a robot's presence and of a deployment's
   );
 });
 
-test(
-  "an event stream ends within two seconds after its token, session, user or org loses access",
-  LIMIT,
-  async (t) => {
-    const org = await plane.org();
-    const cases: {
-      name: string;
-      end: (ids: { user_id: string; token_id: string; session: Record<string, string> }) => Promise<unknown>;
-    }[] = [
-      { name: "the token is revoked", end: ({ token_id }) => org.api.revokeToken({ params: { id: token_id } }) },
-      { name: "its user is taken out of the org", end: ({ user_id }) => org.api.deleteUser({ params: { id: user_id } }) },
-      {
-        name: "its org is suspended",
-        end: () => org.client(ADMIN_TOKEN).suspendOrg({ params: { id: org.id } }),
-      },
-    ];
-    for (const { name, end } of cases) {
-      const user = (await org.api.createUser({ body: { email: `${randomUUID()}@example.org`, name: "Ada", role: "viewer" } })).data;
-      const { id: token_id, token } = (await org.api.createToken({ body: { label: name, role: "viewer", user_id: user.id } })).data;
-      const session = (await sessionHeaders(plane, token ?? "")) ?? {};
-      using by_token = await open(token ?? "");
-      using by_cookie = await EventReader.open(plane.url, { cookie: session.cookie ?? "" });
-      const began = performance.now();
-      await end({ user_id: user.id, token_id, session });
-      for (const [way, reader] of Object.entries({ by_token, by_cookie })) {
-        const took = (await reader.ended) - began;
-        checkTime(t, `${name}, ${way}: ended`, took, BOUND_MS);
-        assert.match(String(reader.heard.at(-1)?.data.code), /^(unauthorized|forbidden)$/, name);
-        assert.equal(reader.heard.at(-1)?.event, "end");
-      }
-      assert.match((await new Http(plane, token ?? "").get("/api/events")).refusal, /^40[13] /);
+test("an event stream ends within two seconds after its token, session, user or org loses access", LIMIT, async (t) => {
+  const org = await plane.org();
+  const cases: {
+    name: string;
+    end: (ids: { user_id: string; token_id: string; session: Record<string, string> }) => Promise<unknown>;
+  }[] = [
+    { name: "the token is revoked", end: ({ token_id }) => org.api.revokeToken({ params: { id: token_id } }) },
+    { name: "its user is taken out of the org", end: ({ user_id }) => org.api.deleteUser({ params: { id: user_id } }) },
+    {
+      name: "its org is suspended",
+      end: () => org.client(ADMIN_TOKEN).suspendOrg({ params: { id: org.id } }),
+    },
+  ];
+  for (const { name, end } of cases) {
+    const user = (await org.api.createUser({ body: { email: `${randomUUID()}@example.org`, name: "Ada", role: "viewer" } })).data;
+    const { id: token_id, token } = (await org.api.createToken({ body: { label: name, role: "viewer", user_id: user.id } })).data;
+    const session = (await sessionHeaders(plane, token ?? "")) ?? {};
+    using by_token = await open(token ?? "");
+    using by_cookie = await EventReader.open(plane.url, { cookie: session.cookie ?? "" });
+    const began = performance.now();
+    await end({ user_id: user.id, token_id, session });
+    for (const [way, reader] of Object.entries({ by_token, by_cookie })) {
+      const took = (await reader.ended) - began;
+      checkTime(t, `${name}, ${way}: ended`, took, BOUND_MS);
+      assert.match(String(reader.heard.at(-1)?.data.code), /^(unauthorized|forbidden)$/, name);
+      assert.equal(reader.heard.at(-1)?.event, "end");
     }
-  },
-);
+    assert.match((await new Http(plane, token ?? "").get("/api/events")).refusal, /^40[13] /);
+  }
+});
 
 test("a client whose scope changes receives lost, and then only events within its new scope", LIMIT, async () => {
   const org = await plane.org();

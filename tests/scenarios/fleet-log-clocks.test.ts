@@ -62,72 +62,68 @@ async function followWithRf(urls: readonly string[], fleet_id: string, token: st
   };
 }
 
-test(
-  "a fleet's log has each record once and in order despite servers whose clocks differ by hours",
-  OPTIONS,
-  async () => {
-    await using nats = await NatsServer.start();
-    await using first = await startPlane({ nodes: 1, clock_offsets_ms: [HOUR_MS], settings: { bus: nats.address(), nodes: NODES } });
-    await using second = await secondNode(first, {}, shiftedClock(systemClock, -HOUR_MS));
-    await using to_first = await lineTo(first, first);
-    await using to_second = await lineTo(first, second);
-    const urls = [first.url, second.url];
-    const fleet_id = await first.homeFleet();
-    const robots: SimulatedRobot[] = [];
-    for (const url of [...urls, first.url]) {
-      const robot = await first.enrollRobot({ fleet_id, online: false });
-      first.swarm.url = url;
-      await robot.connect();
-      robots.push(robot);
+test("a fleet's log has each record once and in order despite servers whose clocks differ by hours", OPTIONS, async () => {
+  await using nats = await NatsServer.start();
+  await using first = await startPlane({ nodes: 1, clock_offsets_ms: [HOUR_MS], settings: { bus: nats.address(), nodes: NODES } });
+  await using second = await secondNode(first, {}, shiftedClock(systemClock, -HOUR_MS));
+  await using to_first = await lineTo(first, first);
+  await using to_second = await lineTo(first, second);
+  const urls = [first.url, second.url];
+  const fleet_id = await first.homeFleet();
+  const robots: SimulatedRobot[] = [];
+  for (const url of [...urls, first.url]) {
+    const robot = await first.enrollRobot({ fleet_id, online: false });
+    first.swarm.url = url;
+    await robot.connect();
+    robots.push(robot);
+  }
+  const moving = robots[2];
+  assert.ok(moving);
+  const path = `/api/fleets/${fleet_id}/logs/ws?token=${first.default_org.admin_token}`;
+  const viewers = await Promise.all(urls.map((url) => opened(url + path)));
+  await using rf = await followWithRf(urls, fleet_id, first.default_org.admin_token);
+  let count = 0;
+  const logAll = (): void => {
+    for (let i = 0; i < RECORDS; i += 1) {
+      count += 1;
+      for (const robot of robots) robot.log(`record ${count}`);
     }
-    const moving = robots[2];
-    assert.ok(moving);
-    const path = `/api/fleets/${fleet_id}/logs/ws?token=${first.default_org.admin_token}`;
-    const viewers = await Promise.all(urls.map((url) => opened(url + path)));
-    await using rf = await followWithRf(urls, fleet_id, first.default_org.admin_token);
-    let count = 0;
-    const logAll = (): void => {
-      for (let i = 0; i < RECORDS; i += 1) {
-        count += 1;
-        for (const robot of robots) robot.log(`record ${count}`);
-      }
-    };
-    const complete = (readers: readonly { frames: readonly (string | Buffer)[] }[] = [rf, ...viewers]): Promise<unknown> =>
-      until(
-        "each viewer has every record of each robot once, in order",
-        () =>
-          readers.every(({ frames }) =>
-            robots.every(({ id }) => {
-              const seqs = seqsOf(frames, id);
-              return seqs.length === count && seqs.every((seq, i) => seq === i + 1);
-            }),
-          ),
-        { progress: () => readers.map(({ frames }) => robots.map(({ id }) => seqsOf(frames, id).length).join(" ")).join(", ") },
-      );
-    for (let round = 0; round < ROUNDS; round += 1) {
-      // Without a pause: the last records of one server are in flight while the first arrive through the other.
-      logAll();
-      await moving.disconnect();
-      first.swarm.url = urls[(round + 1) % 2] ?? "";
-      await moving.connect();
-      logAll();
-      if (round % 2 === 0) continue;
-      await complete();
-      for (const line of [to_first, to_second]) {
-        line.refuse(true);
-        line.reset();
-      }
-      rf.refuse();
-      logAll();
-      for (const line of [to_first, to_second]) line.refuse(false);
-      // The records of the interruption are stored before rf is back.
-      await complete(viewers);
-      rf.continueElsewhere();
-      await complete();
+  };
+  const complete = (readers: readonly { frames: readonly (string | Buffer)[] }[] = [rf, ...viewers]): Promise<unknown> =>
+    until(
+      "each viewer has every record of each robot once, in order",
+      () =>
+        readers.every(({ frames }) =>
+          robots.every(({ id }) => {
+            const seqs = seqsOf(frames, id);
+            return seqs.length === count && seqs.every((seq, i) => seq === i + 1);
+          }),
+        ),
+      { progress: () => readers.map(({ frames }) => robots.map(({ id }) => seqsOf(frames, id).length).join(" ")).join(", ") },
+    );
+  for (let round = 0; round < ROUNDS; round += 1) {
+    // Without a pause: the last records of one server are in flight while the first arrive through the other.
+    logAll();
+    await moving.disconnect();
+    first.swarm.url = urls[(round + 1) % 2] ?? "";
+    await moving.connect();
+    logAll();
+    if (round % 2 === 0) continue;
+    await complete();
+    for (const line of [to_first, to_second]) {
+      line.refuse(true);
+      line.reset();
     }
-    for (const { ws, closed } of viewers) {
-      ws.close();
-      await closed;
-    }
-  },
-);
+    rf.refuse();
+    logAll();
+    for (const line of [to_first, to_second]) line.refuse(false);
+    // The records of the interruption are stored before rf is back.
+    await complete(viewers);
+    rf.continueElsewhere();
+    await complete();
+  }
+  for (const { ws, closed } of viewers) {
+    ws.close();
+    await closed;
+  }
+});

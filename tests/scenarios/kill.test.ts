@@ -101,20 +101,16 @@ for (let round = 0; round < ROUNDS; round += 1) {
     assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
   });
 
-  test(
-    `a deployment ends with one running version after kill -9 of the agent while it is ${when}`,
-    LIMIT,
-    async () => {
-      const old = await runs();
-      const wanted = old === "one" ? "two" : "one";
-      const id = await start(wanted);
-      if (moment !== undefined) await reached(id, moment);
-      await robot.program.kill();
-      robot.restart();
-      const status = await ended(id);
-      assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
-    },
-  );
+  test(`a deployment ends with one running version after kill -9 of the agent while it is ${when}`, LIMIT, async () => {
+    const old = await runs();
+    const wanted = old === "one" ? "two" : "one";
+    const id = await start(wanted);
+    if (moment !== undefined) await reached(id, moment);
+    await robot.program.kill();
+    robot.restart();
+    const status = await ended(id);
+    assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
+  });
 }
 
 test("a scheduled deployment is dispatched once at its time, despite kill -9 of the server before", { timeout: 540_000 }, async () => {

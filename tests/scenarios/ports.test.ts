@@ -66,46 +66,40 @@ const endOf = async (running: { ended: Promise<RfResult> }): Promise<[number | n
   return [code, stderr];
 };
 
-test(
-  "rf forwards concurrent connections to services of a robot and records each in the timeline",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane();
-    await using robot = await LiveRobot.start(plane);
-    await using home = await RfHome.make();
-    await using echo = await echoService();
-    // Ends its sending side first and still reads.
-    let heard = "";
-    await using speaker = await startLoopbackServer((socket) => {
-      socket.end("I am done");
-      socket.on("data", (bytes) => (heard += String(bytes)));
-    });
-    await using running = await forward(plane, home, [robot.id, `0:${echo.port}`, `0:localhost:${speaker.port}`]);
-    const [echo_port = 0, speaker_port = 0] = running.ports;
+test("rf forwards concurrent connections to services of a robot and records each in the timeline", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  await using robot = await LiveRobot.start(plane);
+  await using home = await RfHome.make();
+  await using echo = await echoService();
+  // Ends its sending side first and still reads.
+  let heard = "";
+  await using speaker = await startLoopbackServer((socket) => {
+    socket.end("I am done");
+    socket.on("data", (bytes) => (heard += String(bytes)));
+  });
+  await using running = await forward(plane, home, [robot.id, `0:${echo.port}`, `0:localhost:${speaker.port}`]);
+  const [echo_port = 0, speaker_port = 0] = running.ports;
 
-    const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => ask(echo_port, Buffer.alloc(100_000, i))));
-    answers.forEach((answer, i) =>
-      assert.deepEqual([answer.length, answer.every((byte) => byte === i)], [100_000, true], `connection ${i}`),
-    );
+  const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => ask(echo_port, Buffer.alloc(100_000, i))));
+  answers.forEach((answer, i) => assert.deepEqual([answer.length, answer.every((byte) => byte === i)], [100_000, true], `connection ${i}`));
 
-    const socket = connectTo(speaker_port);
-    const parts: Buffer[] = [];
-    for await (const part of socket.iterator({ destroyOnReturn: false })) parts.push(part as Buffer);
-    assert.equal(String(Buffer.concat(parts)), "I am done");
-    socket.end("and I am not");
-    await plane.until("the service to hear the rest", () => heard === "and I am not");
+  const socket = connectTo(speaker_port);
+  const parts: Buffer[] = [];
+  for await (const part of socket.iterator({ destroyOnReturn: false })) parts.push(part as Buffer);
+  assert.equal(String(Buffer.concat(parts)), "I am done");
+  socket.end("and I am not");
+  await plane.until("the service to hear the rest", () => heard === "and I am not");
 
-    const closed = async () => {
-      const { items } = await plane.api.listRobotTimeline({ params: { id: robot.id }, query: { limit: 200 } });
-      return items.filter(({ kind }) => kind.startsWith("tunnel."));
-    };
-    await plane.until("every tunnel to be recorded", async () => (await closed()).length === 42);
-    const entries = await closed();
-    const big = entries.find(({ kind, data }) => kind === "tunnel.closed" && data["port"] === echo.port);
-    assert.deepEqual([big?.data["bytes_to_robot"], big?.data["bytes_from_robot"], big?.actor.type], [100_000, 100_000, "org_token"]);
-    assert.equal(entries.filter(({ kind }) => kind === "tunnel.opened").length, 21);
-  },
-);
+  const closed = async () => {
+    const { items } = await plane.api.listRobotTimeline({ params: { id: robot.id }, query: { limit: 200 } });
+    return items.filter(({ kind }) => kind.startsWith("tunnel."));
+  };
+  await plane.until("every tunnel to be recorded", async () => (await closed()).length === 42);
+  const entries = await closed();
+  const big = entries.find(({ kind, data }) => kind === "tunnel.closed" && data["port"] === echo.port);
+  assert.deepEqual([big?.data["bytes_to_robot"], big?.data["bytes_from_robot"], big?.actor.type], [100_000, 100_000, "org_token"]);
+  assert.equal(entries.filter(({ kind }) => kind === "tunnel.opened").length, 21);
+});
 
 test("a forwarded connection that the robot refuses affects neither other connections nor rf", TIMEOUT, async () => {
   await using plane = await startPlane();

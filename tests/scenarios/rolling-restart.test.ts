@@ -24,54 +24,35 @@ async function callWithoutEnd(api: Client, state: { stopped: boolean; calls: num
   }
 }
 
-test(
-  "no request fails while servers are restarted one by one, and robots move to the other server",
-  OPTIONS,
-  async (t) => {
-    await using own = new AsyncDisposableStack();
-    const database = await createTestDatabase();
-    own.defer(() => database.drop());
-    const nats = own.use(await NatsServer.start());
-    const env = { DATABASE_URL: databaseUrl(database.connection), ROAMFLEET_BUS_URL: nats.url(), ROAMFLEET_NODE_LISTEN: "127.0.0.1:0" };
-    const servers = [
-      own.use(await ServerProcess.start({ nodes: 1, env, args: ARGS })),
-      own.use(await ServerProcess.start({ nodes: 1, env, args: ARGS })),
-    ];
-    const balancer = own.use(await Balancer.start(() => servers.map(({ url }) => url)));
-    const { token } = await servers[0]!.org("Rolling");
-    const api = createClient({ base_url: balancer.url, token });
-    const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
-    const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
-    const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id, label: "carts" } })).data;
-    assert.ok(key !== null);
-    const swarm = new Swarm({ url: balancer.url, reconnects: true });
-    own.defer(() => swarm.stop());
-    const robots: SimulatedRobot[] = [];
-    for (let n = 0; n < ROBOTS; n += 1) robots.push(await SimulatedRobot.enroll(swarm, { key, name: `cart-${n}` }));
-    for (const robot of robots) await robot.connect();
-    const online = async (of: Client) => (await of.listRobots({})).items.filter(({ status }) => status === "online").length;
+test("no request fails while servers are restarted one by one, and robots move to the other server", OPTIONS, async (t) => {
+  await using own = new AsyncDisposableStack();
+  const database = await createTestDatabase();
+  own.defer(() => database.drop());
+  const nats = own.use(await NatsServer.start());
+  const env = { DATABASE_URL: databaseUrl(database.connection), ROAMFLEET_BUS_URL: nats.url(), ROAMFLEET_NODE_LISTEN: "127.0.0.1:0" };
+  const servers = [
+    own.use(await ServerProcess.start({ nodes: 1, env, args: ARGS })),
+    own.use(await ServerProcess.start({ nodes: 1, env, args: ARGS })),
+  ];
+  const balancer = own.use(await Balancer.start(() => servers.map(({ url }) => url)));
+  const { token } = await servers[0]!.org("Rolling");
+  const api = createClient({ base_url: balancer.url, token });
+  const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id, label: "carts" } })).data;
+  assert.ok(key !== null);
+  const swarm = new Swarm({ url: balancer.url, reconnects: true });
+  own.defer(() => swarm.stop());
+  const robots: SimulatedRobot[] = [];
+  for (let n = 0; n < ROBOTS; n += 1) robots.push(await SimulatedRobot.enroll(swarm, { key, name: `cart-${n}` }));
+  for (const robot of robots) await robot.connect();
+  const online = async (of: Client) => (await of.listRobots({})).items.filter(({ status }) => status === "online").length;
 
-    const state = { stopped: false, calls: 0, failed: [] as string[] };
-    const callers = Array.from({ length: CALLERS }, () => callWithoutEnd(api, state));
-    for (const [place, server] of servers.entries()) {
-      const other = createClient({ base_url: servers[1 - place]!.url, token });
-      const ready = async () => (await fetch(`${server.url}/readyz`).catch(() => undefined))?.status;
-      await until(
-        "some calls",
-        (
-          (from) => () =>
-            state.calls > from + 20
-        )(state.calls),
-      );
-      const stopped = server.program.stop();
-      await until("it to say that it stops", async () => (await ready()) !== 200);
-      assert.equal(await stopped, 0);
-      // A server counts a robot as online before the robot has received its welcome.
-      const there = async (): Promise<boolean> => (await online(other)) === ROBOTS && robots.every(({ connected }) => connected);
-      await until("all robots to be on the other server, and to know it", there);
-      await server.restart();
-      await until("it to be ready again", async () => (await ready()) === 200);
-    }
+  const state = { stopped: false, calls: 0, failed: [] as string[] };
+  const callers = Array.from({ length: CALLERS }, () => callWithoutEnd(api, state));
+  for (const [place, server] of servers.entries()) {
+    const other = createClient({ base_url: servers[1 - place]!.url, token });
+    const ready = async () => (await fetch(`${server.url}/readyz`).catch(() => undefined))?.status;
     await until(
       "some calls",
       (
@@ -79,9 +60,24 @@ test(
           state.calls > from + 20
       )(state.calls),
     );
-    state.stopped = true;
-    await Promise.all(callers);
-    assert.deepEqual(state.failed, []);
-    t.diagnostic(`${state.calls} calls, none failed`);
-  },
-);
+    const stopped = server.program.stop();
+    await until("it to say that it stops", async () => (await ready()) !== 200);
+    assert.equal(await stopped, 0);
+    // A server counts a robot as online before the robot has received its welcome.
+    const there = async (): Promise<boolean> => (await online(other)) === ROBOTS && robots.every(({ connected }) => connected);
+    await until("all robots to be on the other server, and to know it", there);
+    await server.restart();
+    await until("it to be ready again", async () => (await ready()) === 200);
+  }
+  await until(
+    "some calls",
+    (
+      (from) => () =>
+        state.calls > from + 20
+    )(state.calls),
+  );
+  state.stopped = true;
+  await Promise.all(callers);
+  assert.deepEqual(state.failed, []);
+  t.diagnostic(`${state.calls} calls, none failed`);
+});

@@ -100,45 +100,41 @@ const gauges = ({ nodes }: ServerProcess, name: string): Promise<number[]> =>
     }),
   );
 
-test(
-  "the server's memory stays bounded while the database cannot store logs, and none is lost",
-  LIMIT,
-  async () => {
-    await using server = await ServerProcess.start({
-      args: ["token_requests_per_minute=1000000", "token_burst=1000000"].flatMap((limit) => ["--limit", limit]),
+test("the server's memory stays bounded while the database cannot store logs, and none is lost", LIMIT, async () => {
+  await using server = await ServerProcess.start({
+    args: ["token_requests_per_minute=1000000", "token_burst=1000000"].flatMap((limit) => ["--limit", limit]),
+  });
+  const { api } = await server.org("Slow");
+  const robots = await enroll(server, api);
+  using memory = new MemoryWatch();
+  const database = new pg.Client({ ...(await server.database()), ssl: false });
+  await database.connect();
+  let welcomed = 0;
+  const flooders = robots.map((robot) => new Flooder(server.url, robot, () => (welcomed += 1)));
+  try {
+    await until("every robot to be let in", () => welcomed === ROBOTS);
+    await database.query("begin; lock table log_batch in access exclusive mode");
+    for (const { program } of server.nodes) memory.watch("server", program.child.pid);
+    for (const flooder of flooders) flooder.flood();
+    await until("robots not to be read any further", async () => (await gauges(server, "roamfleet_links_held")).some((held) => held > 0));
+    for (let i = 0; i < READS; i += 1) await api.getRobot({ params: { id: robots[i]?.id ?? "" } });
+    const bytes = Math.max(...(await gauges(server, "roamfleet_link_work_bytes")));
+    await database.query("rollback");
+    await until("every record to be acknowledged", () => flooders.every(({ acked }) => acked === LAST_SEQ), {
+      progress: () => flooders.reduce((sum, { acked }) => sum + acked, 0),
+      detail: () => JSON.stringify(flooders.map(({ acked, closed }) => [acked, closed])),
     });
-    const { api } = await server.org("Slow");
-    const robots = await enroll(server, api);
-    using memory = new MemoryWatch();
-    const database = new pg.Client({ ...(await server.database()), ssl: false });
-    await database.connect();
-    let welcomed = 0;
-    const flooders = robots.map((robot) => new Flooder(server.url, robot, () => (welcomed += 1)));
-    try {
-      await until("every robot to be let in", () => welcomed === ROBOTS);
-      await database.query("begin; lock table log_batch in access exclusive mode");
-      for (const { program } of server.nodes) memory.watch("server", program.child.pid);
-      for (const flooder of flooders) flooder.flood();
-      await until("robots not to be read any further", async () => (await gauges(server, "roamfleet_links_held")).some((held) => held > 0));
-      for (let i = 0; i < READS; i += 1) await api.getRobot({ params: { id: robots[i]?.id ?? "" } });
-      const bytes = Math.max(...(await gauges(server, "roamfleet_link_work_bytes")));
-      await database.query("rollback");
-      await until("every record to be acknowledged", () => flooders.every(({ acked }) => acked === LAST_SEQ), {
-        progress: () => flooders.reduce((sum, { acked }) => sum + acked, 0),
-        detail: () => JSON.stringify(flooders.map(({ acked, closed }) => [acked, closed])),
-      });
-      assert.ok(bytes < 48 * 1024 * 1024, `${bytes} bytes waited`);
-      const growth = memory.growth("server");
-      assert.ok(growth < GROWTH_MAX, `the server grew by ${Math.round(growth / 1024 / 1024)} MiB`);
-      const { rows } = await database.query<{ robots: number; records: number; last: number; doubled: number }>(`
+    assert.ok(bytes < 48 * 1024 * 1024, `${bytes} bytes waited`);
+    const growth = memory.growth("server");
+    assert.ok(growth < GROWTH_MAX, `the server grew by ${Math.round(growth / 1024 / 1024)} MiB`);
+    const { rows } = await database.query<{ robots: number; records: number; last: number; doubled: number }>(`
       select count(distinct robot_id)::int as robots, sum(record_count)::int as records, max(last_seq)::int as last,
         (count(*) - count(distinct (robot_id, first_seq)))::int as doubled from log_batch`);
-      assert.deepEqual(rows, [{ robots: ROBOTS, records: ROBOTS * LAST_SEQ, last: LAST_SEQ, doubled: 0 }]);
-      // An acknowledgment is sent before its message is counted as done.
-      await until("no work to be left", async () => (await gauges(server, "roamfleet_link_work_bytes")).every((left) => left === 0));
-    } finally {
-      for (const flooder of flooders) flooder.close();
-      await database.end();
-    }
-  },
-);
+    assert.deepEqual(rows, [{ robots: ROBOTS, records: ROBOTS * LAST_SEQ, last: LAST_SEQ, doubled: 0 }]);
+    // An acknowledgment is sent before its message is counted as done.
+    await until("no work to be left", async () => (await gauges(server, "roamfleet_link_work_bytes")).every((left) => left === 0));
+  } finally {
+    for (const flooder of flooders) flooder.close();
+    await database.end();
+  }
+});

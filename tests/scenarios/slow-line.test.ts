@@ -167,72 +167,68 @@ async function startRobot(plane: Harness): Promise<LiveRobot> {
   return LiveRobot.start(plane, { robot: { shell: user, cameras: [{ name: "test", kind: "test_picture" }] } });
 }
 
-test(
-  "a shell on a slow link stays responsive while a camera streams and a file is copied",
-  { timeout: 20 * 60_000 },
-  async (t) => {
-    await using plane = await startPlane();
-    await using robot = await startRobot(plane);
-    await using home = await RfHome.make();
-    const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-slow-")));
-    t.after(() => rm(top, { recursive: true, force: true }));
-    // More than can be transferred while keys are pressed, even if that takes several times as long.
-    const bytes = randomBytes((4 * KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
-    fs.writeFileSync(path.join(top, "bag"), bytes);
-    robot.line.shape = { delay_ms: DELAY_MS, bytes_per_second: { up: BYTES_PER_SECOND, down: BYTES_PER_SECOND } };
+test("a shell on a slow link stays responsive while a camera streams and a file is copied", { timeout: 20 * 60_000 }, async (t) => {
+  await using plane = await startPlane();
+  await using robot = await startRobot(plane);
+  await using home = await RfHome.make();
+  const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-slow-")));
+  t.after(() => rm(top, { recursive: true, force: true }));
+  // More than can be transferred while keys are pressed, even if that takes several times as long.
+  const bytes = randomBytes((4 * KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
+  fs.writeFileSync(path.join(top, "bag"), bytes);
+  robot.line.shape = { delay_ms: DELAY_MS, bytes_per_second: { up: BYTES_PER_SECOND, down: BYTES_PER_SECOND } };
 
-    const over = new AbortController();
-    const resets = new Resets();
-    const now = (): Moment => ({ at: performance.now(), carried: robot.line.bytes.up });
-    const typist = new Typist(now);
-    const frames: Moment[] = [];
-    const robot_id = robot.id;
-    const command = "stty raw -echo && printf ready && exec cat";
-    const shell = keepOpen(
-      () => plane.api.stream("shell", { robot_id, query: { command }, protocols: ["roamfleet.shell.v1"], signal: over.signal }),
-      over.signal,
-      (stream) => typist.serve(stream),
-    );
-    const camera = keepOpen(
-      () => plane.api.stream("camera", { robot_id, query: { fps: 2, width: 320, quality: 40 }, signal: over.signal }),
-      over.signal,
-      async (stream) => {
-        for await (const { binary } of stream) if (binary) frames.push(now());
-      },
-    );
-    // In the test a call may take minutes; the next one resumes where it stopped.
-    const copy = (async () => {
-      while (!over.signal.aborted)
-        await home.run(["robots", "cp", `${robot_id}:${top}/bag`, path.join(top, "copy")], {
-          env: { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token },
-          signal: over.signal,
-        });
-    })();
-    const partBytes = (): number =>
-      fs
-        .readdirSync(top)
-        .filter((name) => name.endsWith(".part"))
-        .reduce((sum, name) => sum + fs.statSync(path.join(top, name)).size, 0);
-    await plane.until("all three to run", () => frames.length > 1 && partBytes() > 10_000);
+  const over = new AbortController();
+  const resets = new Resets();
+  const now = (): Moment => ({ at: performance.now(), carried: robot.line.bytes.up });
+  const typist = new Typist(now);
+  const frames: Moment[] = [];
+  const robot_id = robot.id;
+  const command = "stty raw -echo && printf ready && exec cat";
+  const shell = keepOpen(
+    () => plane.api.stream("shell", { robot_id, query: { command }, protocols: ["roamfleet.shell.v1"], signal: over.signal }),
+    over.signal,
+    (stream) => typist.serve(stream),
+  );
+  const camera = keepOpen(
+    () => plane.api.stream("camera", { robot_id, query: { fps: 2, width: 320, quality: 40 }, signal: over.signal }),
+    over.signal,
+    async (stream) => {
+      for await (const { binary } of stream) if (binary) frames.push(now());
+    },
+  );
+  // In the test a call may take minutes; the next one resumes where it stopped.
+  const copy = (async () => {
+    while (!over.signal.aborted)
+      await home.run(["robots", "cp", `${robot_id}:${top}/bag`, path.join(top, "copy")], {
+        env: { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token },
+        signal: over.signal,
+      });
+  })();
+  const partBytes = (): number =>
+    fs
+      .readdirSync(top)
+      .filter((name) => name.endsWith(".part"))
+      .reduce((sum, name) => sum + fs.statSync(path.join(top, name)).size, 0);
+  await plane.until("all three to run", () => frames.length > 1 && partBytes() > 10_000);
 
-    const counted = () => typist.echoes.filter(({ typed, ms }) => !resets.touched(typed, typed + ms));
-    const began = now();
-    const copied_before = partBytes();
-    let [last_reset, last_count, last_copied] = [began.at, 0, copied_before];
-    for (; typist.echoes.length < KEYSTROKES || resets.count === 0; await sleep(KEY_EVERY_MS)) {
-      typist.press();
-      if (performance.now() - last_reset < RESET_EVERY_MS || counted().length < last_count + KEYS_BETWEEN) continue;
-      if (partBytes() < last_copied + COPIED_BETWEEN) continue;
-      [last_reset, last_count, last_copied] = [performance.now(), counted().length, partBytes()];
-      resets.at.push(last_reset);
-      robot.line.reset();
-    }
-    const seconds = (performance.now() - began.at) / 1_000;
-    const copied = partBytes() - copied_before;
-    const carried = now().carried - began.carried;
-    over.abort();
-    await Promise.all([shell, camera, copy]);
+  const counted = () => typist.echoes.filter(({ typed, ms }) => !resets.touched(typed, typed + ms));
+  const began = now();
+  const copied_before = partBytes();
+  let [last_reset, last_count, last_copied] = [began.at, 0, copied_before];
+  for (; typist.echoes.length < KEYSTROKES || resets.count === 0; await sleep(KEY_EVERY_MS)) {
+    typist.press();
+    if (performance.now() - last_reset < RESET_EVERY_MS || counted().length < last_count + KEYS_BETWEEN) continue;
+    if (partBytes() < last_copied + COPIED_BETWEEN) continue;
+    [last_reset, last_count, last_copied] = [performance.now(), counted().length, partBytes()];
+    resets.at.push(last_reset);
+    robot.line.reset();
+  }
+  const seconds = (performance.now() - began.at) / 1_000;
+  const copied = partBytes() - copied_before;
+  const carried = now().carried - began.carried;
+  over.abort();
+  await Promise.all([shell, camera, copy]);
 
-    judge(t, { typed: typist.typed, echoes: counted(), frames, resets, seconds, copied, carried });
-  },
-);
+  judge(t, { typed: typist.typed, echoes: counted(), frames, resets, seconds, copied, carried });
+});

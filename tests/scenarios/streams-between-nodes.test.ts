@@ -123,141 +123,125 @@ test("a viewer on one server receives every kind of stream of a robot on another
   );
 });
 
-test(
-  "streams to a robot on another server are refused or closed if the token has no access",
-  OPTIONS,
-  async (t) => {
-    await using it = await TwoNodes.start(t);
-    const stranger = await it.first.org();
-    assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
-    assert.equal((await refused(it.url("logs", { token: "unknown" }))).status, 401);
-    assert.equal((await refused(it.url("logs", { token: it.token, color: "red" }))).status, 400);
-    assert.equal(it.line.accepted, 0);
+test("streams to a robot on another server are refused or closed if the token has no access", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  const stranger = await it.first.org();
+  assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
+  assert.equal((await refused(it.url("logs", { token: "unknown" }))).status, 401);
+  assert.equal((await refused(it.url("logs", { token: it.token, color: "red" }))).status, 400);
+  assert.equal(it.line.accepted, 0);
 
-    const { ticket } = (await it.first.api.createStreamTicket({ body: { stream: "logs", robot_id: it.robot.id } })).data;
-    assert.ok(ticket !== null);
-    const by_ticket = await opened(it.url("logs", { ticket }));
-    assert.equal((await refused(it.url("logs", { ticket }))).status, 401);
-    by_ticket.ws.close();
-    await by_ticket.closed;
+  const { ticket } = (await it.first.api.createStreamTicket({ body: { stream: "logs", robot_id: it.robot.id } })).data;
+  assert.ok(ticket !== null);
+  const by_ticket = await opened(it.url("logs", { ticket }));
+  assert.equal((await refused(it.url("logs", { ticket }))).status, 401);
+  by_ticket.ws.close();
+  await by_ticket.closed;
 
-    const issued = (await it.first.api.createToken({ body: { label: "short-lived", role: "viewer" } })).data;
-    assert.ok(issued.token !== null);
-    const watching = await it.open("logs", issued.token);
-    await watching.round();
-    await it.first.api.revokeToken({ params: { id: issued.id } });
-    assert.equal((await watching.closed).code, 4401);
-    const last = await until("its end", async () => (await it.auditEntries()).find(({ status }) => status === 4401));
-    assert.equal(last.reason, "token_revoked");
+  const issued = (await it.first.api.createToken({ body: { label: "short-lived", role: "viewer" } })).data;
+  assert.ok(issued.token !== null);
+  const watching = await it.open("logs", issued.token);
+  await watching.round();
+  await it.first.api.revokeToken({ params: { id: issued.id } });
+  assert.equal((await watching.closed).code, 4401);
+  const last = await until("its end", async () => (await it.auditEntries()).find(({ status }) => status === 4401));
+  assert.equal(last.reason, "token_revoked");
 
-    // Without its link the robot is offline on every server.
-    const left = await it.open("camera");
-    const camera = it.url("camera");
-    await it.robot.stop();
-    assert.equal((await left.closed).code, 4409);
-    const late = await opened(camera);
-    assert.deepEqual(await late.closed, { code: 4409, reason: "agent offline" });
-  },
-);
+  // Without its link the robot is offline on every server.
+  const left = await it.open("camera");
+  const camera = it.url("camera");
+  await it.robot.stop();
+  assert.equal((await left.closed).code, 4409);
+  const late = await opened(camera);
+  assert.deepEqual(await late.closed, { code: 4409, reason: "agent offline" });
+});
 
-test(
-  "viewers are asked to retry when a server or the connection between two servers fails",
-  OPTIONS,
-  async (t) => {
-    await using it = await TwoNodes.start(t);
-    const torn = await it.open("logs");
-    await torn.round();
-    it.line.reset();
-    assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server is unreachable" });
+test("viewers are asked to retry when a server or the connection between two servers fails", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  const torn = await it.open("logs");
+  await torn.round();
+  it.line.reset();
+  assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server is unreachable" });
 
-    // The server is unreachable, as if the robot were offline.
-    it.line.refuse(true);
-    assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
-    it.line.refuse(false);
+  // The server is unreachable, as if the robot were offline.
+  it.line.refuse(true);
+  assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
+  it.line.refuse(false);
 
-    // Only its row in the database shows that the node is dead: its connections stay open.
-    const frozen = await it.open("logs");
-    await frozen.round();
-    await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);
-    assert.deepEqual(await frozen.closed, { code: 1013, reason: "the robot's server is unreachable" });
-    await it.first.db.run(sql`update node set address = ${`127.0.0.1:${it.line.port}`} where id = ${it.first.plane.node.id}`);
+  // Only its row in the database shows that the node is dead: its connections stay open.
+  const frozen = await it.open("logs");
+  await frozen.round();
+  await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);
+  assert.deepEqual(await frozen.closed, { code: 1013, reason: "the robot's server is unreachable" });
+  await it.first.db.run(sql`update node set address = ${`127.0.0.1:${it.line.port}`} where id = ${it.first.plane.node.id}`);
 
-    const shell = await it.open("shell");
-    await shell.round();
-    await it.first.stop();
-    assert.deepEqual(await shell.closed, { code: 1013, reason: "the server is stopping" });
-  },
-);
+  const shell = await it.open("shell");
+  await shell.round();
+  await it.first.stop();
+  assert.deepEqual(await shell.closed, { code: 1013, reason: "the server is stopping" });
+});
 
-test(
-  "a stopping server closes its viewers of robots on other servers, and notifies those servers",
-  OPTIONS,
-  async (t) => {
-    await using it = await TwoNodes.start(t);
-    const stream = await it.open("logs");
-    await stream.round();
-    const stopped = it.second[Symbol.asyncDispose]();
-    assert.deepEqual(await stream.closed, { code: 1013, reason: "the server is stopping" });
-    const closed = await until("its end", async () => (await it.auditEntries()).find(({ action }) => action === "stream.closed"));
-    assert.equal(closed.reason, "connection_lost");
-    await stopped;
-  },
-);
+test("a stopping server closes its viewers of robots on other servers, and notifies those servers", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  const stream = await it.open("logs");
+  await stream.round();
+  const stopped = it.second[Symbol.asyncDispose]();
+  assert.deepEqual(await stream.closed, { code: 1013, reason: "the server is stopping" });
+  const closed = await until("its end", async () => (await it.auditEntries()).find(({ action }) => action === "stream.closed"));
+  assert.equal(closed.reason, "connection_lost");
+  await stopped;
+});
 
 const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[] =>
   frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));
 
-test(
-  "a fleet's log has the records of robots on all servers once and in order",
-  OPTIONS,
-  async (t) => {
-    await using it = await TwoNodes.start(t);
-    const { first, second } = it;
-    const fleet_id = await first.homeFleet();
-    const here = await first.enrollRobot({ fleet_id });
-    const there = await first.enrollRobot({ fleet_id, online: false });
-    first.swarm.url = second.url;
-    await there.connect();
-    const robots = [here, there];
-    let count = 0;
-    const logAll = (): void => {
-      for (let i = 0; i < 20; i += 1) {
-        count += 1;
-        for (const robot of robots) robot.log(`record ${count}`);
-      }
-    };
-    logAll();
-    const path = `/api/fleets/${fleet_id}/logs/ws?token=${it.token}`;
-    const viewers = await Promise.all([first.url, second.url].map((url) => opened(url + path)));
-    const complete = (): Promise<unknown> =>
-      until("each has every record of both once, in order", () =>
-        viewers.every(({ frames }) =>
-          robots.every(({ id }) => {
-            const seqs = seqsOf(frames, id);
-            return seqs.length >= count && seqs.every((seq, i) => seq === i + 1);
-          }),
-        ),
-      );
-    await complete();
-    logAll();
-    await complete();
-    // Records logged while the servers are disconnected are not lost.
-    it.line.reset();
-    logAll();
-    await complete();
-    it.line.refuse(true);
-    it.line.reset();
-    logAll();
-    it.line.refuse(false);
-    await complete();
-    const [, { ws, frames, closed }] = viewers as [Opened, Opened];
-    ws.close();
-    await closed;
-    const ended = frames.length;
-    logAll();
-    await until("the other still has both", () => seqsOf(viewers[0]!.frames, there.id).length === count);
-    assert.equal(frames.length, ended);
-    await until("no more requests", () => it.line.open === 0);
-    viewers[0]!.ws.close();
-  },
-);
+test("a fleet's log has the records of robots on all servers once and in order", OPTIONS, async (t) => {
+  await using it = await TwoNodes.start(t);
+  const { first, second } = it;
+  const fleet_id = await first.homeFleet();
+  const here = await first.enrollRobot({ fleet_id });
+  const there = await first.enrollRobot({ fleet_id, online: false });
+  first.swarm.url = second.url;
+  await there.connect();
+  const robots = [here, there];
+  let count = 0;
+  const logAll = (): void => {
+    for (let i = 0; i < 20; i += 1) {
+      count += 1;
+      for (const robot of robots) robot.log(`record ${count}`);
+    }
+  };
+  logAll();
+  const path = `/api/fleets/${fleet_id}/logs/ws?token=${it.token}`;
+  const viewers = await Promise.all([first.url, second.url].map((url) => opened(url + path)));
+  const complete = (): Promise<unknown> =>
+    until("each has every record of both once, in order", () =>
+      viewers.every(({ frames }) =>
+        robots.every(({ id }) => {
+          const seqs = seqsOf(frames, id);
+          return seqs.length >= count && seqs.every((seq, i) => seq === i + 1);
+        }),
+      ),
+    );
+  await complete();
+  logAll();
+  await complete();
+  // Records logged while the servers are disconnected are not lost.
+  it.line.reset();
+  logAll();
+  await complete();
+  it.line.refuse(true);
+  it.line.reset();
+  logAll();
+  it.line.refuse(false);
+  await complete();
+  const [, { ws, frames, closed }] = viewers as [Opened, Opened];
+  ws.close();
+  await closed;
+  const ended = frames.length;
+  logAll();
+  await until("the other still has both", () => seqsOf(viewers[0]!.frames, there.id).length === count);
+  assert.equal(frames.length, ended);
+  await until("no more requests", () => it.line.open === 0);
+  viewers[0]!.ws.close();
+});

@@ -85,16 +85,12 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   assert.deepEqual([logs.code, seen], [130, true], outputOf(logs));
 }
 
-test(
-  "rf and the agent refuse the unknown certificate of --tls auto until its fingerprint is pinned",
-  LIMIT,
-  async () => {
-    await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
-    const shown = FINGERPRINT.exec(server.program.output)?.[0];
-    assert.equal(shown, await fingerprintOf(server));
-    await begin(server, server.address, []);
-  },
-);
+test("rf and the agent refuse the unknown certificate of --tls auto until its fingerprint is pinned", LIMIT, async () => {
+  await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
+  const shown = FINGERPRINT.exec(server.program.output)?.[0];
+  assert.equal(shown, await fingerprintOf(server));
+  await begin(server, server.address, []);
+});
 
 test("rf and the agent refuse a changed certificate authority until its fingerprint is given", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--tls", "auto"] });

@@ -179,15 +179,19 @@ test("POST /api/configs stores the same key in another namespace as a separate e
   assert.deepEqual([third.status, third.data.id, third.data.version], [200, second.data.id, 2]);
 });
 
-test("GET /api/configs/deployments and POST /api/configs/deployments deploy to a robot or a fleet, and list the deployments", LIMIT, async () => {
-  assert.match((await http.post("/api/configs/deployments", { robot_id: robot.id })).refusal, /^400 bad_request: .*Idempotency-Key/);
-  const one = await http.post("/api/configs/deployments", { robot_id: robot.id }, freshKey());
-  const all = await http.post("/api/configs/deployments", { fleet_id: robot.fleet_id, namespace: "navigation" }, freshKey());
-  assert.deepEqual([one.status, one.data.target_kind, one.data.namespace], [201, "robot", null]);
-  assert.deepEqual([all.status, all.data.target_kind, all.data.namespace], [201, "fleet", "navigation"]);
-  const listed = (await http.get("/api/configs/deployments")).items.map(({ id }) => id);
-  assert.ok(listed.includes(one.data.id) && listed.includes(all.data.id));
-});
+test(
+  "GET /api/configs/deployments and POST /api/configs/deployments deploy to a robot or a fleet, and list the deployments",
+  LIMIT,
+  async () => {
+    assert.match((await http.post("/api/configs/deployments", { robot_id: robot.id })).refusal, /^400 bad_request: .*Idempotency-Key/);
+    const one = await http.post("/api/configs/deployments", { robot_id: robot.id }, freshKey());
+    const all = await http.post("/api/configs/deployments", { fleet_id: robot.fleet_id, namespace: "navigation" }, freshKey());
+    assert.deepEqual([one.status, one.data.target_kind, one.data.namespace], [201, "robot", null]);
+    assert.deepEqual([all.status, all.data.target_kind, all.data.namespace], [201, "fleet", "navigation"]);
+    const listed = (await http.get("/api/configs/deployments")).items.map(({ id }) => id);
+    assert.ok(listed.includes(one.data.id) && listed.includes(all.data.id));
+  },
+);
 
 test("POST /api/configs/deployments writes the values to the robot's disk", LIMIT, async () => {
   const { id } = (

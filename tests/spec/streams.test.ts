@@ -64,26 +64,22 @@ test("WebSocket /api/robots/{id}/shell/ws carries the bytes of a terminal of the
   assert.deepEqual(await shell.closed, { code: 1000, reason: "exit 3" });
 });
 
-test(
-  "WebSocket /api/robots/{id}/camera/ws sends the JPEG frames of the camera in ?camera=, or of the first camera",
-  LIMIT,
-  async () => {
-    for (const query of ["", "&camera=test&width=320&fps=5"]) {
-      const stream = await opened(at("camera/ws", `token=${token}${query}`));
-      await plane.until("some frames", () => stream.frames.length >= 3);
-      for (const frame of stream.frames) {
-        assert.ok(Buffer.isBuffer(frame));
-        assert.deepEqual([frame.subarray(0, 2).toString("hex"), frame.subarray(-2).toString("hex")], ["ffd8", "ffd9"]);
-      }
-      stream.ws.close();
+test("WebSocket /api/robots/{id}/camera/ws sends the JPEG frames of the camera in ?camera=, or of the first camera", LIMIT, async () => {
+  for (const query of ["", "&camera=test&width=320&fps=5"]) {
+    const stream = await opened(at("camera/ws", `token=${token}${query}`));
+    await plane.until("some frames", () => stream.frames.length >= 3);
+    for (const frame of stream.frames) {
+      assert.ok(Buffer.isBuffer(frame));
+      assert.deepEqual([frame.subarray(0, 2).toString("hex"), frame.subarray(-2).toString("hex")], ["ffd8", "ffd9"]);
     }
-    const unknown = await opened(at("camera/ws", `token=${token}&camera=rear`));
-    assert.deepEqual(await unknown.closed, { code: 4410, reason: "this robot has no camera of that name, only test" });
-    const listed = await opened(at("camera/ws", `token=${token}&list`));
-    assert.equal((await listed.closed).code, 1000);
-    assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
-  },
-);
+    stream.ws.close();
+  }
+  const unknown = await opened(at("camera/ws", `token=${token}&camera=rear`));
+  assert.deepEqual(await unknown.closed, { code: 4410, reason: "this robot has no camera of that name, only test" });
+  const listed = await opened(at("camera/ws", `token=${token}&list`));
+  assert.equal((await listed.closed).code, 1000);
+  assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
+});
 
 test("WebSocket /api/robots/{id}/ros/topics/echo lists published topics, and sends each message of a topic as JSON", LIMIT, async (t) => {
   const ros = await RosbridgeServer.start(t, "/rosapi/");
