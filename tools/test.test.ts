@@ -20,7 +20,7 @@ async function repositoryWith(t: TestContext, files: Record<string, string>): Pr
   await cp(path.join(root, "bin"), path.join(directory, "bin"), { recursive: true });
   await mkdir(path.join(directory, "tools"));
   await writeFile(path.join(directory, "package.json"), `{ "type": "module" }`);
-  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "test-processes.ts", "process-guard.ts", "debian.ts"])
+  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "test-attribution.ts", "test-processes.ts", "process-guard.ts", "debian.ts"])
     await cp(path.join(root, "tools", name), path.join(directory, "tools", name));
   await writeFile(path.join(directory, "tools", "debian-packages.txt"), "# none\n");
   for (const [name, text] of Object.entries(files)) {
@@ -155,6 +155,34 @@ test("npm test names a file that exits early, leaves a server open or fails afte
   assert.match(stderr, /tests\/late\.test\.ts: an error outside of its tests/);
   assert.doesNotMatch(stderr, /^roamfleet: tests\/[az]/m);
   assert.equal(status, 1);
+});
+
+const FAILING_OUTSIDE = `
+  import { createServer, request } from "node:http"; import { after, test } from "node:test";
+  const wait = () => new Promise((resolve) => setTimeout(resolve, 100));
+  test("exception in a timer", async () => { setTimeout(() => { throw new Error("planned"); }, 10); await wait(); });
+  test("rejection", async () => { wait().then(() => { throw new Error("planned"); }); await wait(); await wait(); });
+  test("exception in a request", async (t) => {
+    const server = createServer(() => { throw new Error("planned"); });
+    t.after(() => { server.closeAllConnections(); server.close(); });
+    await new Promise((resolve) => server.listen(0, resolve));
+    request({ port: server.address().port }).on("error", () => {}).end();
+    await wait();
+  });
+  test("test inside", async () => { await wait(); await test("inside", async () => { await wait(); throw new Error("planned"); }); });
+  test("passes", async () => { await wait(); after(() => console.log("after " + import.meta.filename)); });`;
+
+test("an uncaught error fails the test that caused it, and only that one", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, { "tests/a.test.ts": FAILING_OUTSIDE, "tests/b.test.ts": PASSING });
+  for (const args of [["tests/a"], []]) {
+    const { stdout, stderr, last_line, status } = runTests(directory, ...args);
+    for (const name of ["exception in a timer", "rejection", "exception in a request", "inside", "test inside"])
+      assert.match(stdout, new RegExp(`^ *✖ ${name} `, "m"));
+    assert.match(stdout, /^ *✔ passes /m);
+    assert.equal(stdout.match(/^after /gm)?.length, 1);
+    assert.equal(last_line, args.length > 0 ? "1 passed, 5 failed, 0 skipped" : "2 passed, 5 failed, 1 skipped", stderr);
+    assert.equal(status, 1);
+  }
 });
 
 const FAILING_ONCE = `

@@ -114,6 +114,7 @@ function nodeArguments(counts_file: string, files: readonly string[]): string[] 
   const setup = path.join(root, "tests", "harness", "global-setup.ts");
   return [
     "--test",
+    `--import=${path.join(import.meta.dirname, "test-attribution.ts")}`,
     `--test-concurrency=${CONCURRENCY}`,
     `--test-timeout=${TEST_TIMEOUT_MS}`,
     ...(existsSync(setup) ? [`--test-global-setup=${setup}`] : []),
