@@ -33,28 +33,28 @@ const FACTS: WaveFacts = {
 };
 
 const TABLE: [name: string, facts: Partial<WaveFacts>, step: ReturnType<typeof nextStep>][] = [
-  ["targets are not opened yet", { pending: 3 }, { do: "open", gated: false }],
-  ["targets behind a closed gate are still queued", { wave: 1, pending: 3, gate_before: "manual" }, { do: "open", gated: true }],
+  ["its targets are not open yet", { pending: 3 }, { do: "open", gated: false }],
+  ["its targets are pending behind a closed gate", { wave: 1, pending: 3, gate_before: "manual" }, { do: "open", gated: true }],
   [
-    "the gate before it was opened",
+    "the gate before the wave was opened",
     { wave: 1, gated: 3, queued: 3, blocked: 3, gate_before: "manual", promoted_wave: 0 },
     { do: "lift_gate" },
   ],
-  ["targets wait for a closed gate", { wave: 1, gated: 3, queued: 3, blocked: 3, gate_before: "manual", decided: 0 }, { do: "wait" }],
+  ["its targets wait for a closed gate", { wave: 1, gated: 3, queued: 3, blocked: 3, gate_before: "manual", decided: 0 }, { do: "wait" }],
   ["a robot is updating", { active: 1 }, { do: "wait" }],
   ["a target waits for its artifact", { queued: 1, blocked: 1 }, { do: "wait" }],
-  ["only offline robots have not ended", { queued: 2, blocked: 0 }, { do: "pass" }],
+  ["all robots except offline ones have ended", { queued: 2, blocked: 0 }, { do: "pass" }],
   ["all of its robots are offline", { queued: 5, decided: 0 }, { do: "wait" }],
   ["it has no robots", { decided: 0 }, { do: "pass" }],
-  ["it soaks", { passed_at: ago(599) }, { do: "soak", until: new Date(NOW.getTime() + 1_000) }],
+  ["its soak time is not over", { passed_at: ago(599) }, { do: "soak", until: new Date(NOW.getTime() + 1_000) }],
   ["its soak time is over", { passed_at: ago(600) }, { do: "next", gated: false }],
   ["its soak time is over, and the gate is closed", { passed_at: ago(600), gate: "manual" }, { do: "next", gated: true }],
   ["it was promoted during its soak time", { passed_at: ago(1), gate: "manual", promoted_wave: 0 }, { do: "next", gated: false }],
   ["an offline robot reconnected during its soak time", { passed_at: ago(1), active: 1 }, { do: "pass_again" }],
   ["the last wave has passed", { wave: 2, passed_at: ago(10_000) }, { do: "wait" }],
-  ["paused before it is opened", { pending: 3, paused: true }, { do: "wait" }],
-  ["paused when its soak time is over", { passed_at: ago(600), paused: true }, { do: "wait" }],
-  ["paused when it passes", { paused: true }, { do: "pass" }],
+  ["the rollout is paused before the wave opens", { pending: 3, paused: true }, { do: "wait" }],
+  ["the rollout is paused when the soak time is over", { passed_at: ago(600), paused: true }, { do: "wait" }],
+  ["the rollout is paused when the wave passes", { paused: true }, { do: "pass" }],
 ];
 for (const [name, facts, step] of TABLE)
   test(`the next step of a wave is ${step.do} if ${name}`, () => assert.deepEqual(nextStep({ ...FACTS, ...facts }, NOW), step));
@@ -110,12 +110,12 @@ const policy = (failure_threshold: Parameters<typeof isTooMany>[1]) => ({ waves:
 const TOO_MANY: [name: string, too_many: boolean, Tally, Parameters<typeof isTooMany>[1]][] = [
   ["without a threshold no failure is allowed", true, tally(1, 1_000), null],
   ["without failures the threshold is not exceeded", false, tally(0, 10), null],
-  ["as many as the count allows", false, tally(3, 10), { count: 3, min_decided: 1 }],
-  ["one more than the count allows", true, tally(4, 10), { count: 3, min_decided: 1 }],
-  ["exactly the percentage of those dispatched", false, tally(10, 100), { percent: 10, min_decided: 1 }],
-  ["one more than the percentage", true, tally(11, 100), { percent: 10, min_decided: 1 }],
-  ["the percentage is of those dispatched, not of those that ended", false, tally(2, 20, 0), { percent: 10, min_decided: 1 }],
-  ["robots that cannot run it, before anything was dispatched", true, tally(1, 0, 0), { percent: 50, min_decided: 1 }],
+  ["as many failures as the count allows", false, tally(3, 10), { count: 3, min_decided: 1 }],
+  ["one failure more than the count allows", true, tally(4, 10), { count: 3, min_decided: 1 }],
+  ["exactly the allowed percentage of the dispatched robots", false, tally(10, 100), { percent: 10, min_decided: 1 }],
+  ["one failure more than the allowed percentage", true, tally(11, 100), { percent: 10, min_decided: 1 }],
+  ["the percentage refers to dispatched robots, not to ended ones", false, tally(2, 20, 0), { percent: 10, min_decided: 1 }],
+  ["a robot cannot run the release, before any dispatch", true, tally(1, 0, 0), { percent: 50, min_decided: 1 }],
 ];
 for (const [name, too_many, fared, threshold] of TOO_MANY)
   test(`failures ${too_many ? "exceed" : "do not exceed"} the threshold: ${name}`, () =>
