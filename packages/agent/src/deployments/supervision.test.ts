@@ -11,10 +11,10 @@ import { until } from "@roamfleet/clock/testing";
 import { dataMessage, LOG_MESSAGE_CHARACTERS_MAX, readMessage } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
-import { groupMembers } from "../runtime/processes.ts";
+import { groupMembers, type ProcessRecord, readProcess, signalGroup } from "../runtime/processes.ts";
 import { createShells } from "../streams/shell/index.ts";
 import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 120_000 };
 const [MOUNT, UMOUNT] = ["mount", "umount"];
@@ -79,6 +79,30 @@ test("a process whose agent died before it stored the pid is found by its enviro
   fs.rmSync(path.join(rig.state, "apps/main/process.json"));
   await rig.boot({ keep_workloads: false });
   await until("one new process", () => rig.processes("main").length === 1 && rig.processes("main")[0] !== old);
+});
+
+test("an agent killed while it removes an app ends the app's process later, even one with a cleared environment", options, async () => {
+  let stopped: Promise<void> | undefined;
+  const on_step = (name: string): void => {
+    if (name !== "journal.after.removing" || stopped !== undefined) return;
+    stopped = rig.deployments.stop();
+    throw new Error("the agent is killed");
+  };
+  await using rig = await DeploymentsRig.start({ config: { keep_workloads: true }, tuning: { on_step } });
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL, { start: ["env", "-i", "sh", "run.sh"] })));
+  const directory = path.join(rig.state, "apps/main");
+  const { pid } = JSON.parse(fs.readFileSync(path.join(directory, "process.json"), "utf8")) as ProcessRecord;
+  try {
+    rig.want({ main: desiredApp(null, null) });
+    await until("the agent to be killed", () => stopped !== undefined);
+    await stopped;
+    assert.ok(readProcess(pid) !== undefined, "it runs without its agent");
+    await rig.boot();
+    await until("the removal", () => !fs.existsSync(directory) && rig.deployments.workloads().length === 0);
+    assert.equal(readProcess(pid), undefined);
+  } finally {
+    signalGroup(pid, "SIGKILL");
+  }
 });
 
 test("a line longer than a record is truncated, and the record states how much is missing", options, async () => {

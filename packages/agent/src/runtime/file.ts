@@ -183,7 +183,8 @@ export class FileExecutor implements Executor {
     const { paths } = this.#options;
     this.#placed.delete(app);
     this.#removeInstalled(this.#readPlaced(app));
-    fs.rmSync(paths.app(app), { recursive: true, force: true });
+    // Not the app's directory: it has the record of the app's process, which the executor of bundles still needs.
+    fs.rmSync(placedFile(paths, app), { force: true });
   }
 
   status(app: string): RunStatus {
