@@ -76,6 +76,25 @@ test("every figure is read from /proc, /sys and statfs", async (t) => {
   assert.equal(health.ros, null);
 });
 
+for (const root_mount of ["overlay / overlay", "tmpfs / tmpfs", "10.0.0.1:/robots/7 / nfs4", "/dev/root / ext4"])
+  test(`reports the root on ${root_mount}`, async (t) => {
+    const mounts = `${root_mount} rw 0 0\ntmpfs /run tmpfs rw 0 0\noverlay /merged overlay rw 0 0\n/dev/mmcblk0p3 /data ext4 rw 0 0\n`;
+    const { disks } = await meter(fakeRoot(t, { "proc/mounts": mounts, "data/file": "" })).measure();
+    assert.deepEqual(
+      disks.map(({ mount }) => mount),
+      ["/", "/data"],
+    );
+  });
+
+test("reports no disk for read-only images, which are always full", async (t) => {
+  const mounts = "/dev/root / squashfs ro 0 0\n/dev/loop0 /snap/core erofs ro 0 0\n/dev/mmcblk0p3 /data ext4 rw 0 0\n";
+  const { disks } = await meter(fakeRoot(t, { "proc/mounts": mounts, "snap/core/file": "", "data/file": "" })).measure();
+  assert.deepEqual(
+    disks.map(({ mount }) => mount),
+    ["/data"],
+  );
+});
+
 test("a machine without any readable values still has a snapshot", async (t) => {
   const health = await meter(temporaryDirectory(t)).measure();
   assert.deepEqual(Value.Errors(HealthBody, health), []);

@@ -122,8 +122,10 @@ interface Disk {
 
 const DISKS_MAX = 64;
 const STATFS_TIMEOUT_MS = 2_000;
-/** File systems that are no disk of this machine. Access to the network file systems among them could block forever. */
-const NO_DISK = /^(proc|sysfs|tmpfs|devtmpfs|ramfs|squashfs|iso9660|nfs\d?|cifs|smb3|9p|ceph|autofs|fuse\.(?!fuseblk).*)$/;
+/** Read-only images. They are always full, which would be reported as an error. */
+const IMAGE = /^(squashfs|iso9660|erofs|cramfs)$/;
+/** File systems that are no disk of this machine, except as its root. Access to the network file systems among them could block forever. */
+const NO_DISK = /^(proc|sysfs|tmpfs|devtmpfs|ramfs|nfs\d?|cifs|smb3|9p|ceph|autofs|fuse\.(?!fuseblk).*)$/;
 
 interface Mount {
   device: string;
@@ -138,9 +140,9 @@ export async function readDisks(root: string, clock: Clock): Promise<Disk[]> {
   const mounts = new Map<string, Mount>();
   for (const line of readSmall(root, "proc/mounts").split("\n")) {
     const [device, mount, type] = line.split(" ").map(unescape);
-    if (!device || !mount || !type || NO_DISK.test(type)) continue;
-    // Accept any device name for the root: in containers and on overlays, the mount of the root is the disk.
-    if (!device.startsWith("/dev/") && mount !== "/") continue;
+    if (!device || !mount || !type || IMAGE.test(type)) continue;
+    // Accept any device and type for the root: in containers, on overlays and on diskless robots, the mount of the root is the disk.
+    if (mount !== "/" && (!device.startsWith("/dev/") || NO_DISK.test(type))) continue;
     const known = mounts.get(device);
     if (known === undefined || mount.length < known.mount.length) mounts.set(device, { device, mount, type });
   }
