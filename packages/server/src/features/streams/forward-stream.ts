@@ -72,10 +72,12 @@ class Tunnel {
     await this.#recordClosed();
   }
 
+  /** Records the first `open` only: a hostile robot may send any number of them. */
   #recordOpened(): void {
+    if (this.#opened !== undefined) return;
     const { host, port } = this.#params;
     const written = this.#record("tunnel.opened", `A tunnel to ${host}:${port} was opened`, {});
-    this.#opened ??= { at: this.#plane.clock.monotonic(), written };
+    this.#opened = { at: this.#plane.clock.monotonic(), written };
   }
 
   async #recordClosed(): Promise<void> {
