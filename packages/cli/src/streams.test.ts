@@ -200,3 +200,25 @@ test("--watch waits for a restarting server", TIMEOUT, async () => {
   assert.equal(code, 0);
   assert.match(stdout, /starting; retrying/);
 });
+
+test("configs deploy --watch waits for a restarting server", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  const counts = { total: 1, pending: 0, queued: 0, active: 1, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
+  const running = { id: "cdep_1", namespace: null, status: "in_progress", reason: null, counts };
+  let polls = 0;
+  await using service = await ScriptedPeer.start(({ line }) => {
+    if (line.startsWith("POST")) return { body: { data: running } };
+    polls += 1;
+    if (polls === 2) return { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "3600" } };
+    const ended = { ...running, status: "applied", counts: { ...counts, active: 0, applied: 1 } };
+    return { body: { data: polls === 1 ? running : ended } };
+  });
+  const { code, stdout, stderr } = await home.run(["configs", "deploy", "--fleet", "fleet_1", "--watch"], { env: service.env });
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(stdout.split("\n"), [
+    "in_progress: 0 of 1 applied, 1 active",
+    "starting; retrying",
+    "applied: 1 of 1 applied",
+    "",
+  ]);
+});

@@ -43,6 +43,33 @@ export async function watchDeployment(
   }
 }
 
+interface Polled<T> {
+  /** Returns undefined while the watched object has not ended. */
+  read: () => Promise<T | undefined>;
+  /** Called with a line for the user after a failure that is retried; not for structured output. */
+  on_retry: (text: string) => void;
+}
+
+/** Calls `read` every 2 seconds until it returns a value. Retries for 5 minutes while the server is unreachable or fails. */
+export async function poll<T>(context: Context, signal: AbortSignal, { read, on_retry }: Polled<T>): Promise<T> {
+  const { clock, structured } = context;
+  let reached_at_ms = clock.monotonic();
+  for (;;) {
+    try {
+      const last = await read();
+      if (last !== undefined) return last;
+      reached_at_ms = clock.monotonic();
+    } catch (error) {
+      const passing =
+        error instanceof Unreachable ? error.passing : error instanceof ApiError && (error.status >= 500 || error.status === 429);
+      if (signal.aborted || !passing || clock.monotonic() - reached_at_ms > UNREACHABLE_MS_MAX) throw error;
+      if (!structured) on_retry(plain(`${error instanceof Error ? error.message : ""}; retrying`));
+    }
+    await clock.sleep(POLL_MS, signal);
+    signal.throwIfAborted();
+  }
+}
+
 class Watch {
   deployment: Deployment;
   readonly #context: Context;
@@ -62,25 +89,14 @@ class Watch {
   }
 
   /** Returns the event with the first terminal status. */
-  async run(): Promise<DeploymentEvent> {
-    const { clock, structured } = this.#context;
-    let reached_at_ms = clock.monotonic();
-    for (;;) {
-      try {
-        const { items } = await this.#client.listDeploymentEvents({ params: { id: this.deployment.id }, signal: this.#signal });
-        const last = items.find(({ status }) => isTerminal(status));
-        if (!structured) await this.#show(items, last);
-        if (last !== undefined) return last;
-        reached_at_ms = clock.monotonic();
-      } catch (error) {
-        const passing =
-          error instanceof Unreachable ? error.passing : error instanceof ApiError && (error.status >= 500 || error.status === 429);
-        if (this.#signal.aborted || !passing || clock.monotonic() - reached_at_ms > UNREACHABLE_MS_MAX) throw error;
-        if (!structured) this.#progress(plain(`${error instanceof Error ? error.message : ""}; retrying`));
-      }
-      await clock.sleep(POLL_MS, this.#signal);
-      this.#signal.throwIfAborted();
-    }
+  run(): Promise<DeploymentEvent> {
+    const read = async (): Promise<DeploymentEvent | undefined> => {
+      const { items } = await this.#client.listDeploymentEvents({ params: { id: this.deployment.id }, signal: this.#signal });
+      const last = items.find(({ status }) => isTerminal(status));
+      if (!this.#context.structured) await this.#show(items, last);
+      return last;
+    };
+    return poll(this.#context, this.#signal, { read, on_retry: (text) => this.#progress(text) });
   }
 
   async #show(events: readonly DeploymentEvent[], last: DeploymentEvent | undefined): Promise<void> {

@@ -10,7 +10,7 @@ import { Failure } from "../failure.ts";
 import { limitOption, type LimitOption, printList } from "../lists.ts";
 import { requireOneTarget } from "../rollout-options.ts";
 import { line } from "../text.ts";
-import { explainWaits, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
+import { explainWaits, poll, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
 
 interface DeployOptions {
   robot?: string;
@@ -92,33 +92,36 @@ export const cancel = requestCommand(
   ({ data }, { out }) => line`Config deployment ${data.id} is ${out.status(data.status)}.`,
 );
 
-const POLL_MS = 2_000;
 const TARGETS_SHOWN_MAX = 10;
 const CONFIG_WAITS = { ...WAITS, previous_deployment: "are still applying an older config" };
 
 export type ConfigDeployment = Body<"getConfigDeployment">["data"];
 
 /**
- * Polls a config deployment every 2 seconds and prints changes until it ends. Returns the deployment if its final status is `applied`,
- * otherwise throws a Failure. Ctrl-C also throws a Failure; the deployment continues.
+ * Polls a config deployment and prints changes until it ends. Returns the deployment if its final status is `applied`, otherwise throws a
+ * Failure. Ctrl-C also throws a Failure; the deployment continues.
  */
 export async function watchConfigDeployment(context: Context, client: Client, start: ConfigDeployment): Promise<ConfigDeployment> {
   const signal = context.interruptible();
   const { id } = start;
   let [deployment, shown, moved_at_ms] = [start, "", context.clock.monotonic()];
+  const show = (text: string): void => {
+    if (!context.structured && text !== shown) context.out.line(text);
+    shown = text;
+  };
+  const read = async (): Promise<true | undefined> => {
+    deployment = (await client.getConfigDeployment({ params: { id }, signal })).data;
+    const text = progressText(context, deployment);
+    const has_moved = text !== shown;
+    show(text);
+    if (isTerminal(deployment.status)) return true;
+    const still = !has_moved && context.clock.monotonic() - moved_at_ms >= STILL_MS;
+    if (still && !context.structured) for (const reason of await explain(client, deployment, signal)) context.out.note(reason);
+    if (still || has_moved) moved_at_ms = context.clock.monotonic();
+    return undefined;
+  };
   try {
-    for (;;) {
-      deployment = (await client.getConfigDeployment({ params: { id }, signal })).data;
-      const text = progressText(context, deployment);
-      if (!context.structured && text !== shown) context.out.line(text);
-      if (isTerminal(deployment.status)) break;
-      const still = text === shown && context.clock.monotonic() - moved_at_ms >= STILL_MS;
-      if (still && !context.structured) for (const reason of await explain(client, deployment, signal)) context.out.note(reason);
-      if (still || text !== shown) moved_at_ms = context.clock.monotonic();
-      shown = text;
-      await context.clock.sleep(POLL_MS, signal);
-      signal.throwIfAborted();
-    }
+    await poll(context, signal, { read, on_retry: show });
   } catch (error) {
     if (!signal.aborted) throw error;
     const message = `stopped watching; the deployment continues. Show its events: rf configs events ${id}`;
