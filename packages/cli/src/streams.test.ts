@@ -209,16 +209,32 @@ test("configs deploy --watch waits for a restarting server", TIMEOUT, async () =
   await using service = await ScriptedPeer.start(({ line }) => {
     if (line.startsWith("POST")) return { body: { data: running } };
     polls += 1;
-    if (polls === 2) return { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "3600" } };
+    if (polls === 2)
+      return { status: 503, body: { error: { code: "http_error", message: "starting" } }, headers: { "retry-after": "3600" } };
     const ended = { ...running, status: "applied", counts: { ...counts, active: 0, applied: 1 } };
     return { body: { data: polls === 1 ? running : ended } };
   });
   const { code, stdout, stderr } = await home.run(["configs", "deploy", "--fleet", "fleet_1", "--watch"], { env: service.env });
   assert.equal(code, 0, stderr);
-  assert.deepEqual(stdout.split("\n"), [
-    "in_progress: 0 of 1 applied, 1 active",
-    "starting; retrying",
-    "applied: 1 of 1 applied",
-    "",
-  ]);
+  assert.deepEqual(stdout.split("\n"), ["in_progress: 0 of 1 applied, 1 active", "starting; retrying", "applied: 1 of 1 applied", ""]);
+});
+
+test("robots shell ends the shell's input when stdin cannot be read", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await ScriptedPeer.start(
+    () => undefined,
+    (socket) => {
+      const late = setTimeout(() => socket.close(1000), 10_000);
+      socket.on("message", (data: Buffer) => {
+        if ((JSON.parse(data.toString()) as { type: string }).type !== "eof") return;
+        clearTimeout(late);
+        socket.send(JSON.stringify({ type: "exit", code: 3 }));
+        socket.close(1000);
+      });
+    },
+  );
+  // Reading a file that is open only for writing fails with EBADF.
+  const within = ["sh", "-c", 'exec "$@" 0> /dev/null', "sh"];
+  const { code, stderr } = await home.run(["robots", "shell", "rob_1", "--", "cat"], { env: service.env, within });
+  assert.equal(code, 3, stderr);
 });

@@ -109,11 +109,13 @@ class RemoteShell {
       process.stdin.pause();
       void this.#send(bytes).then(() => process.stdin.resume());
     });
-    process.stdin.once("end", () => {
-      if (this.#terminal === undefined) void this.#stream.send(JSON.stringify({ type: "eof" }));
-    });
-    // A read error of stdin is ignored: the shell continues without further input.
-    process.stdin.on("error", () => {});
+    process.stdin.once("end", () => this.#endInput());
+    // A read error ends the input. The shell continues without it.
+    process.stdin.on("error", () => this.#endInput());
+  }
+
+  #endInput(): void {
+    if (this.#terminal === undefined) void this.#stream.send(JSON.stringify({ type: "eof" }));
   }
 
   #type(typed: Buffer): void {
