@@ -20,7 +20,9 @@ export const timeline = defineCommand<[Options]>(
   async (context, options) => {
     const { out } = context;
     const query = { ...timelineQuery(options, context.now()), robot_id: options.robot, fleet_id: options.fleet };
-    const answer = await readList(await context.client(), "listTimeline", options.limit ?? SHOWN, { query });
+    // Structured output contains all entries, as for every list.
+    const limit = options.limit ?? (context.structured ? undefined : SHOWN);
+    const answer = await readList(await context.client(), "listTimeline", limit, { query });
     await out.result(answer, async () => {
       if (answer.items.length === 0) return out.note("No matching entries.");
       await out.table(answer.items, [
@@ -45,9 +47,11 @@ export const robotTimeline = defineCommand<[string, TimelineOptions]>(
     const { out } = context;
     const client = await context.client();
     const args = { params: { id }, query: timelineQuery(options, context.now()) };
-    // Without a limit the service returns the newest entries in one page.
+    // Without a limit the service returns the newest entries in one page. Structured output contains all entries, as for every list.
     const answer =
-      options.limit === undefined ? await client.listRobotTimeline(args) : await readList(client, "listRobotTimeline", options.limit, args);
+      options.limit === undefined && !context.structured
+        ? await client.listRobotTimeline(args)
+        : await readList(client, "listRobotTimeline", options.limit, args);
     await out.result(answer, async () => {
       if (answer.items.length === 0) return out.note(isFiltered(args.query) ? "No matching entries." : "No entries for this robot yet.");
       await out.table(answer.items, [
