@@ -5,10 +5,12 @@ import { requireRole } from "../../../kernel/caller.ts";
 import { badRequest } from "../../../kernel/fault.ts";
 import { type Admitted, type Seen, targetOf } from "../admit.ts";
 import { STREAM_KINDS } from "../kinds.ts";
+import { LogCursor } from "../log-cursor.ts";
 import { decodeHeader, encodeHeader } from "./node-request.ts";
 
 /** Query parameters that are not forwarded. The caller is already authenticated, and the other node must not see its secrets. */
 const CREDENTIALS = ["token", "ticket", "org_id"];
+const START_OF_LOG = "1970-01-01T00:00:00Z";
 
 /** Data about an admitted viewer that its node sends to the serving node. Contains only the hash of the credential. */
 interface Admission {
@@ -21,11 +23,26 @@ interface Admission {
   request_id: string;
 }
 
-/** Returns the path and query for relaying a viewer. */
-export function targetWithoutCredentials(request: IncomingMessage): string {
+/**
+ * Returns the path and query for relaying a viewer, without credentials. Adds the time of a log cursor as `after`: a server of an earlier
+ * version ignores the cursor, and would continue with the last records only. This version ignores that time.
+ */
+export function relayedTarget(plane: Plane, request: IncomingMessage, robot_id: string): string {
   const { path, query } = targetOf(request);
   for (const name of CREDENTIALS) query.delete(name);
+  const cursor = query.get("cursor");
+  if (cursor !== null && cursor !== "") {
+    const end = LogCursor.decode(cursor, { id: robot_id, plane }).positionsOf([robot_id]).get(robot_id);
+    query.set("after", end?.received_at ?? START_OF_LOG);
+  }
   return query.size === 0 ? path : `${path}?${query.toString()}`;
+}
+
+/** Returns the query of a relayed viewer, without the time for earlier versions. */
+function relayedQuery(request: IncomingMessage): URLSearchParams {
+  const { query } = targetOf(request);
+  if ((query.get("cursor") ?? "") !== "") query.delete("after");
+  return query;
 }
 
 export function encodeAdmission({ kind, robot_id, caller, held, ip, decommissioned }: Admitted, request_id: string): string {
@@ -71,5 +88,5 @@ export async function readmit(plane: Plane, request: IncomingMessage, admission:
   const held = { by: admission.held.by, hash: Buffer.from(admission.held.hash, "base64url") };
   const caller = await authenticateAgain(plane, held, org_id);
   requireRole(caller, kind.role);
-  return { kind, caller, held, robot_id, decommissioned, ip, start: kind.prepare(targetOf(request).query, { id: robot_id, plane }) };
+  return { kind, caller, held, robot_id, decommissioned, ip, start: kind.prepare(relayedQuery(request), { id: robot_id, plane }) };
 }

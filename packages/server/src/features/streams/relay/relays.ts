@@ -8,7 +8,7 @@ import { httpError } from "../../../kernel/fault.ts";
 import type { KnownNode, Nodes } from "../../../link/index.ts";
 import type { Admitted } from "../admit.ts";
 import { nodeOfRobot } from "../store.ts";
-import { encodeAdmission, targetWithoutCredentials } from "./admission.ts";
+import { encodeAdmission, relayedTarget } from "./admission.ts";
 import { askNode, NODE_HEADER, type NodeAnswer } from "./node-request.ts";
 import { JoinedSockets } from "./joined-sockets.ts";
 
@@ -102,7 +102,7 @@ export class Relays {
     const headers = { ...passedOn(request), host: node.address, [NODE_HEADER]: encodeAdmission(admitted, request_id) };
     try {
       const socket = await this.#nodes.connect(node);
-      return await askNode(socket, { path: targetWithoutCredentials(request), headers }, clock);
+      return await askNode(socket, { path: relayedTarget(this.#plane, request, admitted.robot_id), headers }, clock);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       log.warn({ node_id: node.id, address: node.address, reason, request_id }, "could not open a stream on the server of its robot");

@@ -7,7 +7,7 @@ import type { LogRecord } from "@roamfleet/protocol/routes";
 import { WebSocket } from "ws";
 import type { Plane } from "../../../context.ts";
 import type { Http } from "../../../kernel/http.ts";
-import type { Session } from "../../../link/index.ts";
+import type { Nodes, Session } from "../../../link/index.ts";
 import { startFeaturePlane } from "../../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../../testing/places.ts";
 import { seedRobot } from "../../testing/seed-robot.ts";
@@ -53,13 +53,13 @@ export class TestViewer {
 }
 
 /** Starts the streams of a plane without a link, and one robot that is treated as connected. */
-export async function startRig() {
+export async function startRig(nodes?: Nodes) {
   const sessions = new Map<string, Session>();
   let streams: Streams | undefined;
   let port = 0;
   const mount = (http: Http, plane: Plane): void => {
     plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, followers_per_robot_max: 3 } };
-    const made = createStreams(plane);
+    const made = createStreams(plane, nodes);
     streams = made;
     made.routes(http);
     http.server.on("upgrade", (request, socket, head) => {
