@@ -7,7 +7,7 @@ import type { Nodes } from "../../link/index.ts";
 import { fleetPositions, fleetScan, isBefore, isSame, type LogPosition, readBehind, readTail, scanLogs } from "../logs/index.ts";
 import { FleetFollowers, type FollowedFleet } from "./fleet-followers.ts";
 import { endOfFlush, type LogRequest, readLogRequest, STORED_RECORDS, matchFlush, type MatchedFlush } from "./log-stream.ts";
-import { CURSOR_ROBOTS_MAX, CursorSender, type LogPositions } from "./log-cursor.ts";
+import { CURSOR_ROBOTS_MAX, CursorSender, type LogPositions, sortByTime } from "./log-cursor.ts";
 import { gapRecord, RecordSender } from "./record-sender.ts";
 import { OtherShares } from "./relay/fleet-share.ts";
 import type { StartStream, StreamOf } from "./stream-kind.ts";
@@ -181,7 +181,7 @@ class FleetPositions {
 
   /** Starts with these positions, up to which all records have been sent. */
   start(positions: LogPositions): void {
-    for (const [robot_id, position] of positions) this.#sent.set(robot_id, position);
+    for (const [robot_id, position] of sortByTime(positions)) this.#sent.set(robot_id, position);
     this.#started = true;
     this.#readNext();
   }
@@ -204,8 +204,14 @@ class FleetPositions {
       this.read([robot_id]);
       return false;
     }
-    this.#sent.set(robot_id, end);
+    this.#advance(robot_id, end);
     return true;
+  }
+
+  /** Moves the robot to the end of the map, so that the map stays almost sorted by time, as a cursor needs it. */
+  #advance(robot_id: string, end: LogPosition | undefined): void {
+    this.#sent.delete(robot_id);
+    this.#sent.set(robot_id, end);
   }
 
   /** Schedules reading the logs of these robots after their positions. */
@@ -259,7 +265,7 @@ class FleetPositions {
       const read = await readBehind(db, org_id, robot_id, sent, this.#request.match);
       for (const { end, lines } of read.batches) {
         for (const line of lines) await this.#viewer.send(line);
-        this.#sent.set(robot_id, end);
+        this.#advance(robot_id, end);
       }
       more = read.more || this.#unread.has(robot_id);
     }

@@ -150,6 +150,8 @@ test("a log cursor has positions of the most recent robots, and one time for the
   const decoded = LogCursor.decode(cursor, { id: "fleet_1", plane: plane as never });
   const all = decoded.positionsOf(positions.keys());
   assert.deepEqual([...all.values()].slice(740, 990), [...positions.values()].slice(740, 990));
+  const reversed = encodeLogCursor("fleet_1", new Map([...positions].toReversed()), now);
+  assert.deepEqual(LogCursor.decode(reversed, { id: "fleet_1", plane: plane as never }).positionsOf(positions.keys()), all);
   const rest = { received_at: time(740), seq: Number.MAX_SAFE_INTEGER };
   assert.ok([...all.values()].slice(0, 740).every((end) => end?.received_at === rest.received_at && end.seq === rest.seq));
   // The cursor has room for all robots, so a robot that is missing in it was not in the stream.
