@@ -7,6 +7,8 @@ import { until } from "@roamfleet/clock/testing";
 
 const STOP_MS = 20_000;
 const CGROUPS = "/sys/fs/cgroup";
+/** Prefix of the directories and cgroups of engines. The id of the process that started the engine follows. */
+const PREFIX = "rf-dockerd-";
 
 /** Why no separate container engine can be started here; undefined if it can. */
 export function whyNoDockerd(): string | undefined {
@@ -25,13 +27,14 @@ export class DockerEngine implements AsyncDisposable {
 
   private constructor(place: string, flags: readonly string[]) {
     // Short: containerd's socket below it has a path of at most 107 characters.
-    this.#directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-dockerd-"));
+    this.#directory = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
     this.#data = place === "" ? path.join(this.#directory, "data") : path.join(place, "data");
     this.#flags = flags;
   }
 
   /** `place`: the directory of its images, such as a small disk. */
   static async start({ place = "", flags = [] }: { place?: string; flags?: readonly string[] } = {}): Promise<DockerEngine> {
+    await removeAbandonedEngines();
     const engine = new DockerEngine(place, flags);
     try {
       await engine.restart();
@@ -55,14 +58,16 @@ export class DockerEngine implements AsyncDisposable {
     return this.#output;
   }
 
-  get #cgroup(): string {
-    return path.basename(this.#directory);
-  }
-
   /** Starts it on the existing data, and waits until it answers. */
   async restart(): Promise<void> {
     const words = ["--data-root", this.#data, "--exec-root", path.join(this.#directory, "run"), "-H", `unix://${this.socket}`];
-    const more = ["-p", path.join(this.#directory, "pid"), "--bridge=none", "--iptables=false", `--cgroup-parent=/${this.#cgroup}`];
+    const more = [
+      "-p",
+      path.join(this.#directory, "pid"),
+      "--bridge=none",
+      "--iptables=false",
+      `--cgroup-parent=/${path.basename(this.#directory)}`,
+    ];
     const child = spawn("dockerd", [...words, ...more, ...this.#flags], { stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     for (const stream of [child.stdout, child.stderr])
@@ -82,7 +87,7 @@ export class DockerEngine implements AsyncDisposable {
     child.kill(signal);
     // containerd would wait for the killed dockerd.
     if (signal === "SIGKILL") {
-      this.#killProcesses(/containerd --config/);
+      killProcesses(this.#directory, /containerd --config/);
       // As after a power loss: a zombie that no process reaps would count as running.
       fs.rmSync(path.join(this.#directory, "run", "containerd", "containerd.pid"), { force: true });
     }
@@ -119,30 +124,46 @@ export class DockerEngine implements AsyncDisposable {
     // The agent leaves its containers stopped, to start them later; here they are removed.
     for (const { Id } of await this.containers().catch(() => [])) await this.ask("DELETE", `/containers/${Id}?force=1`).catch(() => {});
     await this.stop();
-    this.#killProcesses(/./);
-    for (const directory of this.#cgroups()) killMembers(directory);
-    for (const directory of [this.#data, this.#directory]) {
-      for (const place of mountsBelow(directory)) spawnSync("umount", ["-l", place]);
-      fs.rmSync(directory, { recursive: true, force: true });
-    }
-    for (const directory of this.#cgroups()) await removeCgroups(directory);
+    await removeEngine(this.#directory, this.#data);
   }
+}
 
-  /** One for each controller. */
-  #cgroups(): string[] {
-    const places = fs.existsSync(CGROUPS) ? ["", ...fs.readdirSync(CGROUPS)] : [];
-    return places.map((place) => path.join(CGROUPS, place, this.#cgroup)).filter((directory) => fs.existsSync(directory));
+/** Removes what engines left behind whose process was killed, for example with its test run. */
+export async function removeAbandonedEngines(): Promise<void> {
+  const names = new Set([os.tmpdir(), ...cgroupRoots()].flatMap((directory) => fs.readdirSync(directory)));
+  for (const name of names) {
+    const [, pid] = new RegExp(`^${PREFIX}(\\d+)-\\w+$`).exec(name) ?? [];
+    if (pid !== undefined && !fs.existsSync(`/proc/${pid}`)) await removeEngine(path.join(os.tmpdir(), name));
   }
+}
 
-  /** A dockerd that was killed leaves its containerd and the shims of its containers. */
-  #killProcesses(command: RegExp): void {
-    for (const name of fs.readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
-      try {
-        const words = fs.readFileSync(`/proc/${name}/cmdline`, "latin1").replaceAll("\0", " ");
-        if (words.includes(`${this.#directory}/`) && command.test(words) && !words.includes("node")) process.kill(Number(name), "SIGKILL");
-      } catch {
-        // The process has ended.
-      }
+/** Removes an engine's processes, mounts, directories and cgroups. */
+async function removeEngine(directory: string, data = directory): Promise<void> {
+  killProcesses(directory, /./);
+  for (const cgroup of cgroupsOf(directory)) killMembers(cgroup);
+  for (const one of [data, directory]) {
+    for (const place of mountsBelow(one)) spawnSync("umount", ["-l", place]);
+    fs.rmSync(one, { recursive: true, force: true });
+  }
+  for (const cgroup of cgroupsOf(directory)) await removeCgroups(cgroup);
+}
+
+/** One for each controller. */
+const cgroupsOf = (directory: string): string[] =>
+  cgroupRoots()
+    .map((place) => path.join(place, path.basename(directory)))
+    .filter((cgroup) => fs.existsSync(cgroup));
+
+const cgroupRoots = (): string[] => (fs.existsSync(CGROUPS) ? [CGROUPS, ...groupsBelow(CGROUPS)] : []);
+
+/** A dockerd that was killed leaves its containerd and the shims of its containers. */
+function killProcesses(directory: string, command: RegExp): void {
+  for (const name of fs.readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
+    try {
+      const words = fs.readFileSync(`/proc/${name}/cmdline`, "latin1").replaceAll("\0", " ");
+      if (words.includes(`${directory}/`) && command.test(words) && !words.includes("node")) process.kill(Number(name), "SIGKILL");
+    } catch {
+      // The process has ended.
     }
   }
 }
