@@ -119,8 +119,11 @@ interface Waiting {
   since: number;
 }
 
-/** Maximum waiting callers per org. Further callers are rejected immediately, because they would time out anyway. */
-const WAITING_PER_ORG_MAX = 2_000;
+/**
+ * Maximum waiting callers per org. Further callers are rejected immediately, because they would time out anyway. 5,000 robots that finish a
+ * deployment together exceed 2,000, although all of their statements are answered within a second.
+ */
+const WAITING_PER_ORG_MAX = 10_000;
 /** Key of work that belongs to no single org. It has no limit per org. */
 const NO_ORG = "";
 

@@ -72,7 +72,7 @@ export interface ConnectOptions {
 }
 
 /** Maximum queries waiting for a connection. Further queries are rejected immediately, because they would time out anyway. */
-const POOL_WAITING_MAX = 10_000;
+const POOL_WAITING_MAX = 50_000;
 const TRANSACTION_RETRIES_MAX = 5;
 
 const ALIVE = sql`select 1`;

@@ -98,3 +98,19 @@ test("paused targets at the head of the queue do not slow down a dispatch run", 
   t.diagnostic(`${size} paused and ${size} others: ${explained.ms} ms, ${explained.rows} rows`);
   assert.ok(explained.rows < 2_000);
 });
+
+test("claiming due deployments does not read the deployments of the past", TIMEOUT, async (t) => {
+  await using it = await startFeaturePlane([]);
+  const { db, clock } = it.plane;
+  const { org_id } = await it.org();
+  const now = clock.now();
+  await db.run(sql`
+    insert into deployment (org_id, id, kind, target_kind, status, fan_out_done_at, created_by, created_at, updated_at)
+    select ${org_id}, 'dep_' || n, 'release', 'robot', 'applied', ${now}, '{}', ${now}, ${now} from generate_series(1, 10000) n`);
+  await db.run(sql`insert into deployment_due (org_id, id, due_at) select ${org_id}, 'dep_' || n, ${now} from generate_series(1, 2000) n`);
+  await db.run(sql`analyze deployment`);
+  await db.run(sql`analyze deployment_due`);
+  const explained = await explain(db, (reading) => listDue(reading, now, 100, []));
+  t.diagnostic(`2,000 due of 10,000: ${explained.ms} ms, ${explained.rows} rows`);
+  assert.ok(explained.rows < 1_000, `${explained.rows} rows`);
+});
