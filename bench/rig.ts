@@ -21,7 +21,7 @@ export interface Program {
   stop(): Promise<void>;
 }
 
-/** How a row needs the server to be started. */
+/** Options of the server that a row needs. */
 export interface ServerOptions {
   tls?: boolean;
   /** Enables `collectGarbage`. */

@@ -29,7 +29,7 @@ export interface RowResult {
   /** Absent in lines of a breakdown. */
   goal?: string;
   met?: boolean;
-  /** For comparing runs by the ratio, or by our figure without a limit. Absent: less is better. */
+  /** Whether an increase of the compared figure is an improvement. Absent: a decrease is. */
   more_is_better?: true;
   /** CPU of the measured process per operation, if operations are counted. */
   ours_cpu_us?: Sample;

@@ -46,7 +46,7 @@ export async function statementsOf(work: (db: Db) => Promise<unknown>): Promise<
   return sent;
 }
 
-/** Returns the first of them immediately. */
+/** Returns the first statement that a store sends, without waiting. */
 export function statementOf(work: (db: Db) => Promise<unknown>): BareQuery {
   const { db, sent } = recorder();
   work(db).catch(() => {}); // the recorder's empty result is not what the caller expects

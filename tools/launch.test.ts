@@ -109,7 +109,7 @@ test("a program gets SIGTERM if its launcher is killed", { timeout: TIMEOUT_MS, 
   assert.match(output, /^\d+\ntold to end\n$/);
 });
 
-test("the launcher ends by the same signal as its program", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
+test("the launcher of a program ends with the signal that has ended the program", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
   const script = path.join(temporary(t), "die.ts");
   writeFileSync(script, `process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000);`);
   const { signal } = spawnSync(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { timeout: TIMEOUT_MS });

@@ -34,7 +34,7 @@ export interface FloorStatement {
   work(db: Db, n: number): Promise<unknown>;
 }
 
-/** The operations: the database cost of the product's routes and loops. */
+/** Returns the database operations of the product's routes and loops. */
 export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): FloorStatement[] {
   const caller: Caller = {
     org_id,

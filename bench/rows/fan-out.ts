@@ -19,7 +19,7 @@ const OTHER_FILES = 1_000;
 const QUICK_ROBOTS = 1_000;
 const TIMEOUT_MS = 180_000;
 
-/** As many robots as one process may hold open, on either end. */
+/** Returns how many robots the limit of open files allows on either end. */
 function robotsPossible(): number {
   const soft = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1];
   return Math.min(Number(soft ?? 1_024), 20_000) - OTHER_FILES;

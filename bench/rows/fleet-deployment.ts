@@ -24,7 +24,7 @@ const LIMIT = `
   select org_id, $2, 'tgt_' || $4 || lpad((row_number() over (order by id))::text, 18, '0'), 'release', id, 'main', $5, 'queued', now(), now()
   from robot where org_id = $1 and fleet_id = $3 and decommissioned_at is null`;
 
-/** Longest blocking time of the server's event loop since the last read. */
+/** Returns the longest blocking time of the server's event loop since the last call. */
 async function blockedMs({ server: { url } }: Rig): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const seconds = Number(/^nodejs_eventloop_lag_max_seconds (\S+)$/m.exec(text)?.[1]);

@@ -83,7 +83,7 @@ function beatLink(socket: WebSocket, beats: number): Promise<void> {
 /** The same bytes on the wire: a masked WebSocket frame of 8 bytes takes 14. */
 const BYTES = Buffer.alloc(14, 1);
 
-/** One packet per event loop turn, so that the reader cannot read several in one call. */
+/** Sends one packet per event loop turn, so that the reader cannot read several in one call. */
 async function beatTcp(socket: net.Socket, beats: number): Promise<void> {
   for (let i = 0; i < beats; i += 1) {
     socket.write(BYTES);

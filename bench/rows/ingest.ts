@@ -52,7 +52,7 @@ function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult
   ];
 }
 
-/** Each robot sends its next batch after the previous one is stored, as agents do: the sustainable rate. */
+/** Measures the sustainable rate of logs: each robot sends its next batch when the previous one is stored, as agents do. */
 async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const robots = await insertRobots(rig, rig.quick ? QUICK.logging : LOGGING_ROBOTS);
   const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot));
@@ -132,7 +132,7 @@ const logBytes = (client: pg.Client): Promise<number> =>
   numberOf(client, "select sum(pg_total_relation_size(inhrelid)) as n from pg_inherits where inhparent = 'log_batch'::regclass");
 const walBytes = (client: pg.Client): Promise<number> => numberOf(client, "select pg_current_wal_lsn() - '0/0'::pg_lsn as n");
 
-/** Each robot sends one health snapshot per round; they are not acknowledged, so the table is polled. */
+/** Measures health snapshots, one per robot and round. They are not acknowledged, so the table is polled. */
 async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const robots = await insertRobots(rig, rig.quick ? QUICK.health : HEALTH_ROBOTS);
   const links = await concurrently(robots, CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot, "desired"));

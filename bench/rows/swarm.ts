@@ -38,7 +38,7 @@ function download(url: string): Promise<void> {
   });
 }
 
-/** As many downloads of the same size, then as many reports, each a durable INSERT. */
+/** The limit: as many downloads of the same size, then a durable INSERT for each report. */
 async function limit(rig: Rig, raw: Program, robots: number, table: string): Promise<number> {
   const pool = new pg.Pool({ ...rig.database, max: CONNECTIONS });
   await pool.query(`create table ${table} (robot int, seq int, body jsonb, primary key (robot, seq))`);

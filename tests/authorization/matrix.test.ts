@@ -232,7 +232,7 @@ function checkBulk({ on, from }: Column, { items }: Reply): void {
 /** Number of concurrent cells. */
 const AT_ONCE = 8;
 
-/** Sends the request of a cell; returns what is wrong with the response. */
+/** Sends the request of a cell. Returns a description of the error if the response is wrong. */
 async function ask(line: Line, column: Column, role: Role): Promise<string | undefined> {
   const reply = await line.ask(column);
   const [is, should] = [outcomeOf(line, reply), expected(line, column, role)];

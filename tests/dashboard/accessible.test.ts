@@ -4,7 +4,7 @@ import { makeScene } from "./scene.ts";
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("every page passes the axe accessibility checks and fits wide light and narrow dark screens", LIMIT, async (t) => {
+test("every page passes the axe accessibility checks and fits wide and narrow screens", LIMIT, async (t) => {
   const it = await openDashboard(t);
   const { pages } = await makeScene(it.server);
   const { page } = it;

@@ -15,7 +15,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
   await server.until("the first release is everywhere", async () => (await server.deployment(before.id)).status === "applied");
   let id = "";
 
-  await t.test("edits the waves of a rollout with a live preview, and deploys it", async () => {
+  await t.test("edits the waves of a rollout with a live preview, then deploys the release", async () => {
     await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
     await page.getByRole("button", { name: "Add first wave" }).click();
     await page.getByLabel("Size", { exact: true }).selectOption("count");
@@ -41,7 +41,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await axe(page);
   });
 
-  await t.test("finds a robot of the deployment by name", async () => {
+  await t.test("finds a robot of a deployment by its name", async () => {
     const [name] = [...(await server.targets(id)).values()].map(({ robot_name }) => robot_name);
     await goTo(page, `/deployments/${id}?q=${encodeURIComponent(name ?? "")}`);
     await page

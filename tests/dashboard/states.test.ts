@@ -7,10 +7,10 @@ import { assertFits, axe, type Dashboard, goTo, NO_BROWSER, openDashboard, settl
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("pages show the actual state of tags, offline robots, pauses and long lists", LIMIT, async (t) => {
+test("pages of the dashboard show the current state of deployments, robots and configs", LIMIT, async (t) => {
   const it = await openDashboard(t);
   await t.test("deploys the typed tag even if the list highlights another one, and refuses an unknown tag", () => typedTag(it));
-  await t.test("shows offline robots of a deployment as offline, and their last health not as current", () => offline(it));
+  await t.test("shows offline robots as offline, and does not show their last health as current", () => offline(it));
   await t.test("shows no soak countdown for a paused wave, and counts paused deployments on the overview", () => paused(it));
   await t.test("the number of failed deployments links to the list of exactly these deployments", () => failures(it));
   await t.test("shows an undeployed config change as pending for its value, fleet and robot", () => pending(it));

@@ -98,7 +98,7 @@ test("an enrollment key is trusted only while its creator is an admin of the who
   assert.equal(await approvalOf(plane, (await robotBy(plane, by_ada.key)).id), "pending");
 });
 
-test("a robot whose computer an operator replaced gets no secrets before it is approved again", TIMEOUT, async () => {
+test("a robot whose computer was replaced by an operator gets no secrets until an admin approves it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const operator = await asOperator(plane);
   const before = await plane.enrollRobot();

@@ -14,7 +14,7 @@ const dispatched = ({ db }: Harness) =>
   db.one(sql(countRow)`
     select count(*)::int as events, count(distinct xmin::text)::int as transactions from deployment_event where kind = 'target.dispatched'`);
 
-test("dispatches deployments to single robots that are due at the same time in one batch", TIMEOUT, async () => {
+test("dispatches single-robot deployments with the same due time in one batch", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robots = await plane.enrollRobots(12);
   const [before, release] = [await plane.release(), await plane.release()];

@@ -39,7 +39,7 @@ const written = ({ db }: Harness, deployment_id: string) =>
     select count(*)::int as targets, count(distinct robot_id)::int as robots, count(*) filter (where attempt > 0)::int as dispatched
     from deployment_target where deployment_id = ${deployment_id}`);
 
-test("creates the targets of 12,000 robots in chunks and dispatches none before the last, despite crashes", TIMEOUT, async () => {
+test("creates 12,000 targets in chunks and dispatches none before the last chunk, despite crashes", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const online = await plane.enrollRobots(3, { fleet_id });

@@ -30,7 +30,7 @@ const speed = async (plane: Harness, robot: SimulatedRobot): Promise<string | un
   return data.config_state;
 };
 
-test("a fleet's desired release of each app is that of the last applied deployment", TIMEOUT, async () => {
+test("a fleet's desired release of an app is set by its last applied deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SOON });
   const fleet_id = await plane.fleet();
   const [robot, away] = await plane.enrollRobots(2, { fleet_id });

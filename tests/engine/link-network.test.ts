@@ -142,7 +142,7 @@ test("an agent without optional features refuses streams with 4410", TIMEOUT, as
   await assert.rejects(plane.plane.link.session(robot.id)!.openChannel("echo", "shell"), { code: 4410 });
 });
 
-test("both ends close a link that loses all packets, and it reconnects when the network recovers", TIMEOUT, async (t) => {
+test("a link that loses all packets is closed by both ends, and reopened when the network recovers", TIMEOUT, async (t) => {
   await using rig = await startRig(t, { limits: { heartbeat_seconds: 1 } });
   const { proxy, plane, agent } = rig;
   const session = rig.session();
@@ -159,7 +159,7 @@ test("both ends close a link that loses all packets, and it reconnects when the 
   await plane.until("the link to be back", () => agent.connected && rig.session() !== undefined && rig.session() !== session);
 });
 
-test("reports that a robot makes while its server restarts are delivered after the restart", TIMEOUT, async (t) => {
+test("a robot's reports during a server restart are delivered afterwards", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const { plane, deployments } = rig;
   await plane.stop();

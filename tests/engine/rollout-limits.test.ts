@@ -72,7 +72,7 @@ test("at most max_unavailable robots of each group are unavailable during a roll
   await checkEngine(plane, { ended: true });
 });
 
-test("a group of offline robots does not block a wave, and a single unhealthy robot is updated", TIMEOUT, async () => {
+test("max_unavailable does not block groups whose robots are all offline or unhealthy", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone, canary: "yes" } });

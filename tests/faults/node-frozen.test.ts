@@ -8,7 +8,7 @@ import { underFault } from "./under-fault.ts";
 const FROZEN_MS = 60_000;
 
 test(
-  "other nodes take over the robots of a frozen node, which owns none of them when it resumes",
+  "other nodes take over the robots of a frozen node, and each robot has one owner afterwards",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();

@@ -201,7 +201,7 @@ export class Harness implements AsyncDisposable {
     return this.activity.idle();
   }
 
-  /** For harnesses on the system's clock. */
+  /** Waits for a condition. Only for harnesses on the system's clock. */
   readonly until = until;
 
   /** Stops the plane, and keeps its database, files and robots. */

@@ -93,7 +93,7 @@ export class OpenStream {
       case "camera":
         return await this.#until(() => this.count > before, meanwhile);
       case "ros_echo": {
-        // No subscriber receives it until the robot has subscribed.
+        // No subscriber receives the message until the robot has subscribed to the topic.
         let published = 0;
         return await this.#until(
           () => this.#seen.includes(mark),

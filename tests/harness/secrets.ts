@@ -3,7 +3,7 @@ import path from "node:path";
 import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { identifier, list, row, sql, type Statement, text } from "../../packages/server/src/kernel/sql.ts";
 
-/** Long enough to exclude false positives, short enough to find a truncated secret. */
+/** Pattern of a secret: long enough to exclude false positives, short enough to find a truncated secret. */
 const SECRET = "rf_(org|user|enroll|session|csrf|ticket)_[0-9a-f]{16}";
 const SECRET_BEGIN = Buffer.from("rf_");
 /** Length of the longest text that the pattern matches. */

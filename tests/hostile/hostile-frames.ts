@@ -12,7 +12,7 @@ const BLOCK_BYTES = 256 * 1024;
 const BLOCK_FRAMES_MAX = 4_096;
 /** All known types, and three unknown ones. */
 const TYPES = [...Object.values(FrameType), 0, 9, 255];
-/** No flags, each flag, all known flags, and all bits. */
+/** Values of the flags: none, each flag, all known flags, and all bits. */
 const FLAGS = [0, 1, 2, 4, 7, 255];
 /** Channel numbers: control, logs, one of the server, one of a robot, an unused one, and the largest. */
 const CHANNELS = [CONTROL_CHANNEL, LOG_CHANNEL, 2, 3, 100, 0xffff_ffff];

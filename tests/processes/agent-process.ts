@@ -25,7 +25,7 @@ export class AgentProcess implements AsyncDisposable {
   readonly #programs: Program[] = [];
   #program: Program | undefined;
 
-  /** With `start: false`, the first call of `restart` starts it. */
+  /** With `start: false`, the first call of `restart` starts the agent. */
   constructor(options: AgentOptions, { start = true }: { start?: boolean } = {}) {
     this.options = options;
     this.state = mkdtempSync(path.join(options.place ?? tmpdir(), "roamfleet-robot-"));

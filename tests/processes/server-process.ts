@@ -160,7 +160,7 @@ export class ServerProcess implements AsyncDisposable {
     this.env = {};
     if (this.program.running) await this.program.stop();
     else if (this.processes().length > 0 && this.own_url !== "") {
-      // It was killed, and its PostgreSQL keeps running by design: the next server adopts and stops it.
+      // The server was killed, and its PostgreSQL keeps running by design: the next server adopts and stops it.
       await this.restart();
       await this.program.stop();
     }

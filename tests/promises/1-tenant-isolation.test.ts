@@ -127,7 +127,7 @@ function* requestsOfA(): Generator<Ask> {
 
 const isAudit = ({ route }: Ask): boolean => route.path.startsWith("/api/audit");
 
-/** Sends all requests, a few at a time; returns how many, and what is wrong. */
+/** Sends all requests with limited concurrency. Returns their number and the violations. */
 async function askAll<T>(of: Iterable<T>, ask: (one: T) => Promise<string | undefined>): Promise<{ asked: number; wrong: string[] }> {
   const [left, wrong] = [[...of], [] as string[]];
   const asked = left.length;

@@ -93,7 +93,7 @@ test("unpacking a hostile archive never writes outside of the target directory",
     for (let round = 0; round < ARCHIVES; round += 1) {
       const entries = Array.from({ length: 1 + Math.floor(random() * 6) }, () => hostileEntry(random));
       const bytes = await tarGz([{ name: "good", content: "good" }, ...entries]).catch(() => undefined);
-      // Not every name can be put into an archive.
+      // Some generated names cannot be put into an archive.
       if (bytes === undefined) continue;
       fs.writeFileSync(path.join(root, "archive"), bytes);
       const shown = `seed ${seed}, round ${round}: ${JSON.stringify(entries)}`;

@@ -84,7 +84,7 @@ test("detects a copied state directory, quarantines both machines, and refuses r
   for (const { program } of [first, second])
     await program.until("the agent to be refused", () => program.output.includes("an operator must decide"));
 
-  // One machine gets a separate identity; the other one's key becomes invalid.
+  // A new computer is enrolled in place of both machines.
   const replacement = (await api.replaceRobot({ params: { id } })).data;
   await using third = new AgentProcess({ url: server.url, key: replacement.key ?? "", name: "cart-1" });
   await third.program.until(

@@ -49,7 +49,7 @@ async function once(t: TestContext, nodes: number): Promise<void> {
     assert.ok(first?.text.includes(rows[0]!.id));
     unanswered = ledger.unanswered;
   }
-  // With two nodes the other one may have answered all of them.
+  // With two nodes, the node that is not killed may have answered all requests.
   assert.ok(unanswered > 0 || nodes > 1, "no kill cut anybody off");
   provePromise(
     t,

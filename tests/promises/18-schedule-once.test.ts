@@ -15,7 +15,7 @@ const COUNT = promiseSize({ test: 300, full: 10_000 });
 const WITHIN_MS = promiseSize({ test: 12_000, full: 60_000 });
 const KILLS = promiseSize({ test: 2, full: 4 });
 const MADE_WITHIN_MS = promiseSize({ test: 5_000, full: 20_000 });
-/** How many are created through the API; the others are created by SQL. */
+/** Number of deployments created through the API; the others are created by SQL. */
 const BY_API = 100;
 /** Deployments due shortly before the server is killed may not have been dispatched. */
 const BEFORE_KILL_MS = 2_000;

@@ -94,7 +94,7 @@ test(`${FRAMES} hostile frames and floods of a robot affect neither the server n
   };
   const pid = server.program.child.pid!;
   const idle_bytes = rssOf(pid);
-  // One round of every kind first: the test measures the growth by later frames, not the first allocation.
+  // Warm up with one round of every kind: the test measures the growth by later frames, not the first allocation.
   await attack({ ...order, every: WARM_EVERY, frames: 0 });
   using probe = new Probe({ url, ca: undefined, token: other.token }, PROBES_PER_SECOND);
   await setTimeout(IDLE_MS / 3);

@@ -25,7 +25,7 @@ interface Pair {
   newer: string;
   /** The older deployment is paused before the newer one is created. */
   paused: boolean;
-  /** What the robot runs in the end; undefined for a config. */
+  /** Tag of the release that the robot must run in the end; undefined for a config. */
   tag: string | undefined;
 }
 
@@ -84,7 +84,7 @@ async function finishPair(by: Client, pair: Pair): Promise<{ wrong: string[]; ap
   const older = await endOf(by, pair, pair.older);
   const runs = pair.tag === undefined ? undefined : pair.robot.runs();
   await pair.robot.disconnect();
-  // With clocks this far apart, signatures and deadlines fail as well. That ends an attempt, but decides no order.
+  // Clocks this far apart also invalidate signatures and deadlines. That ends an attempt, but does not change the order.
   const right = older === "cancelled, superseded" && !newer.startsWith("cancelled") && (!newer.startsWith("applied") || runs === pair.tag);
   const words = `${pair.kind}${pair.paused ? ", paused" : ""}: the older one ${older}, the newer one ${newer}`;
   return { wrong: right ? [] : [words], applied: newer.startsWith("applied") };

@@ -90,7 +90,7 @@ interface Asking {
   headers?: Record<string, string>;
 }
 
-/** Returns the status of GET /api/admin/orgs. The certificate is not verified, as it is not the subject. */
+/** Returns the status of GET /api/admin/orgs. Does not verify the certificate, which other tests cover. */
 function ask(url: URL, { address, headers = {} }: Asking): Promise<number> {
   return new Promise((resolve, reject) => {
     const secure = url.protocol === "https:";

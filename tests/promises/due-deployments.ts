@@ -18,13 +18,13 @@ export interface Fired {
   /** By the server's clock; null: never queued. */
   queued_at: Date | null;
   dispatched_at: Date | null;
-  /** How often it was queued; how often its first attempt was dispatched. */
+  /** How often the deployment was queued, and how often its first attempt was dispatched. */
   queued: number;
   dispatched: number;
 }
 
 export interface DueOptions {
-  /** Environment of each server. */
+  /** Environment variables of each server. */
   env?: Record<string, string>;
   /** Number of servers. A single one has its own PostgreSQL. */
   nodes?: number;
@@ -84,7 +84,7 @@ export class DueDeployments implements AsyncDisposable {
       body: Uint8Array.from(bytes),
       headers: { "content-type": "application/octet-stream" },
     });
-    // For this server these robots are connected to another one: releases are dispatched to them and they never respond.
+    // These robots count as connected to another server: releases are dispatched to them, and they never respond.
     own.use(await standInNode({ ...connection, ssl: false }, "node_elsewhere"));
     await client.query(
       `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
@@ -111,7 +111,7 @@ export class DueDeployments implements AsyncDisposable {
     await until("the robots to be connected", () => this.robots.every(({ connected }) => connected));
   }
 
-  /** By SQL: creating ten thousand through the API takes longer than the time until they are due. */
+  /** Creates deployments by SQL: creating ten thousand through the API takes longer than the time until they are due. */
   async scheduleBySql(due_at: readonly Date[]): Promise<void> {
     if (due_at.length === 0) return;
     const first = this.#made + 1;
@@ -208,7 +208,7 @@ export class DueDeployments implements AsyncDisposable {
     return { from, until: new Date() };
   }
 
-  /** Resolves when each connected robot runs its release. Throws if one received more than one deployment. */
+  /** Resolves when each connected robot runs its release. Throws if a robot received more than one deployment. */
   async untilRobotsRun(): Promise<void> {
     await until("the robots to run it", () => this.robots.every((robot) => robot.runs() === this.#release.tag), {
       progress: () => this.robots.filter((robot) => robot.runs() !== undefined).length,
@@ -244,7 +244,7 @@ export async function listFired(client: pg.Client, org_id: string): Promise<Fire
   return rows;
 }
 
-/** Checks that each was queued once, dispatched once, and not before its time by the server's clock. */
+/** Checks that each deployment was queued once, dispatched once, and not before its time by the server's clock. */
 export function checkOnce(fired: readonly Fired[], count: number): void {
   assert.equal(fired.length, count);
   assert.deepEqual(
@@ -259,6 +259,6 @@ export function checkOnce(fired: readonly Fired[], count: number): void {
   );
 }
 
-/** Milliseconds by which each was queued or dispatched late, in ascending order. */
+/** Milliseconds by which each deployment was queued or dispatched late, in ascending order. */
 export const latenessOf = (fired: readonly Fired[], what: "queued_at" | "dispatched_at" = "queued_at"): number[] =>
   fired.map((one) => (one[what]?.getTime() ?? Infinity) - one.due_at.getTime()).toSorted((a, b) => a - b);

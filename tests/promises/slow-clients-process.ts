@@ -129,7 +129,7 @@ async function main(): Promise<void> {
   while (open.size > 0) await new Promise((resolve) => setTimeout(resolve, 50));
   clearInterval(drip);
   process.send?.({ report });
-  // Its sockets stay open until this message.
+  // The sockets of this process stay open until this message.
   process.once("message", () => process.exit(0));
 }
 

@@ -17,7 +17,7 @@ export interface SlowOrder {
   per_second: number;
 }
 
-/** By kind of client: how many there were, and the longest time until the server closed one. */
+/** Number of clients by kind, and the longest time until the server closed one of that kind. */
 export type SlowReport = Record<string, { count: number; not_opened: number; longest_ms: number; answers: string[] }>;
 
 type Word = { open: number } | { report: SlowReport };
@@ -25,9 +25,9 @@ type Word = { open: number } | { report: SlowReport };
 /** Clients that stall, in a separate process so that their CPU time does not affect the measurement. */
 export class SlowClients implements AsyncDisposable {
   readonly #child: ChildProcess;
-  /** Resolves with how many are open when all have been opened. */
+  /** Resolves with the number of open clients when all have been opened. */
   readonly opened: Promise<number>;
-  /** Resolves when the server has closed all of them. */
+  /** Resolves when the server has closed all clients. */
   readonly report: Promise<SlowReport>;
 
   constructor(order: SlowOrder) {

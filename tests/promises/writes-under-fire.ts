@@ -85,7 +85,7 @@ export class Writers {
   done = 0;
   #robot_id = "";
   #release_id = "";
-  /** Far in the future, so it is never due. */
+  /** Scheduled time of deployments: far in the future, so that they are never due. */
   readonly #scheduled_at = new Date(Date.now() + 300 * 24 * 3_600_000).toISOString();
 
   constructor(ledger: Ledger) {

@@ -30,7 +30,7 @@ after(async () => {
   rmSync(place, { recursive: true, force: true });
 }, LIMIT);
 
-test("a backup that is killed is never named as a complete one, and cannot be restored", LIMIT, async () => {
+test("an interrupted backup does not get its final name, and cannot be restored", LIMIT, async () => {
   const to = path.join(place, "killed");
   const program = startCommand(["backup", "--data", server.data, "--to", to]);
   const partial = await program.until("the backup to begin", () => readdirSync(place).find((name) => name.startsWith("killed.partial-")));
@@ -64,7 +64,7 @@ test("a restore refuses a backup with a missing or changed file and writes nothi
   }
 });
 
-test("all commands refuse the data directory of an interrupted restore and state what to do", LIMIT, async () => {
+test("serve, backup and restore refuse the directory of an interrupted restore and state what to do", LIMIT, async () => {
   const data = path.join(place, "half");
   const program = startCommand(["restore", "--from", good, "--data", data]);
   await program.until("the restore to begin", () => existsSync(path.join(data, "restore-unfinished")));

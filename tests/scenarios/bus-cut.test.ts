@@ -36,7 +36,7 @@ test("a node buffers a bounded number of messages while disconnected from NATS, 
   assert.equal(cut.gaps(), 2);
 });
 
-test("other nodes are notified of a gap if a message is lost with a node's broken connection", OPTIONS, async () => {
+test("nodes are notified of a gap if another node's broken connection has lost a message", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using proxy = await Proxy.start(nats.port);
   await using cut = await listenConnected({ address: nats.address({ port: proxy.port }), ping_every_ms: 1_000 });

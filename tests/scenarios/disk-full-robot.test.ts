@@ -10,7 +10,7 @@ import { SmallDisk } from "../processes/small-disk.ts";
 
 const LIMIT = { timeout: 300_000 };
 const DISK_MB = 160;
-/** Enough for the agent's own files, and for nothing else. */
+/** Free space that is left on the disk: enough for the agent's own files only. */
 const LEFT_BYTES = 2 * 1024 * 1024;
 const LARGE_BYTES = 12 * 1024 * 1024;
 

@@ -17,7 +17,7 @@ const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the disk of an embedded dat
 const DISK_MB = 200;
 /** Random text, which does not compress. */
 const VALUE_BYTES = 120_000;
-/** More than fit into the free space of existing database pages. */
+/** Maximum number of writes: more than fit into the free space of existing database pages. */
 const WRITES_MAX = 500;
 
 test("a server with a full disk returns 503, keeps acknowledged data, and recovers automatically", LIMIT, async (t) => {

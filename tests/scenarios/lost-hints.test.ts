@@ -8,7 +8,7 @@ import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { connected, secondNode } from "../harness/second-node.ts";
 
 const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
-/** More than a node buffers while NATS is unreachable: later messages are lost. */
+/** Number of messages: more than a node buffers while NATS is unreachable, so that later ones are lost. */
 const MESSAGES = 10_001;
 
 test("a node catches up on changes of other nodes whose messages were lost while NATS was unreachable", OPTIONS, async () => {

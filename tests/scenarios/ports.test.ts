@@ -186,7 +186,7 @@ test("a local program that stops reading blocks only its own forwarded connectio
     before = sent;
     return still;
   });
-  // Kernel buffers of five sockets, and our far smaller ones.
+  // The kernel's buffers of five sockets, and the far smaller buffers of rf, server and agent.
   assert.ok(sent < 40 * MIB, `${sent} bytes were taken`);
   stuck.destroy();
 });

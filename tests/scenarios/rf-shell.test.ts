@@ -104,7 +104,7 @@ test("typing ~. ends a shell over a stalled connection, however much was typed i
   await rf.type("stty -echo; cat > /dev/null\r");
   await rf.shows("/dev/null\r\n");
   line.shape = { delay_ms: 24 * 3_600_000 };
-  // More than the buffers of rf, the sockets and the connection: a send blocks.
+  // Type more than the buffers of rf, the sockets and the connection can store, so that a send blocks.
   for (let i = 0; i < 200; i += 1) await rf.type(`${"x".repeat(32 * 1024)}\r`);
   await rf.type("~.");
   assert.equal(await rf.ended(), "1");

@@ -34,7 +34,7 @@ const SLACK = 3;
 const bytesIn = (ms: number): number => (ms * SLACK * BYTES_PER_SECOND) / 1_000;
 const KEY = "x";
 
-/** When something happened, and how many bytes the connection had transferred by then. */
+/** The time of an event, and the number of bytes that the connection had transferred by then. */
 interface Moment {
   at: number;
   carried: number;
@@ -173,7 +173,7 @@ test("a shell on a slow link stays responsive while a camera streams and a file 
   await using home = await RfHome.make();
   const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-slow-")));
   t.after(() => rm(top, { recursive: true, force: true }));
-  // More than can be transferred while keys are pressed, even if that takes several times as long.
+  // The file is larger than what can be transferred while keys are pressed, even if that takes several times as long.
   const bytes = randomBytes((4 * KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
   fs.writeFileSync(path.join(top, "bag"), bytes);
   robot.line.shape = { delay_ms: DELAY_MS, bytes_per_second: { up: BYTES_PER_SECOND, down: BYTES_PER_SECOND } };

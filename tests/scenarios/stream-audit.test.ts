@@ -13,7 +13,7 @@ test("the audit log contains the start and end of each stream, even if the serve
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
   const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
-  // With several nodes, its link and its viewers are at the node that is killed.
+  // With several nodes, the robot's link and its viewers are on the node that is killed.
   await using robot = new AgentProcess({ url: server.own_url, key: key ?? "", name: "cart" });
   const online = async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id;
   const id = await robot.program.until("the robot to be online", online);

@@ -27,7 +27,7 @@ test("a change on one node is immediately sent as an event to clients of the oth
   checkTime(t, "the change was an event on the other", took, BOUND_MS);
 });
 
-test("an event stream sends ready only after it can receive the changes of other nodes", OPTIONS, async () => {
+test("an event stream sends the event ready only when it can receive changes of other nodes", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using line = await Proxy.start(nats.port);
   // The server's clock is stopped, so only the response of NATS ends the wait, not its timeout.
@@ -75,7 +75,7 @@ test("a deployment created on one node immediately reaches a robot connected to 
   }
 });
 
-test("nodes stay ready without NATS, report its outage, and send lost to clients of event streams", OPTIONS, async () => {
+test("nodes stay ready without NATS, report the outage, and send clients the event lost", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);

@@ -8,7 +8,7 @@ import type { Program } from "../processes/process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the output of one process") };
-/** More than the pipe and the waiting lines have room for, so that each line of the program is dropped until it is read. */
+/** More characters than the pipe and the program buffer, so that the program drops later lines until its output is read. */
 const FILLER = 2 * 1024 ** 2;
 /** Makes a program write FILLER characters before its first own line. */
 const filled = (stream: "stdout" | "stderr"): Record<string, string> => ({

@@ -15,7 +15,7 @@ import { runCommand, ServingData, startCommand } from "../processes/server-comma
 const OLD = 15;
 const SYSTEM = "/usr/lib/postgresql";
 const LIMIT = { timeout: 300_000, skip: existsSync(`${SYSTEM}/${OLD}/bin/postgres`) ? false : `PostgreSQL ${OLD} is not installed` };
-/** Enough rows to kill the upgrade during the copy. */
+/** Number of sites: enough rows to kill the upgrade during the copy. */
 const SITES = 40;
 
 let place = "";

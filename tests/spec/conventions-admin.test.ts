@@ -39,7 +39,7 @@ async function answers(
   }
 }
 
-test("admin routes accept only SERVICE_ADMIN_TOKEN if it is set, in either header", LIMIT, () =>
+test("admin routes accept only the value of SERVICE_ADMIN_TOKEN if that variable is set", LIMIT, () =>
   answers({ admin_token: ADMIN_TOKEN }, [
     ["nothing", {}, 401],
     ["the admin token", { authorization: `Bearer ${ADMIN_TOKEN}` }, 200],

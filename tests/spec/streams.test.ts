@@ -145,7 +145,7 @@ test("a viewer may follow logs, but gets 403 for shell, camera and topics", LIMI
 
 test("a stream requested without a WebSocket upgrade returns 426, or 401 without a token", LIMIT, async () => {
   for (const path of PATHS) {
-    // Not through the checked fetch: streams are not in the document.
+    // Use a plain fetch, because streams are not in the OpenAPI document.
     const url = `${plane.url}/api/robots/${robot.id}/${path}`;
     const without = await fetch(url);
     assert.deepEqual([without.status, ((await without.json()) as { error: { code: string } }).error.code], [401, "unauthorized"]);
@@ -175,7 +175,7 @@ test("a token that expires ends its open streams with 4401", LIMIT, async () => 
   }
 });
 
-test("a WebSocket upgrade of any other path returns 404", LIMIT, async () => {
+test("a WebSocket upgrade of a path without a stream returns 404", LIMIT, async () => {
   assert.equal((await refused(`${plane.url}/api/robots?token=${token}`)).status, 404);
   assert.equal((await refused(`${plane.url}/nothing/ws`)).status, 404);
 });

@@ -8,7 +8,7 @@ import { WholeServer } from "./whole-server.ts";
 /** Schedules of a lane between two vacuums, which remove the rows of ended schedules. The test server has no autovacuum. */
 const SCHEDULES_PER_VACUUM = 100;
 
-/** Where schedules run. */
+/** The environment in which schedules run. */
 export interface Stage {
   /** Returns the server of a lane, which runs its schedules one after the other. */
   server: (lane: number) => ScheduleOptions["server"];
