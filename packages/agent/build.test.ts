@@ -16,18 +16,18 @@ import { tarGz } from "./src/testing/bundles.ts";
 type Unpack = Pick<typeof unpack, "unpackBounds" | "unpackBundle">;
 const run = promisify(execFile);
 
-test("the bundled agent starts without the sources, and what unpacks is beside it and works", { timeout: 120_000 }, async () => {
+test("the bundled agent runs without its sources, and its separate chunks load", { timeout: 120_000 }, async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-agent-build-"));
   try {
     const program = await buildAgent(path.join(directory, "dist"));
     assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${describeVersion(AGENT_VERSION)}\n`);
     assert.match((await run(program, ["run", "--help"], { cwd: directory })).stdout, /--enroll-key/);
     await assert.rejects(run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state")]), { code: 2 });
-    // Most starts unpack nothing, so this code is a separate chunk, which they do not load.
+    // Most runs unpack nothing, so this code is a separate chunk that loads on demand.
     const chunk = (await readdir(path.dirname(program))).find((name) => name.startsWith("unpack-"));
     assert.ok(chunk !== undefined);
     const { unpackBounds, unpackBundle } = (await import(pathToFileURL(path.join(path.dirname(program), chunk)).href)) as Unpack;
-    // The container engine's client is a separate chunk, too, and works without the parts that the build leaves out.
+    // The client of the container engine is also a separate chunk. It works without the modules that the build omits.
     const engine = (await readdir(path.dirname(program))).find((name) => /^docker-.*\.mjs$/.test(name));
     assert.ok(engine !== undefined);
     const { default: Engine } = (await import(pathToFileURL(path.join(path.dirname(program), engine)).href)) as { default: typeof Docker };

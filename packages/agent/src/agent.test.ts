@@ -40,30 +40,26 @@ const desiredOf = (generation: number): Desired => ({ type: "desired", generatio
 const statuses = (peer: LinkPeer): string[] =>
   peer.reports.map(({ body }) => (body.kind === "observed" ? `observed ${body.generation}` : body.kind));
 
-test(
-  "a new robot enrolls with a newly generated key, signs the challenge, then sends its apps, its health and its logs, in this order",
-  LIMIT,
-  async (t) => {
-    const { peer, agent, directory, clock } = await startRig(t);
-    assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
-    assert.equal(statSync(directory).mode & 0o777, 0o700);
-    await until("logs and health", () => peer.records.some(({ message }) => message === "agent started") && peer.order.includes("health"), {
-      meanwhile: () => clock.advance({ seconds: 1 }),
-    });
-    assert.equal(agent.connected, true);
-    assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
-    const [hello] = peer.hellos;
-    assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.generation], [agent.robot_id, ["app_bundle"], 0]);
-    assert.deepEqual(hello!.streams, ["echo", "shell", "camera", "forward", "files", "topics"]);
-    assert.deepEqual(
-      peer.health[0]!.workloads.map(({ app }) => app),
-      ["main"],
-    );
-    assert.equal(peer.records[0]!.source, "agent");
-  },
-);
+test("a new robot enrolls, connects, and reports its apps before health and logs", LIMIT, async (t) => {
+  const { peer, agent, directory, clock } = await startRig(t);
+  assert.equal(statSync(join(directory, "identity", "key.pem")).mode & 0o777, 0o600);
+  assert.equal(statSync(directory).mode & 0o777, 0o700);
+  await until("logs and health", () => peer.records.some(({ message }) => message === "agent started") && peer.order.includes("health"), {
+    meanwhile: () => clock.advance({ seconds: 1 }),
+  });
+  assert.equal(agent.connected, true);
+  assert.deepEqual(peer.order.slice(0, 2), ["hello", "report"]);
+  const [hello] = peer.hellos;
+  assert.deepEqual([hello!.robot_id, hello!.kinds, hello!.generation], [agent.robot_id, ["app_bundle"], 0]);
+  assert.deepEqual(hello!.streams, ["echo", "shell", "camera", "forward", "files", "topics"]);
+  assert.deepEqual(
+    peer.health[0]!.workloads.map(({ app }) => app),
+    ["main"],
+  );
+  assert.equal(peer.records[0]!.source, "agent");
+});
 
-test("an enrolled robot restarts without an enrollment key as the same robot, with the same outbox and generation", LIMIT, async (t) => {
+test("an enrolled agent restarts without an enrollment key and keeps its robot ID, outbox and generation", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
   await until("the link", () => peer.connected);
   peer.send(desiredOf(7));
@@ -82,31 +78,27 @@ test("an enrolled robot restarts without an enrollment key as the same robot, wi
   assert.equal(peer.enrollments.length, 1);
 });
 
-test(
-  "desired state is stored before it is applied; an old generation is not applied, but the current one is reported again",
-  LIMIT,
-  async (t) => {
-    const rig = await startRig(t);
-    const { peer, deployments, directory } = rig;
-    await until("the link", () => peer.connected);
-    peer.send(desiredOf(5));
-    peer.send(desiredOf(4));
-    peer.send(desiredOf(5));
-    peer.send(desiredOf(6));
-    await until("the last report", () => statuses(peer).includes("observed 6"));
-    assert.deepEqual(
-      deployments.received.map(({ generation }) => generation),
-      [5, 6],
-    );
-    assert.deepEqual(
-      statuses(peer).filter((status) => status.startsWith("observed")),
-      ["observed 5", "observed 5", "observed 5", "observed 6"],
-    );
-    assert.equal((JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation, 6);
-  },
-);
+test("reports the current generation instead of applying an old or repeated desired state", LIMIT, async (t) => {
+  const rig = await startRig(t);
+  const { peer, deployments, directory } = rig;
+  await until("the link", () => peer.connected);
+  peer.send(desiredOf(5));
+  peer.send(desiredOf(4));
+  peer.send(desiredOf(5));
+  peer.send(desiredOf(6));
+  await until("the last report", () => statuses(peer).includes("observed 6"));
+  assert.deepEqual(
+    deployments.received.map(({ generation }) => generation),
+    [5, 6],
+  );
+  assert.deepEqual(
+    statuses(peer).filter((status) => status.startsWith("observed")),
+    ["observed 5", "observed 5", "observed 5", "observed 6"],
+  );
+  assert.equal((JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation, 6);
+});
 
-test("unacknowledged reports and logs are sent again on the next link, acknowledged ones are not", LIMIT, async (t) => {
+test("resends only unacknowledged reports and logs after a reconnect", LIMIT, async (t) => {
   const { peer, clock, deployments } = await startRig(t, ({ behavior }) => (behavior.ack = false));
   await until("the link", () => peer.connected);
   for (const generation of [1, 2, 3]) deployments.given().reporter.report({ kind: "observed", generation });
@@ -135,7 +127,7 @@ test("unacknowledged reports and logs are sent again on the next link, acknowled
   assert.deepEqual(statuses(peer).slice(count), ["app"]);
 });
 
-test("the link is closed when the server answers no ping for three heartbeats", LIMIT, async (t) => {
+test("closes the link when the server does not answer pings for three heartbeat intervals", LIMIT, async (t) => {
   // Without acknowledgements the server sends no frame at all.
   const { peer, agent, clock } = await startRig(t, ({ behavior }) => Object.assign(behavior, { ignore_pings: true, ack: false }));
   await until("the link", () => agent.connected);
@@ -145,7 +137,7 @@ test("the link is closed when the server answers no ping for three heartbeats", 
   await until("the link given up", () => peer.attempts > 1 || !agent.connected);
 });
 
-test("the link stays up for an hour in which the server only answers pings", LIMIT, async (t) => {
+test("keeps the link open for an hour if the server only answers pings", LIMIT, async (t) => {
   const { peer, agent, clock } = await startRig(t);
   await until("the link", () => agent.connected);
   for (let heartbeat = 0; heartbeat < 240; heartbeat += 1) {
@@ -156,7 +148,7 @@ test("the link stays up for an hour in which the server only answers pings", LIM
   assert.equal(agent.connected, true);
 });
 
-test("a server that sends no challenge is disconnected after ten seconds", LIMIT, async (t) => {
+test("the agent disconnects from a server that sends no challenge within ten seconds", LIMIT, async (t) => {
   // The missing response counts as work in flight, and the test clock would wait for it.
   const { peer, clock } = await startRig(t, ({ behavior }) => (behavior.mute = true), { activity: idleActivity });
   await until("the first attempt", () => peer.attempts === 1);
@@ -175,7 +167,7 @@ async function assertNextAttempt({ peer, clock }: Rig, [least, most]: readonly [
   assert.ok(peer.attempts > before, `it did not come within ${most} s`);
 }
 
-test("connects again after 42 s when the upgrade returns 503 with Retry-After 42", LIMIT, async (t) => {
+test("reconnects after 42 s when the WebSocket upgrade returns 503 with Retry-After: 42", LIMIT, async (t) => {
   const lines: string[] = [];
   const rig = await startRig(t, undefined, { log: (line) => void lines.push(line) });
   await until("the link", () => rig.agent.connected);
@@ -195,7 +187,7 @@ const REFUSALS = [
 ] as const;
 
 for (const { refuse, seconds } of REFUSALS) {
-  test(`refused ${refuse.code}: logged, and retried after ${seconds[0]} to ${seconds[1]} s`, LIMIT, async (t) => {
+  test(`logs the refusal ${refuse.code} and reconnects after ${seconds[0]} to ${seconds[1]} s`, LIMIT, async (t) => {
     const lines: string[] = [];
     const rig = await startRig(t, ({ behavior }) => (behavior.refuse = refuse), { log: (line) => void lines.push(line) });
     await until("the refusal", () => lines.some((line) => line.includes(`${refuse.code}: ${refuse.message}`)));
@@ -203,7 +195,7 @@ for (const { refuse, seconds } of REFUSALS) {
   });
 }
 
-test("GOAWAY with retry_after_ms 20,000: the link is closed and opened again after 20 s", LIMIT, async (t) => {
+test("closes the link on GOAWAY with retry_after_ms 20000 and reconnects after 20 s", LIMIT, async (t) => {
   const rig = await startRig(t);
   await until("the link", () => rig.agent.connected);
   rig.peer.goAway(20_000);
@@ -212,7 +204,7 @@ test("GOAWAY with retry_after_ms 20,000: the link is closed and opened again aft
   await assertNextAttempt(rig, [20, 20]);
 });
 
-test("a client that follows the logs gets records immediately; otherwise they are sent at the flush interval", LIMIT, async (t) => {
+test("sends log records immediately only while a client follows the log", LIMIT, async (t) => {
   const { peer, agent, clock, deployments } = await startRig(t, ({ behavior }) => (behavior.welcome.log_flush_ms = 5_000));
   await until("the link and what was logged before", () => agent.connected && peer.records.length > 0);
   const { logs } = deployments.given();
@@ -232,7 +224,7 @@ test("a client that follows the logs gets records immediately; otherwise they ar
   await until("the record that is followed", () => arrived("fast"));
 });
 
-test("a wrong clock is corrected by the server's time on records, and reported as an error", LIMIT, async (t) => {
+test("a robot with a wrong clock stamps reports with the server's time and reports an error", LIMIT, async (t) => {
   const wrong = new SimulatedClock({ at: "1970-01-01T00:10:00Z" });
   const { peer, deployments } = await startRig(t, undefined, { clock: wrong });
   await until("health", () => peer.health.length === 1);
@@ -244,7 +236,7 @@ test("a wrong clock is corrected by the server's time on records, and reported a
   assert.equal(check!.status, "error");
 });
 
-test("health has ros_adapters for a server that supports the field, and not for an older one", LIMIT, async (t) => {
+test("sends ros_adapters in health only to a server that supports the field", LIMIT, async (t) => {
   const healthFor = async (...features: string[]) => {
     const { peer } = await startRig(t, ({ behavior }) => (behavior.welcome.features = features));
     await until("health", () => peer.health.length === 1);
@@ -255,7 +247,7 @@ test("health has ros_adapters for a server that supports the field, and not for 
   assert.deepEqual([older.ros, "ros_adapters" in older], [null, false]);
 });
 
-test("a state directory in use is refused, and can be locked again after stop", LIMIT, async (t) => {
+test("refuses to start on a state directory until the agent that uses it has stopped", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
   const options = { config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create };
   await assert.rejects(startAgent(options), StateLockedError);
@@ -270,7 +262,7 @@ test("a refused enrollment key aborts the start with the server's reason", LIMIT
   );
 });
 
-test("enrollment is retried until the server is reachable, with the same public key", LIMIT, async (t) => {
+test("retries enrollment with the same public key until the server is ready", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   peer.behavior.refuse_http = { status: 503, message: "starting" };
@@ -293,7 +285,7 @@ test("enrollment is retried until the server is reachable, with the same public 
   assert.equal(readFileSync(join(directory, "identity", "key.pem"), "utf8"), key);
 });
 
-test("stop aborts an enrollment that waits for the server", LIMIT, async (t) => {
+test("stopping the agent aborts an enrollment that waits for the server", LIMIT, async (t) => {
   const stopping = new AbortController();
   const starting = startAgent({
     config: agentConfig("http://127.0.0.1:9", temporaryDirectory(t)),
@@ -304,7 +296,7 @@ test("stop aborts an enrollment that waits for the server", LIMIT, async (t) => 
   await assert.rejects(starting);
 });
 
-test("a server that sends an endless fragmented message is disconnected, whatever the size of the fragments", LIMIT, async (t) => {
+test("disconnects from a server that sends an endless message in fragments of any size", LIMIT, async (t) => {
   const { peer, clock } = await startRig(t);
   const links = async (count: number): Promise<void> => {
     await until("the link", () => peer.connected && peer.hellos.length === count, { meanwhile: () => clock.advance({ seconds: 5 }) });
@@ -319,23 +311,19 @@ test("a server that sends an endless fragmented message is disconnected, whateve
   await links(4);
 });
 
-test(
-  "the server's time is updated with each heartbeat, so a suspended machine or a corrected server clock causes no lasting error",
-  LIMIT,
-  async (t) => {
-    const { peer, deployments, clock } = await startRig(t, ({ behavior }) => (behavior.welcome = { heartbeat_seconds: 10 }));
-    await until("the link", () => peer.connected);
-    const later = Date.parse("2040-01-01T00:00:00Z");
-    peer.behavior.server_time = () => later;
-    await until("the new time", () => (deployments.given().server_time?.() ?? 0) >= later, {
-      meanwhile: () => clock.advance({ seconds: 10 }),
-    });
-  },
-);
+test("the agent updates its estimate of the server's time with each heartbeat", LIMIT, async (t) => {
+  const { peer, deployments, clock } = await startRig(t, ({ behavior }) => (behavior.welcome = { heartbeat_seconds: 10 }));
+  await until("the link", () => peer.connected);
+  const later = Date.parse("2040-01-01T00:00:00Z");
+  peer.behavior.server_time = () => later;
+  await until("the new time", () => (deployments.given().server_time?.() ?? 0) >= later, {
+    meanwhile: () => clock.advance({ seconds: 10 }),
+  });
+});
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
 
-test("a config deployment to a robot whose disk is full ends with insufficient_disk", { ...LIMIT, ...ROOT }, async (t) => {
+test("a config deployment fails with insufficient_disk when the robot's disk is full", { ...LIMIT, ...ROOT }, async (t) => {
   const { peer, directory } = await startRig(t);
   await until("the link", () => peer.connected);
   peer.send(desiredOf(1));

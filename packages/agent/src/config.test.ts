@@ -4,7 +4,7 @@ import { loadConfig, parseServer, readConfig, UsageError } from "./config.ts";
 import { ConfigFileError } from "./config-file/read-robot-config.ts";
 import { unitText } from "./install.ts";
 
-test("plain http is accepted from this machine only, unless it is allowed", () => {
+test("accepts a plain HTTP server address only on loopback, unless --allow-insecure-http is set", () => {
   for (const address of ["http://127.0.0.1:7600", "http://localhost", "http://[::1]:1", "http://127.9.9.9", "https://fleet.example.com"])
     parseServer(address, false);
   for (const address of [
@@ -23,14 +23,14 @@ test("plain http is accepted from this machine only, unless it is allowed", () =
   }
 });
 
-test("an invalid address is refused, a trailing slash removed, a path kept", () => {
+test("parses a server address without its trailing slash and rejects an invalid one", () => {
   for (const address of ["", "fleet", "ftp://x", "https://user:pw@x", "https://x/?q", "ws://x"])
     assert.throws(() => parseServer(address, true), UsageError, address);
   assert.equal(parseServer("https://Fleet.example.com/", false), "https://fleet.example.com");
   assert.equal(parseServer("https://x/robots/", false), "https://x/robots");
 });
 
-test("flags win over the environment, and workloads do not inherit the agent's settings", () => {
+test("flags override the environment, and workloads do not inherit the agent's variables", () => {
   const env = {
     ROAMFLEET_SERVER: "https://env",
     ROAMFLEET_STATE: "/env",
@@ -64,7 +64,7 @@ test("a missing or malformed setting is a usage error that names the flag", () =
 
 const PLACE = { node: "/usr/bin/node", environment_file: "/etc/roamfleet/agent.env", allow_new_privileges: false };
 
-test("the unit never contains the enrollment key, and quotes values that systemd would expand", () => {
+test("the systemd unit omits the enrollment key and quotes values that systemd would expand", () => {
   const config = readConfig({ server: "https://x", state: "/var/lib/my robot", enrollKey: "rf_enroll_secret", name: '50% "x"' }, {});
   const unit = unitText(config, { ...PLACE, program: "/opt/rf/main.ts" });
   assert.ok(!unit.includes("rf_enroll_secret"));
@@ -74,7 +74,7 @@ test("the unit never contains the enrollment key, and quotes values that systemd
   );
 });
 
-test("a failpoint in the environment takes effect with its flag only, and a flag without its variables is refused", () => {
+test("a failpoint takes effect only with both --crash-at-failpoint and its environment variables", () => {
   const env = { ROAMFLEET_SERVER: "https://env", ROAMFLEET_STATE: "/env" };
   const armed = { ...env, ROAMFLEET_FAILPOINT: "journal:before-append", ROAMFLEET_FAILPOINT_LOG: "/log" };
   assert.deepEqual([readConfig({}, env).failpoint, readConfig({}, env).failpoint_ignored], [undefined, false]);
@@ -87,7 +87,7 @@ test("a failpoint in the environment takes effect with its flag only, and a flag
   assert.doesNotMatch(unitText(obeyed, { ...PLACE, program: "/opt/rf-agent" }), /crash/);
 });
 
-test("an error in the robot's config file is no usage error, after which systemd would not restart the agent", async () => {
+test("an error in the robot's config file is not a usage error, so systemd restarts the agent", async () => {
   const env = { ROAMFLEET_SERVER: "https://env", ROAMFLEET_STATE: "/env" };
   await assert.rejects(
     loadConfig({ config: "/nowhere/agent.yaml" }, env),

@@ -42,7 +42,7 @@ function verify(t: TestContext, text: string): { status: number | null; said: st
 
 const options = { node: process.execPath, program: join(import.meta.dirname, "main.ts"), environment_file: "/etc/roamfleet/agent.env" };
 
-test("systemd accepts the unit without messages, with any flags and any user", { ...LIMIT, ...SKIP }, (t) => {
+test("systemd accepts the generated unit without warnings for any flags and user", { ...LIMIT, ...SKIP }, (t) => {
   for (const flags of [FLAGS, ODD])
     for (const user of [undefined, "daemon"])
       for (const allow_new_privileges of [true, false]) {
@@ -91,7 +91,7 @@ function flagsIn(unit: string): ConfigFlags {
   return flags;
 }
 
-test("every flag of run is in the unit unchanged, with special characters too; the key is not", LIMIT, () => {
+test("the systemd unit passes every flag of run unchanged, except the enrollment key", LIMIT, () => {
   const { safeToUpdateCommand: _command, ...by_url } = EVERY;
   for (const flags of [EVERY, { ...by_url, safeToUpdateUrl: "http://127.0.0.1:9/safe" }]) {
     const config = { ...readConfig(flags, {}), config_file: EVERY.config };
@@ -103,12 +103,12 @@ test("every flag of run is in the unit unchanged, with special characters too; t
   }
 });
 
-test("the unit's stop timeout exceeds the maximum stop timeout of a manifest", LIMIT, () => {
+test("the systemd unit's stop timeout exceeds the maximum stop timeout of a manifest", LIMIT, () => {
   const unit = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
   assert.ok(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]) > STOP_TIMEOUT_SECONDS_MAX);
 });
 
-test("a disk image gets the robot's paths, and is refused without them or with an invalid config file", LIMIT, async (t) => {
+test("installing into a disk image checks its files and writes paths relative to the image", LIMIT, async (t) => {
   const root = temporaryDirectory(t);
   const print = (): void => {};
   const flags = { ...FLAGS, root };
@@ -125,52 +125,44 @@ test("a disk image gets the robot's paths, and is refused without them or with a
   await assert.rejects(wrong, new RegExp(`${root}/etc/robot/agent.yaml: .*no_such_key`));
 });
 
-test(
-  "install writes the unit and makes the key readable by root only, --dry-run writes nothing, uninstall leaves the state",
-  LIMIT,
-  async (t) => {
-    const root = temporaryDirectory(t);
-    let said = "";
-    const print = (text: string): void => void (said += text);
-    const flags = { ...FLAGS, ...inImage(root), enrollKey: "rf_enroll_secret" };
-    await install({ ...flags, dryRun: true }, print);
-    assert.match(said, /^\[Unit\]\n/);
-    assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
-    assert.equal(existsSync(join(root, "etc")), false);
-    const unit = join(root, "etc/systemd/system/roamfleet-agent.service");
-    const environment = join(root, "etc/roamfleet/agent.env");
-    await install(flags, print);
-    assert.equal(readFileSync(environment, "utf8"), "ROAMFLEET_ENROLL_KEY=rf_enroll_secret\n");
-    assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
-    mkdirSync(join(root, FLAGS.state), { recursive: true });
-    uninstall({ root, dryRun: true }, print);
-    assert.ok(existsSync(unit));
-    said = "";
-    uninstall({ root }, print);
-    assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
-    assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
-    said = "";
-    uninstall({ root }, print);
-    assert.equal(said, "nothing was installed\n");
-    await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user must be the name of a user/);
-  },
-);
+test("install stores the enrollment key readable only by root, and uninstall keeps the state", LIMIT, async (t) => {
+  const root = temporaryDirectory(t);
+  let said = "";
+  const print = (text: string): void => void (said += text);
+  const flags = { ...FLAGS, ...inImage(root), enrollKey: "rf_enroll_secret" };
+  await install({ ...flags, dryRun: true }, print);
+  assert.match(said, /^\[Unit\]\n/);
+  assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
+  assert.equal(existsSync(join(root, "etc")), false);
+  const unit = join(root, "etc/systemd/system/roamfleet-agent.service");
+  const environment = join(root, "etc/roamfleet/agent.env");
+  await install(flags, print);
+  assert.equal(readFileSync(environment, "utf8"), "ROAMFLEET_ENROLL_KEY=rf_enroll_secret\n");
+  assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
+  mkdirSync(join(root, FLAGS.state), { recursive: true });
+  uninstall({ root, dryRun: true }, print);
+  assert.ok(existsSync(unit));
+  said = "";
+  uninstall({ root }, print);
+  assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
+  assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
+  said = "";
+  uninstall({ root }, print);
+  assert.equal(said, "nothing was installed\n");
+  await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user must be the name of a user/);
+});
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root can chown directories" };
 
-test(
-  "with --user, a state directory below one that is not root's is refused, since a link there could make root chown any directory",
-  ROOT,
-  async (t) => {
-    const root = temporaryDirectory(t);
-    for (const place of ["var/lib", "home/robot/x", "open", "home/mine"]) mkdirSync(join(root, place), { recursive: true });
-    chownSync(join(root, "home/robot"), 1234, 1234);
-    spawnSync("chmod", ["1777", join(root, "open")]);
-    symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
-    const flags = { ...FLAGS, ...inImage(root), user: "daemon" };
-    for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
-      await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
-    for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
-    await install({ ...FLAGS, ...inImage(root), state: "/home/robot/x" }, () => {});
-  },
-);
+test("install --user requires that every directory above the state directory belongs to root", ROOT, async (t) => {
+  const root = temporaryDirectory(t);
+  for (const place of ["var/lib", "home/robot/x", "open", "home/mine"]) mkdirSync(join(root, place), { recursive: true });
+  chownSync(join(root, "home/robot"), 1234, 1234);
+  spawnSync("chmod", ["1777", join(root, "open")]);
+  symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
+  const flags = { ...FLAGS, ...inImage(root), user: "daemon" };
+  for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
+    await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must be root's/, state);
+  for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
+  await install({ ...FLAGS, ...inImage(root), state: "/home/robot/x" }, () => {});
+});

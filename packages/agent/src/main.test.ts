@@ -20,13 +20,13 @@ function rfAgent(t: TestContext, ...args: string[]): Run {
   const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], { stdio: ["ignore", "ignore", "pipe"] });
   let text = "";
   child.stderr.on("data", (chunk) => (text += String(chunk)));
-  // `close` instead of `exit`: the rest of the output has been read by then.
+  // At `close`, unlike at `exit`, all output has been read.
   const code = once(child, "close").then(([exit_code]) => exit_code as number | null);
   t.after(() => child.kill("SIGKILL"));
   return { child, stderr: () => text, code };
 }
 
-test("runs until SIGTERM, closes the link and exits 0; after kill -9 it starts again as the same robot", LIMIT, async (t) => {
+test("the agent restarts as the same robot after kill -9 and exits 0 on SIGTERM", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const args = [
@@ -58,7 +58,7 @@ test("runs until SIGTERM, closes the link and exits 0; after kill -9 it starts a
   await until("the goodbye", () => peer.close_code === 1001);
 });
 
-test("exits with 4 and the server's reason, without a stack, if its key is refused", LIMIT, async (t) => {
+test("the agent exits 4 with the server's reason if its enrollment key is refused", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   peer.behavior.refuse_http = { status: 401, message: "no such enrollment key" };
@@ -68,20 +68,20 @@ test("exits with 4 and the server's reason, without a stack, if its key is refus
   assert.doesNotMatch(run.stderr(), /\n {4}at |rf_enroll_x/);
 });
 
-test("exits with 2 and names the missing flag if it has no key and is not enrolled", LIMIT, async (t) => {
+test("the agent exits 2 and names --enroll-key if it is neither enrolled nor has a key", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--state", temporaryDirectory(t));
   assert.equal(await run.code, 2);
   assert.match(run.stderr(), /--enroll-key/);
 });
 
-test("exits with 0 after SIGTERM while it waits for the server to enroll", LIMIT, async (t) => {
+test("the agent exits 0 on SIGTERM while it waits to enroll", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
   await until("the first try", () => run.stderr().includes("could not enroll"));
   run.child.kill("SIGTERM");
   assert.equal(await run.code, 0);
 });
 
-test("an error that nothing caught is logged, and the agent and its link continue", LIMIT, async (t) => {
+test("the agent logs an uncaught error and keeps its link", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const raise = `process.on("SIGUSR2", () => {
@@ -122,7 +122,7 @@ test("an error that nothing caught is logged, and the agent and its link continu
   assert.equal((await ended)[0], 0, text);
 });
 
-test("an error that nothing caught during the start ends the agent with exit 1, and the next start has the lock", LIMIT, async (t) => {
+test("an uncaught error during startup exits 1 and releases the state lock", LIMIT, async (t) => {
   const faults = join(temporaryDirectory(t), "faults.cjs");
   writeFileSync(faults, `process.on("SIGUSR2", () => setImmediate(() => { throw new Error("thrown in a callback"); }));`);
   const state = temporaryDirectory(t);
@@ -151,7 +151,7 @@ test("an error that nothing caught during the start ends the agent with exit 1, 
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
 
-test("an agent whose disk is full starts, and connects as the same robot", { ...LIMIT, ...ROOT }, async (t) => {
+test("an agent with a full disk starts and connects as the same robot", { ...LIMIT, ...ROOT }, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const state = join(temporaryDirectory(t), "disk");

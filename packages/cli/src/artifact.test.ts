@@ -9,7 +9,7 @@ import { dockerArchive, ociEntries, tarOf } from "@roamfleet/protocol/image-arch
 import { digestFile, detectContent, readManifest } from "./artifact.ts";
 import { Failure } from "./failure.ts";
 
-test("computes digest and size of the whole file", async () => {
+test("computes the digest and size of an artifact file", async () => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-artifact-"));
   try {
     const content = Buffer.alloc(3_000_001, "robot");

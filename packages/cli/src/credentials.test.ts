@@ -29,7 +29,7 @@ async function saved(home: RfHome, text: string): Promise<void> {
   await writeFile(home.credentials_file, text);
 }
 
-test("login verifies the token and saves it readable by this user only", TIMEOUT, async () => {
+test("rf login verifies the token and saves it with mode 0600", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const { code, stdout } = await home.run(["login", "--token", "rf_user_a", "--base-url", `${service.base_url}/`]);
@@ -43,7 +43,7 @@ test("login verifies the token and saves it readable by this user only", TIMEOUT
   assert.match(who.stdout, /Ada \(usr_1\)/);
 });
 
-test("login without a terminal reads the token from stdin", TIMEOUT, async () => {
+test("rf login without a terminal reads the token from stdin", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const { code } = await home.run(["login"], { stdin: "rf_user_piped\n", env: { ROAMFLEET_BASE_URL: service.base_url } });
@@ -53,7 +53,7 @@ test("login without a terminal reads the token from stdin", TIMEOUT, async () =>
   assert.deepEqual([empty.code, /no token was given/.test(empty.stderr)], [2, true]);
 });
 
-test("login --no-token saves only the address, sends no request, and drops the token of another address", TIMEOUT, async () => {
+test("rf login --no-token saves only the address and removes the token of another address", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await home.run(["login", "--token", "rf_user_a", "--base-url", service.base_url]);
@@ -65,7 +65,7 @@ test("login --no-token saves only the address, sends no request, and drops the t
   assert.equal(service.lines.length, asked);
 });
 
-test("a refused token exits 4 and leaves the file unchanged", TIMEOUT, async () => {
+test("rf login exits 4 and keeps the credentials file when the token is refused", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await saved(home, `# mine\ntoken = "old"\n`);
@@ -76,7 +76,7 @@ test("a refused token exits 4 and leaves the file unchanged", TIMEOUT, async () 
   assert.equal(await readFile(home.credentials_file, "utf8"), `# mine\ntoken = "old"\n`);
 });
 
-test("login saves the token with a warning when the service is unreachable or fails", TIMEOUT, async () => {
+test("rf login saves the token with a warning when the service is unreachable or fails", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({
     status: 500,
@@ -91,7 +91,7 @@ test("login saves the token with a warning when the service is unreachable or fa
   assert.match(await readFile(home.credentials_file, "utf8"), /^token = "b"$/m);
 });
 
-test("login uses the local server by default", async () => {
+test("rf login uses the local server by default", async () => {
   await using home = await RfHome.make();
   const environment = readEnvironment({ XDG_CONFIG_HOME: home.directory });
   assert.equal((await loginTarget({}, environment)).base_url, "http://127.0.0.1:7600");
@@ -99,7 +99,7 @@ test("login uses the local server by default", async () => {
   assert.deepEqual(await loginTarget({ profile: "new" }, environment), { profile: "new", base_url: "https://saved.example" });
 });
 
-test("login preserves comments, unknown keys, profiles and a symbolic link", TIMEOUT, async () => {
+test("rf login preserves comments, unknown keys and profiles of a symlinked credentials file", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const real = path.join(home.directory, "dotfiles.toml");
@@ -115,7 +115,7 @@ test("login preserves comments, unknown keys, profiles and a symbolic link", TIM
   );
 });
 
-test("reports a broken file without quoting or overwriting it", TIMEOUT, async () => {
+test("reports an invalid credentials file without printing or overwriting its content", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await saved(home, `token = "rf_user_secret\n`);
@@ -129,7 +129,7 @@ test("reports a broken file without quoting or overwriting it", TIMEOUT, async (
   assert.equal((await home.run(["whoami"], { env: service.env })).code, 0, "with everything in the environment the file is not needed");
 });
 
-test("resolves each value from flag, environment, profile, file, in this order", TIMEOUT, async () => {
+test("resolves each setting from flag, environment, profile and credentials file, in this order", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   const nowhere = "http://127.0.0.1:1";
@@ -155,7 +155,7 @@ test("resolves each value from flag, environment, profile, file, in this order",
   assert.match(unreachable.stderr, /cannot reach http:\/\/127\.0\.0\.1:1[^]*The address is from .*credentials\.toml/);
 });
 
-test("sends the token at the top of the file only to the top's address", TIMEOUT, async () => {
+test("sends the token of the default profile only to the address of the default profile", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await using other = await startService();
@@ -189,13 +189,13 @@ test("sends the token at the top of the file only to the top's address", TIMEOUT
     assert.equal((await home.run(["whoami", "--profile", profile])).code, 0);
     assert.equal(service.asked.at(-1)?.headers.authorization, "Bearer top", profile);
   }
-  // The top of the file without an address uses the default address.
+  // A default profile without an address uses the default address.
   await saved(home, `token = "top"\n[profiles.lab]\nbase_url = "${other.base_url}"\n`);
   assert.equal((await home.run(["whoami", "--profile", "lab"])).code, 4);
   assert.deepEqual(other.asked, []);
 });
 
-test("sends a saved token only to the origin that it was saved for", TIMEOUT, async () => {
+test("sends a saved token only to the origin for which it was saved", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
   await saved(
@@ -236,7 +236,7 @@ test("rejects an invalid token without printing it, and strips a trailing line e
   assert.equal(service.asked.length, 1);
 });
 
-test("logout deletes the file and succeeds if there is none", TIMEOUT, async () => {
+test("rf logout deletes the credentials file and succeeds if there is none", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await saved(home, `token = "x"\n`);
   const first = await home.run(["logout"]);
@@ -245,7 +245,7 @@ test("logout deletes the file and succeeds if there is none", TIMEOUT, async () 
   assert.deepEqual([first.code, second.code, JSON.parse(second.stdout).data.deleted], [0, 0, false]);
 });
 
-test("an invalid directory prints an error, not a stack trace", TIMEOUT, async () => {
+test("rf login prints an error without a stack trace if the config directory is invalid", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "file");
   await writeFile(file, "");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Speed } from "./progress.ts";
 
-test("measures speed over the last ten seconds and returns none without data", () => {
+test("measures the upload speed over the last ten seconds", () => {
   const speed = new Speed();
   assert.equal(speed.at(0, 0), undefined);
   assert.equal(speed.at(400, 40), undefined);
@@ -13,7 +13,7 @@ test("measures speed over the last ten seconds and returns none without data", (
   assert.equal(Math.round(speed.at(71_100, 6_000 + 11_100) ?? 0), 1_000);
 });
 
-test("ignores the resume offset, lost bytes and idle time when measuring speed", () => {
+test("ignores the resume offset, lost bytes and idle time when measuring the upload speed", () => {
   const speed = new Speed();
   speed.at(0, 5_000_000);
   assert.equal(speed.at(1_000, 5_000_100), 100);

@@ -56,7 +56,7 @@ function refused(listed: SigningKeys, by: Key, known?: string): void {
   );
 }
 
-test("proves the keys from statements of the signing key and the keys that it trusts", () => {
+test("verifies the listed signing keys through a chain of signed statements", () => {
   assert.equal(names(list([], [], { require_signature: false }), first), undefined);
   const one = say(1, [first], first);
   assert.deepEqual(names(list([one], [first]), first), ["first"]);
@@ -66,7 +66,7 @@ test("proves the keys from statements of the signing key and the keys that it tr
   assert.deepEqual(names(list([one, two, three], [spare]), spare), ["spare"]);
 });
 
-test("rejects a changed key list and prints every listed key", () => {
+test("rejects a key list that the signed statements do not confirm", () => {
   const one = say(1, [first], first);
   refused(list([one], [first, evil]), first);
   refused(list([one], [evil]), first);
@@ -76,7 +76,7 @@ test("rejects a changed key list and prints every listed key", () => {
   refused(list([], [], { require_signature: true }), first);
 });
 
-test("rejects statements forged by the server", () => {
+test("rejects key statements forged by the server", () => {
   const one = say(1, [first], first);
   refused(list([one, say(2, [first, evil], evil)], [first, evil]), first);
   refused(list([say(1, [first, evil], evil)], [first, evil]), first);
@@ -93,7 +93,7 @@ test("accepts a signing key without statements if --known names a trusted key", 
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("refuses to sign keys below a serial seen before, also when starting over", TIMEOUT, async () => {
+test("refuses to sign keys if the server's serial is lower than one seen before", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const keys = ["old", "new"].map((name) => {
     const { privateKey } = generateKeyPairSync("ed25519");
@@ -134,7 +134,7 @@ test("refuses to sign keys below a serial seen before, also when starting over",
   assert.equal(done.code, 0, done.stderr);
   assert.deepEqual(said, [{ serial: 4, keys: 1 }]);
 
-  // From here on the server hides the latest statements.
+  // The server now hides the latest statements.
   told = statements.slice(0, 2);
   for (const args of [
     ["require", "on", "--sign", old.file],

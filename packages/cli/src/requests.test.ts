@@ -88,7 +88,7 @@ for (const [args, line, body] of calls) {
   });
 }
 
-test("a deployment uses a fresh UUIDv4 or the given idempotency key", TIMEOUT, async () => {
+test("rf deploy sends a new UUIDv4 or the given idempotency key", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(anything);
   for (const extra of [[], [], ["--idempotency-key", "mine"]])
@@ -100,7 +100,7 @@ test("a deployment uses a fresh UUIDv4 or the given idempotency key", TIMEOUT, a
   assert.equal(keys[2], "mine");
 });
 
-test("configs set for a fleet or robot sets the value in that scope, then deploys it there", TIMEOUT, async () => {
+test("rf configs set with --fleet or --robot sets the value in this scope and deploys it", TIMEOUT, async () => {
   for (const kind of ["fleet", "robot"]) {
     await using home = await RfHome.make();
     await using service = await ScriptedPeer.start(anything);
@@ -114,7 +114,7 @@ test("configs set for a fleet or robot sets the value in that scope, then deploy
   }
 });
 
-test("sends the admin token to admin routes, and no other token", TIMEOUT, async () => {
+test("rf sends only the admin token to admin routes", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(anything);
   await home.run(["orgs", "list"], { env: { ...service.env, ROAMFLEET_ADMIN_TOKEN: "from-env" } });
@@ -126,7 +126,7 @@ test("sends the admin token to admin routes, and no other token", TIMEOUT, async
   );
 });
 
-test("a list follows all pages; --limit stops it and requests no more rows", TIMEOUT, async () => {
+test("a list command follows all pages up to --limit", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const robots = Array.from({ length: 5 }, (_, at) => ({ id: `rob_${at}` }));
   await using service = await ScriptedPeer.start(({ line }) => {
@@ -152,7 +152,7 @@ const statuses: [number, string, number][] = [
   [500, "internal_server_error", 1],
 ];
 for (const [status, code, exit_code] of statuses) {
-  test(`${status} exits ${exit_code} with a message on stderr, and with --json the response body on stdout`, TIMEOUT, async () => {
+  test(`rf exits ${exit_code} on status ${status} and prints the error as text or JSON`, TIMEOUT, async () => {
     await using home = await RfHome.make();
     const body = { error: { code, message: "robot rob_1 is \u001b[31mred" } };
     await using service = await ScriptedPeer.start(() => ({ status, body }));
@@ -164,7 +164,7 @@ for (const [status, code, exit_code] of statuses) {
   });
 }
 
-test("creates a release with digest and size, then uploads it unless it is already stored", TIMEOUT, async () => {
+test("rf releases push creates a release and uploads the file unless it is stored already", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const content = Buffer.alloc(70_000, "bundle");
   const file = path.join(home.directory, "nav-1.4.0.tar.gz");
@@ -206,7 +206,7 @@ test("creates a release with digest and size, then uploads it unless it is alrea
   assert.equal(JSON.parse(service.asked[4]!.body).kind, "container_image");
 });
 
-test("prints an error for a missing file and for a directory", TIMEOUT, async () => {
+test("rf releases push prints an error for a missing file or a directory", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const gone = await home.run(["releases", "push", "nothing-here.tar"], { env: { ROAMFLEET_TOKEN: "t" } });
   assert.deepEqual([gone.code, gone.stderr], [1, "error: nothing-here.tar: no such file or directory\n"]);

@@ -13,7 +13,7 @@ const script: Script = ({ line }) => ({ body: line.includes("?") ? { items: [rob
 /** The robot closes each stream immediately after it opens. */
 const end = (socket: WebSocket): void => socket.close(4410, "seen enough");
 
-/** The request lines of `rf`, as a proxy would log them. */
+/** Returns the requests of `rf`, as a proxy would log them. */
 async function asked(words: readonly string[], on_output?: (child: ChildProcess, text: string) => void): Promise<Asked[]> {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(script, end);

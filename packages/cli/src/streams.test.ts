@@ -32,7 +32,7 @@ async function follow(
   return { ...result, lines: service.lines };
 }
 
-test("--follow prints one line per record, with control characters escaped", TIMEOUT, async () => {
+test("rf robots logs --follow prints one line per record and escapes control characters", TIMEOUT, async () => {
   const { code, stdout, lines } = await follow((socket) => {
     socket.send(JSON.stringify(record(1, "two\nlines \u001b[2J\u202e")));
     socket.send(JSON.stringify(record(2, "next")));
@@ -47,7 +47,7 @@ test("--follow prints one line per record, with control characters escaped", TIM
   assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/logs/ws?cursor="]);
 });
 
-test("--follow of an offline robot prints stored records, then `agent offline`, and exits 7", TIMEOUT, async () => {
+test("rf robots logs --follow prints the stored records of an offline robot and exits 7", TIMEOUT, async () => {
   const offline = (socket: WebSocket): void => {
     socket.send(JSON.stringify(record(1, "stored")));
     socket.close(4409, "agent offline");
@@ -70,20 +70,20 @@ const endings: [number, number, RegExp][] = [
   [1011, 1, /server ended the stream \(1011/],
 ];
 for (const [close_code, exit_code, message] of endings) {
-  test(`--follow exits ${exit_code} when the stream ends with ${close_code}`, TIMEOUT, async () => {
+  test(`rf robots logs --follow exits ${exit_code} when the stream closes with ${close_code}`, TIMEOUT, async () => {
     const { code, stderr } = await follow((socket) => socket.close(close_code, close_code === 4410 ? "not supported by this agent" : ""));
     assert.match(stderr, message);
     assert.equal(code, exit_code);
   });
 }
 
-test("reports a lost stream instead of silently reopening it", TIMEOUT, async () => {
+test("rf robots logs --follow exits 1 if the connection is lost before the first record", TIMEOUT, async () => {
   const { code, stderr, lines } = await follow((socket) => socket.terminate());
   assert.deepEqual([code, lines.length], [1, 1]);
   assert.match(stderr, /lost/);
 });
 
-test("Ctrl-C on --follow exits 130", TIMEOUT, async () => {
+test("rf robots logs --follow exits 130 on Ctrl-C", TIMEOUT, async () => {
   const { code } = await follow((socket) => socket.send(JSON.stringify(record(1, "one"))), [], "one");
   assert.equal(code, 130);
 });
@@ -144,22 +144,18 @@ function watchScript({ polls, reason }: Plan): Script {
   };
 }
 
-test(
-  "deploy --watch polls the events every 2 seconds, stops at the first terminal status and exits 0 when it is applied",
-  TIMEOUT,
-  async () => {
-    await using home = await RfHome.make();
-    await using service = await ScriptedPeer.start(
-      watchScript({ polls: [["queued"], ["queued", "in_progress"], ["queued", "in_progress", "applied"]] }),
-    );
-    const { code, stdout, stderr } = await home.run(["deploy", "1.0", "--fleet", "fleet_1", "--watch"], { env: service.env });
-    assert.equal(code, 0, stderr);
-    assert.equal(service.lines.filter((line) => line === "GET /api/deployments/dep_1/events").length, 3);
-    assert.match(stdout, /now queued[^]*now in_progress[^]*now applied[^]*applied: 1\.0 runs on 2 of 2 robots/);
-  },
-);
+test("rf deploy --watch polls events until the deployment is applied and exits 0", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  await using service = await ScriptedPeer.start(
+    watchScript({ polls: [["queued"], ["queued", "in_progress"], ["queued", "in_progress", "applied"]] }),
+  );
+  const { code, stdout, stderr } = await home.run(["deploy", "1.0", "--fleet", "fleet_1", "--watch"], { env: service.env });
+  assert.equal(code, 0, stderr);
+  assert.equal(service.lines.filter((line) => line === "GET /api/deployments/dep_1/events").length, 3);
+  assert.match(stdout, /now queued[^]*now in_progress[^]*now applied[^]*applied: 1\.0 runs on 2 of 2 robots/);
+});
 
-test("deploy --watch exits 8 with the reason for any other end; --json prints the final deployment", TIMEOUT, async () => {
+test("rf deploy --watch exits 8 with the reason if the deployment is rolled back", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const plan = { polls: [["queued", "in_progress", "rolled_back"]], reason: "health_check_failed" };
   await using service = await ScriptedPeer.start(watchScript(plan));
@@ -173,7 +169,7 @@ test("deploy --watch exits 8 with the reason for any other end; --json prints th
   assert.deepEqual([program.code, JSON.parse(program.stdout)], [8, { data: deployment("rolled_back", "health_check_failed") }]);
 });
 
-test("Ctrl-C on --watch exits 130 and states that the deployment continues", TIMEOUT, async () => {
+test("rf deploy --watch exits 130 on Ctrl-C and states that the deployment continues", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(watchScript({ polls: [["in_progress"]] }));
   const { code, stderr } = await home.run(["deploy", "1.0", "--fleet", "fleet_1", "--watch"], {
@@ -186,7 +182,7 @@ test("Ctrl-C on --watch exits 130 and states that the deployment continues", TIM
   assert.match(stderr, /the deployment continues. Follow it: rf deployments watch dep_1/);
 });
 
-test("--watch waits for a restarting server", TIMEOUT, async () => {
+test("rf deployments watch waits for a restarting server", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const script = watchScript({ polls: [["in_progress"], ["in_progress", "applied"]] });
   let polls = 0;
@@ -201,7 +197,7 @@ test("--watch waits for a restarting server", TIMEOUT, async () => {
   assert.match(stdout, /starting; retrying/);
 });
 
-test("configs deploy --watch waits for a restarting server", TIMEOUT, async () => {
+test("rf configs deploy --watch waits for a restarting server", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const counts = { total: 1, pending: 0, queued: 0, active: 1, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
   const running = { id: "cdep_1", namespace: null, status: "in_progress", reason: null, counts };
@@ -219,7 +215,7 @@ test("configs deploy --watch waits for a restarting server", TIMEOUT, async () =
   assert.deepEqual(stdout.split("\n"), ["in_progress: 0 of 1 applied, 1 active", "starting; retrying", "applied: 1 of 1 applied", ""]);
 });
 
-test("robots shell ends the shell's input when stdin cannot be read", TIMEOUT, async () => {
+test("rf robots shell ends the shell's input when stdin cannot be read", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(
     () => undefined,

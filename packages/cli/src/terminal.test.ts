@@ -49,7 +49,7 @@ const robots = {
   next_cursor: null,
 };
 
-test("uses colors on terminals only and not with NO_COLOR, and always escapes names", TIMEOUT, async () => {
+test("rf prints colors only on a terminal without NO_COLOR, and always escapes names", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({ body: robots }));
   const terminal = await onTerminal(["robots", "list"], service.env);
@@ -59,7 +59,7 @@ test("uses colors on terminals only and not with NO_COLOR, and always escapes na
   assert.ok(!(await home.run(["robots", "list"], { env: service.env })).stdout.includes(ESC));
 });
 
-test("shows an upload's progress bar on a terminal only", TIMEOUT, async () => {
+test("shows an upload's progress bar only on a terminal", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "big.tar");
   await writeFile(file, Buffer.alloc(20_000_000));
@@ -72,7 +72,7 @@ test("shows an upload's progress bar on a terminal only", TIMEOUT, async () => {
   assert.equal((await home.run(["releases", "push", file, "--kind", "file"], { env: service.env })).stderr, "");
 });
 
-test("Ctrl-C in an upload prints the progress and how to resume, exits 130 and restores the terminal", TIMEOUT, async () => {
+test("Ctrl-C during an upload exits 130, restores the terminal and prints how to resume", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "big.tar");
   await writeFile(file, Buffer.alloc(20_000_000));
@@ -102,7 +102,7 @@ test("Ctrl-C in an upload prints the progress and how to resume, exits 130 and r
     assert.ok(shown.lastIndexOf(ESC + on) > shown.lastIndexOf(ESC + off) && shown.includes(ESC + off), `${on} is the last word`);
 });
 
-test("a note replaces the line of a progress bar", TIMEOUT, async () => {
+test("a message overwrites the line of the progress bar", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "big.tar");
   await writeFile(file, Buffer.alloc(20_000_000));
@@ -120,7 +120,7 @@ test("a note replaces the line of a progress bar", TIMEOUT, async () => {
   assert.ok(shown.includes(`\r${ESC}2Kstarting; retrying in 3 s`), JSON.stringify(shown.slice(-3_000)));
 });
 
-test("login on a terminal prompts for the token and never shows it", TIMEOUT, async () => {
+test("rf login on a terminal prompts for the token without echoing it", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({ status: 500, body: {} }));
   const env = { XDG_CONFIG_HOME: home.directory, ROAMFLEET_BASE_URL: service.base_url };
@@ -149,13 +149,13 @@ test("shows output longer than the terminal in the pager, except with --no-pager
   assert.match(await onTerminal(["robots", "list"], { ...long.env, XDG_CONFIG_HOME: home.directory }), /kept:.*rob_59/);
 });
 
-test("prints the output if the pager is missing, and ignores a pager closed early", TIMEOUT, async () => {
+test("rf tolerates a missing pager and a pager that exits early", TIMEOUT, async () => {
   await using service = await ScriptedPeer.start(() => ({ body: manyRobots }));
   assert.match(await onTerminal(["robots", "list"], { ...service.env, PAGER: "no-such-pager" }), /rob_59/);
   assert.doesNotMatch(await onTerminal(["robots", "list"], { ...service.env, PAGER: "head -1" }), /error/);
 });
 
-test("Ctrl-C in a waiting command prints interrupted and exits 130", TIMEOUT, async () => {
+test("Ctrl-C while a command waits for a retry exits 130", TIMEOUT, async () => {
   await using home = await RfHome.make();
   let asked = (): void => {};
   const begun = new Promise<void>((resolve) => (asked = resolve));
@@ -165,7 +165,7 @@ test("Ctrl-C in a waiting command prints interrupted and exits 130", TIMEOUT, as
   });
   const { code, stdout, stderr } = await home.run(["robots", "list"], {
     env: service.env,
-    // Interrupt only after the note that it waits.
+    // Interrupts `rf` only after it has printed that it waits.
     on_output: (child, text) => void (text.includes("retrying in") && begun.then(() => child.kill("SIGINT"))),
   });
   assert.deepEqual([code, stdout], [130, ""]);

@@ -7,7 +7,7 @@ import { jsonText, line, plain, Styled, UNSAFE } from "./text.ts";
 import { fieldsToObject, parseValue } from "./values.ts";
 import { yamlText } from "./yaml-text.ts";
 
-test("escapes control characters and keeps text", () => {
+test("escapes control characters in terminal output and keeps other text", () => {
   assert.equal(plain("a\u001b[31mred\u001b]0;title\u0007"), "a\\x1b[31mred\\x1b]0;title\\x07");
   assert.equal(plain("two\r\nlines\u2028three\tand \u0085"), "two\\r\\nlines\\u{2028}three\\tand \\x85");
   assert.equal(plain("abc\u202egpj.exe\u2066\u200f"), "abc\\u{202e}gpj.exe\\u{2066}\\u{200f}");
@@ -15,7 +15,7 @@ test("escapes control characters and keeps text", () => {
   assert.equal(plain("größe 日本語 🤖 <b>"), "größe 日本語 🤖 <b>");
 });
 
-test("escapes values in a line and keeps the line's colors", () => {
+test("escapes values in an output line and keeps the line's colors", () => {
   assert.equal(line`${"\u001b[2J"} is ${new Styled("\u001b[32mgreen\u001b[39m")}, ${3}`, "\\x1b[2J is \u001b[32mgreen\u001b[39m, 3");
 });
 
@@ -86,11 +86,11 @@ test("parses a value as JSON, otherwise as text", () => {
   for (const [text, value] of values) assert.deepEqual(parseValue(text), value, text);
 });
 
-test("rejects a number that would be sent as null", () => {
+test("rejects a number such as 1e999, which JSON would encode as null", () => {
   assert.throws(() => parseValue("1e999"), /too large/);
 });
 
-test("builds objects and arrays from fields", async () => {
+test("builds objects and arrays from the fields of rf api", async () => {
   const typed = (text: string): { text: string; typed: boolean } => ({ text, typed: true });
   assert.deepEqual(
     await fieldsToObject([

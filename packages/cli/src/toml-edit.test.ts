@@ -4,11 +4,11 @@ import { editToml, removeTable } from "./toml-edit.ts";
 
 const values = { token: "new", base_url: "http://x" };
 
-test("adds the keys to an empty text", () => {
+test("adds keys to an empty TOML file", () => {
   assert.equal(editToml("", [], values), 'token = "new"\nbase_url = "http://x"\n');
 });
 
-test("changes values in place and keeps comments, order, unknown keys and tables", () => {
+test("changes TOML values in place and keeps comments, order, unknown keys and tables", () => {
   const text = `# my file
 base_url = "http://old" # the office
 
@@ -32,7 +32,7 @@ token = "lab" # do not touch
   );
 });
 
-test("adds a missing key at the end of its section, not in the next table", () => {
+test("adds a missing TOML key at the end of its section", () => {
   assert.equal(
     editToml('color = 1\n# about lab\n[profiles.lab]\ntoken = "l"\n', [], { token: "t" }),
     'color = 1\ntoken = "t"\n# about lab\n[profiles.lab]\ntoken = "l"\n',
@@ -40,7 +40,7 @@ test("adds a missing key at the end of its section, not in the next table", () =
   assert.equal(editToml("a = 1 # no end", [], { token: "t" }), 'a = 1 # no end\ntoken = "t"\n');
 });
 
-test("adds a profile at the end or changes it in place, also with a quoted name", () => {
+test("adds a TOML profile at the end of the file or changes it in place", () => {
   const once = editToml('token = "t"\n', ["profiles", "my lab"], values);
   assert.equal(once, 'token = "t"\n\n[profiles."my lab"]\ntoken = "new"\nbase_url = "http://x"\n');
   assert.equal(
@@ -49,7 +49,7 @@ test("adds a profile at the end or changes it in place, also with a quoted name"
   );
 });
 
-test("replaces multi-line values completely and ignores tables and keys inside strings", () => {
+test("replaces multi-line TOML values and ignores tables and keys inside strings", () => {
   const text = 'note = """\n[profiles.x]\ntoken = "inside"\n"""\ntoken = """\nold"""\nlist = [\n  "a", # one\n  "]",\n]\n';
   assert.equal(
     editToml(text, [], { token: "t" }),
@@ -57,7 +57,7 @@ test("replaces multi-line values completely and ignores tables and keys inside s
   );
 });
 
-test("removes keys and keeps the file's line endings", () => {
+test("removes TOML keys and keeps the file's line endings", () => {
   assert.equal(
     editToml('a = 1\r\ntoken = "x"\r\nbase_url = "y"\r\n', [], { token: undefined, base_url: "z" }),
     'a = 1\r\nbase_url = "z"\r\n',
@@ -69,16 +69,16 @@ test("rejects invalid TOML and text that cannot be edited line by line", () => {
   assert.throws(() => editToml('profiles = { lab = { token = "x" } }\n', ["profiles", "lab"], values), /without losing/);
 });
 
-test("writes a value as text, never as TOML syntax", () => {
+test("escapes a value so that it cannot inject TOML syntax", () => {
   assert.equal(editToml("", [], { token: 'a"\n[x]\\' }), 'token = "a\\"\\n[x]\\\\"\n');
 });
 
-test("removes a table with its subtables and keeps comments of the next one", () => {
+test("removes a TOML table with its subtables and keeps the comments of the next table", () => {
   const text = `# mine\na = 1\n\n[profiles.lab]\ntoken = "x" # old\n[profiles.lab.more]\nb = 1\n\n# production\n[profiles.prod]\ntoken = "y"\n`;
   assert.equal(removeTable(text, ["profiles", "lab"]), `# mine\na = 1\n\n\n# production\n[profiles.prod]\ntoken = "y"\n`);
   assert.equal(removeTable(`a = 1\n[profiles]\n[profiles.lab]\nb = 1\n`, ["profiles", "lab"]), `a = 1\n[profiles]\n`);
 });
 
-test("rejects removing an inline table", () => {
+test("refuses to remove an inline TOML table", () => {
   assert.throws(() => removeTable(`profiles = { lab = { token = "x" } }\n`, ["profiles", "lab"]), /cannot be changed/);
 });

@@ -26,7 +26,7 @@ const LIST = {
   distro: "jazzy",
 };
 
-test("topics list prints names and types, and the adapter on stderr", TIMEOUT, async () => {
+test("rf robots topics list prints names and types, and the adapter on stderr", TIMEOUT, async () => {
   const answer = (socket: WebSocket): void => socket.send(JSON.stringify(LIST));
   const people = await topics(["list"], answer);
   assert.deepEqual(people.stdout.split("\n"), [
@@ -41,7 +41,7 @@ test("topics list prints names and types, and the adapter on stderr", TIMEOUT, a
   assert.deepEqual([program.code, JSON.parse(program.stdout)], [0, LIST]);
 });
 
-test("topics list prints the adapter of each topic if there are several, and failed adapters", TIMEOUT, async () => {
+test("rf robots topics list prints each topic's adapter if there are several adapters", TIMEOUT, async () => {
   const list = {
     topics: [
       { name: "/chatter", type: "std_msgs/String", adapter: "ros1" },
@@ -72,14 +72,14 @@ test("topics list prints the adapter of each topic if there are several, and fai
   ]);
 });
 
-test("topics echo and hz request the type given by --type", TIMEOUT, async () => {
+test("rf robots topics echo and hz request the type given by --type", TIMEOUT, async () => {
   for (const action of ["echo", "hz"]) {
     const { lines } = await topics([action, "/tf", "--type", "tf2_msgs/TFMessage"], (socket) => socket.close(4410, "none"));
     assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Ftf&type=tf2_msgs%2FTFMessage"]);
   }
 });
 
-test("topics echo prints messages like ROS, skip counts on stderr, and stops after --count", TIMEOUT, async () => {
+test("rf robots topics echo prints messages like ROS and stops after --count messages", TIMEOUT, async () => {
   const { code, stdout, stderr, lines } = await topics(["echo", "/chatter", "--count", "3"], (socket) => {
     socket.send(message({ data: "hi\u001b[2J", header: { stamp: { sec: 1, nanosec: 2 } }, ranges: [0.5, "NaN"] }));
     socket.send(message({ data: "next" }, { skipped: 4 }));
@@ -104,7 +104,7 @@ test("topics echo prints messages like ROS, skip counts on stderr, and stops aft
   assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Fchatter"]);
 });
 
-test("topics echo requests field, rate and full messages, and with --json prints them unchanged", TIMEOUT, async () => {
+test("rf robots topics echo --json prints messages of the requested field and rate unchanged", TIMEOUT, async () => {
   const words = ["echo", "/odom", "--field", "pose.x", "--rate", "2.5", "--full", "--count", "1", "--json"];
   const sent = message(1.5, { skipped: 2 });
   const { stdout, stderr, lines } = await topics(words, (socket) => socket.send(sent));
@@ -112,7 +112,7 @@ test("topics echo requests field, rate and full messages, and with --json prints
   assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo?topic=%2Fodom&field=pose.x&rate=2.5&full=true"]);
 });
 
-test("topics hz counts sent and skipped messages, and stops after --count rates", TIMEOUT, async () => {
+test("rf robots topics hz counts sent and skipped messages and stops after --count rates", TIMEOUT, async () => {
   const { code, stdout, stderr } = await topics(["hz", "/scan", "--count", "1"], (socket) => {
     socket.send(JSON.stringify({ at: "2030-01-01T00:00:00.000Z", message: null }));
     socket.send(JSON.stringify({ at: "2030-01-01T00:00:00.100Z", message: null }));
@@ -123,7 +123,7 @@ test("topics hz counts sent and skipped messages, and stops after --count rates"
   assert.equal(code, 0);
 });
 
-test("topics prints why the robot ended the stream, and that a robot is offline", TIMEOUT, async () => {
+test("rf robots topics prints why the robot ended the stream or that the robot is offline", TIMEOUT, async () => {
   const none = await topics(["list"], (socket) => socket.close(4410, "no ROS answers on this robot"));
   assert.deepEqual([none.code, none.stdout], [1, ""]);
   assert.match(none.stderr, /the robot ended the stream: no ROS answers on this robot/);
@@ -138,7 +138,7 @@ for (const [words, why] of [
   [["show"], /list, echo, hz/],
   [["echo", "/scan", "--rate", "0"], /above 0/],
 ] as const) {
-  test(`topics ${words.join(" ")} is a usage error and opens no stream`, TIMEOUT, async () => {
+  test(`rf robots topics ${words.join(" ")} is a usage error and opens no stream`, TIMEOUT, async () => {
     const { code, stderr, lines } = await topics([...words], () => {});
     assert.equal(code, 2);
     assert.match(stderr, why);

@@ -9,7 +9,7 @@ before(async () => {
 });
 after(() => home[Symbol.asyncDispose]());
 
-test("without arguments rf prints its help and succeeds", TIMEOUT, async () => {
+test("rf without arguments prints its help and exits 0", TIMEOUT, async () => {
   const { code, stdout, stderr } = await home.run([]);
   assert.equal(code, 0);
   assert.equal(stderr, "");
@@ -28,7 +28,7 @@ test("every form of help lists a command's options", TIMEOUT, async () => {
   assert.deepEqual([word.stdout, inner.stdout, word.code, inner.code], [flag.stdout, flag.stdout, 0, 0]);
 });
 
-test("help topics explain exit codes and environment", TIMEOUT, async () => {
+test("rf help explains exit codes and environment variables", TIMEOUT, async () => {
   assert.match((await home.run(["help", "exit-codes"])).stdout, /7 {2}the robot is not connected/);
   assert.match((await home.run(["help", "environment"])).stdout, /ROAMFLEET_TOKEN/);
 });
@@ -56,7 +56,7 @@ const wrong: [string[], RegExp][] = [
   [["robots", "list", "--base-url", "localhost:1"], /not an address of a service/],
 ];
 for (const [args, message] of wrong) {
-  test(`a usage error exits 2 and prints what to do: rf ${args.join(" ")}`, TIMEOUT, async () => {
+  test(`rf ${args.join(" ")} exits 2 with a usage error`, TIMEOUT, async () => {
     const { code, stdout, stderr } = await home.run(args, { env: { ROAMFLEET_TOKEN: "t" } });
     assert.match(stderr, message);
     assert.match(stderr, /^error: /);
@@ -65,7 +65,7 @@ for (const [args, message] of wrong) {
   });
 }
 
-test("with --json an error is one document on stdout and a message on stderr", TIMEOUT, async () => {
+test("rf --json prints an error as JSON on stdout and as text on stderr", TIMEOUT, async () => {
   const [used, offline] = await Promise.all([home.run(["--json", "deploy"]), home.run(["robots", "list", "--json"])]);
   assert.deepEqual(JSON.parse(used.stdout), { error: { code: "usage", message: "missing required argument 'release'" } });
   assert.match(used.stderr, /^error: missing/);
@@ -73,6 +73,6 @@ test("with --json an error is one document on stdout and a message on stderr", T
   assert.match(offline.stderr, /rf login/);
 });
 
-test("--version prints the version, and the commit if known", TIMEOUT, async () => {
+test("rf --version prints the version, and the commit if known", TIMEOUT, async () => {
   assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+( \([0-9a-f]{7}\))?\n$/);
 });

@@ -18,7 +18,7 @@ test("an id contains its creation time in the first 48 bits", () => {
   assert.equal(a.slice(0, 8), b.slice(0, 8));
 });
 
-test("advance fires timers in order and waits for the work they start", async () => {
+test("advancing the simulated clock fires timers in order and waits for their work", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const seen: string[] = [];
   clock.setTimer(2_000, () => seen.push("second"));
@@ -35,7 +35,7 @@ test("advance fires timers in order and waits for the work they start", async ()
   assert.equal(clock.now().toISOString(), "2030-01-01T00:01:02.000Z");
 });
 
-test("the same seed produces the same numbers", () => {
+test("the same seed produces the same random numbers", () => {
   const [a, b] = [seededRandom(7), seededRandom(7)];
   for (let i = 0; i < 100; i += 1) assert.equal(a(), b());
 });
@@ -51,7 +51,7 @@ test("returns the requested number of random bytes and never repeats them", () =
   assert.equal(systemClock.randomBytes(10_000).length, 10_000);
 });
 
-test("ids created at or after a time sort after its floor, earlier ids before it", async () => {
+test("the ID floor of a time sorts after earlier IDs and before later IDs", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00.000Z" });
   const id = idSource(clock);
   const earlier = id("evt");
@@ -63,7 +63,7 @@ test("ids created at or after a time sort after its floor, earlier ids before it
   assert.ok(idFloor("evt", new Date(-1)) <= idFloor("evt", new Date(0)), "a time before the epoch sorts before all ids");
 });
 
-test("idle resolves after the last work has ended, and leaves the event loop idle until then", async () => {
+test("waiting for idle ends after the last tracked work, without busy polling", async () => {
   const activity = trackActivity();
   const ends = [activity.begin(), activity.begin()];
   let resolved = false;

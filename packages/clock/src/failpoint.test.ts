@@ -17,7 +17,7 @@ function directoryOf(t: TestContext): string {
   return directory;
 }
 
-/** Runs a process that passes `a`, `b` (torn), `a`, `c`; returns its exit and its output. */
+/** Runs a process that passes the failpoints `a`, `b` (a torn write), `a` and `c`. Returns its exit and its output. */
 function pass(directory: string, spec: string) {
   const log_file = path.join(directory, "points.log");
   const torn = path.join(directory, "torn");
@@ -46,7 +46,7 @@ function pass(directory: string, spec: string) {
   return { child, torn, lines, ended: once(child, "exit") as Promise<[number | null, string | null]> };
 }
 
-test("kills a process with SIGKILL at its failpoint only, and logs the point", LIMIT, async (t) => {
+test("kills a process with SIGKILL only at the armed failpoint, and logs the failpoint", LIMIT, async (t) => {
   for (const [spec, point, nth] of [
     ["a", "a", 1],
     ["a#2", "a", 2],
@@ -59,13 +59,13 @@ test("kills a process with SIGKILL at its failpoint only, and logs the point", L
   }
 });
 
-test("tears a write only if the process dies there", LIMIT, async (t) => {
+test("truncates a write only if its failpoint kills the process", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "b");
   assert.deepEqual(await run.ended, [null, "SIGKILL"]);
   assert.equal(readFileSync(run.torn, "utf8"), "half");
 });
 
-test("list logs every point once without side effects", LIMIT, async (t) => {
+test("arming failpoints with list logs every failpoint once without side effects", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "list");
   assert.deepEqual(await run.ended, [0, null]);
   assert.deepEqual(
@@ -78,13 +78,13 @@ test("list logs every point once without side effects", LIMIT, async (t) => {
   );
 });
 
-test("an unreached point has no effect and logs nothing", LIMIT, async (t) => {
+test("an unreached failpoint has no effect and logs nothing", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "a#3");
   assert.deepEqual(await run.ended, [0, null]);
   assert.deepEqual(run.lines(), []);
 });
 
-test("a held process stops until SIGCONT", LIMIT, async (t) => {
+test("a failpoint with !hold stops the process until SIGCONT", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "b!hold");
   await until("its line", () => run.lines().length > 0);
   assert.deepEqual(run.lines(), [{ point: "b", nth: 1, within: "journal", action: "held" }]);
@@ -96,7 +96,7 @@ test("a held process stops until SIGCONT", LIMIT, async (t) => {
   assert.deepEqual(await run.ended.finally(() => clearInterval(nudge)), [0, null]);
 });
 
-test("rejects an invalid failpoint, because a misspelled one would never fire", () => {
+test("rejects an invalid failpoint, since a misspelled failpoint would never fire", () => {
   for (const spec of ["a b", "a#0", "a#x", "#1", "a!stay"])
     assert.throws(() => armFailpoints({ spec, log_file: "/dev/null" }), /a failpoint is/, spec);
   assert.equal(failpointsArmed(), false);

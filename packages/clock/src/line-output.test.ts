@@ -9,7 +9,7 @@ const LIMIT = { timeout: 120_000 };
 const MODULE = JSON.stringify(path.join(import.meta.dirname, "line-output.ts"));
 const LINES = 50_000;
 
-/** Runs a script whose stdout is read only when the test begins to. Its stderr is passed on. */
+/** Runs a script whose stdout is not read until the test calls `read`. Its stderr is inherited. */
 function run(script: string) {
   const source = `import { endProcess, LineOutput } from ${MODULE};\nconst output = new LineOutput(process.stdout);\n${script}`;
   const child = spawn(process.execPath, ["--input-type=module", "--eval", source], { stdio: ["ignore", "pipe", "inherit", "ipc"] });
@@ -19,7 +19,7 @@ function run(script: string) {
   return { child, stdout, read };
 }
 
-test("drops lines that are not read, continues, and reports their number once at their place", LIMIT, async () => {
+test("drops output lines that are not read and reports their number in their place", LIMIT, async () => {
   const { child, stdout, read } = run(`
     output.onGap = (lines) => output.write("dropped " + lines + "\\n");
     for (let i = 0; i < ${LINES}; i += 1) output.write("line " + i + " " + "x".repeat(100) + "\\n");
@@ -28,7 +28,7 @@ test("drops lines that are not read, continues, and reports their number once at
   const [dropped] = (await once(child, "message")) as [number];
   assert.ok(dropped > LINES / 2 && dropped < LINES, String(dropped));
   const reading = read();
-  // The next line is written when the waiting ones have been read.
+  // The next line is written when the waiting lines have been read.
   await once(stdout, "data");
   child.send("write the last line");
   const lines = await reading;
@@ -45,7 +45,7 @@ test("drops lines that are not read, continues, and reports their number once at
   assert.equal(rest[0], `dropped ${dropped + 2 - rest.length}`);
 });
 
-test("writes the last lines of a process that ends to a reader that begins late", LIMIT, async () => {
+test("writes all buffered lines before a process exits, even to a late reader", LIMIT, async () => {
   const { child, read } = run(`
     for (let i = 0; i < 5_000; i += 1) output.write("line " + i + " " + "x".repeat(100) + "\\n");
     process.send("written", () => void endProcess(3));`);
@@ -57,7 +57,7 @@ test("writes the last lines of a process that ends to a reader that begins late"
   assert.deepEqual(await ended, [3, null]);
 });
 
-test("ends a process whose output is not read", LIMIT, async () => {
+test("a process can exit even if its output is not read", LIMIT, async () => {
   const { child, stdout } = run(`
     for (let i = 0; i < 50_000; i += 1) output.write("line " + i + " " + "x".repeat(100) + "\\n");
     await endProcess(3);`);
@@ -65,7 +65,7 @@ test("ends a process whose output is not read", LIMIT, async () => {
   stdout.destroy();
 });
 
-test("continues when the disk of its output is full, and counts the lost lines", LIMIT, async () => {
+test("counts lost output lines and continues when the disk of the output is full", LIMIT, async () => {
   const script = `
     import { LineOutput } from ${MODULE};
     const output = new LineOutput(process.stdout);

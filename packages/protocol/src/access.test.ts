@@ -9,12 +9,12 @@ const all = Object.values(routes) as Route[];
 const isRole = (value: string): value is Role => (ROLES as readonly string[]).includes(value);
 const shown = ({ in: place, field }: ObjectField): string => `${place}.${field}`;
 
-test("every path has exactly one row", () => {
+test("every API path has exactly one row in the access table", () => {
   assert.deepEqual(Object.keys(access).toSorted(), Object.keys(paths).toSorted());
   assert.deepEqual(Object.keys(streamAccess).toSorted(), Object.keys(streamPaths).toSorted());
 });
 
-test("checks every request field that references a scoped object, and no other", () => {
+test("the access table checks exactly the request fields that reference scoped objects", () => {
   for (const route of all) {
     const row = accessOf(route.name);
     if (!isRole(row.access)) continue;
@@ -23,14 +23,14 @@ test("checks every request field that references a scoped object, and no other",
         .filter((field) => field in OBJECT_FIELDS)
         .map((field) => `${place}.${field}`),
     );
-    // Whole-org rows are not limited to a site or fleet.
+    // Rows for the whole organization are not limited to a site or fleet.
     const in_path = row.outside === "not_found" && route.path.includes("{id}") ? ["params.id"] : [];
     const looked_at = row.outside === "forbidden" || row.outside === "allowed" ? [] : row.objects.map(shown).toSorted();
     assert.deepEqual(looked_at, [...in_path, ...named].toSorted(), route.name);
   }
 });
 
-test("no object needs a higher role than its route", () => {
+test("the access table requires no higher role for an object than for its route", () => {
   for (const name of Object.keys(access) as RouteName[]) {
     const row = accessOf(name);
     for (const { role } of row.objects) assert.ok(isRole(row.access) && roleAtLeast(row.access, role), name);
@@ -42,7 +42,7 @@ test("no object needs a higher role than its route", () => {
   }
 });
 
-test("viewers change only their session and open streams, cannot download artifacts, and deletions need an admin", () => {
+test("viewers cannot change data or download artifacts, and deletions require an admin", () => {
   for (const { name, path, method, access: role } of all) {
     if (!isRole(role) || path === "/api/auth/session" || name === "createStreamTicket") continue;
     if (method === "DELETE") assert.ok(roleAtLeast(role, name.endsWith("Upload") ? "operator" : "admin"), name);

@@ -12,7 +12,7 @@ test("parses fingerprints in roamfleet's and openssl's format", () => {
     assert.equal(parseFingerprint(text), undefined, text);
 });
 
-test("accepts only the authority with the fingerprint, and the error contains the presented one", () => {
+test("accepts only the certificate authority with the expected fingerprint", () => {
   const authority = { pem: "PEM", fingerprint: `sha256:${HEX}`, subject: "CN=x" };
   const presented = { trusted: false, reason: "SELF_SIGNED_CERT_IN_CHAIN", authority };
   assert.equal(requireFingerprint(presented, `sha256:${HEX}`), "PEM");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { maskingFor } from "./masking.ts";
 
-test("uses a zero mask over TLS and loopback and the default of ws otherwise", () => {
+test("uses a zero WebSocket mask over TLS and loopback, otherwise the default mask", () => {
   for (const url of [
     "https://fleet.example",
     "wss://fleet.example/agent/ws",

@@ -27,6 +27,6 @@ test("encodes any text as a visible file name without path separators, and decod
   assert.equal(encodeFileName(".."), "%2E.");
 });
 
-test("returns undefined for a name that encodeFileName cannot produce", () => {
+test("decoding returns undefined for a file name that encoding cannot produce", () => {
   for (const name of ["", "..", ".x", "%41", "%2e.", "a b", "%zz", "%FF", "a/b"]) assert.equal(decodeFileName(name), undefined, name);
 });

@@ -16,7 +16,7 @@ function statuses(path: string, method: string, document = api): number[] {
   return Object.keys(operation["responses"] as object).map(Number);
 }
 
-test("lists every route in exactly one of the two documents under its name", () => {
+test("lists every route in exactly one of the two OpenAPI documents", () => {
   const agent = buildOpenapi(all, "agent", "1.2.3");
   const names = (document: typeof api) =>
     Object.values(document.paths).flatMap((path) => Object.values(path).map((operation) => operation["operationId"]));
@@ -25,14 +25,14 @@ test("lists every route in exactly one of the two documents under its name", () 
   assert.equal(api.paths["/agent/enroll"], undefined);
 });
 
-test("lists no streams", () => {
+test("the OpenAPI document lists no WebSocket streams", () => {
   assert.deepEqual(
     Object.keys(api.paths).filter((path) => path.endsWith("/ws") || path.includes("/ros/")),
     [],
   );
 });
 
-test("resolves every reference and has no unused component", () => {
+test("the OpenAPI documents have no unresolved reference and no unused component", () => {
   for (const document of [api, buildOpenapi(all, "agent", "1.2.3")]) {
     const text = JSON.stringify(document);
     const wanted = new Set([...text.matchAll(/"#\/components\/(schemas|responses)\/(\w+)"/g)].map(([, kind, name]) => `${kind}/${name}`));
@@ -43,7 +43,7 @@ test("resolves every reference and has no unused component", () => {
   }
 });
 
-test("makes a named schema a component by identity, also when nested", () => {
+test("turns a named schema into an OpenAPI component, even if nested", () => {
   const Part = named("TestPart", Shape({ size: Type.Integer() }));
   const Whole = named("TestWhole", Shape({ part: Nullable(Part), parts: Type.Array(Part), copy: Maybe(Shape({ size: Type.Integer() })) }));
   const route = { ...routes.getSite, responses: { 200: DataOf(Whole) } } as unknown as Route;
@@ -68,7 +68,7 @@ test("makes a named schema a component by identity, also when nested", () => {
   });
 });
 
-test("an operation lists exactly the errors that it can return", () => {
+test("an OpenAPI operation lists exactly the errors that it can return", () => {
   assert.deepEqual(statuses("/api/robots/{id}", "get"), [200, 400, 401, 403, 404, 414, 429, 431, 500, 503]);
   assert.deepEqual(statuses("/api/sites", "post"), [201, 400, 401, 403, 408, 409, 413, 414, 415, 429, 431, 500, 503]);
   assert.deepEqual(statuses("/api/admin/orgs", "get"), [200, 400, 401, 403, 414, 429, 431, 500, 503]);
@@ -79,7 +79,7 @@ test("an operation lists exactly the errors that it can return", () => {
   assert.deepEqual(statuses("/agent/artifacts/{sha256}", "get", agent), [200, 206, 400, 401, 403, 404, 414, 416, 429, 431, 500, 503]);
 });
 
-test("security lists the accepted credentials", () => {
+test("an OpenAPI operation lists the accepted credentials", () => {
   const security = (path: string, method: string) => api.paths[path]?.[method]?.["security"];
   const session = { session_cookie: [], csrf_token: [] };
   assert.deepEqual(security("/api/robots", "get"), [{ portal_token: [] }, { session_cookie: [] }]);
@@ -91,7 +91,7 @@ test("security lists the accepted credentials", () => {
   assert.equal(api.paths["/api/robots/{id}"]?.["delete"]?.["x-required-role"], "admin");
 });
 
-test("requires Idempotency-Key on the two routes that start work on robots and accepts it on other POST routes", () => {
+test("the OpenAPI document requires Idempotency-Key only for deployments and config deployments", () => {
   const required: string[] = [];
   for (const [path, operations] of Object.entries(api.paths)) {
     const parameters = (operations["post"]?.["parameters"] ?? []) as { name: string; required: boolean }[];
@@ -102,7 +102,7 @@ test("requires Idempotency-Key on the two routes that start work on robots and a
   assert.deepEqual(required.toSorted(), ["/api/configs/deployments", "/api/deployments"]);
 });
 
-test("documents aliases and the field that is null in a replay", () => {
+test("documents field aliases and the field that is null in an idempotent replay", () => {
   const create = api.paths["/api/deployments"]?.["post"] as { requestBody: { description: string; "x-field-aliases": object } };
   assert.match(create.requestBody.description, /`release_tag` for `release`/);
   assert.deepEqual(create.requestBody["x-field-aliases"], { release_id: "release", release_tag: "release" });
@@ -110,7 +110,7 @@ test("documents aliases and the field that is null in a replay", () => {
   assert.match(keys.responses["201"]?.description ?? "", /null in `key`/);
 });
 
-test("lists all path parameters as required", () => {
+test("the OpenAPI documents list all path parameters as required", () => {
   assert.equal(IdParams.required[0], "id");
   for (const document of [api, buildOpenapi(all, "agent", "1")]) {
     for (const [path, operations] of Object.entries(document.paths)) {

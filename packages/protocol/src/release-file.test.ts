@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultTag, isBundleManifest, isGzip, isImageIndex, tarNames } from "./release-file.ts";
 
-test("derives the tag from the file name without its last extension", () => {
+test("derives a release tag from the file name without its extension", () => {
   const tags = {
     "app.tar": "app",
     "app.TAR.GZ": "app",
@@ -35,7 +35,7 @@ async function* inChunks(bytes: Buffer, length: number): AsyncGenerator<Uint8Arr
   for (let at = 0; at < bytes.length; at += length) yield bytes.subarray(at, at + length);
 }
 
-test("finds the names in a tar archive for any chunk sizes", async () => {
+test("finds the entry names of a tar archive for any chunk size", async () => {
   const archive = Buffer.concat([
     entry("bin/run", "x".repeat(700)),
     entry("./roamfleet.json", "{}"),
@@ -47,7 +47,7 @@ test("finds the names in a tar archive for any chunk sizes", async () => {
   }
 });
 
-test("returns no names for other content", async () => {
+test("returns no entry names for a file that is not a tar archive", async () => {
   assert.deepEqual(await Array.fromAsync(tarNames(inChunks(Buffer.from("hello".repeat(300)), 64))), []);
 });
 

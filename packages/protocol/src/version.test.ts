@@ -6,7 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { readCommit } from "./version.ts";
 
-test("finds the commit on a branch, packed, detached and in a worktree", (t) => {
+test("finds the Git commit of a branch, packed ref, detached HEAD or worktree", (t) => {
   const root = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-version-"));
   t.after(() => fs.rmSync(root, { recursive: true }));
   const clone = path.join(root, "clone");

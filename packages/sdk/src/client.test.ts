@@ -44,7 +44,7 @@ function json(response: ServerResponse, status: number, body: unknown, headers: 
 
 const list = { items: [], next_cursor: null };
 
-test("a call fills the path, sends query, body, token, org and key, and returns the body", async () => {
+test("an API call sends path, query, body and credentials, and returns the response body", async () => {
   const peer = await startPeer((_, response) => json(response, 200, { data: { id: "dep_1" } }));
   const client = createClient({ base_url: `${peer.base_url}/`, token: "rf_user_a", org_id: "org_1" });
   await client.getRobot({ params: { id: "a/b?c" } });
@@ -66,7 +66,7 @@ test("prepends the path of the base URL to every route", async () => {
   assert.equal(peer.seen[0]!.url, "/fleet/api/sites");
 });
 
-test("rejects an invalid address immediately", () => {
+test("rejects an invalid base URL immediately", () => {
   for (const base_url of ["localhost:7600", "", "ftp://x", "http://a:b@x", "http://x?y=1"])
     assert.throws(() => createClient({ base_url }), TypeError);
 });
@@ -84,7 +84,7 @@ test("throws an ApiError with status, code, message and request id", async () =>
   );
 });
 
-test("reports a response that is not JSON", async () => {
+test("an API call reports a response that is not JSON", async () => {
   const peer = await startPeer((_, response) => response.writeHead(200, { "content-type": "text/html" }).end("<h1>hi</h1>"));
   const error = await createClient({ base_url: peer.base_url })
     .listRobots()
@@ -93,7 +93,7 @@ test("reports a response that is not JSON", async () => {
   assert.match(error.message, /does not look like Roamfleet: status 200 with text\/html/);
 });
 
-test("does not follow a redirect, and the message names its target", async () => {
+test("does not follow a redirect, and the error names the redirect's target", async () => {
   const peer = await startPeer((_, response) =>
     response.writeHead(301, { location: "https://elsewhere.example/api/robots?token=x" }).end(),
   );
@@ -104,7 +104,7 @@ test("does not follow a redirect, and the message names its target", async () =>
   assert.match(error.message, /redirects to https:\/\/elsewhere\.example\/api\/robots: use/);
 });
 
-test("retries a GET and a POST with a key after 429 and 503", async () => {
+test("retries a GET and a POST with an idempotency key after 429 and 503", async () => {
   const waits: number[] = [];
   const peer = await startPeer((seen, response, count) => {
     if (count % 3 !== 0) return json(response, count % 3 === 1 ? 429 : 503, {}, { "retry-after": "0" });
@@ -117,7 +117,7 @@ test("retries a GET and a POST with a key after 429 and 503", async () => {
   assert.deepEqual(waits, [0, 0, 0, 0]);
 });
 
-test("does not retry a POST, PATCH or DELETE without a key after a 503", async () => {
+test("does not retry a POST, PATCH or DELETE without an idempotency key after a 503", async () => {
   const peer = await startPeer((_, response) =>
     json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }),
   );
@@ -131,7 +131,7 @@ test("does not retry a POST, PATCH or DELETE without a key after a 503", async (
   );
 });
 
-test("retries a POST without a key after a 429", async () => {
+test("retries a POST without an idempotency key after a 429", async () => {
   const peer = await startPeer((_, response, count) =>
     count === 1 ? json(response, 429, {}, { "retry-after": "0" }) : json(response, 201, { data: {} }),
   );
@@ -139,7 +139,7 @@ test("retries a POST without a key after a 429", async () => {
   assert.equal(peer.seen.length, 2);
 });
 
-test("does not wait for a Retry-After above the limit", async () => {
+test("an API call does not wait for a Retry-After above the limit", async () => {
   const peer = await startPeer((_, response) =>
     json(response, 429, { error: { code: "http_error", message: "slow down" } }, { "retry-after": "3600" }),
   );
@@ -150,7 +150,7 @@ test("does not wait for a Retry-After above the limit", async () => {
   assert.deepEqual([error.status, error.retry_after_seconds, peer.seen.length], [429, 3600, 1]);
 });
 
-test("returns the last response after all retries", async () => {
+test("an API call throws the last error response after all retries", async () => {
   const peer = await startPeer((_, response) =>
     json(response, 503, { error: { code: "http_error", message: "no database" } }, { "retry-after": "0" }),
   );
@@ -158,7 +158,7 @@ test("returns the last response after all retries", async () => {
   assert.equal(peer.seen.length, 3);
 });
 
-test("retries a lost connection for GET and for POST with a key, never for other POSTs", async () => {
+test("retries a lost connection for GET and for POST with an idempotency key only", async () => {
   const peer = await startPeer((seen, response, count) =>
     count % 2 === 1 ? response.socket!.destroy() : json(response, 200, seen.method === "GET" ? list : { data: {} }),
   );
@@ -170,7 +170,7 @@ test("retries a lost connection for GET and for POST with a key, never for other
   assert.equal(peer.seen.length, 5);
 });
 
-test("throws Unreachable without a token in the message if nothing listens", async () => {
+test("an API call throws Unreachable without the token in its message if nothing listens", async () => {
   const peer = await startPeer(() => {});
   for (const close of closers.splice(0)) close();
   const error = await createClient({ base_url: peer.base_url, token: "rf_user_secret", retries: 0 })
@@ -180,7 +180,7 @@ test("throws Unreachable without a token in the message if nothing listens", asy
   assert.equal(error.message, `cannot reach ${peer.base_url}: nothing listens there (connection refused)`);
 });
 
-test("throws Unreachable on a response timeout", { timeout: 120_000 }, async () => {
+test("an API call throws Unreachable on a response timeout", { timeout: 120_000 }, async () => {
   const peer = await startPeer(() => {});
   await assert.rejects(createClient({ base_url: peer.base_url, timeout_ms: 50, retries: 0 }).getMe(), {
     name: "Unreachable",
@@ -188,13 +188,13 @@ test("throws Unreachable on a response timeout", { timeout: 120_000 }, async () 
   });
 });
 
-test("an aborted call throws the signal's reason", { timeout: 120_000 }, async () => {
+test("an aborted API call throws the reason of the abort signal", { timeout: 120_000 }, async () => {
   const peer = await startPeer(() => controller.abort(new Error("enough")));
   const controller = new AbortController();
   await assert.rejects(createClient({ base_url: peer.base_url }).getMe({ signal: controller.signal }), { message: "enough" });
 });
 
-test("pages follow the cursor to the end and keep the filters", async () => {
+test("iterating over pages follows the cursor to the end and keeps the filters", async () => {
   const peer = await startPeer((_, response, count) =>
     json(response, 200, { items: [count], next_cursor: count < 3 ? `c${count}` : null }),
   );
@@ -208,14 +208,14 @@ test("pages follow the cursor to the end and keep the filters", async () => {
   );
 });
 
-test("throws if a cursor repeats", async () => {
+test("iterating over pages throws if a cursor repeats", async () => {
   const peer = await startPeer((_, response) => json(response, 200, { items: [], next_cursor: "again" }));
   await assert.rejects(async () => {
     for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots")) void page;
   }, /same cursor twice/);
 });
 
-test("the admin token goes to admin routes only, beside a portal token in its own header", async () => {
+test("sends the admin token only to admin routes, in a separate header next to a portal token", async () => {
   const peer = await startPeer((_, response) => json(response, 200, list));
   await createClient({ base_url: peer.base_url, admin_token: "adm" }).listOrgs();
   await createClient({ base_url: peer.base_url, admin_token: "adm", token: "rf_org_a" }).listOrgs();
@@ -232,7 +232,7 @@ test("the admin token goes to admin routes only, beside a portal token in its ow
   );
 });
 
-test("request returns any status and sends text unchanged", async () => {
+test("client.request returns any status and sends a text body unchanged", async () => {
   const peer = await startPeer((_, response) => json(response, 418, { a: 1 }));
   const response = await createClient({ base_url: peer.base_url }).request("POST", "/api/x?y=1", { body: "{ }", query: { z: 2 } });
   assert.deepEqual([response.status, await response.json()], [418, { a: 1 }]);

@@ -36,11 +36,11 @@ async function read(stream: Stream): Promise<string[]> {
   return texts;
 }
 
-test("a stream yields every frame and then its close code, and sends the token in a header", { timeout: 120_000 }, async () => {
+test("a stream yields every frame and then its close code", { timeout: 120_000 }, async () => {
   let asked: unknown;
   const accept = (socket: WebSocket, { url, headers }: IncomingMessage): void => {
     asked = { url, authorization: headers.authorization };
-    // More than the stream buffers for a slow reader: the socket pauses, and nothing is lost.
+    // These frames exceed the buffer for a slow reader, so the socket pauses and no frame is lost.
     for (let i = 0; i < 5_000; i += 1) socket.send(String(i));
     socket.close(4409, "agent offline");
   };
@@ -54,7 +54,7 @@ test("a stream yields every frame and then its close code, and sends the token i
   });
 });
 
-test("throws an ApiError with the envelope for a refused upgrade", { timeout: 120_000 }, async () => {
+test("opening a stream throws an ApiError if the server refuses the upgrade", { timeout: 120_000 }, async () => {
   await withPeer(
     () => {},
     async (base_url) => {
@@ -67,7 +67,7 @@ test("throws an ApiError with the envelope for a refused upgrade", { timeout: 12
   );
 });
 
-test("a stream aborted before its socket is created opens none", { timeout: 120_000 }, async () => {
+test("a stream that is aborted before its socket is created opens no socket", { timeout: 120_000 }, async () => {
   await withPeer(
     () => assert.fail("it was opened"),
     async (base_url) => {
@@ -79,7 +79,7 @@ test("a stream aborted before its socket is created opens none", { timeout: 120_
   );
 });
 
-test("throws Unreachable without the token in the message if there is no server", { timeout: 120_000 }, async () => {
+test("opening a stream throws Unreachable without the token in its message if there is no server", { timeout: 120_000 }, async () => {
   await withPeer(
     () => {},
     async (base_url, server) => {
@@ -94,7 +94,7 @@ test("throws Unreachable without the token in the message if there is no server"
   );
 });
 
-test("a lost stream ends with 1006, and an aborted stream ends too", { timeout: 120_000 }, async () => {
+test("a lost or aborted stream ends with code 1006", { timeout: 120_000 }, async () => {
   await withPeer(
     (socket) => void setImmediate().then(() => socket.terminate()),
     async (base_url) => {
@@ -117,7 +117,7 @@ test("a lost stream ends with 1006, and an aborted stream ends too", { timeout: 
   );
 });
 
-test("offers a subprotocol, and blocks the sender until a slow server reads or disconnects", { timeout: 120_000 }, async () => {
+test("a stream blocks its sender until a slow server reads or disconnects", { timeout: 120_000 }, async () => {
   const peers: WebSocket[] = [];
   await withPeer(
     (socket) => void peers.push(socket),
@@ -135,7 +135,7 @@ test("offers a subprotocol, and blocks the sender until a slow server reads or d
       const sender = (async () => {
         for (; taken < 64; taken += 1) await stream.send(part);
       })();
-      // The kernel's buffers accept some of it. Both ends are in this process: a sender that is not blocked proceeds with the event loop.
+      // The kernel buffers some of the data. Both ends are in this process, so a sender that is not blocked proceeds with the event loop.
       for (let before = -1; taken > before;) {
         before = taken;
         for (let turn = 0; turn < 100; turn += 1) await setImmediate();

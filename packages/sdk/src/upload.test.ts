@@ -76,7 +76,7 @@ test("an upload streams the file with its length and reports progress", { timeou
   });
 });
 
-test("returns a refusal sent before the first byte, although the server stops reading", { timeout: 120_000 }, async () => {
+test("an upload throws the server's error if the server refuses the upload before the first byte", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   peer.trouble = (_request, response) => {
     refuse(response, 413, "the quota of this org is used up", { connection: "close" });
@@ -92,7 +92,7 @@ test("returns a refusal sent before the first byte, although the server stops re
   });
 });
 
-test("an upload resumes at the server's offset: after another process, a lost connection, 503 and 423", { timeout: 120_000 }, async () => {
+test("an upload resumes at the server's offset after a lost connection, 503 or 423", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   peer.received = Buffer.from(content.subarray(0, 1_000_000));
   let patches = 0;
@@ -137,7 +137,7 @@ test("does not retry an upload that the server rejects as a wrong artifact", { t
   });
 });
 
-test("gives up on a server that is unreachable for ten minutes, and reports each delay", { timeout: 120_000 }, async () => {
+test("an upload gives up after the server was unreachable for ten minutes", { timeout: 120_000 }, async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const waits: number[] = [];
   const client = createClient({ base_url: "http://127.0.0.1:1", clock, on_retry: ({ wait_ms }) => waits.push(wait_ms) });
@@ -152,7 +152,7 @@ test("gives up on a server that is unreachable for ten minutes, and reports each
   assert.ok(Math.max(...waits) <= 15_000 && (waits[0] ?? 0) <= 500);
 });
 
-test("throws Unreachable for a lost server and the file's error for a missing file", { timeout: 120_000 }, async () => {
+test("an upload throws Unreachable for a lost server and ENOENT for a missing file", { timeout: 120_000 }, async () => {
   const peer = new Peer();
   await withPeer(peer.listener, async (base_url, server) => {
     await assert.rejects(createClient({ base_url }).upload({ release_id: "rel_1", file: `${file}.gone`, size: SIZE }), {

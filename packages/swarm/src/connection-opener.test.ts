@@ -7,7 +7,7 @@ import { ConnectionOpener, OPENING_MAX } from "./connection-opener.ts";
 const MORE = 10;
 const { signal } = new AbortController();
 
-test("limits concurrent handshakes and starts the next when one ends", { timeout: 240_000 }, async (t) => {
+test("limits concurrent TLS handshakes and starts another when a handshake ends", { timeout: 240_000 }, async (t) => {
   const accepted: Socket[] = [];
   const server = createServer((socket) => accepted.push(socket.on("error", () => {})));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
@@ -25,7 +25,7 @@ test("limits concurrent handshakes and starts the next when one ends", { timeout
   assert.equal(opened.length, OPENING_MAX + MORE);
 });
 
-test("without TLS a connection is open as soon as it is connected", { timeout: 240_000 }, async (t) => {
+test("connections without TLS occupy no handshake slot after they connect", { timeout: 240_000 }, async (t) => {
   const server = createServer((socket) => socket.on("error", () => {}));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   const { port } = server.address() as { port: number };
@@ -40,7 +40,7 @@ test("without TLS a connection is open as soon as it is connected", { timeout: 2
   await until("all are open", () => opened.length === 2 * OPENING_MAX && opened.every((socket) => !socket.connecting));
 });
 
-test("opens nothing for a robot that stopped while queued, and continues with the next", { timeout: 240_000 }, async (t) => {
+test("opens no connection for a robot that stopped while it was queued", { timeout: 240_000 }, async (t) => {
   const server = createServer((socket) => socket.on("error", () => {}));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   t.after(() => server.close());

@@ -20,7 +20,7 @@ test("selects the requested number of failing robots, evenly distributed over th
   }
 });
 
-test("returns the same number for the same input, uniformly distributed in [0, 1)", () => {
+test("returns the same pseudorandom number for the same input", () => {
   assert.equal(chance(7, 1, 1), chance(7, 1, 1));
   assert.notEqual(chance(7, 1, 1), chance(7, 11));
   const low = Array.from({ length: 10_000 }, (_, i) => chance(7, i)).filter((number) => number < 0.05).length;

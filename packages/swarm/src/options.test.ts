@@ -6,7 +6,7 @@ import { readFleetOptions } from "./options.ts";
 const server = "http://127.0.0.1:7600";
 const key = "rf_enroll_x";
 
-test("parses flags, and derives the names from the seed", () => {
+test("parses the swarm's flags and derives the name prefix of its robots from the seed", () => {
   const options = readFleetOptions({ server, key, robots: "1000", fail: "50", seed: "7", failureRate: "5%", flap: true, latency: "20" });
   const { robots, fail, seed, failure_rate, flap_ms, latency_ms, name_prefix } = options;
   assert.deepEqual(
@@ -17,7 +17,7 @@ test("parses flags, and derives the names from the seed", () => {
   assert.equal(readFleetOptions({ server, key, flap: "5" }).flap_ms, 5_000);
 });
 
-test("rejects an invalid value with the name of its flag", () => {
+test("rejects an invalid value of a swarm flag and names the flag", () => {
   for (const [flags, name] of [
     [{ key }, "--server"],
     [{ server }, "--key"],

@@ -18,7 +18,7 @@ const robot = (number: number): StoredRobot => ({
   apps: {},
 });
 
-test("reports a disk that fails temporarily once, and writes the pending state when it recovers", async (t) => {
+test("reports a temporary disk failure once and writes the pending state afterwards", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-stored-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });

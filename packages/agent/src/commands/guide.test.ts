@@ -10,7 +10,7 @@ import { startLinkPeer } from "../testing/link-peer.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../../../docs/guide/on-the-robot.md"), "utf8");
 
-/** Commands of the guide's shell blocks, without those that only show where a command is typed. */
+/** Lines of the guide's shell blocks that run rf-agent or curl, without prompt, sudo and trailing comment. */
 const commands = Array.from(guide.matchAll(/^```sh\n([\s\S]*?)^```$/gm), ([, block = ""]) => block.split("\n"))
   .flat()
   .filter((line) => /^(?:\$ |sudo )?(?:rf-agent|curl) /.test(line))
@@ -35,7 +35,7 @@ async function shell(t: TestContext, command: string, env: NodeJS.ProcessEnv, cw
   return { code, said };
 }
 
-test("every command of the guide works, in order, on one robot", { timeout: 300_000 }, async (t) => {
+test("every command of the on-robot guide works when run in order on one robot", { timeout: 300_000 }, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const base = temporaryDirectory(t);

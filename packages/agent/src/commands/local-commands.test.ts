@@ -51,7 +51,7 @@ async function startRobot(t: TestContext) {
   return { peer, state, agent, args, say };
 }
 
-test("status, configs and events show the agent's state", LIMIT, async (t) => {
+test("rf-agent status, configs and events show the agent's state", LIMIT, async (t) => {
   const { state, peer, say } = await startRobot(t);
   const status = await say("status");
   assert.equal(status.code, 0, status.err);
@@ -72,7 +72,7 @@ test("status, configs and events show the agent's state", LIMIT, async (t) => {
   assert.match(events.out(), /^\{"id":"[0-9a-f]+-\d+","type":"connection\.(closed|opened)","data":/);
 });
 
-test("lock: acquired, refused to other owners with exit 6, waited for, released", LIMIT, async (t) => {
+test("rf-agent lock exits 6 if another owner has the update lock, or waits with --wait", LIMIT, async (t) => {
   const { say, state } = await startRobot(t);
   const taken = await say("lock", "--owner", "docking", "--ttl", "10m");
   assert.deepEqual([taken.code, taken.out], [0, "docking holds the update lock for 600 s\n"]);
@@ -91,50 +91,46 @@ test("lock: acquired, refused to other owners with exit 6, waited for, released"
     assert.equal((await say(...words)).code, 2, words.join(" "));
 });
 
-test(
-  "lock -- COMMAND locks while the command runs and returns its exit code; after kill -9 of rf-agent the lock ends with the command",
-  LIMIT,
-  async (t) => {
-    const { say, state } = await startRobot(t);
-    const file = join(state, "update.lock");
-    const ran = await say("lock", "--owner", "docking", "--", "sh", "-c", `grep -o '"owner": "[a-z]*"' ${file}; exit 7`);
-    assert.deepEqual([ran.code, ran.out], [7, '"owner": "docking"\n'], ran.err);
-    assert.equal(existsSync(file), false);
-    const wrapper = rfAgent(
-      t,
-      { ROAMFLEET_STATE: state },
-      "lock",
-      "--owner",
-      "docking",
-      "--ttl",
-      "10m",
-      "--",
-      "sh",
-      "-c",
-      "echo $$; exec sleep 600",
-    );
-    await until("the command", () => wrapper.out() !== "");
-    const pid = Number(wrapper.out());
-    t.after(() => {
-      try {
-        process.kill(pid, "SIGKILL");
-      } catch {
-        // The process has ended already, as expected.
-      }
-    });
-    await until("the lock to be the command's", () => (JSON.parse(readFileSync(file, "utf8")) as { pid: number }).pid === pid);
-    wrapper.child.kill("SIGKILL");
-    assert.match((await say("status")).out, new RegExp(`held by docking \\(process ${pid}\\)`));
-    process.kill(pid, "SIGKILL");
-    await until("the lock to expire", () => !existsSync(file));
-    assert.match((await say("status")).out, /update lock: free/);
-    const missing = await say("lock", "--owner", "docking", "--", "/no/such/program");
-    assert.equal(missing.code, 1);
-    assert.equal(existsSync(file), false);
-  },
-);
+test("rf-agent lock -- COMMAND keeps the lock until COMMAND ends, even if rf-agent is killed", LIMIT, async (t) => {
+  const { say, state } = await startRobot(t);
+  const file = join(state, "update.lock");
+  const ran = await say("lock", "--owner", "docking", "--", "sh", "-c", `grep -o '"owner": "[a-z]*"' ${file}; exit 7`);
+  assert.deepEqual([ran.code, ran.out], [7, '"owner": "docking"\n'], ran.err);
+  assert.equal(existsSync(file), false);
+  const wrapper = rfAgent(
+    t,
+    { ROAMFLEET_STATE: state },
+    "lock",
+    "--owner",
+    "docking",
+    "--ttl",
+    "10m",
+    "--",
+    "sh",
+    "-c",
+    "echo $$; exec sleep 600",
+  );
+  await until("the command", () => wrapper.out() !== "");
+  const pid = Number(wrapper.out());
+  t.after(() => {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // The process has ended already, as expected.
+    }
+  });
+  await until("the lock to be the command's", () => (JSON.parse(readFileSync(file, "utf8")) as { pid: number }).pid === pid);
+  wrapper.child.kill("SIGKILL");
+  assert.match((await say("status")).out, new RegExp(`held by docking \\(process ${pid}\\)`));
+  process.kill(pid, "SIGKILL");
+  await until("the lock to expire", () => !existsSync(file));
+  assert.match((await say("status")).out, /update lock: free/);
+  const missing = await say("lock", "--owner", "docking", "--", "/no/such/program");
+  assert.equal(missing.code, 1);
+  assert.equal(existsSync(file), false);
+});
 
-test("without an agent the lock is refused when the path of its lock file is unknown", LIMIT, async (t) => {
+test("rf-agent lock fails when no agent runs and the lock file's path is unknown", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const socket = join(directory, "agent.sock");
   for (const words of [
@@ -151,45 +147,41 @@ test("without an agent the lock is refused when the path of its lock file is unk
   assert.deepEqual(readdirSync(directory), ["update.lock"]);
 });
 
-test(
-  "without an agent the lock is refused while a change is in progress, and while an agent may be running that does not answer",
-  LIMIT,
-  async (t) => {
-    const directory = temporaryDirectory(t);
-    const { journal } = Journal.open<AppState>(statePaths(directory).journal, ({ app }) => app);
-    const lock = () => rfAgent(t, { ROAMFLEET_STATE: directory }, "lock", "--owner", "docking");
-    const work: Work = {
-      target_id: null,
-      deployment_id: null,
-      attempt: 1,
-      release: null,
-      verify_seconds: 1,
-      phase: "installing",
-      tries: 1,
-      failure: null,
-    };
-    journal.append({ ...emptyState("main"), work });
-    const refused = lock();
-    assert.equal(await refused.code, 6, refused.err());
-    assert.match(refused.err(), /app main is being changed \(installing\)/);
-    journal.append({ ...emptyState("main"), work: { ...work, phase: "downloading" } });
-    journal.close();
-    const server = createServer((client) => client.destroy());
-    mkdirSync(join(directory, "run"));
-    server.listen(socketIn(directory));
-    await once(server, "listening");
-    t.after(() => server.close());
-    const busy = lock();
-    assert.equal(await busy.code, 7, busy.err());
-    assert.equal(existsSync(join(directory, "update.lock")), false);
-    server.close();
-    await once(server, "close");
-    const taken = lock();
-    assert.equal(await taken.code, 0, taken.err());
-  },
-);
+test("rf-agent lock fails if an update is unfinished or the agent does not answer", LIMIT, async (t) => {
+  const directory = temporaryDirectory(t);
+  const { journal } = Journal.open<AppState>(statePaths(directory).journal, ({ app }) => app);
+  const lock = () => rfAgent(t, { ROAMFLEET_STATE: directory }, "lock", "--owner", "docking");
+  const work: Work = {
+    target_id: null,
+    deployment_id: null,
+    attempt: 1,
+    release: null,
+    verify_seconds: 1,
+    phase: "installing",
+    tries: 1,
+    failure: null,
+  };
+  journal.append({ ...emptyState("main"), work });
+  const refused = lock();
+  assert.equal(await refused.code, 6, refused.err());
+  assert.match(refused.err(), /app main is being changed \(installing\)/);
+  journal.append({ ...emptyState("main"), work: { ...work, phase: "downloading" } });
+  journal.close();
+  const server = createServer((client) => client.destroy());
+  mkdirSync(join(directory, "run"));
+  server.listen(socketIn(directory));
+  await once(server, "listening");
+  t.after(() => server.close());
+  const busy = lock();
+  assert.equal(await busy.code, 7, busy.err());
+  assert.equal(existsSync(join(directory, "update.lock")), false);
+  server.close();
+  await once(server, "close");
+  const taken = lock();
+  assert.equal(await taken.code, 0, taken.err());
+});
 
-test("without an agent the lock file is written for its next start; status reports that none runs, exit 7", LIMIT, async (t) => {
+test("rf-agent lock writes a lock for the agent's next start when no agent runs", LIMIT, async (t) => {
   const { say, state, agent, args, peer } = await startRobot(t);
   agent.child.kill("SIGTERM");
   assert.equal(await agent.code, 0, agent.err());

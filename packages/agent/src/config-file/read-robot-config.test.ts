@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { parseRobotConfig, readRobotConfig } from "./read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT } from "./robot-config.ts";
 
-test("an empty file gives the defaults, a full one sets every value", async () => {
+test("an empty config file yields the defaults and a complete one sets every value", async () => {
   assert.deepEqual(await parseRobotConfig(""), ROBOT_CONFIG_DEFAULT);
   assert.deepEqual(await parseRobotConfig("# nothing yet\n"), ROBOT_CONFIG_DEFAULT);
   assert.deepEqual((await parseRobotConfig("files: { directories: [] }")).files.directories, []);
@@ -43,7 +43,7 @@ signed: { allow: [shell, forward] }
   });
 });
 
-test("an error names the key that is wrong", async () => {
+test("an error in the robot's config file names the invalid key", async () => {
   for (const [text, message] of [
     ["streams: { shell: maybe }", /^streams\.shell must be on or off, not "maybe"$/],
     ["streams: { shel: off }", /^streams\.shel is not known$/],
@@ -75,7 +75,7 @@ test("an error names the key that is wrong", async () => {
     await assert.rejects(parseRobotConfig(text), { name: "Error", message }, text);
 });
 
-test("a named file must exist, and its errors include its name", async (t) => {
+test("reading a config file fails if it is missing or has an unknown key", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-agent-config-"));
   t.after(() => rm(directory, { recursive: true }));
   const file = join(directory, "agent.yaml");

@@ -25,7 +25,7 @@ function serve(
 const fileOf = (rig: DeploymentsRig, name: string): string => path.join(rig.state, "configs", name);
 const configReports = (rig: DeploymentsRig): ConfigReport[] => rig.reports.filter((body): body is ConfigReport => body.kind === "config");
 
-test("a config is written to its namespace's file, reported as applied and changed, and the workload is notified", options, async () => {
+test("writes a deployed config to its file, reports it as applied and notifies the workload", options, async () => {
   await using rig = await DeploymentsRig.start();
   const listening = 'trap "exit 0" TERM; trap "cat $ROAMFLEET_CONFIG_DIR/default.json; echo" HUP; echo ready; while :; do sleep 0.05; done';
   await rig.ended(rig.deploy(await shellRelease("v1", listening, { reload: { signal: "SIGHUP" } })));
@@ -40,7 +40,7 @@ test("a config is written to its namespace's file, reported as applied and chang
   );
 });
 
-test("values that the file already has are applied unchanged, and an ended target is reported again", options, async () => {
+test("reports a config target as applied but unchanged when the file already has the values", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
   await rig.ended("tgt_1");
@@ -52,7 +52,7 @@ test("values that the file already has are applied unchanged, and an ended targe
   assert.equal(rig.server.requests.length, 1);
 });
 
-test("a config that is set directly after an unchanged one is applied, too", options, async () => {
+test("applies a config that arrives immediately after a reconnect", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
   await rig.ended("tgt_1");
@@ -63,14 +63,14 @@ test("a config that is set directly after an unchanged one is applied, too", opt
   assert.equal((await rig.ended("tgt_2")).status, "applied");
 });
 
-test("a namespace that looks like a path stays one file in the folder", options, async () => {
+test("a config namespace with path separators becomes one escaped file name in the config directory", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "../../evil/x", "{}", "tgt_1"));
   assert.equal((await rig.ended("tgt_1")).status, "applied");
   assert.deepEqual(fs.readdirSync(fileOf(rig, "")), ["%2E.%2F..%2Fevil%2Fx.json"]);
 });
 
-test("bytes that do not match the announced digest are never written; the worker waits for the newer desired state", options, async () => {
+test("never writes a config whose bytes do not match the announced digest", options, async () => {
   await using rig = await DeploymentsRig.start({ tuning: { timing: { download_tries: 1_000 } } });
   const configs = serve(rig, "default", "old", "tgt_1");
   rig.server.setConfig("default", Buffer.from("new"));
@@ -82,7 +82,7 @@ test("bytes that do not match the announced digest are never written; the worker
   assert.equal((await rig.ended("tgt_1")).status, "cancelled");
 });
 
-test("a config that cannot be downloaded ends as failed after a bounded number of attempts", options, async () => {
+test("a config deployment fails after a limited number of failed downloads", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.server.trouble = () => ({ status: 500 });
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
@@ -90,7 +90,7 @@ test("a config that cannot be downloaded ends as failed after a bounded number o
   assert.deepEqual([end.status, end.reason], ["failed", "download_failed"]);
 });
 
-test("a response with Retry-After is retried and does not count as a failed attempt", options, async () => {
+test("a config download refused with Retry-After does not count as a failed attempt", options, async () => {
   await using rig = await DeploymentsRig.start({ tuning: { timing: { download_tries: 2 } } });
   let asked = 0;
   rig.server.trouble = () => ((asked += 1) <= 5 ? { status: 503, headers: { "retry-after": "0" } } : undefined);
@@ -99,7 +99,7 @@ test("a response with Retry-After is retried and does not count as a failed atte
   assert.equal(asked, 6);
 });
 
-test("a file changed or deleted by hand is reported as drift and not overwritten", options, async () => {
+test("reports a config file changed or deleted by hand as drift and does not overwrite it", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
   await rig.ended("tgt_1");
@@ -113,7 +113,7 @@ test("a file changed or deleted by hand is reported as drift and not overwritten
   assert.ok(!fs.existsSync(fileOf(rig, "default.json")));
 });
 
-test("without a target a missing config is downloaded without a target report", options, async () => {
+test("downloads a missing config without a target report if the desired state names no target", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", null));
   await until("the file", () => fs.existsSync(fileOf(rig, "default.json")) && configReports(rig).length > 0);

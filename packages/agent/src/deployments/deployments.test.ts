@@ -10,7 +10,7 @@ const options = { timeout: 120_000 };
 /** A crash loop is reported at the third exit, well before the end of this time. */
 const UNTIL_IT_CRASHED = { verify_seconds: 50 };
 
-test("a release is downloaded, unpacked, started, verified and applied, and each phase is reported in order", options, async () => {
+test("a deployment reports each phase in order from downloading to applied", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   const target = rig.deploy(one);
@@ -31,7 +31,7 @@ test("a release is downloaded, unpacked, started, verified and applied, and each
   assert.deepEqual(fs.readdirSync(path.join(rig.state, "downloads")), []);
 });
 
-test("a newer release replaces the older one, which is kept on disk until a third comes", options, async () => {
+test("keeps the current and the previous release on disk, so a rollback needs no download", options, async () => {
   await using rig = await DeploymentsRig.start();
   for (const tag of ["v1", "v2", "v3"]) assert.equal((await rig.ended(rig.deploy(await shellRelease(tag, WELL)))).status, "applied");
   assert.deepEqual(fs.readdirSync(path.join(rig.state, "apps/main/versions")).toSorted(), ["rel_v2", "rel_v3"]);
@@ -43,7 +43,7 @@ test("a newer release replaces the older one, which is kept on disk until a thir
   assert.equal(rig.server.requests.length, before);
 });
 
-test("a release that becomes unhealthy is rolled back and the old version runs again", options, async () => {
+test("rolls back to the previous release when the new one is unhealthy", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const sick = await shellRelease("v2", WELL, { health: { command: ["sh", "-c", "echo no motor; exit 3"] } });
@@ -69,7 +69,7 @@ test("a release that keeps exiting is rolled back with crash_loop and its exit c
   assert.equal(rig.processes("main", "v1").length, 1);
 });
 
-test("a first install that fails is stopped and removed, and ends as failed", options, async () => {
+test("stops and removes the release when a first install fails its health check", options, async () => {
   await using rig = await DeploymentsRig.start();
   const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { health: { file: { path: "alive", max_age_seconds: 1 } } })));
   assert.deepEqual([end.status, end.reason], ["failed", "health_check_failed"]);
@@ -85,7 +85,7 @@ test("a first install that fails is stopped and removed, and ends as failed", op
   });
 });
 
-test("a release kind without an executor fails immediately as incompatible, and the running release is not touched", options, async () => {
+test("rejects a release of an unsupported kind as incompatible without stopping the running release", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const [pid] = rig.processes("main");
@@ -105,7 +105,7 @@ test("a bad release of one app does not affect the other app's process", options
   assert.deepEqual(rig.processes("arm"), arm);
 });
 
-test("a manifest without start is refused with the name of the field, and the old version keeps running untouched", options, async () => {
+test("rejects a manifest without a start command and keeps the old release running", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const before = rig.processes("main");
@@ -114,7 +114,7 @@ test("a manifest without start is refused with the name of the field, and the ol
   assert.deepEqual(rig.processes("main"), before);
 });
 
-test("deploying the running, healthy release ends as applied with already_installed, without a restart", options, async () => {
+test("deploying the release that already runs reports already_installed without a restart", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   await rig.ended(rig.deploy(one));
@@ -124,7 +124,7 @@ test("deploying the running, healthy release ends as applied with already_instal
   assert.deepEqual(rig.processes("main"), before);
 });
 
-test("an ended target that the server sends again is only reported again", options, async () => {
+test("repeats a finished target only if the server sends a higher attempt number", options, async () => {
   await using rig = await DeploymentsRig.start();
   const bad = await shellRelease("v1", "exit 1");
   const target = rig.deploy(bad, UNTIL_IT_CRASHED);
@@ -132,12 +132,12 @@ test("an ended target that the server sends again is only reported again", optio
   const told = rig.statuses(target).length;
   rig.deploy(bad, UNTIL_IT_CRASHED);
   assert.deepEqual(rig.statuses(target).slice(told), ["failed"]);
-  // A higher attempt starts a new try.
+  // A higher attempt number starts the target again.
   rig.deploy(bad, { attempt: 2, ...UNTIL_IT_CRASHED });
   await until("the second attempt", () => rig.targetReports(target).some(({ attempt, status }) => attempt === 2 && status === "failed"));
 });
 
-test("a download whose target is no longer desired is aborted and reported as cancelled", options, async () => {
+test("aborts a download and reports it as cancelled when its target is no longer desired", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.server.trouble = ({ path: asked }) => (asked.startsWith("/agent/artifacts/") ? "hang" : undefined);
   const target = rig.deploy(await shellRelease("v1", WELL));
@@ -148,7 +148,7 @@ test("a download whose target is no longer desired is aborted and reported as ca
   assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL)))).status, "applied");
 });
 
-test("a verification that is no longer desired finishes before the newer release starts", options, async () => {
+test("finishes verifying a superseded release before downloading the newer one", options, async () => {
   await using rig = await DeploymentsRig.start();
   const first = rig.deploy(await shellRelease("v1", WELL), { verify_seconds: 1 });
   await until("verification", () => rig.statuses(first).includes("verifying"));
@@ -159,7 +159,7 @@ test("a verification that is no longer desired finishes before the newer release
   assert.ok(order.indexOf(`${first} applied`) < order.indexOf(`${second} downloading`));
 });
 
-test("a higher attempt of the target in progress is adopted and reported under the new number", options, async () => {
+test("continues a target in progress under a higher attempt number without restarting it", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   const target = rig.deploy(one, { verify_seconds: 3 });
@@ -177,27 +177,23 @@ test("a higher attempt of the target in progress is adopted and reported under t
   assert.equal(rig.statuses(target).filter((status) => status === "installing").length, 1);
 });
 
-test(
-  "without a target the robot converges without target reports, and an app without a desired release is stopped and removed",
-  options,
-  async () => {
-    await using rig = await DeploymentsRig.start();
-    const one = await shellRelease("v1", WELL);
-    rig.server.add(one.bytes);
-    rig.want({ main: desiredApp(one.release, null) });
-    await until("the app report", () =>
-      rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"),
-    );
-    rig.want({ main: desiredApp(null, null) });
-    await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
-    assert.deepEqual(rig.processes("main"), []);
-    assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
-    assert.deepEqual(
-      rig.reports.filter(({ kind }) => kind === "target"),
-      [],
-    );
-  },
-);
+test("installs and removes an app without target reports if the desired state names no target", options, async () => {
+  await using rig = await DeploymentsRig.start();
+  const one = await shellRelease("v1", WELL);
+  rig.server.add(one.bytes);
+  rig.want({ main: desiredApp(one.release, null) });
+  await until("the app report", () =>
+    rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"),
+  );
+  rig.want({ main: desiredApp(null, null) });
+  await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
+  assert.deepEqual(rig.processes("main"), []);
+  assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
+  assert.deepEqual(
+    rig.reports.filter(({ kind }) => kind === "target"),
+    [],
+  );
+});
 
 test("a killed workload is restarted, and the restart is counted", options, async () => {
   await using rig = await DeploymentsRig.start();
@@ -208,7 +204,7 @@ test("a killed workload is restarted, and the restart is counted", options, asyn
   assert.equal(rig.deployments.workloads()[0]?.restarts, 1);
 });
 
-test("a stopped agent leaves no process behind; the next one starts the release again", options, async () => {
+test("stopping the agent stops its workloads, and the next start runs them again", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   await rig.deployments.stop();
@@ -227,7 +223,7 @@ test("an artifact too large for the disk is refused before the download", option
   assert.deepEqual(rig.server.requests, []);
 });
 
-test("a worker retries after an unexpected error in planning", options, async () => {
+test("retries a deployment after an unexpected error while planning its next step", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   rig.server.add(one.bytes);

@@ -26,7 +26,7 @@ function write(...notes: Note[]): void {
   journal.close();
 }
 
-test("the newest record of each key is read after a restart", () => {
+test("the journal returns the newest record of each key after a restart", () => {
   write({ key: "a", value: "1" }, { key: "b", value: "1" }, { key: "a", value: "2" });
   const { journal, damaged } = open();
   assert.deepEqual(
@@ -40,13 +40,13 @@ test("the newest record of each key is read after a restart", () => {
   journal.close();
 });
 
-test("other users cannot read the file, even if an earlier agent created it with a wider mode", () => {
+test("the journal file is readable only by its owner, even if created with a wider mode", () => {
   fs.writeFileSync(file, "", { mode: 0o644 });
   write({ key: "a", value: "1" });
   assert.equal(fs.statSync(file).mode & 0o777, 0o600);
 });
 
-test("a line torn at any byte loses that record only, and later records are kept", () => {
+test("a journal line truncated at any byte loses only that record", () => {
   write({ key: "a", value: "old" });
   const whole = fs.statSync(file).size;
   write({ key: "a", value: "new" });
@@ -63,7 +63,7 @@ test("a line torn at any byte loses that record only, and later records are kept
   }
 });
 
-test("a damaged line in the middle is skipped and counted", () => {
+test("skips and counts a damaged line in the middle of the journal", () => {
   write({ key: "a", value: "1" }, { key: "b", value: "1" }, { key: "c", value: "1" });
   const lines = fs.readFileSync(file, "utf8").split("\n");
   fs.writeFileSync(file, [lines[0], lines[1]!.replace("1", "2"), ...lines.slice(2)].join("\n"));
@@ -73,7 +73,7 @@ test("a damaged line in the middle is skipped and counted", () => {
   journal.close();
 });
 
-test("the file does not grow with the number of records, and compaction loses none", () => {
+test("compaction bounds the journal file and keeps the newest record of each key", () => {
   const { journal } = open();
   const value = "x".repeat(10_000);
   for (let count = 0; count < 500; count += 1) journal.append({ key: `k${count % 7}`, value: `${count} ${value}` });

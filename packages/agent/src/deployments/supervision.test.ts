@@ -19,7 +19,7 @@ import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 const options = { timeout: 120_000 };
 const [MOUNT, UMOUNT] = ["mount", "umount"];
 
-test("an http health check compares the status with the manifest's", options, async () => {
+test("an HTTP health check requires the status code that the manifest names", options, async () => {
   await using rig = await DeploymentsRig.start();
   let status = 204;
   const server = http.createServer((_request, response) => response.writeHead(status).end());
@@ -42,14 +42,14 @@ test("a health command that hangs is killed with its children and counts as unhe
   assert.deepEqual(rig.processes("main"), []);
 });
 
-test("a program that cannot be started ends as a crash loop whose message names it", options, async () => {
+test("a release whose program cannot start fails as a crash loop that names the program", options, async () => {
   await using rig = await DeploymentsRig.start();
   const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { start: ["./not-there"] })));
   assert.deepEqual([end.status, end.reason], ["failed", "crash_loop"]);
   assert.match(end.message ?? "", /could not be started: .*not-there/);
 });
 
-test("a program that ignores SIGTERM is killed with all its children after the timeout", options, async () => {
+test("kills a program that ignores SIGTERM, and its children, after the stop timeout", options, async () => {
   await using rig = await DeploymentsRig.start();
   const stubborn = 'trap "" TERM; sleep 1000 & while :; do sleep 0.1; done';
   await rig.ended(rig.deploy(await shellRelease("v1", stubborn, { stop_timeout_seconds: 0.2 })));
@@ -60,7 +60,7 @@ test("a program that ignores SIGTERM is killed with all its children after the t
   assert.equal(rig.processes("main").length, 1);
 });
 
-test("children that outlive their leader are ended before the next start", options, async () => {
+test("kills the remaining child processes of a crashed program before restarting it", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", `sleep 1000 & ${WELL}`)));
   const [leader] = rig.processes("main");
@@ -70,7 +70,7 @@ test("children that outlive their leader are ended before the next start", optio
   assert.deepEqual(groupMembers(leader!), []);
 });
 
-test("a process whose agent died before it stored the pid is found by its environment", options, async () => {
+test("an agent finds a running workload by its environment variables if its pid was not stored", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { keep_workloads: true } });
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const [old] = rig.processes("main");
@@ -81,7 +81,7 @@ test("a process whose agent died before it stored the pid is found by its enviro
   await until("one new process", () => rig.processes("main").length === 1 && rig.processes("main")[0] !== old);
 });
 
-test("an agent killed while it removes an app ends the app's process later, even one with a cleared environment", options, async () => {
+test("an agent killed while it removes an app ends the app's process after a restart", options, async () => {
   let stopped: Promise<void> | undefined;
   const on_step = (name: string): void => {
     if (name !== "journal.after.removing" || stopped !== undefined) return;
@@ -105,7 +105,7 @@ test("an agent killed while it removes an app ends the app's process later, even
   }
 });
 
-test("a line longer than a record is truncated, and the record states how much is missing", options, async () => {
+test("truncates an output line longer than a log record and states how many bytes are missing", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(
     rig.deploy(await shellRelease("v1", `head -c 100000 /dev/zero | tr "\\\\0" x; echo; printf "caf\\\\303\\\\251\\\\n"; ${WELL}`)),
@@ -116,7 +116,7 @@ test("a line longer than a record is truncated, and the record states how much i
   await until("the line after it", () => rig.logs.some(({ message }) => message === "café"));
 });
 
-test("a workload gets the agent's variables, its manifest's, PATH and locale, nothing else, and finds node", options, async () => {
+test("a workload's environment has only ROAMFLEET_* variables, the manifest's variables, PATH and locale", options, async () => {
   await using rig = await DeploymentsRig.start({
     config: { workload_environment: { PATH: "/usr/bin:/bin", LANG: "C.UTF-8", HTTPS_PROXY: "http://user:secret@proxy", AWS_SECRET: "1" } },
   });
@@ -143,32 +143,28 @@ test("a workload gets the agent's variables, its manifest's, PATH and locale, no
   );
 });
 
-test(
-  "a disk that fills up while a bundle is unpacked ends with insufficient_disk, and the old version keeps running",
-  { ...options, skip: !canMount() },
-  async () => {
-    await using rig = await DeploymentsRig.start();
-    const versions = path.join(rig.state, "apps/main/versions");
-    await rig.ended(rig.deploy(await shellRelease("v1", "trap 'exit 0' TERM; cd /; while :; do sleep 0.05; done")));
-    const before = rig.processes("main");
-    const keep = fs.mkdtempSync(path.join(rig.state, "keep-"));
-    fs.cpSync(versions, keep, { recursive: true });
-    execFileSync(MOUNT, ["-t", "tmpfs", "-o", "size=1m", "none", versions]);
-    try {
-      fs.cpSync(keep, versions, { recursive: true });
-      const end = await rig.ended(rig.deploy(await shellRelease("v2", WELL, {}, [{ name: "big", content: Buffer.alloc(3_000_000, 7) }])));
-      assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
-      assert.deepEqual(rig.processes("main"), before);
-      assert.deepEqual(fs.readdirSync(versions), ["rel_v1"]);
-    } finally {
-      await rig.deployments.stop();
-      execFileSync(UMOUNT, [versions]);
-      await rig.boot();
-    }
-  },
-);
+test("fails with insufficient_disk and keeps the old release if unpacking fills the disk", { ...options, skip: !canMount() }, async () => {
+  await using rig = await DeploymentsRig.start();
+  const versions = path.join(rig.state, "apps/main/versions");
+  await rig.ended(rig.deploy(await shellRelease("v1", "trap 'exit 0' TERM; cd /; while :; do sleep 0.05; done")));
+  const before = rig.processes("main");
+  const keep = fs.mkdtempSync(path.join(rig.state, "keep-"));
+  fs.cpSync(versions, keep, { recursive: true });
+  execFileSync(MOUNT, ["-t", "tmpfs", "-o", "size=1m", "none", versions]);
+  try {
+    fs.cpSync(keep, versions, { recursive: true });
+    const end = await rig.ended(rig.deploy(await shellRelease("v2", WELL, {}, [{ name: "big", content: Buffer.alloc(3_000_000, 7) }])));
+    assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
+    assert.deepEqual(rig.processes("main"), before);
+    assert.deepEqual(fs.readdirSync(versions), ["rel_v1"]);
+  } finally {
+    await rig.deployments.stop();
+    execFileSync(UMOUNT, [versions]);
+    await rig.boot();
+  }
+});
 
-/** A full disk needs a small file system that only root can mount. */
+/** Returns whether this user can mount a small file system, which the test of a full disk needs. */
 function canMount(): boolean {
   if (process.getuid?.() !== 0) return false;
   const place = fs.mkdtempSync("/tmp/roamfleet-mount-");
@@ -183,7 +179,7 @@ function canMount(): boolean {
   }
 }
 
-test("a bundle whose file is missing or truncated at the agent's start is fetched again before it runs", options, async () => {
+test("at startup, downloads a bundle again if one of its files is missing or truncated", options, async () => {
   const content = Buffer.alloc(100_000, 7);
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL, {}, [{ name: "map", content }])));
@@ -200,7 +196,7 @@ test("a bundle whose file is missing or truncated at the agent's start is fetche
   }
 });
 
-test("a bundle with a changed file is fetched again when the same release is deployed once more", options, async () => {
+test("downloads a bundle with a changed file again when its release is redeployed", options, async () => {
   await using rig = await DeploymentsRig.start();
   const health = { command: ["sh", "-c", "cmp map good"] };
   const file = { name: "map", content: Buffer.alloc(1_000, 7) };
@@ -211,7 +207,7 @@ test("a bundle with a changed file is fetched again when the same release is dep
   assert.deepEqual(fs.readFileSync(path.join(rig.state, "apps/main/versions/rel_v1/map")), file.content);
 });
 
-test("a shell of an app outlives the app's restart and does not delay it", options, async (t) => {
+test("an open shell of an app survives a deployment of the app and does not delay it", options, async (t) => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL, { stop_timeout_seconds: 600 })));
   const shells = createShells({
@@ -237,7 +233,7 @@ test("a shell of an app outlives the app's restart and does not delay it", optio
   await until("an answer of the shell", () => said.includes("got hello"));
 });
 
-test("hello-robot packs to the same bytes each time; 1.0.0 and 1.1.0 are applied, 2.0.0 is rolled back", options, async () => {
+test("the example app hello-robot applies 1.0.0 and 1.1.0 and rolls back 2.0.0", options, async () => {
   await using rig = await DeploymentsRig.start();
   const [good, better, bad] = await Promise.all(HELLO_VERSIONS.map(buildHelloRobot));
   assert.equal((await buildHelloRobot("1.0.0")).sha256, good!.sha256);

@@ -10,7 +10,7 @@ import { makeSigner, signed, TEST_ORG } from "../testing/signing.ts";
 
 const LIMIT = { timeout: 120_000 };
 const KEY = makeSigner("maker");
-/** A program that writes its arguments, then runs until the test ends it. */
+/** Returns a shell program that appends `words` and lib/words to $OUT, then runs until SIGTERM. */
 const SAYS = (words: string): string =>
   `trap "exit 0" TERM; echo ${words} >> "$OUT"; cat lib/words >> "$OUT"; while :; do sleep 0.05; done`;
 
@@ -54,31 +54,27 @@ const TAMPERED: Record<string, { change: (directory: string) => void; is_extra?:
 };
 
 for (const [what, { change, is_extra = false }] of Object.entries(TAMPERED))
-  test(
-    `a signed bundle is downloaded again before a restart when ${what}, after a crash and after a restart of the agent`,
-    LIMIT,
-    async () => {
-      await using rig = await startSigned();
-      const one = await bundle(rig, "v1", 1);
-      assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
-      for (const again of [() => kill(rig), () => restarted(rig)]) {
-        change(versionOf(rig, one));
-        const before = outOf(rig).length;
-        await again();
-        await until("the release to run again", () => outOf(rig).length > before && rig.processes("main").length === 1);
-        assert.equal(outOf(rig).slice(before).split("\n")[0], "v1");
-        assert.ok(!outOf(rig).includes("EVIL"));
-        assert.equal(fs.existsSync(path.join(versionOf(rig, one), "lib", "EVIL")), false);
-        await until("words of the release", () => outOf(rig).slice(before).includes("words of v1"));
-      }
-      assert.equal(
-        rig.logs.some(({ level, message }) => level === "error" && message.includes("is not started")),
-        !is_extra,
-      );
-    },
-  );
+  test(`restores a signed bundle before starting it again when ${what}`, LIMIT, async () => {
+    await using rig = await startSigned();
+    const one = await bundle(rig, "v1", 1);
+    assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+    for (const again of [() => kill(rig), () => restarted(rig)]) {
+      change(versionOf(rig, one));
+      const before = outOf(rig).length;
+      await again();
+      await until("the release to run again", () => outOf(rig).length > before && rig.processes("main").length === 1);
+      assert.equal(outOf(rig).slice(before).split("\n")[0], "v1");
+      assert.ok(!outOf(rig).includes("EVIL"));
+      assert.equal(fs.existsSync(path.join(versionOf(rig, one), "lib", "EVIL")), false);
+      await until("words of the release", () => outOf(rig).slice(before).includes("words of v1"));
+    }
+    assert.equal(
+      rig.logs.some(({ level, message }) => level === "error" && message.includes("is not started")),
+      !is_extra,
+    );
+  });
 
-test("a tampered signed bundle stays down and is reported as failed until it can be downloaded again", LIMIT, async () => {
+test("reports a tampered signed bundle as failed and starts it only after a new download", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -96,7 +92,7 @@ test("a tampered signed bundle stays down and is reported as failed until it can
   assert.ok(!outOf(rig).includes("EVIL"));
 });
 
-test("a staged bundle without a record of its files stays on disk until another copy has been downloaded", LIMIT, async () => {
+test("keeps a staged bundle without a file record on disk until a new copy is downloaded", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -109,7 +105,7 @@ test("a staged bundle without a record of its files stays on disk until another 
   await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test("a bad release is stopped even if the previous release was tampered with and cannot be downloaded", LIMIT, async () => {
+test("stops an unhealthy release even if the previous one is tampered with and cannot be downloaded", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -123,7 +119,7 @@ test("a bad release is stopped even if the previous release was tampered with an
   assert.deepEqual(rig.processes("main"), []);
 });
 
-test("a rollback also verifies the previous release's signed files before it starts them", LIMIT, async () => {
+test("a rollback verifies the signed files of the previous release before starting it", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -134,7 +130,7 @@ test("a rollback also verifies the previous release's signed files before it sta
   assert.ok(!outOf(rig).includes("EVIL"));
 });
 
-test("a rollback also verifies a copy of the previous release that a program has put beside it", LIMIT, async () => {
+test("a rollback does not run a forged copy that a program put beside the previous release", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -146,7 +142,7 @@ test("a rollback also verifies a copy of the previous release that a program has
   assert.ok(!outOf(rig).includes("EVIL"));
 });
 
-test("a staged file that was changed is downloaded again before it is installed", LIMIT, async () => {
+test("a tampered staged file is downloaded again before it is installed", LIMIT, async () => {
   await using rig = await startSigned();
   const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -158,7 +154,7 @@ test("a staged file that was changed is downloaded again before it is installed"
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
 
-test("a staged file that was changed stays on disk while no other copy can be downloaded, and is never installed", LIMIT, async () => {
+test("a tampered staged file is never installed, and stays until a new copy is downloaded", LIMIT, async () => {
   await using rig = await startSigned();
   const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");

@@ -13,7 +13,7 @@ const HOLD = `
   process.stdout.write("held");
   setInterval(() => {}, 1000);`;
 
-test("another process is refused while the holder lives and takes over after kill -9", { timeout: 120_000 }, async (t) => {
+test("another process can lock a state directory only after the lock's owner has died", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = once(child, "exit");
@@ -29,7 +29,7 @@ test("another process is refused while the holder lives and takes over after kil
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test("a stale lock is taken over: with a reused pid, of another boot, or torn", (t) => {
+test("takes over a lock file that is truncated, from another boot, or names a reused pid", (t) => {
   const directory = temporaryDirectory(t);
   const path = join(directory, "agent.lock");
   for (const content of [
@@ -44,7 +44,7 @@ test("a stale lock is taken over: with a reused pid, of another boot, or torn", 
   }
 });
 
-test("the same process cannot lock twice, but again after releasing the lock", (t) => {
+test("a process cannot lock the same directory twice without releasing it", (t) => {
   const directory = temporaryDirectory(t);
   const unlock = lockState(directory);
   assert.throws(() => lockState(directory), StateLockedError);
@@ -55,40 +55,36 @@ test("the same process cannot lock twice, but again after releasing the lock", (
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
 
-test(
-  "a directory on a full disk can be locked, and is refused to other agents until its holder dies",
-  { timeout: 120_000, ...ROOT },
-  async (t) => {
-    const directory = join(temporaryDirectory(t), "disk");
-    mkdirSync(directory);
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "none", directory]);
-    assert.throws(() => writeFileSync(join(directory, "ballast"), Buffer.alloc(1_000_000)), /ENOSPC/);
-    const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
-    try {
-      const ended = once(child, "exit");
-      await once(child.stdout, "data");
-      assert.deepEqual(readdirSync(directory), ["ballast"]);
-      assert.throws(() => lockState(directory), StateLockedError);
-      child.kill("SIGKILL");
-      await ended;
-      lockState(directory)();
-    } finally {
-      child.kill("SIGKILL");
-      execFileSync("umount", ["-l", directory]);
-    }
-  },
-);
+test("locks a directory on a full disk against other agents until the owner dies", { timeout: 120_000, ...ROOT }, async (t) => {
+  const directory = join(temporaryDirectory(t), "disk");
+  mkdirSync(directory);
+  execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "none", directory]);
+  assert.throws(() => writeFileSync(join(directory, "ballast"), Buffer.alloc(1_000_000)), /ENOSPC/);
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", HOLD, directory], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const ended = once(child, "exit");
+    await once(child.stdout, "data");
+    assert.deepEqual(readdirSync(directory), ["ballast"]);
+    assert.throws(() => lockState(directory), StateLockedError);
+    child.kill("SIGKILL");
+    await ended;
+    lockState(directory)();
+  } finally {
+    child.kill("SIGKILL");
+    execFileSync("umount", ["-l", directory]);
+  }
+});
 
-test("a directory can be locked where its socket cannot be bound, with the lock file alone", { timeout: 120_000 }, (t) => {
+test("locks a directory with only the lock file if the lock socket cannot be bound", { timeout: 120_000 }, (t) => {
   const directory = temporaryDirectory(t);
-  // Longer than the address of a socket.
+  // Too long for the address of a socket.
   const name = "x".repeat(120);
   const unlock = lockState(directory, name);
   assert.deepEqual(readdirSync(directory), [name]);
   unlock();
 });
 
-test("a user who binds the socket's name does not block root's agent from its directory", { timeout: 120_000, ...ROOT }, async (t) => {
+test("another user who binds the lock socket's name cannot block root's agent", { timeout: 120_000, ...ROOT }, async (t) => {
   const directory = temporaryDirectory(t);
   const { dev, ino } = statSync(directory);
   const bind = `
@@ -103,7 +99,7 @@ test("a user who binds the socket's name does not block root's agent from its di
   assert.throws(() => lockState(directory), StateLockedError);
 });
 
-test("a directory has one lock, by any path", (t) => {
+test("two paths to the same directory share one lock", (t) => {
   const parent = temporaryDirectory(t);
   mkdirSync(join(parent, "state"));
   symlinkSync(join(parent, "state"), join(parent, "other"));

@@ -9,7 +9,7 @@ const SOURCES = path.resolve(import.meta.dirname, "..");
 const WRITES =
   /\b(renameSync|writeFileSync|appendFileSync|copyFileSync|symlinkSync|linkSync|mkdirSync|createWriteStream|cpSync|\.rename|\.writeFile|\.copyFile|\.mkdir)\(/;
 
-/** Other places where a file is written or renamed, and why they survive a power loss. */
+/** Modules that may write or rename files, and why their files survive a power loss. */
 const ELSEWHERE: Record<string, string> = {
   "disk/write-atomically.ts": "the one place",
   "disk/lock.ts": "a lock is valid for one boot",
@@ -26,7 +26,7 @@ function directoryOf(t: TestContext): string {
   return directory;
 }
 
-test("the agent writes files in one module, with listed exceptions", () => {
+test("only listed modules of the agent write or rename files", () => {
   const found = globSync("**/*.ts", { cwd: SOURCES })
     .filter((file) => !file.endsWith(".test.ts") && !file.startsWith("testing/"))
     .filter((file) => WRITES.test(readFileSync(path.join(SOURCES, file), "utf8")))
@@ -34,7 +34,7 @@ test("the agent writes files in one module, with listed exceptions", () => {
   assert.deepEqual(found, Object.keys(ELSEWHERE).toSorted());
 });
 
-test("a file is replaced completely, with the requested mode, over the temporary file of an earlier crash", (t) => {
+test("writes a file atomically with its mode despite a temporary file left by a crash", (t) => {
   const directory = directoryOf(t);
   const file = path.join(directory, "kept");
   const elsewhere = path.join(directory, "elsewhere");
@@ -54,7 +54,7 @@ test("a file is replaced completely, with the requested mode, over the temporary
   assert.throws(() => writeAtomically(path.join(directory, "none", "kept"), "two"));
 });
 
-test("a copy has the bytes and the mode of its source; a missing source leaves the old file and no temporary one", (t) => {
+test("copies a file's bytes and mode, and keeps the old file if the source is missing", (t) => {
   const directory = directoryOf(t);
   const [from, to] = [path.join(directory, "from"), path.join(directory, "to")];
   writeFileSync(from, "bytes", { mode: 0o640 });
@@ -67,7 +67,7 @@ test("a copy has the bytes and the mode of its source; a missing source leaves t
   assert.equal(statSync(to).mode & 0o777, 0o640);
 });
 
-test("directories are created with their parents, repeatedly; files are renamed and removed", (t) => {
+test("creating a directory twice or removing a file twice succeeds", (t) => {
   const directory = directoryOf(t);
   const deep = path.join(directory, "a", "b", "c");
   makeDirectory(deep);
@@ -83,7 +83,7 @@ test("directories are created with their parents, repeatedly; files are renamed 
   assert.equal(existsSync(path.join(directory, "two")), false);
 });
 
-test("any changed bit in a JSON file is detected", (t) => {
+test("detects a flipped bit in a JSON state file", (t) => {
   const file = path.join(directoryOf(t), "state.json");
   const value = { files: ["/opt/maps/a.bin"], originals: {} };
   writeJson(file, value);

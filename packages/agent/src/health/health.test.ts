@@ -12,7 +12,7 @@ import { HealthMeter, runChecks, worstStatus } from "./health.ts";
 
 const GIB = 1024 ** 3;
 
-/** Creates a system root from files. */
+/** Creates a directory with these files, which replaces / in a test. */
 function fakeRoot(t: TestContext, files: Record<string, string>): string {
   const root = temporaryDirectory(t);
   for (const [path, content] of Object.entries(files)) {
@@ -56,7 +56,7 @@ function meter(root: string, clock = systemClock, workloads: WorkloadStatus[] = 
   });
 }
 
-test("every figure is read from /proc, /sys and statfs", async (t) => {
+test("reads a robot's health from /proc, /sys and statfs", async (t) => {
   const root = fakeRoot(t, ROBOT);
   const measured = meter(root);
   writeFileSync(join(root, "proc/stat"), "cpu  150 0 150 750 150 0 0 0 0 0\ncpu0 0\ncpu1 0\n");
@@ -77,7 +77,7 @@ test("every figure is read from /proc, /sys and statfs", async (t) => {
 });
 
 for (const root_mount of ["overlay / overlay", "tmpfs / tmpfs", "10.0.0.1:/robots/7 / nfs4", "/dev/root / ext4"])
-  test(`reports the root on ${root_mount}`, async (t) => {
+  test(`health includes the root file system mounted as ${root_mount}`, async (t) => {
     const mounts = `${root_mount} rw 0 0\ntmpfs /run tmpfs rw 0 0\noverlay /merged overlay rw 0 0\n/dev/mmcblk0p3 /data ext4 rw 0 0\n`;
     const { disks } = await meter(fakeRoot(t, { "proc/mounts": mounts, "data/file": "" })).measure();
     assert.deepEqual(
@@ -86,7 +86,7 @@ for (const root_mount of ["overlay / overlay", "tmpfs / tmpfs", "10.0.0.1:/robot
     );
   });
 
-test("reports no disk for read-only images, which are always full", async (t) => {
+test("health includes no disk for read-only images, which are always full", async (t) => {
   const mounts = "/dev/root / squashfs ro 0 0\n/dev/loop0 /snap/core erofs ro 0 0\n/dev/mmcblk0p3 /data ext4 rw 0 0\n";
   const { disks } = await meter(fakeRoot(t, { "proc/mounts": mounts, "snap/core/file": "", "data/file": "" })).measure();
   assert.deepEqual(
@@ -95,13 +95,13 @@ test("reports no disk for read-only images, which are always full", async (t) =>
   );
 });
 
-test("a machine without any readable values still has a snapshot", async (t) => {
+test("returns a valid health snapshot when no system file is readable", async (t) => {
   const health = await meter(temporaryDirectory(t)).measure();
   assert.deepEqual(Value.Errors(HealthBody, health), []);
   assert.deepEqual([health.battery, health.cpu.temperature_celsius, health.disks, health.cpu.cores], [null, null, [], 1]);
 });
 
-test("this machine's own snapshot matches the protocol", async () => {
+test("the health snapshot of the test machine matches the protocol schema", async () => {
   const clock = systemClock;
   const health = await new HealthMeter({
     system_root: "/",
@@ -120,7 +120,7 @@ test("this machine's own snapshot matches the protocol", async () => {
   );
 });
 
-test("checks grade disk, memory, temperature, clock and workloads, and the worst is the status", () => {
+test("health checks grade disk, memory, temperature, clock and workloads, and the worst sets the status", () => {
   const workload = (app: string, status: string, restarts = 0): WorkloadStatus => ({
     app,
     kind: "app_bundle",
@@ -155,7 +155,7 @@ test("checks grade disk, memory, temperature, clock and workloads, and the worst
   assert.equal(worstStatus([]), "ok");
 });
 
-test("the server's time is advanced by the monotonic clock when the robot's clock is set", async () => {
+test("estimates the server's time with the monotonic clock after the robot's clock is changed", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const shifted = { now: () => new Date(clock.now().getTime() + shift), monotonic: () => clock.monotonic() };
   let shift = 0;

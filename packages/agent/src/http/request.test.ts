@@ -26,7 +26,7 @@ async function serve(t: TestContext, handle: (request: IncomingMessage, response
 
 const never = new AbortController().signal;
 
-test("a GET is signed for its path at the server's time and asks for the rest of a file", LIMIT, async (t) => {
+test("sends a GET signed for its path and the server's time, with a Range header", LIMIT, async (t) => {
   const seen: IncomingMessage[] = [];
   const server = await serve(t, (request, response) => {
     seen.push(request);
@@ -56,7 +56,7 @@ test("a GET is signed for its path at the server's time and asks for the rest of
   assert.ok(verify(null, Buffer.from(text), createPublicKey({ key: der, format: "der", type: "spki" }), Buffer.from(signature!, "base64")));
 });
 
-test("a response that breaks off is an error, not a truncated file", LIMIT, async (t) => {
+test("reading a response fails if the connection closes before its end", LIMIT, async (t) => {
   const server = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("half", () => response.destroy());
@@ -83,7 +83,7 @@ test("a request fails after 30 s without data, before and during the response", 
   await within;
 });
 
-test("a body that never ends is aborted at its limit, and an aborted request rejects", LIMIT, async (t) => {
+test("reading a response fails when its body exceeds the limit or the request is aborted", LIMIT, async (t) => {
   const server = await serve(t, (_request, response) => {
     const write = (): void => void (response.destroyed || response.write("x".repeat(10_000), () => setImmediate(write)));
     write();

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { openKey, readEnrollment, writeEnrollment } from "./identity.ts";
 
-test("a key is created once, readable by its owner only, with a public key of 32 bytes", (t) => {
+test("creates a robot's key once, readable only by its owner", (t) => {
   const directory = temporaryDirectory(t);
   const first = openKey(directory);
   assert.equal(Buffer.from(first.public_key, "base64").length, 32);
@@ -14,7 +14,7 @@ test("a key is created once, readable by its owner only, with a public key of 32
   assert.notEqual(openKey(temporaryDirectory(t)).public_key, first.public_key);
 });
 
-test("a damaged key is never replaced: a new key would be another robot", (t) => {
+test("never replaces a damaged key, since a new key would identify another robot", (t) => {
   const directory = temporaryDirectory(t);
   openKey(directory);
   const path = join(directory, "identity", "key.pem");
@@ -23,7 +23,7 @@ test("a damaged key is never replaced: a new key would be another robot", (t) =>
   assert.equal(readFileSync(path, "utf8"), "torn");
 });
 
-test("an enrollment is read back; a torn file counts as not enrolled", (t) => {
+test("a robot with a truncated enrollment file counts as not enrolled", (t) => {
   const directory = temporaryDirectory(t);
   assert.equal(readEnrollment(directory), undefined);
   openKey(directory);
@@ -33,7 +33,7 @@ test("an enrollment is read back; a torn file counts as not enrolled", (t) => {
   assert.equal(readEnrollment(directory), undefined);
 });
 
-test("an enrollment with a wrong checksum counts as not enrolled: the server would refuse another robot's id forever", (t) => {
+test("a robot whose enrollment file has a wrong checksum counts as not enrolled", (t) => {
   const directory = temporaryDirectory(t);
   openKey(directory);
   writeEnrollment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });

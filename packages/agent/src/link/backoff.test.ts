@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { seededRandom, SimulatedClock } from "@roamfleet/clock";
 import { backoffMs, retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
-test("waits are uniform over a window that doubles from 1 s to 60 s", () => {
+test("backoff delays are uniformly distributed over a window that doubles from 1 s to 60 s", () => {
   const clock = { random: seededRandom(3) };
   for (const [attempt, bound] of [
     [0, 1_000],
@@ -20,7 +20,7 @@ test("waits are uniform over a window that doubles from 1 s to 60 s", () => {
   }
 });
 
-test("Retry-After is parsed as seconds, and as a date by the server's own clock", () => {
+test("parses Retry-After as seconds, or as a date relative to the server's Date header", () => {
   const clock = new SimulatedClock({ at: "1970-01-01T00:00:00Z" });
   assert.equal(retryAfterMs("7", undefined, clock), 7_000);
   assert.equal(retryAfterMs("Fri, 01 Mar 2030 00:00:30 GMT", "Fri, 01 Mar 2030 00:00:00 GMT", clock), 30_000);
@@ -29,7 +29,7 @@ test("Retry-After is parsed as seconds, and as a date by the server's own clock"
   assert.equal(retryAfterMs(undefined, undefined, clock), undefined);
 });
 
-test("an invalid wait is ignored", () => {
+test("ignores an invalid retry delay and limits a valid one to an hour", () => {
   for (const value of [-1, Number.NaN, Number.POSITIVE_INFINITY, "5", null, undefined]) assert.equal(sensibleWaitMs(value), undefined);
   assert.equal(sensibleWaitMs(1e12), 3_600_000);
 });

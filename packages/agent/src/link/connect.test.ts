@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { connect, type OpenSocket } from "./connect.ts";
 
-/** Accepts connections and sends nothing. Resolves with its port and the first connection. */
+/** Starts a server that accepts connections and sends nothing. `came` resolves with the first connection that sends data. */
 async function silentServer(): Promise<{ port: number; came: Promise<Socket>; server: Server } & AsyncDisposable> {
   const { promise: came, resolve } = Promise.withResolvers<Socket>();
   const server = createServer((socket) => socket.on("error", () => {}).once("data", () => resolve(socket)));
@@ -22,7 +22,7 @@ const attempt = (server: string, clock: SimulatedClock, open_socket?: OpenSocket
   return { ended, attempted, stopping };
 };
 
-test("a server that accepts the request but does not answer has a minute, since it may queue connections", async () => {
+test("a connection attempt times out after 60 s if the server does not answer", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   const { ended, attempted } = attempt(`http://127.0.0.1:${silent.port}`, clock);
@@ -35,7 +35,7 @@ test("a server that accepts the request but does not answer has a minute, since 
   socket.destroy();
 });
 
-test("a server that does not begin the TLS handshake has a minute, since handshakes are queued", async () => {
+test("a connection attempt times out after 60 s if the TLS handshake does not start", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   const { ended, attempted } = attempt(`https://127.0.0.1:${silent.port}`, clock);
@@ -48,7 +48,7 @@ test("a server that does not begin the TLS handshake has a minute, since handsha
   socket.destroy();
 });
 
-test("a robot that is queued for a socket does not time out, and connects when it gets one", async () => {
+test("the connect timeout starts only when a queued robot gets its socket", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   let open = (): void => assert.fail("no socket was asked for");
@@ -68,7 +68,7 @@ test("a robot that is queued for a socket does not time out, and connects when i
   socket.destroy();
 });
 
-test("an agent that is stopped while it is queued ends, and a socket that arrives later is destroyed", { timeout: 120_000 }, async () => {
+test("an agent stopped while it is queued for a socket destroys a socket that arrives later", { timeout: 120_000 }, async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   const { promise: asked, resolve: ask } = Promise.withResolvers<{ hand: Parameters<OpenSocket>[1]; signal: AbortSignal }>();

@@ -16,7 +16,7 @@ function open(state_directory: string): { store: DesiredStore; clock: SimulatedC
   return { store: new DesiredStore({ state_directory, clock, log }), clock };
 }
 
-test("a desired state is on disk before it is passed on, and is read after a restart", (t) => {
+test("writes a desired state to disk before it is applied", (t) => {
   const directory = temporaryDirectory(t);
   const { store } = open(directory);
   const seen: [boolean, number][] = [];
@@ -34,7 +34,7 @@ test("a desired state is on disk before it is passed on, and is read after a res
   assert.equal(open(directory).store.generation, 4);
 });
 
-test("a failed write is retried, and the state is not applied before it is stored", async (t) => {
+test("does not apply a desired state until a retried write has stored it", async (t) => {
   const directory = temporaryDirectory(t);
   const { store, clock } = open(directory);
   mkdirSync(join(directory, "desired.json.tmp"));
@@ -47,7 +47,7 @@ test("a failed write is retried, and the state is not applied before it is store
   assert.deepEqual([seen, store.generation], [[true], 1]);
 });
 
-test("a torn or foreign file is ignored, so the server sends the state again", (t) => {
+test("ignores a truncated or invalid desired-state file", (t) => {
   const directory = temporaryDirectory(t);
   for (const content of [
     "",
@@ -62,7 +62,7 @@ test("a torn or foreign file is ignored, so the server sends the state again", (
   }
 });
 
-test("a desired state with a wrong checksum is ignored, with a warning", (t) => {
+test("ignores a desired state with a wrong checksum and logs a warning", (t) => {
   const directory = temporaryDirectory(t);
   open(directory).store.take(desiredOf(41), () => {});
   const path = join(directory, "desired.json");
@@ -77,7 +77,7 @@ test("a desired state with a wrong checksum is ignored, with a warning", (t) => 
   assert.match(lines.join(""), /is damaged/);
 });
 
-test("a desired state with more apps or configs than a robot may have is refused", () => {
+test("rejects a desired state with too many apps or configs", () => {
   const many = (count: number): Record<string, object> =>
     Object.fromEntries(Array.from({ length: count }, (_, i) => [`name-${i}`, { release: null }]));
   assert.notEqual(parseDesired({ ...desiredOf(1), apps: many(256), configs: many(1_024) }), undefined);

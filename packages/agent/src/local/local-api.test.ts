@@ -41,7 +41,7 @@ const refusal = (status: number, code: string) => (error: unknown) => {
   return true;
 };
 
-test("robot software sees the current and desired releases, and finds the socket in its environment", LIMIT, async (t) => {
+test("the local API returns the current and desired release of each app", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "agent.sock");
   await using rig = await DeploymentsRig.start({ config: { local_api: { socket } } });
   const release = await shellRelease("one", `echo "socket is $ROAMFLEET_SOCKET"; ${WELL}`);
@@ -67,7 +67,7 @@ test("robot software sees the current and desired releases, and finds the socket
   await until("the workload's words", () => rig.logs.some(({ message }) => message === `socket is ${socket}`));
 });
 
-test("the lock over the socket: acquired, shown, refused to others, renewed, released", LIMIT, async (t) => {
+test("the local API acquires, renews and releases the update lock for one owner at a time", LIMIT, async (t) => {
   const { socket } = await startSide(t);
   assert.deepEqual(await askAgent(socket, "GET", "/v1/lock"), { lock: null });
   await askAgent(socket, "PUT", "/v1/lock", { owner: "docking", ttl_seconds: 60, pid: process.pid });
@@ -92,7 +92,7 @@ test("the lock over the socket: acquired, shown, refused to others, renewed, rel
     await assert.rejects(askAgent(socket, "PUT", "/v1/lock", body), refusal(400, "invalid"), JSON.stringify(body));
 });
 
-test("the lock is refused while an update is in progress", LIMIT, async (t) => {
+test("the local API refuses the update lock while an update is in progress", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "agent.sock");
   await using rig = await DeploymentsRig.start({ config: { local_api: { socket } } });
   const target = rig.deploy(await shellRelease("one", WELL), { verify_seconds: 3 });
@@ -102,7 +102,7 @@ test("the lock is refused while an update is in progress", LIMIT, async (t) => {
   await askAgent(socket, "PUT", "/v1/lock", { owner: "docking", ttl_seconds: 60 });
 });
 
-test("configs: listed by namespace and read completely, whatever their names", LIMIT, async (t) => {
+test("the local API lists and returns the configs of any namespace", LIMIT, async (t) => {
   const { socket, state } = await startSide(t);
   const paths = statePaths(state);
   for (const [namespace, content] of [
@@ -126,7 +126,7 @@ test("configs: listed by namespace and read completely, whatever their names", L
   await assert.rejects(askAgent(socket, "GET", "/v1/configs/%ff"), refusal(400, "invalid"));
 });
 
-test("a reader resumes after its last event, and is notified of missed events after too long an absence", LIMIT, async (t) => {
+test("an event reader resumes after its last event and is notified of dropped events", LIMIT, async (t) => {
   const { socket, side } = await startSide(t);
   const seen: { id: string; type: string; data: unknown }[] = [];
   const read = async (after: string | undefined, count: number): Promise<void> => {
@@ -160,7 +160,7 @@ test("a reader resumes after its last event, and is notified of missed events af
 
 const listening = (side: LocalInterface): number => side.readers;
 
-test("a reader that does not read is disconnected at its limit without effect on others", LIMIT, async (t) => {
+test("an event client that does not read is disconnected without effect on other clients", LIMIT, async (t) => {
   const { socket, side, lines } = await startSide(t);
   const stuck = connect(socket);
   stuck.on("error", () => {});
@@ -180,14 +180,14 @@ test("a reader that does not read is disconnected at its limit without effect on
     assert.ok(told < 10_000, "never cut");
     if (told % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
   }
-  // The kernel's socket buffers come on top.
+  // The kernel's socket buffers accept additional bytes.
   assert.ok(told * 1_000 < EVENT_BACKLOG_BYTES_MAX + 1024 * 1024, `${told} events`);
   assert.ok(lines.some((line) => line.includes("that was too slow")));
   await until("the good reader to have all", () => read > told * 1_000);
   good.destroy();
 });
 
-test("limits apply to bodies, readers, clients, and requests that never end", LIMIT, async (t) => {
+test("the local API limits request bodies, event readers and clients", LIMIT, async (t) => {
   const { socket, side } = await startSide(t);
   await assert.rejects(
     askAgent(socket, "PUT", "/v1/lock", { owner: "a", ttl_seconds: 1, x: "y".repeat(LOCAL_BODY_BYTES_MAX) }),
@@ -217,7 +217,7 @@ test("limits apply to bodies, readers, clients, and requests that never end", LI
   await askAgent(socket, "GET", "/v1/status");
 });
 
-test("only the agent's user and the group may use it, and the group sees nothing else of the state directory", LIMIT, async (t) => {
+test("only the agent's user and the socket's group can use the local API", LIMIT, async (t) => {
   const { socket, state } = await startSide(t, { group: "nogroup" });
   const { mode, gid } = statSync(socket);
   assert.deepEqual([mode & 0o777, gid], [0o660, 65_534]);
@@ -236,7 +236,7 @@ test("only the agent's user and the group may use it, and the group sees nothing
   assert.match(await as(65_534, `ls ${state}`), /Permission denied/);
 });
 
-test("a socket that a killed agent left is replaced, another agent's is not, and another file is never removed", LIMIT, async (t) => {
+test("replaces a socket left by a killed agent, but no other agent's socket or file", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const socket = join(directory, "a.sock");
   const listen = `require("net").createServer().listen(${JSON.stringify(socket)}, () => process.kill(process.pid, "SIGKILL"))`;
@@ -256,7 +256,7 @@ test("a socket that a killed agent left is replaced, another agent's is not, and
   assert.deepEqual(readdirSync(directory), ["file"]);
 });
 
-test("a path too long for a unix socket is refused before the agent starts", () => {
+test("rejects a state directory whose path is too long for a Unix socket", () => {
   const state = `/tmp/${"long".repeat(30)}`;
   assert.throws(
     () => readConfig({ server: "http://127.0.0.1:1", state }, {}),
@@ -268,7 +268,7 @@ test("a path too long for a unix socket is refused before the agent starts", () 
   );
 });
 
-test("a call without an agent at the socket fails as unreachable", LIMIT, async (t) => {
+test("a local API call fails as unreachable when no agent answers on the socket", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "none.sock");
   await assert.rejects(askAgent(socket, "GET", "/v1/status"), AgentUnreachable);
   const server = createServer((client) => client.destroy());

@@ -18,7 +18,7 @@ const sources = [import.meta.dirname, join(import.meta.dirname, "../safety")]
 const all = (text: string, pattern: RegExp): string[] =>
   [...new Set(Array.from(text.matchAll(pattern), (match) => match[1] ?? ""))].toSorted();
 
-test("the page lists exactly the routes, error codes and events of the code", () => {
+test("robot-api.md lists exactly the routes, error codes and events of the local API", () => {
   const routes = all(page, /^\| `((?:GET|PUT|DELETE) [^`]+)`/gm);
   assert.deepEqual(routes, [...Object.keys(LOCAL_ROUTES), `GET ${EVENTS_PATH}`].toSorted());
   const codes = all(sources, /(?:LocalError\(\d+, |code: )"([a-z_]+)"/g);
@@ -30,7 +30,7 @@ test("the page lists exactly the routes, error codes and events of the code", ()
   assert.deepEqual(all(listed, /`([a-z]+\.[a-z]+)`/g), events);
 });
 
-test("the page's limits equal the code's", () => {
+test("robot-api.md states the limits that the local API enforces", () => {
   for (const text of [
     `| clients at the same time | ${LOCAL_CLIENTS_MAX};`,
     `| readers of events | ${EVENT_READERS_MAX};`,

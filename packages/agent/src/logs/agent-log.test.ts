@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { LogRecord } from "../contract.ts";
 import { agentLog } from "./agent-log.ts";
 
-test("an entry becomes one line and one record, a local entry only a line, and control characters are escaped", () => {
+test("writes a log entry as an escaped line and a record, a local entry only as a line", () => {
   const lines: string[] = [];
   const records: LogRecord[] = [];
   const at = new Date("2030-01-01T00:00:00Z");

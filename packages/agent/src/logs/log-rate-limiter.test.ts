@@ -14,7 +14,7 @@ function startRig() {
   return { clock, records, limiter, write };
 }
 
-test("a noisy source loses only its own records, and their number is logged under its name", async () => {
+test("rate-limits each log source separately and logs the number of dropped records", async () => {
   const { clock, records, write } = startRig();
   write("noisy", SOURCE_RECORDS_BURST + 5_000);
   write("quiet", 3);
@@ -29,7 +29,7 @@ test("a noisy source loses only its own records, and their number is logged unde
   assert.ok(records.length >= SOURCE_RECORDS_PER_SECOND && records.length < 1.1 * SOURCE_RECORDS_PER_SECOND, String(records.length));
 });
 
-test("each record is either written or counted as dropped, at any rate", async () => {
+test("each log record is either written or counted as dropped", async () => {
   const { clock, records, limiter, write } = startRig();
   let written = 0;
   for (let i = 0; i < 50; i += 1) {
@@ -44,7 +44,7 @@ test("each record is either written or counted as dropped, at any rate", async (
   assert.ok(dropped > 0 && gaps.length < 60, String(gaps.length));
 });
 
-test("bytes are limited like records, and a message longer than the burst passes once", async () => {
+test("limits the bytes of a log source but admits one message longer than the burst", async () => {
   const { clock, records, write } = startRig();
   const message = "x".repeat(SOURCE_BYTES_BURST / 16);
   write("big", 40, message);
@@ -55,7 +55,7 @@ test("bytes are limited like records, and a message longer than the burst passes
   assert.equal(records.length, 1);
 });
 
-test("sources beyond the maximum share one rate limit, and idle ones are evicted", async () => {
+test("log sources beyond the maximum share one rate limit until idle sources are evicted", async () => {
   const { clock, limiter, records, write } = startRig();
   for (let i = 0; i < SOURCES_MAX; i += 1) write(`s${i}`, 1);
   write("late", SOURCE_RECORDS_BURST + 1);
@@ -67,14 +67,14 @@ test("sources beyond the maximum share one rate limit, and idle ones are evicted
   assert.deepEqual(limiter.dropping, ["later"]);
 });
 
-test("the rate of delayed records is measured by their own time", () => {
+test("measures the rate of delayed records by their timestamps", () => {
   const { limiter, records } = startRig();
   const count = 10 * SOURCE_RECORDS_BURST;
   for (let i = 0; i < count; i += 1) limiter.write({ level: "info", source: "journal", message: "m" }, 1_000_000 + i * 2);
   assert.equal(records.length, count);
 });
 
-test("after a clock was set back, nothing is dropped below the rate", () => {
+test("drops no records below the rate limit after the clock was set back", () => {
   const { limiter, records } = startRig();
   const write = (count: number, at_ms: number): void => {
     for (let i = 0; i < count; i += 1) limiter.write({ level: "info", source: "journal", message: "m" }, at_ms);

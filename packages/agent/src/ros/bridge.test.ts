@@ -29,7 +29,7 @@ function startBridge(
   return { bridge, clock };
 }
 
-test("searches for an adapter again after it is lost", LIMIT, async (t) => {
+test("searches for a ROS adapter again after it is lost", LIMIT, async (t) => {
   const dds = new ScriptedRos("dds");
   const { bridge, clock } = startBridge(t, { dds: dds.find });
   bridge.start();
@@ -45,7 +45,7 @@ test("searches for an adapter again after it is lost", LIMIT, async (t) => {
   assert.deepEqual([connected(bridge), dds.searches], [["dds"], 2]);
 });
 
-test("without an adapter the search is repeated with backoff, and immediately for a request", LIMIT, async (t) => {
+test("repeats the search for ROS adapters with backoff, and immediately for a request", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   dds.there = false;
   const { bridge, clock } = startBridge(t, { dds: dds.find });
@@ -60,7 +60,7 @@ test("without an adapter the search is repeated with backoff, and immediately fo
   assert.deepEqual(connected(bridge), ["dds"]);
 });
 
-test("one subscription serves all listeners of a topic, and ends with the last of them", LIMIT, async (t) => {
+test("all listeners of a ROS topic share one subscription, which ends with the last listener", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   const { bridge, clock } = startBridge(t, { dds: dds.find });
   const got: string[] = [];
@@ -89,7 +89,7 @@ test("one subscription serves all listeners of a topic, and ends with the last o
   assert.deepEqual(dds.listened, []);
 });
 
-test("a listener that throws loses only that message, and other listeners lose nothing", LIMIT, async (t) => {
+test("an exception in one topic listener does not affect other listeners or later messages", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   const { bridge } = startBridge(t, { dds: dds.find });
   const [fine, picky]: [unknown[], number[]] = [[], []];
@@ -107,7 +107,7 @@ test("a listener that throws loses only that message, and other listeners lose n
   );
 });
 
-test("subscriptions continue with an adapter that is found later", LIMIT, async (t) => {
+test("ROS subscriptions start or resume when an adapter is found", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   dds.there = false;
   const { bridge, clock } = startBridge(t, { dds: dds.find });
@@ -133,7 +133,7 @@ test("subscriptions continue with an adapter that is found later", LIMIT, async 
   );
 });
 
-test("health names adapter, nodes and topics, within the server's limits", LIMIT, async (t) => {
+test("limits the ROS nodes and topics in health to what the server accepts", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   const { bridge } = startBridge(t, { dds: dds.find });
   assert.equal((await bridge.health()).ros, null);
@@ -144,7 +144,7 @@ test("health names adapter, nodes and topics, within the server's limits", LIMIT
   assert.deepEqual([health?.distro, health?.adapter, health?.nodes, health?.topics.length], ["humble", "dds", ["/talker"], 5_000]);
 });
 
-test("without an environment, as in a service, installed distributions are found, and ROS 1 is distinguished from ROS 2", async (t) => {
+test("finds installed ROS 2 distributions, but not ROS 1, without environment variables", async (t) => {
   const root = await mkdtemp(join(tmpdir(), "roamfleet-root-"));
   t.after(() => rm(root, { recursive: true }));
   for (const name of ["humble", "jazzy"]) await mkdir(join(root, "opt/ros", name, "share/ament_index"), { recursive: true });
@@ -154,7 +154,7 @@ test("without an environment, as in a service, installed distributions are found
   assert.deepEqual(rosSettings({ adapters: [] }, {}, join(root, "none")).prefixes, []);
 });
 
-test("the environment applies where the configuration sets nothing", () => {
+test("ROS environment variables apply to settings that the config file omits", () => {
   const environment = {
     ROS_DOMAIN_ID: "42",
     ROS_DISTRO: "humble",

@@ -7,7 +7,7 @@ import { adapterOptions } from "./testing/adapter-options.ts";
 
 const LIMIT = { timeout: 120_000 };
 
-test("no adapter is found where nothing listens, or where another kind of server does", LIMIT, async (t) => {
+test("finds no ROS adapter at an address without a server or with another server", LIMIT, async (t) => {
   const server = createServer((socket) => {
     socket.on("error", () => {});
     socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -23,7 +23,7 @@ test("no adapter is found where nothing listens, or where another kind of server
   }
 });
 
-test("a robot without a sign of ROS 2 opens no port for DDS", LIMIT, async () => {
+test("opens no DDS port on a robot without signs of ROS 2", LIMIT, async () => {
   const bare = { adapters: ["dds"], prefixes: [], environment: {} } as const;
   assert.deepEqual(
     [

@@ -47,7 +47,7 @@ async function startRobot(
 
 const states = ({ adapters }: RosBridge): string[] => adapters.map(({ name, state }) => `${name} ${state}`);
 
-test("lists the topics of all adapters, each once, as described by the first adapter", LIMIT, async (t) => {
+test("lists each ROS topic once, with the type that the first adapter reports", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2, { name: "/map", type: "nav_msgs/msg/OccupancyGrid" }];
   ros1.published = [SCAN_1, ARM];
@@ -59,7 +59,7 @@ test("lists the topics of all adapters, each once, as described by the first ada
   ]);
 });
 
-test("subscribes to each topic only at the adapter that has it", LIMIT, async (t) => {
+test("subscribes to each ROS topic only at the first adapter that lists it", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2];
   ros1.published = [SCAN_1, ARM];
@@ -78,7 +78,7 @@ test("subscribes to each topic only at the adapter that has it", LIMIT, async (t
   assert.equal(got.at(-1), "scan of ROS 1 3");
 });
 
-test("a lost adapter interrupts no stream of another one; streams of a shared topic move and return", LIMIT, async (t) => {
+test("moves subscriptions of a lost ROS adapter to another adapter until the first returns", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2];
   ros1.published = [SCAN_1, ARM];
@@ -111,7 +111,7 @@ test("a lost adapter interrupts no stream of another one; streams of a shared to
   assert.deepEqual(ros1.listened, ["/arm"]);
 });
 
-test("a subscription moves when its topic does, although both adapters stay connected", LIMIT, async (t) => {
+test("moves a subscription when its topic appears at another connected ROS adapter", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   const { bridge, wait } = await startRobot(t, [dds, ros1]);
   await bridge.subscribe("/arm", {}, () => {});
@@ -122,10 +122,10 @@ test("a subscription moves when its topic does, although both adapters stay conn
   assert.deepEqual([dds.listened, ros1.listened], [[], ["/arm"]]);
 });
 
-test("a search that hangs, one that fails and a list without an answer do not delay other adapters", LIMIT, async (t) => {
+test("a ROS adapter that hangs or fails does not delay other adapters", LIMIT, async (t) => {
   const found = new ScriptedRos("dds");
   const late = Promise.withResolvers<undefined>();
-  // It ignores its signal.
+  // This search ignores its abort signal.
   const hangs: FindRosAdapter = async (options) => late.promise.then(() => found.find(options));
   const [rosbridge, ros1] = [new ScriptedRos("rosbridge"), new ScriptedRos("ros1")];
   rosbridge.hangs = true;
@@ -147,7 +147,7 @@ test("a search that hangs, one that fails and a list without an answer do not de
   assert.equal(found.closed, 1);
 });
 
-test("a subscription that its adapter refuses is retried", LIMIT, async (t) => {
+test("retries a subscription that a ROS adapter refused", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   ros1.published = [ARM];
   ros1.refuses = true;
@@ -160,7 +160,7 @@ test("a subscription that its adapter refuses is retried", LIMIT, async (t) => {
   assert.deepEqual(ros1.listened, ["/arm"]);
 });
 
-test("ros2 runs only while no adapter before it is connected", LIMIT, async (t) => {
+test("uses the ros2 command only while no adapter of higher priority is connected", LIMIT, async (t) => {
   const [dds, ros2, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros2"), new ScriptedRos("ros1")];
   const { bridge, wait } = await startRobot(t, [dds, ros2, ros1]);
   assert.deepEqual([states(bridge), ros2.searches], [["dds connected", "ros2 standby", "ros1 connected"], 0]);
@@ -172,7 +172,7 @@ test("ros2 runs only while no adapter before it is connected", LIMIT, async (t) 
   assert.deepEqual(states(bridge), ["dds connected", "ros2 standby", "ros1 connected"]);
 });
 
-test("find waits for ros2 where it is the only adapter that answers", LIMIT, async (t) => {
+test("a search waits for the ros2 command if no other adapter is found", LIMIT, async (t) => {
   const [dds, ros2] = [new ScriptedRos("dds"), new ScriptedRos("ros2")];
   dds.there = false;
   ros2.there = false;
@@ -181,7 +181,7 @@ test("find waits for ros2 where it is the only adapter that answers", LIMIT, asy
   assert.equal(await bridge.find(), true);
 });
 
-test("health has every adapter with its state, and names the first one where older servers read it", LIMIT, async (t) => {
+test("health lists every ROS adapter, and the first also in the field for older servers", LIMIT, async (t) => {
   const [foxglove, rosbridge, ros1] = [new ScriptedRos("foxglove"), new ScriptedRos("rosbridge"), new ScriptedRos("ros1")];
   rosbridge.there = false;
   ros1.distro = "noetic";

@@ -13,7 +13,7 @@ import { StepAborted } from "./failure.ts";
 import { TIMING } from "./limits.ts";
 
 test(
-  "an aborted caller stops waiting for another download of the same bytes, and the next caller proceeds",
+  "an aborted caller stops waiting for a concurrent download of the same artifact",
   {
     timeout: 120_000,
   },

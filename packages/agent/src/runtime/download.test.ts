@@ -56,7 +56,7 @@ const failsWith =
   (error: unknown): boolean =>
     error instanceof StepFailure && error.reason === reason;
 
-test("an artifact is downloaded completely under its digest, and its progress ends at its size", async () => {
+test("stores a downloaded artifact under its digest and reports progress up to its size", async () => {
   const seen: number[] = [];
   const file = await download({ progress: (done) => seen.push(done) });
   assert.equal(path.basename(file), sha256);
@@ -64,7 +64,7 @@ test("an artifact is downloaded completely under its digest, and its progress en
   assert.equal(seen.at(-1), SIZE);
 });
 
-test("an interrupted download resumes where it stopped, each time", async () => {
+test("a download that is interrupted several times resumes at its offset each time", async () => {
   const part = path.join(directory, `${sha256}.part`);
   const written = (): number => fs.statSync(part, { throwIfNoEntry: false })?.size ?? 0;
   server.trouble = ({ start }) => (server.requests.length < 8 ? { cut_after: 20_000, once: () => written() > start } : undefined);
@@ -73,7 +73,7 @@ test("an interrupted download resumes where it stopped, each time", async () => 
   assert.ok(server.requests.every(({ start }, index) => index === 0 || start >= server.requests[index - 1]!.start));
 });
 
-test("a partial download of an earlier agent is resumed", async () => {
+test("resumes a partial download that an earlier agent process left", async () => {
   fs.writeFileSync(path.join(directory, `${sha256}.part`), bytes.subarray(0, 100_000));
   assert.ok(fs.readFileSync(await download()).equals(bytes));
   assert.deepEqual(
@@ -82,7 +82,7 @@ test("a partial download of an earlier agent is resumed", async () => {
   );
 });
 
-test("a download with a damaged beginning restarts once from the first byte", async () => {
+test("restarts a download from the first byte if the partial file is damaged", async () => {
   fs.writeFileSync(path.join(directory, `${sha256}.part`), Buffer.alloc(100_000));
   assert.ok(fs.readFileSync(await download()).equals(bytes));
   assert.deepEqual(
@@ -91,7 +91,7 @@ test("a download with a damaged beginning restarts once from the first byte", as
   );
 });
 
-test("wrong bytes twice are a digest mismatch, and no file gets the artifact's name", async () => {
+test("fails with digest_mismatch after two downloads with wrong bytes", async () => {
   const wrong = Buffer.from(bytes);
   wrong[1_000]! ^= 1;
   server.trouble = ({ start }) => ({ bytes: wrong.subarray(start) });
@@ -100,13 +100,13 @@ test("wrong bytes twice are a digest mismatch, and no file gets the artifact's n
   assert.ok(!fs.existsSync(path.join(directory, sha256)));
 });
 
-test("more bytes than the release names are refused without being kept", async () => {
+test("rejects an artifact that is larger than the release states", async () => {
   server.trouble = () => ({ bytes: Buffer.concat([bytes, Buffer.alloc(1_000_000)]) });
   await assert.rejects(download(), failsWith("digest_mismatch"));
   assert.ok(fs.statSync(path.join(directory, `${sha256}.part`)).size <= SIZE);
 });
 
-test("a download fails after a bounded number of responses without a byte", async () => {
+test("a download fails after a limited number of responses without data", async () => {
   server.trouble = () => ({ status: 500 });
   await assert.rejects(
     download({ timing: { download_tries: 4 } }),
@@ -123,7 +123,7 @@ function sleepless(slept: (total_ms: number) => void = () => {}): { clock: Clock
 }
 
 for (const status of [429, 502, 503, 504]) {
-  test(`a server that says "not now" (${status}) for longer than the number of attempts is retried after its requested waits`, async () => {
+  test(`a download refused with ${status} and Retry-After is retried beyond the maximum number of attempts`, async () => {
     const put_off = TIMING.download_tries + 15;
     server.trouble = () => (server.requests.length <= put_off ? { status, headers: { "retry-after": "90" } } : undefined);
     const { clock, waits } = sleepless();
@@ -136,7 +136,7 @@ for (const status of [429, 502, 503, 504]) {
   });
 }
 
-test("a refusal without Retry-After backs off up to a minute, and ends with the step's timeout", async () => {
+test("retries 503 without Retry-After with backoff up to a minute until the step times out", async () => {
   server.trouble = () => ({ status: 503 });
   const step = new AbortController();
   const deadline_ms = 2 * 3_600_000;
@@ -151,7 +151,7 @@ test("a refusal without Retry-After backs off up to a minute, and ends with the 
   assert.ok((waits[0] ?? 0) < 2_500 && waits.slice(8).every((ms) => ms >= 30_000 && ms <= 60_000), String(waits));
 });
 
-test("responses without a byte are counted across responses with Retry-After, and a received byte resets the count", async () => {
+test("received bytes reset the count of failed download attempts, a 503 response does not", async () => {
   const tries = 4;
   const putOff = (): { status: number } | undefined => (server.requests.length % 2 === 0 ? { status: 503 } : undefined);
   const { clock } = sleepless();
@@ -170,12 +170,12 @@ test("responses without a byte are counted across responses with Retry-After, an
   assert.ok(server.requests.length > 2 * tries);
 });
 
-test("a download from a server that only has a part fails", async () => {
+test("a download fails if the server has only a part of the artifact", async () => {
   server.trouble = ({ start }) => (start >= 1_000 ? { status: 416 } : { bytes: bytes.subarray(start, 1_000) });
   await assert.rejects(download({ timing: { download_tries: 4 } }), failsWith("download_failed"));
 });
 
-test("a robot without network retries until the network is back", async () => {
+test("retries a download without a network until the network is back", async () => {
   let unreachable = 20;
   const there = plainFetcher(server.origin);
   const fetcher: Fetcher = {
@@ -184,7 +184,7 @@ test("a robot without network retries until the network is back", async () => {
   assert.ok(fs.readFileSync(await download({ fetcher, timing: { download_tries: 2 } })).equals(bytes));
 });
 
-test("a response that stalls is aborted and retried", async () => {
+test("aborts and retries a download that stalls", async () => {
   server.trouble = () => (server.requests.length === 1 ? "hang" : undefined);
   assert.ok(fs.readFileSync(await download({ timing: { download_stall_ms: 50, download_tries: 1_000 } })).equals(bytes));
 });

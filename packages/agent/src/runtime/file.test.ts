@@ -27,7 +27,7 @@ test("a file without a manifest is installed below the state directory under the
   assert.deepEqual(rig.deployments.workloads(), [{ app: "map", kind: "file", status: "running", restarts: 0, release_tag: "v2" }]);
 });
 
-test("a file with a path is installed there with its mode, if the robot allows it", options, async () => {
+test("installs a file release at its path only inside directories that the robot allows", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { file_directories: [allowed] } });
   const place = path.join(allowed, "sub/map.yaml");
   assert.equal((await rig.ended(rig.deploy(file("v1", "a", { path: place, mode: "0600" }), { app: "map" }))).status, "applied");
@@ -46,14 +46,14 @@ test("a file with a path is installed there with its mode, if the robot allows i
   assert.equal(fs.readFileSync(place, "utf8"), "a");
 });
 
-test("a robot that allows no directory refuses every path", options, async () => {
+test("rejects a file release with a path on a robot that allows no directories", options, async () => {
   await using rig = await DeploymentsRig.start();
   const end = await rig.ended(rig.deploy(file("v1", "a", { path: path.join(allowed, "x") })));
   assert.deepEqual([end.status, end.reason], ["failed", "rejected_by_robot"]);
   assert.deepEqual(fs.readdirSync(allowed), []);
 });
 
-test("a reload command that fails rolls the file back to the previous bytes", options, async () => {
+test("rolls a file back to its previous content when the reload command fails", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { file_directories: [allowed] } });
   const place = path.join(allowed, "map");
   const reload = { command: ["sh", "-c", `grep -q good ${place} || { echo cannot read map; exit 1; }`] };
@@ -64,7 +64,7 @@ test("a reload command that fails rolls the file back to the previous bytes", op
   assert.equal(fs.readFileSync(place, "utf8"), "good");
 });
 
-test("a file whose path changes is removed from the old path, and the robot's original file is restored", options, async () => {
+test("moves a file release to its new path and restores the robot's original file on removal", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { file_directories: [allowed] } });
   const [one, two] = [path.join(allowed, "one"), path.join(allowed, "two")];
   fs.writeFileSync(two, "the robot's own");
@@ -76,7 +76,7 @@ test("a file whose path changes is removed from the old path, and the robot's or
   await until("the removal", () => fs.readFileSync(two, "utf8") === "the robot's own");
 });
 
-test("a file release may signal the workload of an app", options, async () => {
+test("a file release can send a signal to the workload of an app", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(
     rig.deploy(await shellRelease("v1", 'trap "exit 0" TERM; trap "echo heard" USR1; echo ready; while :; do sleep 0.05; done')),

@@ -4,7 +4,7 @@ import { StepFailure } from "./failure.ts";
 import { decodeFileName, encodeFileName } from "@roamfleet/protocol";
 import { parseBundleManifest, parseFileManifest } from "./manifest.ts";
 
-test("a full manifest is parsed, and a minimal one gets the defaults", () => {
+test("parses a complete bundle manifest and applies defaults to a minimal one", () => {
   assert.deepEqual(parseBundleManifest({ start: ["node", "main.js"] }), {
     start: ["node", "main.js"],
     env: {},
@@ -48,7 +48,7 @@ const wrong: [string, unknown][] = [
 ];
 
 for (const [message, manifest] of wrong) {
-  test(`a manifest is refused: ${message} (${JSON.stringify(manifest)})`, () => {
+  test(`rejects the bundle manifest ${JSON.stringify(manifest)} with the error "${message}"`, () => {
     assert.throws(
       () => parseBundleManifest(manifest),
       (error: unknown) => {
@@ -60,7 +60,7 @@ for (const [message, manifest] of wrong) {
   });
 }
 
-test("a file release's manifest is optional; a relative path or an invalid mode is refused", () => {
+test("a file manifest is optional but must have an absolute path and a valid mode", () => {
   assert.deepEqual(parseFileManifest(null), { path: null, mode: 0o644, reload: null });
   assert.deepEqual(parseFileManifest({ path: "/etc/robot/../robot/map.yaml", mode: "0600", reload: { signal: "SIGHUP" } }), {
     path: "/etc/robot/map.yaml",
@@ -71,7 +71,7 @@ test("a file release's manifest is optional; a relative path or an invalid mode 
   assert.throws(() => parseFileManifest({ mode: "4755" }), /mode must be permissions/);
 });
 
-test("any string becomes a file name without separators, and is decoded again", () => {
+test("encodes any string as a file name without separators and decodes it back", () => {
   for (const text of ["default", "a/b", "..", ".", ".hidden", "a.b", "ü", "a b", "%", "100%25", "nul\0", "A_b-c~1", "\u{1F916}"]) {
     const name = encodeFileName(text);
     assert.match(name, /^[A-Za-z0-9_~%-][A-Za-z0-9_~%.-]*$/);

@@ -28,7 +28,7 @@ function withoutDescriptors<T>(begin: () => T): T {
   }
 }
 
-test("a program that cannot be started without file descriptors fails with that reason, without an uncaught error", LIMIT, async () => {
+test("starting a program without free file descriptors fails without an uncaught error", LIMIT, async () => {
   execFileSync("prlimit", [`--pid=${process.pid}`, `--nofile=${DESCRIPTORS}:`]);
   const command = withoutDescriptors(() => runCommand({ argv: ["true"], cwd: "/", env, timeout_ms: 60_000, clock: systemClock }));
   assert.deepEqual(await command, { ok: false, message: "could not be started (spawn true EMFILE)" });

@@ -15,7 +15,7 @@ const LIMIT = { timeout: 120_000 };
 const env = { PATH: process.env["PATH"] ?? "" };
 const clock = systemClock;
 
-test("reports every error of a start as an event, including those that Node throws", LIMIT, async (t) => {
+test("reports every error of starting a child process as an event, even errors that Node throws", LIMIT, async (t) => {
   const { all, close } = unstartables(temporaryDirectory(t));
   t.after(close);
   for (const { code, program, args = [], cwd = "/" } of all) {
@@ -27,7 +27,7 @@ test("reports every error of a start as an event, including those that Node thro
   }
 });
 
-test("a probe, reload or gate command that cannot be started fails with the reason", LIMIT, async (t) => {
+test("a health, reload or safe-to-update command that cannot start fails with the reason", LIMIT, async (t) => {
   const { all, close } = unstartables(temporaryDirectory(t));
   t.after(close);
   for (const { code, program, args = [], cwd = "/" } of all) {
@@ -37,7 +37,7 @@ test("a probe, reload or gate command that cannot be started fails with the reas
   }
 });
 
-test("a workload that cannot be started counts as ended and is started again", LIMIT, async (t) => {
+test("retries a workload that cannot be started", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const { all, close } = unstartables(directory);
   t.after(close);
@@ -61,7 +61,7 @@ test("a workload that cannot be started counts as ended and is started again", L
   }
 });
 
-test("a camera, a ROS command and a shell that cannot be started end with a reason", LIMIT, async (t) => {
+test("a camera, ROS command or shell that cannot be started fails without an uncaught error", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const { all, close } = unstartables(directory);
   t.after(close);
@@ -81,7 +81,7 @@ test("a camera, a ROS command and a shell that cannot be started end with a reas
   assert.deepEqual(camera, { failed: true, reason: "ffmpeg cannot be run (E2BIG)" });
 });
 
-test("output of a ROS command is not awaited after its timeout or abort, even if another process keeps its pipe open", LIMIT, async () => {
+test("a ROS command returns at its timeout or abort even if a child keeps its pipe open", LIMIT, async () => {
   const command = { program: "/bin/sh", environment: env, clock };
   const args = ["-c", "setsid sleep 15 & sleep 15"];
   const started_at = clock.monotonic();
@@ -93,7 +93,7 @@ test("output of a ROS command is not awaited after its timeout or abort, even if
   assert.ok(clock.monotonic() - started_at < 10_000);
 });
 
-test("a command whose signal is aborted before it starts ends immediately", { timeout: 120_000 }, async () => {
+test("a command that is aborted before its start ends immediately", { timeout: 120_000 }, async () => {
   const signal = AbortSignal.abort();
   const { ok, message } = await runCommand({
     argv: ["/bin/sleep", "600"],

@@ -13,7 +13,7 @@ const MODULES = ["@roamfleet/clock/failpoint", "./paths.ts", "./staged-versions.
   JSON.stringify(import.meta.resolve(name)),
 );
 
-test("a version whose removal was interrupted does not count as staged, and is staged again", { timeout: 120_000 }, async () => {
+test("a staged version whose removal was interrupted counts as not staged", { timeout: 120_000 }, async () => {
   const state = mkdtempSync(path.join(tmpdir(), "roamfleet-staged-"));
   try {
     const paths = statePaths(state);
@@ -44,7 +44,7 @@ test("a version whose removal was interrupted does not count as staged, and is s
   }
 });
 
-test("a version whose replacement was interrupted between its renames is complete after the restart", { timeout: 120_000 }, async () => {
+test("completes an interrupted replacement of a staged version after a restart", { timeout: 120_000 }, async () => {
   const state = mkdtempSync(path.join(tmpdir(), "roamfleet-staged-"));
   try {
     const paths = statePaths(state);
@@ -97,7 +97,7 @@ async function staged(t: TestContext) {
   };
 }
 
-test("the quick check finds missing and truncated entries, the full check every change", async (t) => {
+test("the quick check finds missing or truncated staged files, the full check also changed files", async (t) => {
   const { directory, damage } = await staged(t);
   assert.deepEqual(await damage(), [undefined, undefined]);
   const words = path.join(directory, "lib", "words");
@@ -116,7 +116,7 @@ test("the quick check finds missing and truncated entries, the full check every 
   }
 });
 
-test("a torn record counts as damage, a version without a record as intact", async (t) => {
+test("a truncated file record marks a staged version as damaged, a missing record does not", async (t) => {
   const { record, damage } = await staged(t);
   fs.truncateSync(record, 20);
   assert.deepEqual(await damage(), [path.basename(record), path.basename(record)]);
@@ -124,7 +124,7 @@ test("a torn record counts as damage, a version without a record as intact", asy
   assert.deepEqual(await damage(), [undefined, undefined]);
 });
 
-test("reads records of older agents, without sizes", async (t) => {
+test("reads the file records of older agents, which have no sizes", async (t) => {
   const { directory, record, check, damage } = await staged(t);
   const { sizes: _, crc32: __, ...older } = JSON.parse(fs.readFileSync(record, "utf8")) as Record<string, unknown>;
   fs.writeFileSync(record, JSON.stringify(older));

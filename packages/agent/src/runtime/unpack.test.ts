@@ -30,7 +30,7 @@ function nothingElse(): void {
   assert.equal(fs.readFileSync(path.join(root, "outside"), "utf8"), "untouched");
 }
 
-test("files, folders, modes, hard links and inner links are unpacked unchanged", async () => {
+test("unpacks files, folders, modes, hard links and symlinks inside the bundle", async () => {
   const directory = await unpack(
     await tarGz([
       { name: "bin/", type: "directory" },
@@ -44,36 +44,36 @@ test("files, folders, modes, hard links and inner links are unpacked unchanged",
   assert.equal(fs.readFileSync(path.join(directory, "data/link"), "utf8"), "go");
   assert.equal(fs.statSync(path.join(directory, "hard")).ino, fs.statSync(path.join(directory, "bin/run")).ino);
   assert.equal(fs.statSync(path.join(directory, "bin/run")).mode & 0o7777, 0o755);
-  // setuid is removed.
+  // Unpacking removes the setuid bit.
   assert.equal(fs.statSync(path.join(directory, "data/deep/file")).mode & 0o7777, 0o666);
   assert.equal(fs.readFileSync(path.join(directory, "größe/ünï"), "utf8"), "utf8");
 });
 
 const hostile: Record<string, TestEntry[]> = {
-  "a parent folder": [{ name: "../outside", content: "!" }],
-  "a parent folder behind a real one": [{ name: "a/b/../../../outside", content: "!" }],
+  "a path into a parent folder": [{ name: "../outside", content: "!" }],
+  "a path that leaves the tree after a subfolder": [{ name: "a/b/../../../outside", content: "!" }],
   "an absolute path": [{ name: "/tmp/roamfleet-evil", content: "!" }],
-  "a backslash": [{ name: "..\\outside", content: "!" }],
+  "a backslash in a path": [{ name: "..\\outside", content: "!" }],
   "a NUL in a long name": [{ name: "a\0b", content: "!", pax: { path: "a\0b" } }],
-  "a link out of the tree": [{ name: "l", type: "symlink", linkname: "../outside" }],
-  "an absolute link": [{ name: "l", type: "symlink", linkname: "/etc/passwd" }],
-  "a link to nothing": [{ name: "l", type: "symlink", linkname: "nothing" }],
-  "a chain of links out of the tree": [
+  "a symlink out of the tree": [{ name: "l", type: "symlink", linkname: "../outside" }],
+  "an absolute symlink": [{ name: "l", type: "symlink", linkname: "/etc/passwd" }],
+  "a dangling symlink": [{ name: "l", type: "symlink", linkname: "nothing" }],
+  "a chain of symlinks out of the tree": [
     { name: "a/b/c", type: "directory" },
     { name: "a/b/c/up", type: "symlink", linkname: "../../.." },
     { name: "out", type: "symlink", linkname: "a/b/c/up/../outside" },
   ],
-  "a file through a link": [
+  "a file below a symlink": [
     { name: "l", type: "symlink", linkname: ".." },
     { name: "l/outside", content: "!" },
   ],
-  "a file through a link that comes later": [
+  "a file below a symlink that follows it in the archive": [
     { name: "l/outside", content: "!" },
     { name: "l", type: "symlink", linkname: ".." },
   ],
   "a hard link out of the tree": [{ name: "h", type: "link", linkname: "../outside" }],
   "an absolute hard link": [{ name: "h", type: "link", linkname: "/etc/passwd" }],
-  "a hard link to a link": [
+  "a hard link to a symlink": [
     { name: "x", content: "x" },
     { name: "l", type: "symlink", linkname: "x" },
     { name: "h", type: "link", linkname: "l" },
@@ -99,11 +99,11 @@ const hostile: Record<string, TestEntry[]> = {
     { name: "f", content: "1" },
     { name: "f/g", content: "2" },
   ],
-  "a file in place of the folder itself": [{ name: "./", type: "file", content: "x" }],
+  "a file in place of the root folder": [{ name: "./", type: "file", content: "x" }],
 };
 
 for (const [what, entries] of Object.entries(hostile)) {
-  test(`an archive with ${what} is refused and leaves nothing`, async () => {
+  test(`rejects an archive with ${what} and unpacks nothing`, async () => {
     await assert.rejects(unpack(await tarGz([{ name: "good", content: "good" }, ...entries])), (error: unknown) => {
       assert.ok(error instanceof StepFailure, String(error));
       assert.equal(error.reason, "rejected_by_robot");
@@ -115,19 +115,19 @@ for (const [what, entries] of Object.entries(hostile)) {
   });
 }
 
-test("an archive bomb is refused as soon as it exceeds the limit", async () => {
+test("rejects an archive bomb once its unpacked size exceeds the limit", async () => {
   const bomb = gzipSync(Buffer.alloc(80 * 1024 * 1024));
   await assert.rejects(unpack(bomb), /unpacks to more than \d+ bytes/);
   nothingElse();
 });
 
-test("an archive of too many entries is refused", async () => {
+test("rejects an archive with too many entries", async () => {
   const many = await tarGz(Array.from({ length: 60 }, (_, index) => ({ name: `f${index}`, content: "" })));
   await assert.rejects(unpack(many, { entries: 50, bytes: 1_000_000 }), /more than 50 entries/);
   nothingElse();
 });
 
-test("an invalid or truncated archive is refused", async () => {
+test("rejects an invalid or truncated archive", async () => {
   const whole = await tarGz([{ name: "file", content: "x".repeat(100_000) }]);
   for (const bytes of [Buffer.from("hello"), Buffer.alloc(0), gzipSync("hello"), whole.subarray(0, whole.length / 2)]) {
     await assert.rejects(unpack(bytes), StepFailure);

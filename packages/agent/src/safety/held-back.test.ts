@@ -16,7 +16,7 @@ import { temporaryDirectory } from "../testing/agent-rig.ts";
 
 const LIMIT = { timeout: 120_000 };
 
-/** A robot with a socket that runs release `one` and is about to get `two`. */
+/** Starts a robot with a local socket, and builds the releases `one` and `two`. */
 async function robotWithOne(t: TestContext, config: Partial<AgentConfig> = {}) {
   const rig = await DeploymentsRig.start({ config: { local_api: { socket: join(temporaryDirectory(t), "agent.sock") }, ...config } });
   const [one, two] = [await shellRelease("one", WELL), await shellRelease("two", WELL)];
@@ -25,7 +25,7 @@ async function robotWithOne(t: TestContext, config: Partial<AgentConfig> = {}) {
   return { rig, one, two, status, permission };
 }
 
-test("while the lock is held an update is only downloaded and staged; it is installed after the release of the lock", LIMIT, async (t) => {
+test("installs a staged update only after the update lock is released", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -52,7 +52,7 @@ test("while the lock is held an update is only downloaded and staged; it is inst
   assert.equal(status().held, null);
 });
 
-test("an app is not removed while the lock is held, and an update can be cancelled", LIMIT, async (t) => {
+test("the update lock delays the removal of an app but not the cancellation of an update", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -69,7 +69,7 @@ test("an app is not removed while the lock is held, and an update can be cancell
   assert.equal(rig.processes("main").length, 0);
 });
 
-test("a restarted agent still respects the lock, but finishes a change that it had begun", LIMIT, async (t) => {
+test("a restarted agent still respects the update lock", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -86,7 +86,7 @@ test("a restarted agent still respects the lock, but finishes a change that it h
   assert.equal((await rig.ended(target)).status, "applied");
 });
 
-test("a lock expires when its owner is killed", LIMIT, async (t) => {
+test("the update lock expires when its owner is killed", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -101,7 +101,7 @@ test("a lock expires when its owner is killed", LIMIT, async (t) => {
   await until("the file to be gone", () => !existsSync(join(rig.state, "update.lock")));
 });
 
-test("the gate's command is retried until it succeeds, and its output is shown", LIMIT, async (t) => {
+test("retries the safe-to-update command until it succeeds and reports its output", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const busy = join(directory, "busy");
   const asked = join(directory, "asked");
@@ -119,19 +119,19 @@ test("the gate's command is retried until it succeeds, and its output is shown",
   assert.equal((await rig.ended(target)).status, "applied");
 });
 
-test("a gate that hangs counts as not safe, is killed at its timeout, and does not delay the agent's stop", LIMIT, async (t) => {
+test("a safe-to-update command that hangs counts as unsafe and is killed at its timeout", LIMIT, async (t) => {
   const command = "echo thinking; sleep 1000";
   const { rig, one, status } = await robotWithOne(t, { safe_to_update: { command, timeout_ms: 300 } });
   await using _ = rig;
   rig.deploy(one);
   await until("being held", () => status().held !== null);
   assert.match(status().held?.why ?? "", /^the safe-to-update command did not end within 300 ms/);
-  // Retried: on a busy machine the command may be killed before its first output.
+  // The agent retries the command. On a busy machine, a run may be killed before its first output.
   const said = { by: "gate", why: "the safe-to-update command did not end within 300 ms: thinking" };
   await until("its words", () => isDeepStrictEqual(status().held, said));
 });
 
-test("the gate's URL: 200 is safe, any other result has a reason", LIMIT, async (t) => {
+test("installs an update only after the safe-to-update URL returns 200", LIMIT, async (t) => {
   let answer: [number, string] = [503, "battery at 12%"];
   const server = createServer((_, response) => response.writeHead(answer[0]).end(answer[1]));
   server.listen(0, "127.0.0.1");

@@ -30,7 +30,7 @@ function lockOf(t: TestContext, at = "2030-01-01T00:00:00Z") {
 
 const fell = (state: LockState): string | undefined => ("expired" in state ? state.expired.reason : undefined);
 
-test("another owner is refused with the holder and its remaining time, and gets the lock after its release", LIMIT, (t) => {
+test("refuses the update lock to a second owner until the first owner releases it", LIMIT, (t) => {
   const { lock, open, directory } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 60 });
   const other = open();
@@ -46,7 +46,7 @@ test("another owner is refused with the holder and its remaining time, and gets 
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test("the lock expires its TTL after the last renewal", LIMIT, async (t) => {
+test("the update lock expires one TTL after its last renewal", LIMIT, async (t) => {
   const { lock, clock } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 60 });
   await clock.advance({ seconds: 59 });
@@ -60,7 +60,7 @@ test("the lock expires its TTL after the last renewal", LIMIT, async (t) => {
   assert.equal(lock.sweep(), undefined);
 });
 
-test("a wrong clock neither shortens nor prolongs the lock: the time since boot counts", LIMIT, async (t) => {
+test("the update lock expires by uptime, so a wrong clock does not change its duration", LIMIT, async (t) => {
   const { directory, clock, machine, lock } = lockOf(t, "1970-01-01T00:00:00Z");
   lock.take({ owner: "docking", ttl_seconds: 60 });
   const years_later = new SimulatedClock({ at: "2055-01-01T00:00:00Z" });
@@ -70,7 +70,7 @@ test("a wrong clock neither shortens nor prolongs the lock: the time since boot 
   assert.equal(fell(same.look()), "expired");
 });
 
-test("a lock with a future start time expires after its TTL", LIMIT, async (t) => {
+test("an update lock with a future start time expires after its TTL", LIMIT, async (t) => {
   const { lock, clock, file } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 60 });
   const said = JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
@@ -81,7 +81,7 @@ test("a lock with a future start time expires after its TTL", LIMIT, async (t) =
   assert.equal(fell(lock.look()), "expired");
 });
 
-test("the lock expires at a reboot", LIMIT, (t) => {
+test("the update lock expires at a reboot", LIMIT, (t) => {
   const { lock, machine, open } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 86_400 });
   machine.boot_id = "the next boot";
@@ -89,7 +89,7 @@ test("the lock expires at a reboot", LIMIT, (t) => {
   assert.equal(open().take({ owner: "mission", ttl_seconds: 1 }).owner, "mission");
 });
 
-test("the lock expires with its owner's process, even if the pid is reused", LIMIT, async (t) => {
+test("the update lock expires when its owner's process ends, even if the pid is reused", LIMIT, async (t) => {
   const { lock, file } = lockOf(t);
   const owner = spawn("sleep", ["60"]);
   const ended = once(owner, "exit");
@@ -107,31 +107,27 @@ test("the lock expires with its owner's process, even if the pid is reused", LIM
   assert.equal(fell(lock.look()), "owner_gone");
 });
 
-test(
-  "a lock file of another program expires after its TTL by either clock, and an unreadable one after a default time",
-  LIMIT,
-  async (t) => {
-    const { lock, file, clock, open } = lockOf(t, new Date().toISOString());
-    for (const [content, owner, seconds] of [
-      ['{"owner":"script","ttl_seconds":100}', "script", 100],
-      ["not json", "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
-      ['{"owner":7}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
-      ['{"owner":"script","ttl_seconds":1e300}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
-    ] as const) {
-      writeFileSync(file, content);
-      // Modified in the future: the robot's clock was set back since.
-      utimesSync(file, clock.now(), new Date(clock.now().getTime() + 86_400_000));
-      assert.equal(lock.held?.owner, owner);
-      await clock.advance({ seconds: seconds - 1 });
-      assert.equal(lock.held?.owner, owner);
-      await clock.advance({ seconds: 1 });
-      assert.equal(fell(lock.look()), "expired");
-      // Modified long ago by the clock, but seen for the first time.
-      utimesSync(file, clock.now(), new Date(clock.now().getTime() - seconds * 1_000));
-      assert.equal(fell(open().look()), "expired");
-    }
-  },
-);
+test("a lock file of another program expires after its TTL, an unreadable file after a default time", LIMIT, async (t) => {
+  const { lock, file, clock, open } = lockOf(t, new Date().toISOString());
+  for (const [content, owner, seconds] of [
+    ['{"owner":"script","ttl_seconds":100}', "script", 100],
+    ["not json", "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
+    ['{"owner":7}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
+    ['{"owner":"script","ttl_seconds":1e300}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
+  ] as const) {
+    writeFileSync(file, content);
+    // The modification time is in the future, as after the robot's clock was set back.
+    utimesSync(file, clock.now(), new Date(clock.now().getTime() + 86_400_000));
+    assert.equal(lock.held?.owner, owner);
+    await clock.advance({ seconds: seconds - 1 });
+    assert.equal(lock.held?.owner, owner);
+    await clock.advance({ seconds: 1 });
+    assert.equal(fell(lock.look()), "expired");
+    // The modification time is a full TTL ago when the file is seen for the first time.
+    utimesSync(file, clock.now(), new Date(clock.now().getTime() - seconds * 1_000));
+    assert.equal(fell(open().look()), "expired");
+  }
+});
 
 const TAKE = `
   import { systemClock } from ${JSON.stringify(import.meta.resolve("@roamfleet/clock"))};
@@ -151,48 +147,44 @@ async function runKilled(directory: string, spec: string, log: string, what: str
 }
 
 for (const what of ["take", "release"] as const) {
-  test(
-    `a process killed while it is to ${what} leaves the lock unchanged or updated, and does not block the next one`,
-    { timeout: 120_000 },
-    async (t) => {
-      const base = temporaryDirectory(t);
-      const machine = thisMachine("/");
-      const prepare = (name: string): UpdateLock => {
-        const directory = join(base, name);
-        mkdirSync(directory);
-        const lock = new UpdateLock({ state_directory: directory, clock: systemClock, machine });
-        if (what === "release") lock.take({ owner: "docking", ttl_seconds: 600 });
-        return lock;
-      };
-      prepare("listed");
-      const listed = join(base, "listed.log");
-      assert.equal(await runKilled(join(base, "listed"), "list", listed, what), 0);
-      const points = readFileSync(listed, "utf8")
-        .trim()
-        .split("\n")
-        .map((line) => (JSON.parse(line) as { point: string }).point);
-      assert.ok(points.length >= 4, points.join(" "));
-      let [before, after] = [0, 0];
-      for (const [index, point] of points.entries()) {
-        const lock = prepare(`at-${index}`);
-        const directory = join(base, `at-${index}`);
-        assert.equal(await runKilled(directory, point, join(base, "kills.log"), what), "SIGKILL", point);
-        const held = lock.held?.owner;
-        assert.ok(held === undefined || held === "docking", point);
-        if ((held === undefined) === (what === "take")) before += 1;
-        else after += 1;
-        // The next process is not blocked by the dead one's guard or temporary files.
-        if (held !== undefined) lock.release("docking");
-        lock.take({ owner: "mission", ttl_seconds: 5 });
-        assert.equal(lock.release("mission"), "mission");
-        assert.equal(existsSync(join(directory, LOCK_FILE)), false);
-      }
-      assert.ok(before > 0 && after > 0, `${before} left it unchanged, ${after} updated`);
-    },
-  );
+  test(`a process killed at any point of a ${what} does not block the update lock`, { timeout: 120_000 }, async (t) => {
+    const base = temporaryDirectory(t);
+    const machine = thisMachine("/");
+    const prepare = (name: string): UpdateLock => {
+      const directory = join(base, name);
+      mkdirSync(directory);
+      const lock = new UpdateLock({ state_directory: directory, clock: systemClock, machine });
+      if (what === "release") lock.take({ owner: "docking", ttl_seconds: 600 });
+      return lock;
+    };
+    prepare("listed");
+    const listed = join(base, "listed.log");
+    assert.equal(await runKilled(join(base, "listed"), "list", listed, what), 0);
+    const points = readFileSync(listed, "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => (JSON.parse(line) as { point: string }).point);
+    assert.ok(points.length >= 4, points.join(" "));
+    let [before, after] = [0, 0];
+    for (const [index, point] of points.entries()) {
+      const lock = prepare(`at-${index}`);
+      const directory = join(base, `at-${index}`);
+      assert.equal(await runKilled(directory, point, join(base, "kills.log"), what), "SIGKILL", point);
+      const held = lock.held?.owner;
+      assert.ok(held === undefined || held === "docking", point);
+      if ((held === undefined) === (what === "take")) before += 1;
+      else after += 1;
+      // The guard and the temporary files of the dead process do not block the next process.
+      if (held !== undefined) lock.release("docking");
+      lock.take({ owner: "mission", ttl_seconds: 5 });
+      assert.equal(lock.release("mission"), "mission");
+      assert.equal(existsSync(join(directory, LOCK_FILE)), false);
+    }
+    assert.ok(before > 0 && after > 0, `${before} left it unchanged, ${after} updated`);
+  });
 }
 
-test("of two processes that take the lock concurrently one gets it, the other is refused", LIMIT, async (t) => {
+test("of several processes that take the update lock concurrently, only one gets it", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const script = TAKE.replace('owner: "docking"', "owner: String(process.pid)");
   const children = Array.from({ length: 4 }, () =>

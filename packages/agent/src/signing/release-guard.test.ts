@@ -23,7 +23,7 @@ const trustIn = (serial: number, ...keys: Signer[]): Trust => ({
 const one = releaseOf("v1", Buffer.from("bytes"));
 const APP = { app: "main", current: null, previous: null };
 
-/** A guard whose server has these statements; `asked` counts its requests. */
+/** Creates a guard whose server has these statements. `asked` lists the requested paths. */
 function guardOf(t: TestContext, options: { trust?: Trust; statements?: SignedText[]; status?: number; server_time?: number } = {}) {
   const directory = temporaryDirectory(t);
   if (options.trust !== undefined) writeTrust(directory, options.trust);
@@ -60,13 +60,13 @@ function guardOf(t: TestContext, options: { trust?: Trust; statements?: SignedTe
   return { guard, admit, asked, directory, clock };
 }
 
-test("without signing no keys are requested and every release is admitted unchanged", async (t) => {
+test("admits every release without requesting keys if signing is not used", async (t) => {
   const { admit, asked } = guardOf(t);
   assert.equal(await admit(), "admitted");
   assert.deepEqual(asked, []);
 });
 
-test("a robot without keys fetches their whole chain with the first signed release", async (t) => {
+test("a robot without signing keys fetches the chain of key statements with the first signed release", async (t) => {
   const statements = [trusting(1, [first], first), trusting(2, [first, second], first), trusting(3, [second], second)];
   const { guard, admit, directory } = guardOf(t, { statements });
   assert.equal(await admit(signed(one, second, 1).release), "admitted");
@@ -75,7 +75,7 @@ test("a robot without keys fetches their whole chain with the first signed relea
   assert.equal(await admit(), "signature_invalid unsigned");
 });
 
-test("statements that no trusted key signed are skipped, and the others are applied", async (t) => {
+test("ignores key statements that no trusted key has signed", async (t) => {
   const statements = [trusting(4, [stranger], stranger), trusting(5, [second], first), trusting(6, [stranger], stranger)];
   const { guard, admit, asked } = guardOf(t, { trust: trustIn(3, first), statements });
   assert.equal(await admit(signed(one, first, 1).release), "signature_invalid unknown_key");
@@ -83,7 +83,7 @@ test("statements that no trusted key signed are skipped, and the others are appl
   assert.deepEqual(asked, ["/agent/signing?after=3"]);
 });
 
-test("an unreachable server changes nothing; a recent query is not repeated for an update that was held back", async (t) => {
+test("reuses a recent query for signing keys and tolerates a failing server", async (t) => {
   const broken = guardOf(t, { trust: trustIn(1, first), status: 500 });
   assert.equal(await broken.admit(signed(one, first, 1).release), "admitted");
   const { admit, asked, clock } = guardOf(t, { trust: trustIn(1, first) });
@@ -96,7 +96,7 @@ test("an unreachable server changes nothing; a recent query is not repeated for 
   assert.equal(asked.length, 3);
 });
 
-test("a signature expires by the latest known time: the robot's clock, the server's, or a signing time in the history", async (t) => {
+test("a release signature expires by the latest time that the robot has seen", async (t) => {
   const { release } = signed(one, first, 1);
   const ahead = guardOf(t, { trust: trustIn(1, first), server_time: Date.now() + 3 * 86_400_000 });
   assert.equal(await ahead.admit(release), "signature_invalid expired");
@@ -106,12 +106,12 @@ test("a signature expires by the latest known time: the robot's clock, the serve
   await assert.rejects(admitted, /^Error: expired:/);
 });
 
-test("an aborted step neither admits nor refuses a release", async (t) => {
+test("an aborted signature check neither admits nor rejects a release", async (t) => {
   const { admit } = guardOf(t, { trust: trustIn(1, first) });
   assert.equal(await admit(signed(one, first, 1).release, "now", AbortSignal.abort()), String(new StepAborted()));
 });
 
-test("damaged keys admit nothing until new ones are set on the robot", async (t) => {
+test("a robot with a damaged key file trusts no signing key until new keys are set", async (t) => {
   const { directory } = guardOf(t, { trust: trustIn(7, first) });
   const path = join(directory, "identity", "signing.json");
   for (const damage of ["", "{}", readFileSync(path, "utf8").replace('"serial": 7', '"serial": 6')]) {
@@ -132,7 +132,7 @@ test("damaged keys admit nothing until new ones are set on the robot", async (t)
   assert.throws(() => trustKeys([pem], { state: directory }, () => {}), /holds no Ed25519 key/);
 });
 
-test("the enrollment pins the org's keys once, and never replaces keys of the robot", (t) => {
+test("enrollment pins the organization's signing keys only if the robot has none", (t) => {
   const directory = temporaryDirectory(t);
   mkdirSync(join(directory, "identity"));
   pinAtEnrollment(directory, TEST_ORG, null);
@@ -143,7 +143,7 @@ test("the enrollment pins the org's keys once, and never replaces keys of the ro
   assert.deepEqual(readTrust(directory), trustIn(3, first));
 });
 
-test("layers are kept only if the signature names their image", async (t) => {
+test("keeps the layer list of a release only if its signature names the image", async (t) => {
   const { guard } = guardOf(t, { trust: trustIn(1, first) });
   const layers = { config: { sha256: "c".repeat(64), size: 1 }, layers: [], repo_tags: ["other:latest"] };
   const admit = async (image_configs: string[] | null) => {
@@ -155,7 +155,7 @@ test("layers are kept only if the signature names their image", async (t) => {
   await assert.rejects(admit(["d".repeat(64)]), /other_content: .* its archive contains another image/);
 });
 
-test("numbers of a history never decrease, and evicted releases are refused", () => {
+test("version numbers in the history of signed releases never decrease", () => {
   const { signature } = signed(one, first, 5).release;
   const statement = JSON.parse((signature as SignedText).text.split("\n")[1] ?? "");
   let history = afterRun(undefined, { ...statement, version: 9, minimum_version: 4 });

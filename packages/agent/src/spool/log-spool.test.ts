@@ -49,7 +49,7 @@ function drain(spool: LogSpool, bounds = ALL): LogRecordBody[] {
 const gapOf = (record: LogRecordBody): { count: number; from_seq: number; to_seq: number } | undefined =>
   record.fields.gap as { count: number; from_seq: number; to_seq: number } | undefined;
 
-test("records are returned in order, in batches within the limits, and again after a rewind", (t) => {
+test("returns log records in order, in bounded batches, and again after a rewind", (t) => {
   const spool = open(temporaryDirectory(t));
   for (let i = 0; i < 2_500; i += 1) write(spool, `message ${i}`);
   const first = spool.next({ records: 1_000, bytes: 1e9 })!;
@@ -65,7 +65,7 @@ test("records are returned in order, in batches within the limits, and again aft
   spool.close();
 });
 
-test("after a restart all unacknowledged records are returned and new numbers are higher", (t) => {
+test("returns unacknowledged log records after a restart and numbers new records higher", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (let i = 0; i < 10; i += 1) write(first, `a${i}`);
@@ -84,7 +84,7 @@ test("after a restart all unacknowledged records are returned and new numbers ar
   second.close();
 });
 
-test("over the limit the oldest records are dropped and one gap record has their number", (t) => {
+test("replaces the oldest log records over the limit by one gap record with their count", (t) => {
   const directory = temporaryDirectory(t);
   const spool = open(directory, { bytes_max: 64 * 1024 });
   const total = 5_000;
@@ -109,7 +109,7 @@ test("over the limit the oldest records are dropped and one gap record has their
   );
 });
 
-test("each record arrives once or is counted in a gap, under drops, torn writes, resends and restarts", { timeout: 120_000 }, (t) => {
+test("each log record arrives once or is counted in a gap despite drops, resends and restarts", { timeout: 120_000 }, (t) => {
   for (let seed = 1; seed <= 12; seed += 1) {
     const random = seededRandom(seed);
     const pick = (n: number): number => Math.floor(random() * n);
@@ -121,7 +121,7 @@ test("each record arrives once or is counted in a gap, under drops, torn writes,
     let counted = 0;
     const receive = (): void => {
       const batch = spool.next({ records: 1 + pick(50), bytes: 100 + pick(5_000) });
-      // A third of the batches is lost in transit: the server accepts the next ones only after a rewind.
+      // 30% of the batches are lost in transit. The server accepts later batches only after a rewind.
       if (batch === undefined || random() < 0.3) return spool.rewind(acked);
       for (const line of batch.lines) {
         const record = JSON.parse(line) as LogRecordBody;
@@ -159,7 +159,7 @@ test("each record arrives once or is counted in a gap, under drops, torn writes,
   }
 });
 
-test("a line torn by power loss is dropped; damage inside a file becomes a gap", (t) => {
+test("drops a truncated last line of the log spool and reports other damage as a gap", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (let i = 1; i <= 5; i += 1) write(first, `message ${i}`);
@@ -180,7 +180,7 @@ test("a line torn by power loss is dropped; damage inside a file becomes a gap",
   second.close();
 });
 
-test("a record with a wrong checksum is not sent even if it is valid JSON, since the server would close each link over it", (t) => {
+test("replaces a log record with a wrong checksum by a gap record", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (let i = 1; i <= 3; i += 1) write(first, `message ${i}`);
@@ -197,7 +197,7 @@ test("a record with a wrong checksum is not sent even if it is valid JSON, since
   second.close();
 });
 
-test("any text stays one record: newlines, control characters, broken Unicode, too long", (t) => {
+test("stores any text as one log record, even with newlines or invalid Unicode", (t) => {
   const spool = open(temporaryDirectory(t));
   write(spool, "a\nb\r\u0000\u001b[31m");
   write(spool, "lone \ud800 half");
@@ -220,7 +220,7 @@ function nest(depth: number): unknown {
   return value;
 }
 
-test("a server with higher numbers than this disk gets a gap record and the next records", (t) => {
+test("sends a gap record when the server's sequence number is ahead of the log spool", (t) => {
   const directory = temporaryDirectory(t);
   const spool = open(directory);
   write(spool, "lost");
@@ -240,7 +240,7 @@ test("a server with higher numbers than this disk gets a gap record and the next
   again.close();
 });
 
-test("kill -9 loses no record that was appended in a finished turn of the event loop", { timeout: 120_000 }, async (t) => {
+test("kill -9 loses no log record appended before the current turn of the event loop", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const program = `
     import { LogSpool } from ${JSON.stringify(join(import.meta.dirname, "log-spool.ts"))};
@@ -273,50 +273,46 @@ test("kill -9 loses no record that was appended in a finished turn of the event 
   spool.close();
 });
 
-test(
-  "on a full disk the newest records stay in bounded memory, the others are counted as dropped, and the disk is used again when it has room",
-  { timeout: 120_000 },
-  async (t) => {
-    const directory = temporaryDirectory(t);
-    const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", directory]);
-    if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
-    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-    const troubles: (string | undefined)[] = [];
-    const spool = open(directory, { clock, on_disk: (reason) => troubles.push(reason) });
-    write(spool, "0");
-    drain(spool);
-    spool.rewind(0);
-    const ballast = join(directory, "ballast");
-    assert.throws(() => writeFileSync(ballast, Buffer.alloc(512 * 1024)), { code: "ENOSPC" });
-    const total = 20_000;
-    for (let i = 1; i < total; i += 1) write(spool, `${i} ${"x".repeat(100)}`);
-    assert.match((drain(spool), troubles[0]!), /ENOSPC/);
-    assert.ok(spool.bytes < 1.5 * 1024 * 1024, `${spool.bytes} bytes`);
-    assert.ok(spool.dropped > 0);
-    spool.rewind(0);
-    rmSync(ballast);
-    await clock.advance({ seconds: 10 });
-    const records = drain(spool);
-    const counted = records.reduce((sum, record) => sum + (gapOf(record)?.count ?? 0), 0);
-    const arrived = records.filter((record) => gapOf(record) === undefined).map(({ message }) => Number(message.split(" ")[0]));
-    assert.equal(arrived.length + counted, total);
-    assert.equal(arrived[0], 0);
-    assert.equal(arrived.at(-1), total - 1);
-    // All records were returned, so they can be acknowledged, and the next record finds the disk writable.
-    spool.acknowledge(records.at(-1)!.seq);
-    write(spool, "after");
-    assert.deepEqual(
-      drain(spool).map(({ message }) => message),
-      ["after"],
-    );
-    assert.equal(troubles.at(-1), undefined);
-    spool.close();
-    const reopened = open(directory);
-    reopened.rewind(records.at(-1)!.seq);
-    assert.deepEqual(
-      drain(reopened).map(({ message }) => message),
-      ["after"],
-    );
-    reopened.close();
-  },
-);
+test("on a full disk, keeps the newest log records in memory and counts dropped records", { timeout: 120_000 }, async (t) => {
+  const directory = temporaryDirectory(t);
+  const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", directory]);
+  if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const troubles: (string | undefined)[] = [];
+  const spool = open(directory, { clock, on_disk: (reason) => troubles.push(reason) });
+  write(spool, "0");
+  drain(spool);
+  spool.rewind(0);
+  const ballast = join(directory, "ballast");
+  assert.throws(() => writeFileSync(ballast, Buffer.alloc(512 * 1024)), { code: "ENOSPC" });
+  const total = 20_000;
+  for (let i = 1; i < total; i += 1) write(spool, `${i} ${"x".repeat(100)}`);
+  assert.match((drain(spool), troubles[0]!), /ENOSPC/);
+  assert.ok(spool.bytes < 1.5 * 1024 * 1024, `${spool.bytes} bytes`);
+  assert.ok(spool.dropped > 0);
+  spool.rewind(0);
+  rmSync(ballast);
+  await clock.advance({ seconds: 10 });
+  const records = drain(spool);
+  const counted = records.reduce((sum, record) => sum + (gapOf(record)?.count ?? 0), 0);
+  const arrived = records.filter((record) => gapOf(record) === undefined).map(({ message }) => Number(message.split(" ")[0]));
+  assert.equal(arrived.length + counted, total);
+  assert.equal(arrived[0], 0);
+  assert.equal(arrived.at(-1), total - 1);
+  // All records were returned, so they can be acknowledged, and the next record finds the disk writable.
+  spool.acknowledge(records.at(-1)!.seq);
+  write(spool, "after");
+  assert.deepEqual(
+    drain(spool).map(({ message }) => message),
+    ["after"],
+  );
+  assert.equal(troubles.at(-1), undefined);
+  spool.close();
+  const reopened = open(directory);
+  reopened.rewind(records.at(-1)!.seq);
+  assert.deepEqual(
+    drain(reopened).map(({ message }) => message),
+    ["after"],
+  );
+  reopened.close();
+});

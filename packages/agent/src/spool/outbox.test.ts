@@ -40,7 +40,7 @@ function open(
 
 const bodies = (outbox: Outbox): ReportBody[] => outbox.after(0, OUTBOX_REPORTS_MAX).map((report) => report.body);
 
-test("reports and their numbers survive a restart, and later ones get higher numbers", (t) => {
+test("outbox reports keep their sequence numbers across a restart", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   const numbers = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
@@ -56,7 +56,7 @@ test("reports and their numbers survive a restart, and later ones get higher num
   second.close();
 });
 
-test("a line torn by power loss is dropped and the reports around it stay", (t) => {
+test("drops a truncated line of the outbox and keeps the reports around it", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   first.append(observed(1));
@@ -72,7 +72,7 @@ test("a line torn by power loss is dropped and the reports around it stay", (t) 
   assert.deepEqual(bodies(open(directory)), [observed(1), observed(3)]);
 });
 
-test("a report with a wrong checksum is not sent even if it is valid JSON, since the server would close each link over it", (t) => {
+test("does not send an outbox report with a wrong checksum", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (const id of ["a", "b", "c"]) first.append(target(id, "applied"));
@@ -87,7 +87,7 @@ test("a report with a wrong checksum is not sent even if it is valid JSON, since
   second.close();
 });
 
-test("acknowledged reports are deleted, also across a restart, and their numbers are not used again", (t) => {
+test("deletes acknowledged reports and never reuses their sequence numbers, even after a restart", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   const [a, b, c] = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
@@ -106,7 +106,7 @@ test("acknowledged reports are deleted, also across a restart, and their numbers
   second.close();
 });
 
-test("segments do not accumulate while reports are acknowledged", (t) => {
+test("the outbox deletes old segments while reports are acknowledged", (t) => {
   const directory = temporaryDirectory(t);
   const outbox = open(directory);
   for (let i = 0; i < 6_000; i += 1) outbox.acknowledge(outbox.append(observed(i)).seq);
@@ -114,7 +114,7 @@ test("segments do not accumulate while reports are acknowledged", (t) => {
   outbox.close();
 });
 
-test("if the server has higher numbers than this disk, the outbox gets a new id and keeps its reports", (t) => {
+test("the outbox gets a new ID if the server's sequence number is ahead", (t) => {
   const directory = temporaryDirectory(t);
   const outbox = open(directory);
   outbox.append(observed(1));
@@ -126,7 +126,7 @@ test("if the server has higher numbers than this disk, the outbox gets a new id 
   outbox.close();
 });
 
-test("a full outbox drops superseded reports first, never how a target ended, and then refuses", { timeout: 120_000 }, (t) => {
+test("a full outbox drops superseded reports but never the final status of a target", { timeout: 120_000 }, (t) => {
   const directory = temporaryDirectory(t);
   const outbox = open(directory);
   outbox.append(target("a", "downloading"));
@@ -148,7 +148,7 @@ test("a full outbox drops superseded reports first, never how a target ended, an
   reopened.close();
 });
 
-test("kill -9 at any moment loses no report whose append returned", { timeout: 120_000 }, async (t) => {
+test("kill -9 loses no outbox report whose append has returned", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const program = `
     import { Outbox } from ${JSON.stringify(join(import.meta.dirname, "outbox.ts"))};
@@ -180,7 +180,7 @@ test("kill -9 at any moment loses no report whose append returned", { timeout: 1
   outbox.close();
 });
 
-test("on a full disk reports stay in memory, are sent, and are written when the disk has room", { timeout: 120_000 }, async (t) => {
+test("keeps outbox reports in memory while the disk is full and writes them afterwards", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", directory]);
   if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
@@ -207,7 +207,7 @@ test("on a full disk reports stay in memory, are sent, and are written when the 
   reopened.close();
 });
 
-test("a report is truncated to the server's limits, so that it cannot block later ones", (t) => {
+test("truncates a report to the server's limits, so it does not block later reports", (t) => {
   const outbox = open(temporaryDirectory(t));
   const message = `${"x".repeat(3_999)}😀 and more`;
   const { body } = outbox.append({

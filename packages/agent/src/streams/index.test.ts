@@ -22,7 +22,7 @@ const NEEDS_ROOT = { ...LIMIT, skip: process.getuid?.() !== 0 && "needs root" };
 const KEY = makeSigner("maker");
 const log = pino({ enabled: false });
 
-/** All streams of a robot with signing keys on its disk, created as in the agent. */
+/** Creates all streams of a robot that has signing keys, as the agent does. */
 function startRobot(t: TestContext, more: Partial<RobotConfig>, { required = true } = {}) {
   const state_directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-signed-"));
   t.after(() => fs.rmSync(state_directory, { recursive: true, force: true }));
@@ -94,61 +94,53 @@ async function ask(channel: Channel, request: Record<string, unknown>): Promise<
   return readMessage(message).control as FileAnswer;
 }
 
-test(
-  "shells, files and tunnels are refused while signed releases are required unless the robot's config file allows them",
-  LIMIT,
-  async (t) => {
-    const listener = createServer((socket) => socket.destroy());
-    await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-    t.after(() => listener.close());
-    const { port } = listener.address() as { port: number };
-    const robot = startRobot(t, { shell: { user: os.userInfo().username } });
-    for (const [kind, params] of [
-      ["shell", { ...SHELL, command: ["true"] }],
-      ["files", undefined],
-      ["forward", { port }],
-    ] as const)
-      assert.match((await (await robot.open(kind, params)).ended).reason, new RegExp(`signed releases only.*allow ${kind}`), kind);
-  },
-);
+test("robots that require signed releases refuse shells, files and tunnels by default", LIMIT, async (t) => {
+  const listener = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  t.after(() => listener.close());
+  const { port } = listener.address() as { port: number };
+  const robot = startRobot(t, { shell: { user: os.userInfo().username } });
+  for (const [kind, params] of [
+    ["shell", { ...SHELL, command: ["true"] }],
+    ["files", undefined],
+    ["forward", { port }],
+  ] as const)
+    assert.match((await (await robot.open(kind, params)).ended).reason, new RegExp(`signed releases only.*allow ${kind}`), kind);
+});
 
-test(
-  "streams that the config file allows beside signed releases run as another user, without root and without the agent's state",
-  NEEDS_ROOT,
-  async (t) => {
-    const robot = startRobot(t, { shell: { user: "nobody" }, signed: { allow: ["shell", "files"] } });
-    const key = path.join(robot.state_directory, "identity", "key.pem");
-    const script = `id -u; id -G; grep NoNewPrivs /proc/self/status; cat ${key}; echo x > ${key}; ls ${robot.state_directory}; ls /proc/${process.pid}/cwd`;
-    const { text } = await run(await robot.open("shell", { ...SHELL, command: ["sh", "-c", script] }));
-    const nobody = execFileSync("id", ["-u", "nobody"], { encoding: "utf8" }).trim();
-    assert.match(text, new RegExp(`^${nobody}$`, "m"));
-    assert.match(text, /NoNewPrivs:\s+1/);
-    assert.equal(text.match(/ermission denied$/gm)?.length, 4, text);
-    assert.ok(!text.includes("PRIVATE KEY"));
+test("on robots that require signed releases, allowed streams cannot read the agent's state", NEEDS_ROOT, async (t) => {
+  const robot = startRobot(t, { shell: { user: "nobody" }, signed: { allow: ["shell", "files"] } });
+  const key = path.join(robot.state_directory, "identity", "key.pem");
+  const script = `id -u; id -G; grep NoNewPrivs /proc/self/status; cat ${key}; echo x > ${key}; ls ${robot.state_directory}; ls /proc/${process.pid}/cwd`;
+  const { text } = await run(await robot.open("shell", { ...SHELL, command: ["sh", "-c", script] }));
+  const nobody = execFileSync("id", ["-u", "nobody"], { encoding: "utf8" }).trim();
+  assert.match(text, new RegExp(`^${nobody}$`, "m"));
+  assert.match(text, /NoNewPrivs:\s+1/);
+  assert.equal(text.match(/ermission denied$/gm)?.length, 4, text);
+  assert.ok(!text.includes("PRIVATE KEY"));
 
-    const files = await robot.open("files");
-    for (const request of [
-      { type: "read", path: key },
-      { type: "list", path: robot.state_directory },
-      {
-        type: "write",
-        path: "/etc/roamfleet-test",
-        size: 0,
-        sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        mode: 0o644,
-      },
-    ]) {
-      const answer = await ask(files, request);
-      assert.ok(answer.type === "failed" && answer.code === "forbidden", JSON.stringify(answer));
-    }
-    files.close();
+  const files = await robot.open("files");
+  for (const request of [
+    { type: "read", path: key },
+    { type: "list", path: robot.state_directory },
+    {
+      type: "write",
+      path: "/etc/roamfleet-test",
+      size: 0,
+      sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+      mode: 0o644,
+    },
+  ]) {
+    const answer = await ask(files, request);
+    assert.ok(answer.type === "failed" && answer.code === "forbidden", JSON.stringify(answer));
+  }
+  files.close();
 
-    const beside = await run(await robot.open("shell", { ...SHELL, app: "main", command: ["true"] }));
-    assert.match(beside.reason, /no shell is opened where an app runs/);
-  },
-);
+  const beside = await run(await robot.open("shell", { ...SHELL, app: "main", command: ["true"] }));
+  assert.match(beside.reason, /no shell is opened where an app runs/);
+});
 
-test("a user who may enter the agent's state gets no shell beside signed releases", NEEDS_ROOT, async (t) => {
+test("robots that require signed releases open no shell for users who can read the agent's state", NEEDS_ROOT, async (t) => {
   for (const [user, prepare, refusal] of [
     ["root", () => {}, /neither root nor the agent's own user/],
     ["nobody", (directory: string) => fs.chmodSync(directory, 0o755), /may enter .*chmod it to 0700/],
@@ -161,7 +153,7 @@ test("a user who may enter the agent's state gets no shell beside signed release
   }
 });
 
-test("an agent that is not root opens no shell beside signed releases, since it cannot switch users", NEEDS_ROOT, () => {
+test("an agent without root opens no shell if signed releases are required", NEEDS_ROOT, () => {
   const script = `
     const { findShellUser } = await import(${JSON.stringify(path.join(import.meta.dirname, "shell/shell-user.ts"))});
     for (const user of [undefined, "nobody", "daemon"])
@@ -177,7 +169,7 @@ test("an agent that is not root opens no shell beside signed releases, since it 
   assert.equal(output.match(/does not run as root/g)?.length, 3, output);
 });
 
-test("an open shell ends when signed releases become required, and the next one is refused", LIMIT, async (t) => {
+test("an open shell ends when signed releases become required", LIMIT, async (t) => {
   const robot = startRobot(t, { shell: { user: os.userInfo().username } }, { required: false });
   const shell = await robot.open("shell", { ...SHELL, command: ["sleep", "20"] });
   const ended = run(shell);

@@ -69,14 +69,14 @@ export class ArtifactServer {
 
 const CUT_TIMEOUT_MS = 60_000;
 
-/** Destroys the connection once `once` returns true: a client that has not read yet would lose the data before the cut. */
+/** Destroys the connection once `once` returns true. Before that, a client that has not read yet would lose data. */
 async function destroyOnce(response: http.ServerResponse, once: () => boolean = () => true): Promise<void> {
   const deadline = performance.now() + CUT_TIMEOUT_MS;
   while (!once() && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 2));
   response.destroy();
 }
 
-/** Fetches from such a server as the agent does from the real one, but unsigned. */
+/** Fetches from an ArtifactServer like the agent, but without signing the requests. */
 export function plainFetcher(origin: string): Fetcher {
   return {
     async get(path, { range_start, signal }) {

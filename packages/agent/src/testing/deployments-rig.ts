@@ -64,10 +64,10 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
   };
 }
 
-/** The robot's identity for a guard of its releases. */
+/** The robot's identity for the check of signed releases. */
 export type Guarded = Pick<ReleaseGuardOptions, "org_id" | "robot_id" | "labels">;
 
-/** The deployments part of an agent on a temporary directory, with a real server of artifacts. */
+/** Runs the deployments part of an agent in a temporary directory, with a real artifact server. */
 export class DeploymentsRig {
   readonly server: ArtifactServer;
   readonly state: string;
@@ -75,7 +75,7 @@ export class DeploymentsRig {
   readonly progress: Omit<Progress, "type">[] = [];
   readonly logs: LogRecord[] = [];
   deployments!: Deployments;
-  /** Set if the config names a socket or a gate. */
+  /** Set if the config names a socket or a safe-to-update check. */
   local_interface: LocalInterface | undefined;
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;

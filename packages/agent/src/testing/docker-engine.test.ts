@@ -8,7 +8,7 @@ import { removeAbandonedEngines } from "./docker-engine.ts";
 
 const mount = (place: string): boolean => spawnSync("mount", ["-t", "tmpfs", "none", place]).status === 0;
 
-test("removes directories and mounts of engines whose process has ended, and keeps those of running processes", async () => {
+test("removes directories and mounts of container engines only after their process has ended", async () => {
   const { pid: ended_pid } = spawnSync("true");
   const make = (pid: number): string => fs.mkdtempSync(path.join(os.tmpdir(), `rf-dockerd-${pid}-`));
   const [abandoned, used] = [make(ended_pid), make(process.pid)];

@@ -53,12 +53,12 @@ export class DockerEngine implements AsyncDisposable {
     return this.#data;
   }
 
-  /** Its output so far. */
+  /** The output of the engine so far. */
   get output(): string {
     return this.#output;
   }
 
-  /** Starts it on the existing data, and waits until it answers. */
+  /** Starts the engine on the existing data and waits until it answers. */
   async restart(): Promise<void> {
     const words = ["--data-root", this.#data, "--exec-root", path.join(this.#directory, "run"), "-H", `unix://${this.socket}`];
     const more = [
@@ -80,7 +80,7 @@ export class DockerEngine implements AsyncDisposable {
     await until("dockerd to answer", look, { detail: () => this.#output.slice(-4_000) });
   }
 
-  /** Stops it: by default gracefully, with its containers. */
+  /** Stops the engine, by default gracefully with its containers. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
@@ -88,7 +88,7 @@ export class DockerEngine implements AsyncDisposable {
     // containerd would wait for the killed dockerd.
     if (signal === "SIGKILL") {
       killProcesses(this.#directory, /containerd --config/);
-      // As after a power loss: a zombie that no process reaps would count as running.
+      // The pid file is removed as after a power loss. Otherwise, a zombie that no process reaps would count as running.
       fs.rmSync(path.join(this.#directory, "run", "containerd", "containerd.pid"), { force: true });
     }
     const late = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
@@ -97,7 +97,7 @@ export class DockerEngine implements AsyncDisposable {
     fs.rmSync(this.socket, { force: true });
   }
 
-  /** Calls its API and returns the body. Throws for a status over 399. */
+  /** Calls the engine's API and returns the body. Throws for a status over 399. */
   ask(method: string, place: string): Promise<string> {
     return new Promise((resolve, reject) => {
       const request = http.request({ socketPath: this.socket, method, path: place, agent: false }, (response) => {
@@ -121,14 +121,14 @@ export class DockerEngine implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // The agent leaves its containers stopped, to start them later; here they are removed.
+    // Removes the containers that the agent has only stopped.
     for (const { Id } of await this.containers().catch(() => [])) await this.ask("DELETE", `/containers/${Id}?force=1`).catch(() => {});
     await this.stop();
     await removeEngine(this.#directory, this.#data);
   }
 }
 
-/** Removes what engines left behind whose process was killed, for example with its test run. */
+/** Removes the leftovers of engines whose process was killed, for example with its test run. */
 export async function removeAbandonedEngines(): Promise<void> {
   const names = new Set([os.tmpdir(), ...cgroupRoots()].flatMap((directory) => fs.readdirSync(directory)));
   for (const name of names) {
@@ -148,7 +148,7 @@ async function removeEngine(directory: string, data = directory): Promise<void> 
   for (const cgroup of cgroupsOf(directory)) await removeCgroups(cgroup);
 }
 
-/** One for each controller. */
+/** Returns the cgroup directories of the engine, one for each controller. */
 const cgroupsOf = (directory: string): string[] =>
   cgroupRoots()
     .map((place) => path.join(place, path.basename(directory)))
@@ -156,7 +156,7 @@ const cgroupsOf = (directory: string): string[] =>
 
 const cgroupRoots = (): string[] => (fs.existsSync(CGROUPS) ? [CGROUPS, ...groupsBelow(CGROUPS)] : []);
 
-/** A dockerd that was killed leaves its containerd and the shims of its containers. */
+/** Kills matching processes of the engine, such as the containerd and the shims that a killed dockerd leaves. */
 function killProcesses(directory: string, command: RegExp): void {
   for (const name of fs.readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
     try {
@@ -170,7 +170,7 @@ function killProcesses(directory: string, command: RegExp): void {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Returns the mounts, innermost first. */
+/** Returns the mounts below a directory, innermost first. */
 function mountsBelow(directory: string): string[] {
   return fs
     .readFileSync("/proc/self/mounts", "utf8")
@@ -186,14 +186,14 @@ const groupsBelow = (directory: string): string[] =>
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => path.join(directory, name));
 
-/** Kills processes of containers whose engine is gone. */
+/** Kills the processes in a cgroup and its descendants: containers whose engine is gone. */
 function killMembers(directory: string): void {
   for (const inner of groupsBelow(directory)) killMembers(inner);
   for (const pid of fs.readFileSync(path.join(directory, "cgroup.procs"), "utf8").split("\n").filter(Boolean))
     process.kill(Number(pid), "SIGKILL");
 }
 
-/** Removes cgroups as directories, inner ones first; a cgroup that a process just left is busy for a moment. */
+/** Removes cgroups as directories, innermost first. A cgroup that a process just left is busy for a moment. */
 async function removeCgroups(directory: string): Promise<void> {
   for (const inner of groupsBelow(directory)) await removeCgroups(inner);
   for (let tries = 0; tries < 50; tries += 1) {

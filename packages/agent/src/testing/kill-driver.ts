@@ -58,7 +58,7 @@ async function main(task: KillDriverTask): Promise<void> {
   );
   process.once("SIGTERM", () => void deployments.stop().then(() => process.exit(0)));
   await deployments.start();
-  // A settled app without a health check has no timers: this interval keeps the process running until SIGTERM.
+  // An app without a health check has no timers after its deployment. This interval keeps the process running until SIGTERM.
   setInterval(() => {}, 60_000);
 }
 

@@ -23,7 +23,7 @@ export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): P
 
 const linesOf = (file: string): string[] => (fs.existsSync(file) ? fs.readFileSync(file, "utf8").split("\n").filter(Boolean) : []);
 
-/** Returns how a target ended, by the reports of the agents on this state directory. */
+/** Returns the final status of a target in the reports of the agents on this state directory. */
 export const finalStatus = (state: string, target_id: string): string | undefined =>
   linesOf(outboxOf(state))
     .map((line) => JSON.parse(line) as ReportBody)
@@ -33,13 +33,13 @@ export const finalStatus = (state: string, target_id: string): string | undefine
 export interface KilledRun {
   task: Omit<KillDriverTask, "kill_at">;
   target_id: string;
-  /** The last point that a complete run passes. */
+  /** The last kill point that a complete run passes. */
   last_place: string;
-  /** The expected status of the target, at whatever point the agent is killed. */
+  /** The expected final status of the target for every kill point. */
   status: string;
 }
 
-/** Runs an agent that is killed at one point, and then another one that completes its work. `killed`: the run had such a point. */
+/** Runs an agent that is killed at one point, then an agent that completes the work. `killed`: the run had such a point. */
 export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ child: ChildProcess; killed: boolean }> {
   const { task, target_id, last_place, status } = run;
   const first = startAgent({ ...task, kill_at });

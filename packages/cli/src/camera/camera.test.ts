@@ -40,7 +40,7 @@ const sendFrames =
     for (const frame of frames) socket.send(frame);
   };
 
-test("--snapshot requests the given options and writes only the first frame", TIMEOUT, async () => {
+test("rf robots camera --snapshot requests the given options and writes only the first frame", TIMEOUT, async () => {
   const wanted = ["--camera", "front left", "--fps", "2", "--width", "320", "--quality", "40"];
   const { code, files, asked, stderr } = await camera(sendFrames(head(1), head(2)), ["--snapshot", "HOME/a.jpg", ...wanted]);
   assert.equal(code, 0, stderr);
@@ -53,14 +53,14 @@ test("--snapshot requests the given options and writes only the first frame", TI
   });
 });
 
-test("--snapshot without a frame writes no file and prints the reason", TIMEOUT, async () => {
+test("rf robots camera --snapshot without a frame writes no file and prints the reason", TIMEOUT, async () => {
   const { code, files, stderr } = await camera((socket) => socket.close(4410, "this robot has no camera"), ["--snapshot", "HOME/a.jpg"]);
   assert.deepEqual([code, [...files]], [1, []]);
   assert.match(stderr, /this robot has no camera/);
   assert.equal((await camera((socket) => socket.close(4409, "agent offline"), ["--snapshot", "HOME/a.jpg"])).code, 7);
 });
 
-test("--save writes each frame unchanged and stops at the end of the stream or duration", TIMEOUT, async () => {
+test("rf robots camera --save writes each frame unchanged until the stream or duration ends", TIMEOUT, async () => {
   const frames = [head(1), head(2), head(3)];
   const all = Buffer.concat(frames);
   const ended = await camera(
@@ -77,7 +77,7 @@ test("--save writes each frame unchanged and stops at the end of the stream or d
   assert.deepEqual([data.frames, data.bytes], [3, all.length]);
 });
 
-test("--save prints an error for an unwritable file and for a missing ffmpeg", TIMEOUT, async () => {
+test("rf robots camera --save prints an error for an unwritable file or a missing ffmpeg", TIMEOUT, async () => {
   const denied = await camera(sendFrames(head(1)), ["--save", "/nonexistent/a.mjpeg"]);
   assert.equal(denied.code, 1);
   assert.match(denied.stderr, /cannot write \/nonexistent\/a\.mjpeg/);
@@ -86,7 +86,7 @@ test("--save prints an error for an unwritable file and for a missing ffmpeg", T
   assert.match(without.stderr, /\.mp4 files need ffmpeg, which is not installed[^]*\.mjpeg/);
 });
 
-test("--save to .mp4 encodes the frames as a video", { ...TIMEOUT, skip: NO_FFMPEG }, async () => {
+test("rf robots camera --save to .mp4 encodes the frames as a video", { ...TIMEOUT, skip: NO_FFMPEG }, async () => {
   const args = [
     "-nostdin",
     "-loglevel",
@@ -121,7 +121,7 @@ test("--save to .mp4 encodes the frames as a video", { ...TIMEOUT, skip: NO_FFMP
   assert.equal(saved.files.get("a.mp4")!.subarray(4, 8).toString("latin1"), "ftyp");
 });
 
-test("lists cameras as a table or JSON, with control characters in names escaped", TIMEOUT, async () => {
+test("rf robots camera lists cameras as a table or JSON and escapes control characters", TIMEOUT, async () => {
   const list = { cameras: [{ name: "front\u001b[2J", kind: "ffmpeg" }] };
   const accept = (socket: WebSocket): void => {
     socket.send(JSON.stringify(list));
@@ -133,7 +133,7 @@ test("lists cameras as a table or JSON, with control characters in names escaped
   assert.deepEqual(JSON.parse((await camera(accept, ["--json"])).stdout), list);
 });
 
-test("out-of-range numbers and --snapshot with --save are usage errors", TIMEOUT, async () => {
+test("rf robots camera rejects out-of-range numbers and --snapshot with --save", TIMEOUT, async () => {
   const refuse = (socket: WebSocket): void => socket.terminate();
   for (const args of [
     ["--fps", "31"],
@@ -145,7 +145,7 @@ test("out-of-range numbers and --snapshot with --save are usage errors", TIMEOUT
     assert.equal((await camera(refuse, args)).code, 2, args.join(" "));
 });
 
-test("reads a JPEG's size after skipping other segments", () => {
+test("reads the width and height of a JPEG picture after skipping other segments", () => {
   assert.deepEqual(jpegSize(head(1)), { width: 640, height: 480 });
   for (const none of [
     Buffer.alloc(0),
@@ -156,7 +156,7 @@ test("reads a JPEG's size after skipping other segments", () => {
     assert.equal(jpegSize(none), undefined);
 });
 
-test("the meter reports the recent and the overall rate", () => {
+test("the camera meter reports the recent and the overall frame rate", () => {
   const meter = new FrameMeter();
   assert.equal(meter.words(), "No frames received.");
   for (let i = 0; i <= 20; i += 1) meter.take(head(i), i * 100);

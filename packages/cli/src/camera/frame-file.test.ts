@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { openFrameFile } from "./frame-file.ts";
 
-test("reports an ffmpeg that exited between two frames on the next frame", { timeout: 120_000 }, async (t) => {
+test("writing a frame reports an error if ffmpeg has exited", { timeout: 120_000 }, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-frames-"));
   const search = process.env["PATH"];
   t.after(async () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diffValues } from "./configs.ts";
 
-test("compares two values recursively", () => {
+test("compares two config values recursively", () => {
   const before = { speed: 1, limits: { x: 1, y: 2 }, zones: ["a", "b"], gone: null, grown: [1] };
   const after = { speed: 1, limits: { y: 3, z: 4 }, zones: ["a", "c"], grown: [1, 2] };
   assert.deepEqual(diffValues(before, after), [

@@ -42,7 +42,7 @@ function peerOf(robots: Told[]): Promise<ScriptedPeer> {
   });
 }
 
-/** The robots of the table in order, and the text below it. */
+/** Runs `rf deployments show`. Returns the robots of the table in order, and the lines below the table. */
 async function show(peer: ScriptedPeer): Promise<{ table: string[]; below: string[] }> {
   await using home = await RfHome.make();
   const env = { ROAMFLEET_BASE_URL: peer.base_url, ROAMFLEET_TOKEN: "rfp_test" };
@@ -55,7 +55,7 @@ async function show(peer: ScriptedPeer): Promise<{ table: string[]; below: strin
   };
 }
 
-test("sorts a deployment's robots by need for attention and shows the messages of failed ones", TIMEOUT, async () => {
+test("rf deployments show lists failed robots first and prints their messages", TIMEOUT, async () => {
   await using peer = await peerOf([
     ["rob_waits", "pending"],
     ["rob_done", "applied"],
@@ -71,7 +71,7 @@ test("sorts a deployment's robots by need for attention and shows the messages o
   );
 });
 
-test("shows the failed robots of a large fleet even if many newer targets are queued", TIMEOUT, async () => {
+test("rf deployments show lists failed robots even if many newer targets are queued", TIMEOUT, async () => {
   const many = (count: number, status: string): Told[] => Array.from({ length: count }, (_, i) => [`rob_${status}_${i}`, status]);
   await using peer = await peerOf([...many(50, "pending"), ...many(3, "verifying"), ...many(2, "failed"), ...many(30, "applied")]);
   const { table, below } = await show(peer);

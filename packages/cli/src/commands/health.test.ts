@@ -30,7 +30,7 @@ async function inspect(ros: object | null, more: object = {}): Promise<string[]>
   return stdout.split("\n");
 }
 
-test("prints a robot's checks as a table and a summary of its ROS graph", TIMEOUT, async () => {
+test("rf robots inspect prints health checks as a table and a summary of the ROS graph", TIMEOUT, async () => {
   const lines = await inspect(health.ros);
   assert.match(lines.find((line) => line.startsWith("ROS")) ?? "", /^ROS +jazzy by dds: 1 node, 2 topics$/);
   assert.deepEqual(lines.slice(lines.indexOf("") + 1), [
@@ -43,7 +43,7 @@ test("prints a robot's checks as a table and a summary of its ROS graph", TIMEOU
   assert.match(bare.find((line) => line.startsWith("ROS")) ?? "", /^ROS +0 nodes, 0 topics$/);
 });
 
-test("shows each ROS adapter where several are connected or one is broken", TIMEOUT, async () => {
+test("rf robots inspect lists ROS adapters if several are connected or one is lost", TIMEOUT, async () => {
   const dds = { name: "dds", state: "connected", distro: "jazzy", nodes: 1, topics: 2 };
   const foxglove = { name: "foxglove", state: "lost", reason: "closed with 1006" };
   const rosbridge = { name: "rosbridge", state: "not_found" };

@@ -18,7 +18,7 @@ const robot = (id: string, apps: ReturnType<typeof app>[]) => ({
   config_state: "in_sync",
 });
 
-test("lists the release of every app of a robot, and names an app whose state needs attention", { timeout: 120_000 }, async () => {
+test("rf robots list shows the release of every app and marks a failed app", { timeout: 120_000 }, async () => {
   const items = [
     robot("rob_1", [app("main", "nav-1", "current")]),
     robot("rob_2", [app("camera", "cam-2", "current"), app("main", "nav-1", "failed"), app("voice", null, "unknown")]),

@@ -46,14 +46,14 @@ for (const [args, body] of [
   [["--raw"], "stalls"],
   [["--save", "-"], "stalls"],
 ] as const)
-  test(`Ctrl-C ends ${["play", ...args].join(" ")} of a body that ${body} with 130`, TIMEOUT, async () => {
+  test(`rf robots sessions ${["play", ...args].join(" ")} exits 130 on Ctrl-C when the download ${body}`, TIMEOUT, async () => {
     await using home = await RfHome.make();
     const { code, stdout } = await play(home, [...args], body, (printed) => printed.includes("begin"));
     assert.equal(code, 130);
     if (args.length === 0) assert.equal(stdout, "begin\n");
   });
 
-test("saves a recording atomically and readable by its owner only", TIMEOUT, async () => {
+test("rf robots sessions play --save writes the recording atomically with mode 0600", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const file = path.join(home.directory, "session.cast");
   fs.writeFileSync(file, "older");

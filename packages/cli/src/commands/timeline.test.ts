@@ -29,7 +29,7 @@ for (const [words, shown] of [
   [["timeline"], 50],
   [["robots", "timeline", "rob_1"], 200],
 ] as const) {
-  test(`rf ${words.join(" ")} prints ${shown} entries as a table, and all of them with --json`, TIMEOUT, async () => {
+  test(`rf ${words.join(" ")} prints ${shown} entries as a table and all entries with --json`, TIMEOUT, async () => {
     await using home = await RfHome.make();
     await using service = await startService();
     const run = (more: readonly string[]) => home.run([...words, ...more], { env: service.env });

@@ -3,14 +3,14 @@ import { test } from "node:test";
 import { TopicRateMeter } from "@roamfleet/protocol/topic-rate";
 import { rateText } from "./topics.ts";
 
-test("formats a rate like rostopic hz", () => {
+test("formats a topic rate like rostopic hz", () => {
   const meter = new TopicRateMeter(10_000);
   assert.equal(meter.read(), undefined);
   for (const at_ms of [0, 100, 190, 300]) meter.add(at_ms, 0);
   assert.equal(rateText(meter.read()!), "average rate: 10.000\n\tmin: 0.090s max: 0.110s std dev: 0.00816s window: 4");
 });
 
-test("counts skipped messages in the rate but not in the minimum and maximum interval", () => {
+test("counts skipped topic messages in the rate but not in the minimum and maximum interval", () => {
   const meter = new TopicRateMeter(10_000);
   meter.add(0, 0);
   meter.add(400, 3);

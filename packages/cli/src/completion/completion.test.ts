@@ -61,7 +61,7 @@ const complete = async (...words: string[]): Promise<string[]> => {
 };
 const values = async (...words: string[]): Promise<string[]> => (await complete(...words)).map((line) => line.split("\t")[0]!);
 
-test("completes commands, verbs, flags and their values", TIMEOUT, async () => {
+test("shell completion completes commands, verbs, flags and flag values", TIMEOUT, async () => {
   assert.deepEqual(await values("rob"), ["robots"]);
   assert.deepEqual(await values("robots", "l"), ["list", "logs", "label"]);
   assert.deepEqual(await values("robots", "list", "--li"), ["--limit"]);
@@ -76,7 +76,7 @@ test("completes commands, verbs, flags and their values", TIMEOUT, async () => {
   assert.ok(!(await values("robots", "list", "--")).includes("--version"));
 });
 
-test("completes ids and finds ids by name, with control characters in names escaped", TIMEOUT, async () => {
+test("shell completion completes IDs by prefix or name and escapes control characters", TIMEOUT, async () => {
   assert.deepEqual(await complete("robots", "show", "rob_"), [
     "rob_1\tarm-1, online",
     "rob_22\tarm-2, offline",
@@ -87,7 +87,7 @@ test("completes ids and finds ids by name, with control characters in names esca
   assert.deepEqual(await values("deploy", "na"), ["nav 1.4"]);
 });
 
-test("prints nothing within the timeout when the service is unreachable or does not respond", TIMEOUT, async (t) => {
+test("shell completion prints nothing if the service is unreachable or does not respond", TIMEOUT, async (t) => {
   const silent = createServer(() => {}).listen(0, "127.0.0.1");
   await once(silent, "listening");
   t.after(() => silent.close().closeAllConnections());
@@ -119,7 +119,7 @@ test("every argument and flag that takes an id has a completion source", async (
   assert.deepEqual(unknown, ["audit audit actor", "audit audit object"]);
 });
 
-/** Reads the line that an interactive shell completes on Tab: it prints the line on Enter. */
+/** How to start each interactive shell and enable the completion of `rf` in it. */
 const SESSIONS: Record<Shell, { args: string[]; setup: string }> = {
   bash: { args: ["bash", "--norc", "-i"], setup: "source <(rf completion bash)" },
   zsh: { args: ["zsh", "-f", "-i"], setup: "autoload -Uz compinit && compinit -u -D; source <(rf completion zsh)" },

@@ -40,7 +40,7 @@ async function copyFrom(
 const STAT = { size: 5, mode: 0o644, version: "1" };
 const sha256 = (text: string): string => hash("sha256", text);
 
-test("rejects file names from a robot that lead outside the target", TIMEOUT, async () => {
+test("rf robots cp rejects file names from a robot that lead outside the target directory", TIMEOUT, async () => {
   for (const name of ["../evil", "..", "/etc/evil", "a/../../evil", "", "nul\0"]) {
     const { code, stderr, home, files } = await copyFrom((request, say) => {
       if (request.type === "stat") say({ type: "stat", path: "/dir", kind: "directory", ...STAT });
@@ -55,7 +55,7 @@ test("rejects file names from a robot that lead outside the target", TIMEOUT, as
   }
 });
 
-test("a copy into a directory uses the requested name and rejects one that leads outside", TIMEOUT, async () => {
+test("rf robots cp into a directory uses the requested name and rejects unsafe names", TIMEOUT, async () => {
   const answering = (resolved: string) => (request: Request, say: Say) => {
     if (request.type === "stat") say({ type: "stat", path: resolved, kind: "directory", ...STAT });
     else say({ type: "listed", unnamed: 0 });
@@ -75,7 +75,7 @@ test("a copy into a directory uses the requested name and rejects one that leads
   }
 });
 
-test("keeps no file after a wrong checksum or a refusal during the transfer", TIMEOUT, async () => {
+test("rf robots cp keeps no file after a wrong checksum or a failure during the transfer", TIMEOUT, async () => {
   const read = (done: Record<string, unknown>) => (request: Request, say: Say) => {
     if (request.type === "stat") return say({ type: "stat", path: "/file", kind: "file", ...STAT });
     say({ type: "reading", path: "/file", ...STAT, offset: request["offset"] });
@@ -90,7 +90,7 @@ test("keeps no file after a wrong checksum or a refusal during the transfer", TI
   assert.match(changing.stderr, /changed meanwhile/);
 });
 
-test("an unexpected response fails the copy", TIMEOUT, async () => {
+test("rf robots cp fails on an unexpected response from the robot", TIMEOUT, async () => {
   for (const [answer, words] of [
     [{ type: "made" }, /robot sent made/],
     [Buffer.from("bytes"), /sent bytes instead of a response/],
@@ -109,14 +109,14 @@ const endings: [number, number, RegExp][] = [
   [4429, 1, /too many open streams/],
 ];
 for (const [close_code, exit_code, words] of endings) {
-  test(`a copy that never started exits ${exit_code} when the stream ends with ${close_code}`, TIMEOUT, async () => {
+  test(`rf robots cp exits ${exit_code} when the stream closes with ${close_code} before the transfer`, TIMEOUT, async () => {
     const { code, stderr } = await copyFrom((_request, _say, socket) => socket.close(close_code, "switched off"));
     assert.match(stderr, words);
     assert.equal(code, exit_code);
   });
 }
 
-test("parses the text before a colon as a robot id, unless it is empty or contains a slash", () => {
+test("rf robots cp parses text before a colon as a robot ID unless it contains a slash", () => {
   const places: [string, string | undefined, string][] = [
     ["rob_1:/var/log", "rob_1", "/var/log"],
     ["rob_1:maps/a:b", "rob_1", "maps/a:b"],
@@ -129,7 +129,7 @@ test("parses the text before a colon as a robot id, unless it is empty or contai
   for (const [text, robot_id, path] of places) assert.deepEqual(parseCopyPlace(text), { robot_id, path }, text);
 });
 
-test("requires one path on a robot and one on this machine", () => {
+test("rf robots cp requires one path on a robot and one local path", () => {
   assert.equal(parseCopy("a", "rob_1:b").robot_id, "rob_1");
   assert.equal(parseCopy("rob_1:b", ".").robot_id, "rob_1");
   for (const [from, to] of [
@@ -144,7 +144,7 @@ test("requires one path on a robot and one on this machine", () => {
     );
 });
 
-test("a copy into a directory keeps its name, however the path is written", () => {
+test("derives the name of a copied file or directory from its source path", () => {
   assert.equal(nameFor("logs/nav.log", "/home/pi/logs/nav.log"), "nav.log");
   assert.equal(nameFor("logs/", "/home/pi/.ssh"), "logs");
   assert.equal(nameFor(".", "/home/pi"), "pi");

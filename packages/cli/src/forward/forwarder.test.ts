@@ -7,7 +7,7 @@ import { Failure } from "../failure.ts";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
 import { carryConnection, parsePortSpec } from "./forwarder.ts";
 
-test("a connection closed before its tunnel opens closes the tunnel", { timeout: 120_000 }, async () => {
+test("closes a tunnel whose local connection was closed before the tunnel opened", { timeout: 120_000 }, async () => {
   const { promise: ended, resolve } = Promise.withResolvers<void>();
   await using peer = await ScriptedPeer.start(
     () => undefined,

@@ -37,7 +37,7 @@ test("parses relative and absolute times", () => {
   for (const text of ["soon", "10", "5y", "1", "", "2030-13-01"]) assert.throws(() => readTime(text), /Expected a duration/, text);
 });
 
-test("sends filters to the service and follows search pages up to the limit or the end", TIMEOUT, async () => {
+test("rf robots logs sends its filters and follows result pages up to the limit", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const pages: Record<string, unknown> = {
     first: { items: [record(4)], next_cursor: "c1" },
@@ -54,7 +54,7 @@ test("sends filters to the service and follows search pages up to the limit or t
   assert.equal(service.lines.length, 3);
 });
 
-test("an export writes its file when complete and none when it fails", TIMEOUT, async () => {
+test("rf robots logs --export writes the file only when the export succeeds", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const body = record(1);
   await using service = await ScriptedPeer.start(({ line }) =>
@@ -74,7 +74,7 @@ test("an export writes its file when complete and none when it fails", TIMEOUT, 
   assert.equal((await home.run(["robots", "logs", "rob_1", "--export", file, "--follow"], { env: service.env })).code, 2);
 });
 
-test("--follow resumes after a lost connection without repeating records", TIMEOUT, async () => {
+test("rf robots logs --follow resumes after a lost connection without repeating records", TIMEOUT, async () => {
   await using home = await RfHome.make();
   let opened = 0;
   const accept = (socket: WebSocket): void => {
@@ -105,7 +105,7 @@ test("--follow resumes after a lost connection without repeating records", TIMEO
   );
 });
 
-test("--follow resumes by time before the first cursor, and on a server that refuses cursors", TIMEOUT, async () => {
+test("rf robots logs --follow resumes by time without a cursor or if the server refuses cursors", TIMEOUT, async () => {
   await using home = await RfHome.make();
   let opened = 0;
   const accept = (socket: WebSocket): void => {
@@ -140,7 +140,7 @@ test("--follow resumes by time before the first cursor, and on a server that ref
   );
 });
 
-test("--follow does not keep in memory what nothing reads, and continues when it is read", TIMEOUT, async () => {
+test("rf robots logs --follow stops receiving records while its output is not read", TIMEOUT, async () => {
   const RECORDS = 4_000;
   await using home = await RfHome.make();
   let sent = 0;
@@ -170,7 +170,7 @@ test("--follow does not keep in memory what nothing reads, and continues when it
   assert.equal(stdout.split("\n").length, RECORDS + 1);
 });
 
-test("shows fleet logs with robot names, and with ids in JSON", TIMEOUT, async () => {
+test("rf fleets logs shows robot names, and robot IDs in JSON", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const items = [record(1), record(2, { robot_id: "rob_left" }), record(3, { robot_id: "rob_gone" }), record(4)];
   const script: Script = ({ line }) => {
@@ -192,7 +192,7 @@ test("shows fleet logs with robot names, and with ids in JSON", TIMEOUT, async (
   assert.equal(service.lines.length, asked + 1);
 });
 
-test("following a fleet lists offline robots once and notes robots that come online", TIMEOUT, async () => {
+test("rf fleets logs --follow lists offline robots once and reports robots that come online", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const script: Script = ({ line }) => {
     if (line.includes("/api/robots/rob_3")) return { body: { data: { id: "rob_3", name: "late" } } };

@@ -5,14 +5,14 @@ import { until } from "./until.ts";
 const TIMEOUT = { timeout: 120_000 };
 const SOON = { deadline_ms: 30, poll_ms: 1 };
 
-test("returns the first truthy value and stops polling", TIMEOUT, async () => {
+test("until returns the first truthy value and stops polling", TIMEOUT, async () => {
   const answers = [undefined, false, 0, "", null, "here", "later"];
   assert.equal(await until("an answer", () => answers.shift(), { poll_ms: 1 }), "here");
   assert.deepEqual(answers, ["later"]);
   assert.equal(await until("a promise", async () => 7), 7);
 });
 
-test("a timeout error contains the condition, the last value and the detail", TIMEOUT, async () => {
+test("the timeout error of until contains the condition, the last value and the detail", TIMEOUT, async () => {
   await assert.rejects(
     until("the robot", () => 0, { ...SOON, detail: () => "its log" }),
     /^Error: timed out after 30 ms waiting for: the robot; last seen: 0\nits log$/,
@@ -23,7 +23,7 @@ test("a timeout error contains the condition, the last value and the detail", TI
   );
 });
 
-test("an error ends the wait immediately unless errors are tolerated", TIMEOUT, async () => {
+test("an error in the condition ends the wait immediately unless errors are tolerated", TIMEOUT, async () => {
   let looks = 0;
   const planned = new Error("planned");
   const fail = async (): Promise<boolean> => {
@@ -41,7 +41,7 @@ test("an error ends the wait immediately unless errors are tolerated", TIMEOUT, 
   });
 });
 
-test("calls meanwhile between two polls, and progress restarts the deadline", TIMEOUT, async () => {
+test("calls `meanwhile` between polls and restarts the deadline on progress", TIMEOUT, async () => {
   // Before the first step there is no progress: the deadline must be longer than the gap between two polls on a busy machine.
   const deadline_ms = 300;
   let steps = 0;

@@ -7,33 +7,33 @@ const page = (rows: string, next_cursor: string | null = "more"): Page => ({ ite
 const key = (row: string): string => row;
 const shown = (pages: readonly Page[]): string => uniqueRows(pages, key).join("");
 
-test("keeps rows that new rows pushed off a page", () => {
+test("keeps list rows that new rows pushed off a page", () => {
   const pages = mergePage([page("abc"), page("def")], 0, page("xyab"), key);
   assert.equal(shown(pages), "xyabcdef");
 });
 
-test("drops a removed row and shows the first rows of the next page once", () => {
+test("drops a removed row and shows rows of the next page only once", () => {
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("acd"), key)), "acdef");
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("abd"), key)), "abdef");
 });
 
-test("the last page continues where the response ends", () => {
+test("a refreshed last page has the cursor that follows its last row", () => {
   const [only] = mergePage([page("abc", "after c")], 0, page("acd", "after d"), key);
   assert.deepEqual(only, page("acd", "after d"));
   const [pushed] = mergePage([page("abc", "after c")], 0, page("xab", "after b"), key);
   assert.deepEqual(pushed, page("xabc", "after c"));
 });
 
-test("a response without a next cursor drops all later pages", () => {
+test("a refreshed page without a next cursor drops all later pages", () => {
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("ab", null), key)), "ab");
 });
 
-test("a response without a known row ends the list, which continues at its next cursor", () => {
+test("a refreshed page without known rows replaces this page and drops later pages", () => {
   assert.deepEqual(mergePage([page("abc"), page("def")], 0, page("xyz", "after z"), key), [page("xyz", "after z")]);
   assert.deepEqual(mergePage([page("abc"), page("def")], 1, page("xyz", "after z"), key), [page("abc"), page("xyz", "after z")]);
 });
 
-test("returns the pages of a range of rows", () => {
+test("returns the pages that contain a range of rows", () => {
   const pages = [page("abc"), page("def"), page("gh")];
   assert.deepEqual(pagesOf(pages, 0, 2), [0]);
   assert.deepEqual(pagesOf(pages, 2, 3), [0, 1]);
@@ -41,7 +41,7 @@ test("returns the pages of a range of rows", () => {
   assert.deepEqual(pagesOf([page("", null)], 0, 0), [0]);
 });
 
-test("collects incrementally the same rows as from all pages", () => {
+test("collects the rows of all pages incrementally without duplicates", () => {
   const collect = collector(key);
   const [first, second, other] = [page("abc"), page("cde"), page("xbc")];
   assert.equal(collect([first]).join(""), "abc");

@@ -16,11 +16,11 @@ test("every kind of change invalidates queries of existing routes", () => {
   }
 });
 
-test("missing fields of a change produce no keys without an ID", () => {
+test("a change without related IDs produces no query key with a missing ID", () => {
   for (const kind of CHANGE_KINDS) assert.ok(!JSON.stringify(keysOf({ kind, id: "id_1", change: "updated" })).includes("{}"), kind);
 });
 
-test("a summary invalidates what any of its changes could, limited to a shared object or place", () => {
+test("a summary of changes invalidates every query that a single change could invalidate", () => {
   const prefixOf = (key: readonly unknown[], of: readonly unknown[]): boolean =>
     key.every((part, i) => JSON.stringify(part) === JSON.stringify(of[i]));
   for (const kind of CHANGE_KINDS) {
@@ -37,12 +37,12 @@ test("a summary invalidates what any of its changes could, limited to a shared o
   assert.ok(targets.includes(`["listDeploymentTargets",{"params":{"id":"dep_1"}}]`) && targets.includes(`["getRobot"]`), targets);
 });
 
-test("ignores unknown kinds of changes", () => {
+test("ignores change events of an unknown kind", () => {
   for (const kind of ["weather", "constructor", "__proto__", "toString"])
     assert.deepEqual(keysOf({ kind, id: "x", change: "updated" } as unknown as Change), []);
 });
 
-test("a moved robot invalidates the fleets and sites at both ends", () => {
+test("a moved robot invalidates its old and new fleet and site", () => {
   const text = JSON.stringify(
     keysOf({ kind: "robot", id: "rob_1", change: "moved", ...ids, from_fleet_id: "flt_0", from_site_id: "site_0" }),
   );

@@ -3,21 +3,21 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { jsonText, readJson, shellLine, shellWord } from "./format.ts";
 
-test("parses what it formatted", () => {
+test("parses formatted JSON back to the original value", () => {
   for (const value of [1.5, "a", null, false, [1, { a: "b" }]]) assert.deepEqual(readJson(jsonText(value)), { value });
 });
 
-test("returns the line and column of a syntax error", () => {
+test("returns the line and column of a JSON syntax error", () => {
   assert.deepEqual(readJson('{\n  "a": 1,\n  b\n}'), { problem: "Invalid JSON: line 3, column 3" });
   assert.deepEqual(readJson('{"a":'), { problem: "Invalid JSON: line 1, column 6" });
   assert.deepEqual(readJson(" "), { problem: "Enter a JSON value." });
 });
 
-test("refuses a number that would be sent as null", () => {
+test("rejects a JSON number that is too large", () => {
   assert.deepEqual(readJson("[1e999]"), { problem: "A number is too large." });
 });
 
-test("does not quote plain words", () => {
+test("does not quote plain words in a shell command", () => {
   assert.equal(shellLine("rf", "fleets", "update", "fleet_1", false, "--follow", undefined, "on"), "rf fleets update fleet_1 --follow on");
 });
 

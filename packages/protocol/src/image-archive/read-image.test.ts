@@ -22,7 +22,7 @@ function* pieces(bytes: Buffer, size: number): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
 
-/** The bytes of each part in the archive have the stated digest. */
+/** Asserts that the bytes of each part in the archive have the stated digest. */
 function holds(archive: Buffer, images: readonly Image[] | undefined): void {
   for (const { config, layers } of images ?? []) {
     for (const { start, size, sha256 } of [config, ...layers]) assert.equal(digest(archive.subarray(start, start + size)), sha256);
@@ -45,7 +45,7 @@ test("locates the config and layers of a docker archive", LIMIT, async () => {
   );
 });
 
-test("accepts an image without layers and one with a repeated layer", LIMIT, async () => {
+test("accepts an image without layers and an image with a repeated layer", LIMIT, async () => {
   assert.deepEqual((await read(dockerArchive([])))?.[0]?.layers, []);
   const twice = await read(dockerArchive([LAYERS[0]!, LAYERS[0]!]));
   assert.deepEqual(
@@ -54,7 +54,7 @@ test("accepts an image without layers and one with a repeated layer", LIMIT, asy
   );
 });
 
-test("resolves a layer that links to another one", LIMIT, async () => {
+test("resolves a layer that is a link to another layer", LIMIT, async () => {
   const layer = LAYERS[0]!;
   const config = configOf([layer, layer]);
   const manifest = json([{ Config: "c.json", Layers: ["a/layer.tar", "b/layer.tar"] }]);
@@ -72,7 +72,7 @@ test("resolves a layer that links to another one", LIMIT, async () => {
   }
 });
 
-test("reads the compressed layers of an OCI archive with the digests of their content", LIMIT, async () => {
+test("reads the compressed layers of an OCI archive with the digests of their unpacked content", LIMIT, async () => {
   for (const nested of [false, true]) {
     const archive = tarOf(ociEntries([{ layers: LAYERS, platform: { os: "linux", architecture: "arm64" } }], nested));
     const images = await read(archive);
@@ -102,7 +102,7 @@ test("returns two images for an OCI archive with two platforms", LIMIT, async ()
   );
 });
 
-test("reads name and size from an extended header", LIMIT, async () => {
+test("reads the name and size of a tar entry from an extended header", LIMIT, async () => {
   const [layer, ...rest] = dockerEntries([LAYERS[1]!]).filter(({ type }) => type === undefined);
   const long: TarEntry[] = [
     { name: "././@LongLink", type: "L", content: "manifest.json\0" },
@@ -125,7 +125,7 @@ const without = (entries: readonly TarEntry[], name: RegExp): TarEntry[] => entr
 const manifestOf = (value: unknown): TarEntry[] => [...without(docker, /^manifest/), { name: "manifest.json", content: json(value) }];
 const indexOf = (...manifests: unknown[]): TarEntry[] => [...without(oci, /^index/), { name: "index.json", content: json({ manifests }) }];
 const blobOf = (content: Buffer): TarEntry => ({ name: `blobs/sha256/${digest(content)}`, content });
-/** An index cannot contain its own digest, but nested levels that each list the next many times are possible. */
+/** Builds an index of nested levels, each of which lists the next level `times` times. */
 function deep(levels: number, times: number): TarEntry[] {
   let inner = json({ manifests: [], level: 0 });
   const blobs = [blobOf(inner)];
@@ -137,7 +137,7 @@ function deep(levels: number, times: number): TarEntry[] {
 }
 
 const hostile: readonly [string, Buffer, RegExp][] = [
-  ["a tar archive of something else", tarOf([{ name: "roamfleet.json", content: "{}" }]), /neither a manifest\.json .* nor an index\.json/],
+  ["neither a manifest nor an index", tarOf([{ name: "roamfleet.json", content: "{}" }]), /neither a manifest\.json .* nor an index\.json/],
   ["a name that leads outside the archive", tarOf([{ name: "../manifest.json", content: "[]" }]), /leads outside/],
   ["an absolute name", tarOf([{ name: "/etc/passwd", content: "x" }]), /leads outside/],
   ["a name that leads outside the archive, in an extended header", tarOf([pax({ path: "a/../../x" }), { name: "a" }]), /leads outside/],
@@ -159,7 +159,7 @@ const hostile: readonly [string, Buffer, RegExp][] = [
     tarOf([{ name: "x", type: "x", content: Buffer.alloc(70_000) }]),
     /extended header has 70000 bytes/,
   ],
-  ["a truncated archive", tarOf(docker).subarray(0, 5_000), /truncated|larger than the archive/],
+  ["a truncated end", tarOf(docker).subarray(0, 5_000), /truncated|larger than the archive/],
   ["too many entries", tarOf(Array.from({ length: 10_001 }, (_, index) => ({ name: `f${index}` }))), /more than 10000 entries/],
   ["a name with two contents", tarOf([...docker, { name: "manifest.json", content: "[]" }]), /occurs twice/],
   ["a blob with a wrong digest", tarOf([...oci, { name: `blobs/sha256/${"a".repeat(64)}`, content: "x" }]), /digest of .* does not match/],
@@ -199,14 +199,14 @@ const hostile: readonly [string, Buffer, RegExp][] = [
   ["an index that is nested too deeply", tarOf(deep(6, 1)), /nested too deeply/],
   ["an index with too many documents", tarOf(deep(3, 200)), /more than 400 documents/],
   [
-    "an OCI archive with an unsupported version",
+    "an unsupported OCI version",
     tarOf([...without(oci, /oci-layout/), { name: "oci-layout", content: '{"imageLayoutVersion":"9"}' }]),
     /version 1\.0\.0/,
   ],
 ];
 
 for (const [what, archive, message] of hostile) {
-  test(`rejects an archive: ${what}`, LIMIT, async () => {
+  test(`rejects an image archive with ${what}`, LIMIT, async () => {
     await assert.rejects(read(archive), (error: unknown) => {
       assert.ok(error instanceof ImageRefused, String(error));
       assert.match(error.message, message);
@@ -215,7 +215,7 @@ for (const [what, archive, message] of hostile) {
   });
 }
 
-test("returns undefined for text, zeros, gzip and empty input", LIMIT, async () => {
+test("returns undefined for text, zeros, gzip data and empty input", LIMIT, async () => {
   for (const bytes of [
     Buffer.from("a text"),
     Buffer.alloc(5_000),
@@ -226,7 +226,7 @@ test("returns undefined for text, zeros, gzip and empty input", LIMIT, async () 
     assert.equal(await read(bytes), undefined);
 });
 
-test("reads any image regardless of chunk sizes", LIMIT, async () => {
+test("reads any image archive in chunks of any size", LIMIT, async () => {
   const layers = fc.array(
     fc.uint8Array({ maxLength: 2_000 }).map((bytes) => Buffer.from([0x61, ...bytes])),
     { maxLength: 6 },
@@ -245,7 +245,7 @@ test("reads any image regardless of chunk sizes", LIMIT, async () => {
   );
 });
 
-test("rejects a corrupted archive, or returns only parts with correct digests", LIMIT, async () => {
+test("rejects a corrupted image archive or returns only parts with correct digests", LIMIT, async () => {
   const archives = [dockerArchive(LAYERS.slice(0, 2)), tarOf(oci)];
   const change = fc.record({ at: fc.nat(), to: fc.integer({ min: 0, max: 255 }) });
   let refused = 0;

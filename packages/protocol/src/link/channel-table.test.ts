@@ -70,7 +70,7 @@ async function fill(channel: Channel, message = new Uint8Array(32 * KIB)): Promi
   }
 }
 
-test("opens a channel by kind with parameters, carries messages both ways and closes both ends", LIMIT, async () => {
+test("a channel carries messages both ways and closes at both ends", LIMIT, async () => {
   const given: unknown[] = [];
   const { server } = pair({ echo: (channel, params) => (given.push(params), echo(channel, params)) });
   const channel = await server.table.open("echo", "shell", { cols: 80 });
@@ -81,7 +81,7 @@ test("opens a channel by kind with parameters, carries messages both ways and cl
   assert.equal(await channel.write(Buffer.from("more")), false);
 });
 
-test("refuses an unknown kind with 4410, and times out an unanswered channel with 4408", LIMIT, async () => {
+test("opening a channel fails with 4410 for an unknown kind and with 4408 on timeout", LIMIT, async () => {
   const { server, fire } = pair({});
   await assert.rejects(server.table.open("camera", "camera"), (error) => error instanceof ChannelRefused && error.code === 4410);
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -96,7 +96,7 @@ test("refuses an unknown kind with 4410, and times out an unanswered channel wit
   assert.deepEqual([server.table.size, mute.size], [0, 0]);
 });
 
-test("a receiver that does not read blocks the sender at its window while other channels continue", LIMIT, async () => {
+test("a receiver that does not read blocks only the sender of the same channel", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server } = pair({ echo, deaf: (channel) => void kept.push(channel) });
   const stuck = await server.table.open("deaf", "topics");
@@ -108,7 +108,7 @@ test("a receiver that does not read blocks the sender at its window while other 
     await other.write(new Uint8Array(64 * KIB).fill(i));
     assert.equal((await other.read())![0], i);
   }
-  // Once it reads, the rest arrives.
+  // The rest arrives once the receiver reads.
   let read = 0;
   while (read < taken) read += (await kept[0]!.read())!.length;
 });
@@ -119,7 +119,7 @@ test("a writer can wait until its data has been sent", LIMIT, async () => {
   const channel = await server.table.open("deaf", "camera");
   for (let sent = 0; sent < CHANNEL_WINDOW_BYTES; sent += 64 * KIB) await channel.write(new Uint8Array(64 * KIB));
   assert.equal(await channel.drained(), true);
-  // Accepted by the queue, beyond the credit.
+  // The queue accepts this message beyond the credit.
   await channel.write(new Uint8Array(32 * KIB));
   const drained = channel.drained();
   assert.equal(await Promise.race([drained, turns().then(() => "waits")]), "waits");
@@ -131,7 +131,7 @@ test("a writer can wait until its data has been sent", LIMIT, async () => {
   assert.deepEqual([await cut, await channel.drained()], [false, false]);
 });
 
-test("delivers a message larger than the window", LIMIT, async () => {
+test("delivers a message larger than the channel window", LIMIT, async () => {
   const { server } = pair({ echo });
   const channel = await server.table.open("echo", "camera");
   await channel.write(new Uint8Array(1024 * KIB).fill(3));
@@ -145,11 +145,11 @@ test("sends at most one long message and one window to a receiver that does not 
   const message = new Uint8Array(133 * KIB);
   const taken = await fill(channel, message);
   assert.ok(server.sent() <= message.length + CHANNEL_WINDOW_BYTES, `${server.sent()} bytes were sent`);
-  // Once it reads, everything arrives.
+  // All messages arrive once the receiver reads.
   for (let read = 0; read < taken; read += message.length) assert.equal((await kept[0]!.read())!.length, message.length);
 });
 
-test("delivers data written before close, may drop data written before reset, and reports both reasons", LIMIT, async () => {
+test("delivers data written before a close and reports the reason of a close or reset", LIMIT, async () => {
   const ends: unknown[] = [];
   const read: number[] = [];
   const { server } = pair({
@@ -177,7 +177,7 @@ test("closing the link closes every channel and resolves its readers and writers
   assert.deepEqual([await reading, await channel.ended, server.table.size], [undefined, { code: 1006, reason: "cut" }, 0]);
 });
 
-test("a link has a bounded number of channels", LIMIT, async () => {
+test("limits the number of channels of a link", LIMIT, async () => {
   const { server } = pair({ echo });
   const opened = await Promise.allSettled(Array.from({ length: CHANNELS_MAX + 10 }, () => server.table.open("echo", "topics")));
   const count = opened.filter(({ status }) => status === "fulfilled").length;
@@ -197,14 +197,14 @@ test("removes a closed channel with unsent data when the other end resets it", L
   }
 });
 
-test("distinguishes a protocol violation from a late frame", LIMIT, async () => {
+test("ignores late frames of a closed channel but rejects protocol violations", LIMIT, async () => {
   const { server, robot } = pair({ deaf: () => {} });
   const frame = (type: FrameType, channel: number, payload: Uint8Array = Buffer.alloc(0)) =>
     decodeFrame(encodeFrame(type, channel, payload));
   const channel = await server.table.open("deaf", "topics");
   channel.reset(1000, "");
   await turns();
-  // Late: the channel existed before.
+  // These frames are late, since the channel existed before.
   server.table.receive(frame(FrameType.DATA, channel.id, Buffer.alloc(10)));
   server.table.receive(frame(FrameType.CLOSE, channel.id));
   for (const broken of [
@@ -222,7 +222,7 @@ test("distinguishes a protocol violation from a late frame", LIMIT, async () => 
   assert.throws(() => robot.table.receive(frame(FrameType.DATA, flood.id, Buffer.alloc(1))), /more than its credit/);
 });
 
-test("an error in a source resets its channel and leaves the link and other channels open", LIMIT, async () => {
+test("an error in a stream handler resets only the channel of the stream", LIMIT, async () => {
   const { server } = pair({
     echo,
     throws: () => {
@@ -239,7 +239,7 @@ test("an error in a source resets its channel and leaves the link and other chan
   assert.equal(Buffer.from((await other.read())!).toString(), "still here");
 });
 
-test("bounds the number of unread messages: resets a channel of empty ones while others continue", LIMIT, async () => {
+test("resets a channel with too many unread empty messages while other channels continue", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server, robot } = pair({ echo, deaf: (channel) => void kept.push(channel) });
   const deaf = await server.table.open("deaf", "topics");
@@ -251,7 +251,7 @@ test("bounds the number of unread messages: resets a channel of empty ones while
   assert.equal(String(await other.read()), "on");
 });
 
-test("a channel closed by the other end releases its memory, read or not", LIMIT, async () => {
+test("a reset channel releases its receive memory before its data is read", LIMIT, async () => {
   const memory = new ReceiveMemory();
   const queue = new SendQueue({ bufferedAmount: 0, sendFrame: () => {} }, { now: () => 0 });
   const clock = { setTimer: () => ({ cancel: () => {} }) };

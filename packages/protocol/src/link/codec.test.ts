@@ -49,14 +49,14 @@ test("decodes any bytes to a valid frame or throws FrameError", () => {
   );
 });
 
-test("accepts the maximum payload and rejects one byte more, when encoding and decoding", () => {
+test("accepts a frame payload of the maximum size and rejects one more byte", () => {
   const largest = encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX));
   assert.equal(decodeFrame(largest).payload.length, FRAME_PAYLOAD_BYTES_MAX);
   assert.throws(() => encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX + 1)), FrameError);
   assert.throws(() => decodeFrame(Buffer.concat([largest, Buffer.alloc(1)])), FrameError);
 });
 
-test("reassembles messages from any fragmentation", () => {
+test("reassembles messages from fragments of any size", () => {
   const messages = fc.array(fc.uint8Array({ maxLength: 300 }), { minLength: 1, maxLength: 6 });
   const cuts = fc.infiniteStream(fc.integer({ min: 1, max: 100 }));
   fc.assert(
@@ -83,7 +83,7 @@ test("reassembles messages from any fragmentation", () => {
   );
 });
 
-test("rejects an empty frame with MORE and a message with too many parts", () => {
+test("rejects an empty fragment and a message with too many fragments", () => {
   const dataOf = (bytes: number) => decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(bytes), FLAG_MORE));
   assert.throws(() => new MessageAssembler().push(dataOf(0)), FrameError);
   const assembler = new MessageAssembler();
@@ -91,7 +91,7 @@ test("rejects an empty frame with MORE and a message with too many parts", () =>
   assert.throws(() => assembler.push(dataOf(1)), FrameError);
 });
 
-test("bounds the memory of all channels of a link, including overhead per part", () => {
+test("limits the receive memory of all channels of a link", () => {
   const memory = new ReceiveMemory({ bytes_max: 1_000 });
   const [first, second] = [new MessageAssembler({ memory }), new MessageAssembler({ memory })];
   const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(10), FLAG_MORE));
@@ -110,7 +110,7 @@ test("rejects a ping with a long payload, which the reply would repeat", () => {
   assert.throws(() => decodeFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(PING_PAYLOAD_BYTES_MAX + 1))), FrameError);
 });
 
-test("rejects an endless message at its bound and stores no more", () => {
+test("rejects an endless message at the size limit", () => {
   const assembler = new MessageAssembler();
   const part = decodeFrame(encodeFrame(FrameType.DATA, 1, Buffer.alloc(FRAME_PAYLOAD_BYTES_MAX), FLAG_MORE));
   for (let i = 0; i < MESSAGE_BYTES_MAX / FRAME_PAYLOAD_BYTES_MAX; i += 1) assert.equal(assembler.push(part), undefined);
@@ -119,7 +119,7 @@ test("rejects an endless message at its bound and stores no more", () => {
   assert.throws(() => messageFrames(1, Buffer.alloc(MESSAGE_BYTES_MAX + 1)), FrameError);
 });
 
-test("distinguishes data from control for any bytes", () => {
+test("distinguishes data messages from control messages for any bytes", () => {
   for (const bytes of [Buffer.alloc(0), Buffer.from([1, 0, 255]), Buffer.from('{"type":"exit"}')])
     assert.deepEqual(Buffer.from(readMessage(dataMessage(bytes)).data!), bytes);
   assert.deepEqual(readMessage(controlMessage({ type: "resize", cols: 80 })), { control: { type: "resize", cols: 80 } });

@@ -15,7 +15,7 @@ class SimulatedLink {
   constructor(bytes_per_second: number, round_trip_ms: number, busy_ms = 0) {
     this.bytes_per_second = bytes_per_second;
     this.#round_trip_ms = round_trip_ms;
-    // Includes the messages at the start of a link.
+    // `busy_ms` stands for the messages at the start of a link.
     this.#line_free_at = busy_ms;
   }
 
@@ -56,7 +56,7 @@ for (const [name, bytes_per_second, round_trip_ms, queue_ms] of [
   ["10 Mbit/s, 40 ms", 1_250_000, 40, 200],
   ["1 Mbit/s over a satellite, 600 ms", 125_000, 600, 400],
 ] as const) {
-  test(`${name}: bulk uses 90% of the link and delays other frames by at most ${queue_ms} ms`, () => {
+  test(`bulk data uses 90% of a link with ${name} and delays other frames by at most ${queue_ms} ms`, () => {
     const link = new SimulatedLink(bytes_per_second, round_trip_ms);
     link.run(15_000);
     const { queue_ms_max, bytes_per_second: used } = link.run(30_000);
@@ -66,7 +66,7 @@ for (const [name, bytes_per_second, round_trip_ms, queue_ms] of [
 }
 
 for (const busy_ms of [0, 300, 1_000, 3_000]) {
-  test(`on a slow link busy for ${busy_ms} ms at first, transmission time does not count as round trip`, () => {
+  test(`bulk data uses 90% of a slow link that is busy for the first ${busy_ms} ms`, () => {
     const link = new SimulatedLink(25_000, 300, busy_ms);
     link.run(15_000);
     const { queue_ms_max, bytes_per_second: used } = link.run(30_000);
@@ -75,14 +75,14 @@ for (const busy_ms of [0, 300, 1_000, 3_000]) {
   });
 }
 
-test("allows 8 KiB in flight initially and 256 KiB on the fastest link", () => {
+test("allows 8 KiB of bulk data in flight initially and 256 KiB on the fastest link", () => {
   const link = new SimulatedLink(1e9, 1);
   assert.equal(link.meter.budget, BULK_BYTES_MIN);
   link.run(1_000);
   assert.equal(link.meter.budget, BULK_BYTES_MAX);
 });
 
-test("detects a tenfold slowdown within three seconds", () => {
+test("adapts to a tenfold slowdown of a link within four seconds", () => {
   const link = new SimulatedLink(1_250_000, 40);
   link.run(10_000);
   link.bytes_per_second = 125_000;
@@ -90,7 +90,7 @@ test("detects a tenfold slowdown within three seconds", () => {
   assert.ok(link.run(2_000).queue_ms_max <= 220);
 });
 
-test("a sender with little data does not lower the measured rate", () => {
+test("sending little data does not lower the measured link rate", () => {
   const meter = new RateMeter();
   for (let i = 0; i < 50; i += 1) {
     meter.sent(4_096, i * 5, false);
@@ -105,7 +105,7 @@ test("a sender with little data does not lower the measured rate", () => {
   assert.equal(meter.rate, rate);
 });
 
-test("rejects acknowledgements of more than was sent", () => {
+test("rejects acknowledgements of more bytes than were sent", () => {
   const meter = new RateMeter();
   meter.sent(100, 0, false);
   assert.equal(meter.acknowledged(101, 1), false);

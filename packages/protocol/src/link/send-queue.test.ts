@@ -10,7 +10,7 @@ import { StuckSocket } from "./testing/stuck-socket.ts";
 const KIB = 1024;
 const queueTo = (socket: StuckSocket): SendQueue => new SendQueue(socket, { now: () => 0, begin: () => () => {} });
 
-test("sends strictly by class and in order within a class", () => {
+test("sends frames strictly by priority class and in order within a class", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   const streams = SEND_CLASSES.slice(1);
@@ -24,7 +24,7 @@ test("sends strictly by class and in order within a class", () => {
   assert.deepEqual(order, ["0:9", "10:1", "10:2", "11:1", "11:2", "12:1", "12:2", "13:1", "13:2"]);
 });
 
-test("bounds the bytes for a stuck socket and per class, and still accepts control", () => {
+test("limits the bytes queued for a stuck socket but still accepts control messages", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(1, "logs");
@@ -37,7 +37,7 @@ test("bounds the bytes for a stuck socket and per class, and still accepts contr
   assert.deepEqual([...socket.sent.at(-1)!.payload], [7]);
 });
 
-test("counts frames without payload, to detect a peer that pings without reading", () => {
+test("limits the number of empty frames queued for a peer that does not read", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   let sent = 0;
@@ -50,7 +50,7 @@ test("counts frames without payload, to detect a peer that pings without reading
   assert.deepEqual([queue.waiting, queue.room("control")], [0, QUEUE_BYTES_MAX.control]);
 });
 
-test("queues a message entirely or not at all, and calls on_room after frames are sent, never within a push", () => {
+test("queues a message entirely or not at all", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   let told = 0;
@@ -72,7 +72,7 @@ test("queues a message entirely or not at all, and calls on_room after frames ar
   assert.equal(queue.waiting, 0);
 });
 
-test("sends nothing after the queue is closed or for a channel that was dropped", () => {
+test("sends nothing for a dropped channel or after the queue is closed", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "topics", { credit: 10 });
@@ -89,7 +89,7 @@ test("sends nothing after the queue is closed or for a channel that was dropped"
   assert.equal(socket.sent.length, sent);
 });
 
-test("a channel without credit does not block others of its class, and its last frame stays in order", () => {
+test("a channel without credit does not block other channels of its class", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "shell", { credit: 4, bytes_max: 100 });
@@ -107,7 +107,7 @@ test("a channel without credit does not block others of its class, and its last 
   assert.equal(queue.credit(4, 1_000, 1_000), false, "more than it has used");
 });
 
-test("unacknowledged bulk stops at 8 KiB in slices of 4 KiB, and a shell overtakes it", () => {
+test("limits unacknowledged bulk data to 8 KiB and sends shell data first", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.paced = true;
@@ -125,12 +125,12 @@ test("unacknowledged bulk stops at 8 KiB in slices of 4 KiB, and a shell overtak
   assert.equal(socket.sent.at(-1)!.flags & FLAG_BULK, 0);
   const before = socket.sent.length;
   assert.equal(queue.acknowledge(SLOW_SLICE_BYTES), true);
-  // Logs before camera, although the camera's message has started.
+  // Logs are sent before camera data, although the camera's message has started.
   assert.equal(socket.sent[before]!.channel, 1);
   assert.equal(queue.acknowledge(1_000_000), false);
 });
 
-test("loses and reorders nothing and respects bounds and credit for any sequence of operations", () => {
+test("the send queue loses and reorders nothing for any sequence of operations", () => {
   const WINDOW = 500;
   const lanes: readonly (readonly [number, SendClass, number])[] = [
     [0, "control", Infinity],

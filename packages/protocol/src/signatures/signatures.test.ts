@@ -57,7 +57,7 @@ const trust = (more: Partial<TrustStatement> = {}): TrustStatement => ({
   ...more,
 });
 
-test("a value has one canonical text in any key order and parses back to the same value", () => {
+test("canonical JSON does not depend on key order and parses back to the same value", () => {
   assert.equal(canonicalJson({ b: [1, -0, 1e21, "é\n"], a: null, c: undefined }), '{"a":null,"b":[1,0,1e+21,"é\\n"]}');
   assert.throws(() => canonicalJson({ a: Number.NaN }), TypeError);
   assert.throws(() => canonicalJson(["\ud800"]), TypeError);
@@ -71,7 +71,7 @@ test("a value has one canonical text in any key order and parses back to the sam
   );
 });
 
-test("works with keys created by openssl, and openssl verifies the signatures", (t) => {
+test("signs with a key created by openssl, and openssl verifies the signature", (t) => {
   const directory = mkdtempSync(join(tmpdir(), "roamfleet-signatures-"));
   t.after(() => rmSync(directory, { recursive: true }));
   const at = (name: string): string => join(directory, name);
@@ -90,7 +90,7 @@ test("works with keys created by openssl, and openssl verifies the signatures", 
   assert.throws(check);
 });
 
-test("a signature for one purpose is invalid for another", () => {
+test("a signed release statement is not a valid key statement, and vice versa", () => {
   const { private_key, public_key } = key();
   const release = signRelease(statement(), private_key);
   const keys = signTrust(trust({ keys: [{ name: "k", public_key }] }), private_key);
@@ -99,7 +99,7 @@ test("a signature for one purpose is invalid for another", () => {
   assert.deepEqual(parseReleaseStatement(release.text), statement());
 });
 
-test("parses only the canonical text of a complete statement", () => {
+test("parses only the canonical text of a complete release statement", () => {
   const { text } = signRelease(statement(), key().private_key);
   const doubled = text.replace("{", '{"version":9,');
   for (const other of [doubled, ` ${text}`, `${text}\n`, text.replace('"version":3', '"version":3.0'), text.replace('"tag":', '"tags":')])
@@ -115,7 +115,7 @@ test("parses only the canonical text of a complete statement", () => {
     assert.equal(parseReleaseStatement(signRelease({ ...statement(), ...wrong } as ReleaseStatement, key().private_key).text), undefined);
 });
 
-test("derives a key's id from the key, and accepts only 32 bytes in canonical base64", () => {
+test("accepts only public keys of 32 bytes in canonical base64", () => {
   const { public_key } = key();
   assert.match(keyIdOf(public_key), /^[0-9a-f]{32}$/);
   assert.ok(isPublicKey(public_key));
@@ -138,7 +138,7 @@ test("rejects a signature with any bit flipped, or with another text", () => {
   assert.equal(isSignedBy({ ...signed, value: "" }, public_key), false);
 });
 
-test("compares every part of a release with its statement", () => {
+test("rejects a release that differs from its signed statement in any part", () => {
   const { private_key, public_key } = key();
   const release = { ...statement(), manifest: null };
   const signature = signRelease(statement(), private_key);
@@ -169,7 +169,7 @@ test("compares every part of a release with its statement", () => {
     assert.equal(check({ release: { ...release, ...more } as typeof release }), "other_content", Object.keys(more)[0]);
 });
 
-test("accepts only a later statement signed by a current key", () => {
+test("accepts only a key statement with a higher serial, signed by a current key", () => {
   const [a, b, stranger] = [key(), key(), key()];
   const of = (...keys: { public_key: string }[]) => keys.map(({ public_key }, index) => ({ name: `k${index}`, public_key }));
   const take = (before: Trust | undefined, said: TrustStatement, by: KeyObject, org = "org_1") =>

@@ -60,7 +60,7 @@ class Rig implements Disposable {
     return this;
   }
 
-  /** Returns the lines since the last call, after the given time. */
+  /** Advances the clock by `seconds` and returns the lines read since the last call. */
   async lines(seconds = 1): Promise<string[]> {
     await this.clock.advance({ seconds });
     return this.records.splice(0).map(({ message }) => message);
@@ -81,7 +81,7 @@ class Rig implements Disposable {
   }
 }
 
-test("a file is followed from its end; only complete lines are sent, and truncated ones are marked", TIMEOUT, async () => {
+test("follows a log file from its end and sends only complete lines", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("of before\n");
   rig.start();
@@ -109,7 +109,7 @@ test("a file is followed from its end; only complete lines are sent, and truncat
   );
 });
 
-test("a rotation by rename loses no line, even of a writer that reopens late", TIMEOUT, async () => {
+test("loses no line when a log file is renamed before its writer reopens it", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("");
   rig.start();
@@ -124,7 +124,7 @@ test("a rotation by rename loses no line, even of a writer that reopens late", T
   rig.write(" and whole\nlast without an end", `${rig.log}.1`);
   assert.deepEqual(await rig.lines(), ["half and whole", "6"]);
   assert.deepEqual(await rig.lines(ROTATED_QUIET_MS / 1_000 + 1), ["last without an end"]);
-  // Again, over the name that exists already.
+  // A second rotation replaces the rotated file.
   renameSync(rig.log, `${rig.log}.1`);
   assert.deepEqual(await rig.lines(), []);
   rig.write("7\n");
@@ -132,7 +132,7 @@ test("a rotation by rename loses no line, even of a writer that reopens late", T
   assert.deepEqual(rig.logs.paths, [rig.log]);
 });
 
-test("a rotation by copy and truncate loses no line: unread lines are read from the copy", TIMEOUT, async () => {
+test("reads unread lines from the copy after a log rotation by copy and truncate", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("");
   rig.start();
@@ -141,7 +141,7 @@ test("a rotation by copy and truncate loses no line: unread lines are read from 
   rig.write("2\n");
   copyFileSync(rig.log, `${rig.log}.1`);
   truncateSync(rig.log);
-  // Longer than before: only its first bytes show that it was truncated.
+  // The new content is longer, so only its first bytes show that the file was truncated.
   rig.write("3 after the cut, and longer than what was there\n");
   assert.deepEqual(await rig.lines(), ["2", "3 after the cut, and longer than what was there"]);
   truncateSync(rig.log);
@@ -151,7 +151,7 @@ test("a rotation by copy and truncate loses no line: unread lines are read from 
   assert.equal(line, "4");
 });
 
-test("after a restart reading resumes at the saved position, through rotations that happened meanwhile", TIMEOUT, async () => {
+test("resumes reading at the saved position after a restart, even if log files were rotated", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("");
   rig.start();
@@ -178,7 +178,7 @@ test("after a restart reading resumes at the saved position, through rotations t
   assert.deepEqual(await rig.restart().lines(ROTATED_QUIET_MS / 1_000 + 1), []);
 });
 
-test("new files are found and read from the start, except rotated, compressed or binary ones", TIMEOUT, async () => {
+test("reads new log files from the start, except rotated, compressed or binary files", TIMEOUT, async () => {
   using rig = new Rig();
   rig.start([join(rig.directory, "*")]);
   rig.write("first\n");
@@ -192,8 +192,8 @@ test("new files are found and read from the start, except rotated, compressed or
   assert.deepEqual(await rig.lines(30), ["second"]);
 });
 
-test("a file created while the agent was stopped is read from the start, an older one from its end", TIMEOUT, async () => {
-  // A clock that is behind: today's files are newer than the saved time.
+test("reads a log file from the start if it was created while the agent was stopped", TIMEOUT, async () => {
+  // The simulated clock is behind, so files created today are newer than the saved time.
   using rig = new Rig("2020-01-01T00:00:00Z");
   rig.start().logs.stop();
   rig.write("1\n");
@@ -207,7 +207,7 @@ test("a file created while the agent was stopped is read from the start, an olde
   assert.deepEqual(await ahead.lines(), ["2"]);
 });
 
-test("a path that is inaccessible for a time keeps its position and is followed again afterwards", TIMEOUT, async () => {
+test("resumes a log file at its position after its path was inaccessible for a time", TIMEOUT, async () => {
   using rig = new Rig();
   const other = join(rig.directory, "other.log");
   rig.write("");
@@ -229,7 +229,7 @@ test("a path that is inaccessible for a time keeps its position and is followed 
   assert.deepEqual(await rig.lines(6), ["2"]);
 });
 
-test("at most the maximum number of files is open, and further ones cause a warning", TIMEOUT, async () => {
+test("follows at most the maximum number of log files and logs a warning about others", TIMEOUT, async () => {
   using rig = new Rig();
   for (let i = 0; i < FILES_MAX + 5; i += 1) rig.write("", join(rig.directory, `${i}.log`));
   rig.start();
@@ -239,34 +239,30 @@ test("at most the maximum number of files is open, and further ones cause a warn
   assert.equal(rig.said.length, 1);
 });
 
-test(
-  "while the spool is full lines wait in the file, and lines of a writer that is always too fast are dropped and counted",
-  TIMEOUT,
-  async () => {
-    using rig = new Rig();
-    rig.write("");
-    rig.start();
-    rig.room = false;
-    rig.write("waits\n");
-    assert.deepEqual(await rig.lines(), []);
-    rig.room = true;
-    assert.deepEqual(await rig.lines(), ["waits"]);
-    rig.room = false;
-    const line = `${"y".repeat(1_023)}\n`;
-    const count = FILE_BACKLOG_BYTES_MAX / line.length + 100;
-    rig.write(line.repeat(count));
-    await rig.clock.advance({ seconds: 5 });
-    const gaps = rig.records.splice(0);
-    const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
-    assert.ok(dropped >= 100 && dropped < 200, String(dropped));
-    assert.ok(gaps.every(({ fields }) => fields?.["source"] === rig.log));
-    rig.room = true;
-    let lines = 0;
-    while (lines < count - dropped) {
-      const more = (await rig.lines(30)).length;
-      assert.ok(more > 0);
-      lines += more;
-    }
-    assert.equal(lines, count - dropped);
-  },
-);
+test("stops reading a log file while the spool is full, and drops lines beyond the backlog limit", TIMEOUT, async () => {
+  using rig = new Rig();
+  rig.write("");
+  rig.start();
+  rig.room = false;
+  rig.write("waits\n");
+  assert.deepEqual(await rig.lines(), []);
+  rig.room = true;
+  assert.deepEqual(await rig.lines(), ["waits"]);
+  rig.room = false;
+  const line = `${"y".repeat(1_023)}\n`;
+  const count = FILE_BACKLOG_BYTES_MAX / line.length + 100;
+  rig.write(line.repeat(count));
+  await rig.clock.advance({ seconds: 5 });
+  const gaps = rig.records.splice(0);
+  const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
+  assert.ok(dropped >= 100 && dropped < 200, String(dropped));
+  assert.ok(gaps.every(({ fields }) => fields?.["source"] === rig.log));
+  rig.room = true;
+  let lines = 0;
+  while (lines < count - dropped) {
+    const more = (await rig.lines(30)).length;
+    assert.ok(more > 0);
+    lines += more;
+  }
+  assert.equal(lines, count - dropped);
+});

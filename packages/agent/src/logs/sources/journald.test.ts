@@ -17,7 +17,7 @@ const TIMEOUT = { timeout: 180_000 };
 const CLOCKS_APART_MS_MAX = 120_000;
 const JOURNALD = "/lib/systemd/systemd-journald";
 
-/** A journald with a separate /run, so that the machine's is not touched; its journal is in `directory`. */
+/** A real journald with a separate /run, which leaves the machine's journal unchanged. Its journal is in `directory`. */
 class RealJournal implements AsyncDisposable {
   readonly directory = mkdtempSync(join(tmpdir(), "roamfleet-journal-"));
   #daemon: ChildProcess | undefined;
@@ -52,7 +52,7 @@ exec ${JOURNALD}`;
   }
 }
 
-/** Whether journald can run here; the test is skipped without it. */
+/** Returns whether journald can run on this machine; skips the test otherwise. */
 function canRunJournald(t: TestContext): boolean {
   const why = !existsSync(JOURNALD)
     ? "there is no systemd-journald"
@@ -103,44 +103,40 @@ class Reader {
   }
 }
 
-test(
-  "a real journal is followed: levels, sources, long and binary entries, and restarts neither lose nor repeat an entry",
-  TIMEOUT,
-  async (t) => {
-    if (!canRunJournald(t)) return;
-    await using journal = await RealJournal.start();
-    const reader = new Reader(join(journal.directory, "state"), ["journalctl", `--directory=${journal.directory}`]);
-    await reader.start();
-    journal.write("nav", "err", "first\n");
-    journal.write("nav", "debug", "second\n");
-    await until("two entries", () => reader.of("nav").length === 2);
-    assert.deepEqual(
-      reader.records.filter(({ message }) => /^(first|second)$/.test(message)).map(({ level }) => level),
-      ["error", "debug"],
-    );
-    const [first] = reader.records.filter(({ message }) => message === "first");
-    assert.ok(Math.abs(Number(first?.at) - Date.now()) < CLOCKS_APART_MS_MAX);
-    await reader.stop();
-    const while_off = Array.from({ length: 300 }, (_, i) => `while off ${i}`);
-    journal.write("nav", "info", `${while_off.join("\n")}\n`);
-    await reader.start();
-    journal.write("nav", "info", `${"ä".repeat(5_000)}\n`);
-    await until("all entries", () => reader.of("nav").length >= 303);
-    assert.deepEqual(reader.of("nav"), ["first", "second", ...while_off, "ä".repeat(5_000)]);
-    // While the spool is full, entries wait in the journal.
-    reader.room = false;
-    journal.write("nav", "info", "one more\n");
-    await until("one more", () => reader.of("nav").length >= 304);
-    const waiting = Array.from({ length: 5_000 }, (_, i) => `waiting ${i} ${"z".repeat(200)}`);
-    journal.write("nav", "info", `${waiting.join("\n")}\n`);
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
-    assert.ok(reader.of("nav").length < 304 + waiting.length, "all of it came although there was no room");
-    reader.room = true;
-    await until("what waited", () => reader.of("nav").length >= 304 + waiting.length);
-    assert.deepEqual(reader.of("nav").slice(304), waiting);
-    await reader.stop();
-  },
-);
+test("follows a real journal without losing or repeating an entry across restarts", TIMEOUT, async (t) => {
+  if (!canRunJournald(t)) return;
+  await using journal = await RealJournal.start();
+  const reader = new Reader(join(journal.directory, "state"), ["journalctl", `--directory=${journal.directory}`]);
+  await reader.start();
+  journal.write("nav", "err", "first\n");
+  journal.write("nav", "debug", "second\n");
+  await until("two entries", () => reader.of("nav").length === 2);
+  assert.deepEqual(
+    reader.records.filter(({ message }) => /^(first|second)$/.test(message)).map(({ level }) => level),
+    ["error", "debug"],
+  );
+  const [first] = reader.records.filter(({ message }) => message === "first");
+  assert.ok(Math.abs(Number(first?.at) - Date.now()) < CLOCKS_APART_MS_MAX);
+  await reader.stop();
+  const while_off = Array.from({ length: 300 }, (_, i) => `while off ${i}`);
+  journal.write("nav", "info", `${while_off.join("\n")}\n`);
+  await reader.start();
+  journal.write("nav", "info", `${"ä".repeat(5_000)}\n`);
+  await until("all entries", () => reader.of("nav").length >= 303);
+  assert.deepEqual(reader.of("nav"), ["first", "second", ...while_off, "ä".repeat(5_000)]);
+  // While the spool is full, entries wait in the journal.
+  reader.room = false;
+  journal.write("nav", "info", "one more\n");
+  await until("one more", () => reader.of("nav").length >= 304);
+  const waiting = Array.from({ length: 5_000 }, (_, i) => `waiting ${i} ${"z".repeat(200)}`);
+  journal.write("nav", "info", `${waiting.join("\n")}\n`);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  assert.ok(reader.of("nav").length < 304 + waiting.length, "all of it came although there was no room");
+  reader.room = true;
+  await until("what waited", () => reader.of("nav").length >= 304 + waiting.length);
+  assert.deepEqual(reader.of("nav").slice(304), waiting);
+  await reader.stop();
+});
 
 test("a missing journalctl is logged once and has no other effect", TIMEOUT, async () => {
   const base = mkdtempSync(join(tmpdir(), "roamfleet-nojournal-"));
@@ -152,7 +148,7 @@ test("a missing journalctl is logged once and has no other effect", TIMEOUT, asy
   rmSync(base, { recursive: true });
 });
 
-test("an entry is limited in bytes, and one without its end is ignored", async () => {
+test("reports only the size of an overlong line and ignores an incomplete last line", async () => {
   const stream = new PassThrough();
   const taken: (string | { bytes: number })[] = [];
   boundedLines(stream, 8, (line) => taken.push(line));
@@ -162,7 +158,7 @@ test("an entry is limited in bytes, and one without its end is ignored", async (
   assert.deepEqual(taken, ["ääää", { bytes: 10 }, { bytes: 9 }, "a"]);
 });
 
-test("journal entries with fields of any shape are read", () => {
+test("parses journal entries whose fields have any JSON type", () => {
   const line = (more: object): string =>
     JSON.stringify({ __CURSOR: "s=1;i=2", __REALTIME_TIMESTAMP: "1893456000123456", MESSAGE: "m", ...more });
   assert.deepEqual(readJournalEntry(line({ PRIORITY: "4", _SYSTEMD_UNIT: "nav.service", SYSLOG_IDENTIFIER: "nav", _PID: "7" })), {

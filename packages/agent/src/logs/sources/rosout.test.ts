@@ -83,7 +83,7 @@ const optionsOf = (more: Pick<LogSourcesOptions, "sink" | "spoolHasRoom" | "ros"
   ...more,
 });
 
-test("nodes with ever new names cannot fill the spool: they share one rate limit, and drops are counted", async () => {
+test("ROS nodes with changing names share one log rate limit", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const records: LogRecord[] = [];
   let publish: ((message: { at: Date; message: unknown }) => void) | undefined;
@@ -108,7 +108,7 @@ test("nodes with ever new names cannot fill the spool: they share one rate limit
   assert.deepEqual([records.length, dropped()], [1, 5]);
 });
 
-test("a robot whose ROS fails still sends its other logs", async () => {
+test("log sources start even if the subscription to /rosout fails", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const ros = { subscribe: () => Promise.reject(new Error("no ROS here")) };
   const sources = await startLogSources(optionsOf({ clock, sink: { write: () => {} }, spoolHasRoom: () => true, ros }));

@@ -58,7 +58,7 @@ function heartbeat(first: bigint, last: bigint): Buffer {
 
 const isTaken = (...submessages: Buffer[]): boolean => screenDatagram(datagram(...submessages)) !== undefined;
 
-test("datagrams that are not RTPS, or are truncated, are dropped", () => {
+test("drops datagrams that are truncated or not RTPS", () => {
   assert.equal(screenDatagram(new Uint8Array(0)), undefined);
   assert.equal(screenDatagram(Uint8Array.from(HEADER.subarray(0, 19))), undefined);
   assert.equal(screenDatagram(new Uint8Array(100).fill(255)), undefined);
@@ -71,7 +71,7 @@ test("datagrams that are not RTPS, or are truncated, are dropped", () => {
   assert.equal(isTaken(...Array.from({ length: 2_000 }, () => submessage(0x01, Buffer.alloc(0)))), false);
 });
 
-test("datagrams whose ranges would keep the library in a loop for hours are dropped", () => {
+test("drops RTPS datagrams with sequence or fragment ranges that could block the library for hours", () => {
   assert.equal(isTaken(heartbeat(1n, 50_000n)), true);
   assert.equal(isTaken(heartbeat(5n, 4n)), true);
   assert.equal(isTaken(heartbeat(1n, 2n ** 60n)), false);
@@ -87,7 +87,7 @@ test("datagrams whose ranges would keep the library in a loop for hours are drop
   assert.equal(isTaken(submessage(0x08, bits)), false);
 });
 
-test("a length of 0 in the last submessage extends to the end, and an invalidated timestamp is skipped", () => {
+test("normalizes a zero submessage length and an invalidated timestamp in an RTPS datagram", () => {
   const bytes = datagram(
     submessage(0x09, Buffer.alloc(0), { flags: 3 }),
     submessage(0x15, Buffer.concat([dataHead(3), Buffer.alloc(8)]), { flags: 5, length: 0 }),
@@ -105,7 +105,7 @@ const parameter = (id: number, value: Buffer): Buffer => {
 const END = parameter(1, Buffer.alloc(0));
 const OVER = parameter(0x71, Buffer.from([0, 0, 0, 3]));
 
-test("inline QoS becomes padding, and the payload begins where the library expects it", () => {
+test("rewrites the inline QoS of an RTPS datagram as padding and keeps its payload", () => {
   const payload = Buffer.from("the payload!");
   const qos = Buffer.concat([parameter(0x70, Buffer.alloc(16, 9)), END]);
   const bytes = datagram(submessage(0x15, Buffer.concat([dataHead(3, 77), qos, payload]), { flags: 7 }), submessage(0x01, Buffer.alloc(4)));
@@ -118,7 +118,7 @@ test("inline QoS becomes padding, and the payload begins where the library expec
   assert.ok(screenDatagram(bytes), "it stays valid");
 });
 
-test("a disposal is recognized in both of its encodings", () => {
+test("recognizes a DDS disposal by its key hash and by its serialized key", () => {
   const guid = Buffer.from(`${PREFIX}00000103`, "hex");
   const hashed = Buffer.concat([dataHead(PUBLICATIONS_WRITER), OVER, parameter(0x70, guid), END]);
   assert.deepEqual(screenDatagram(datagram(submessage(0x15, hashed, { flags: 3 })))?.disposed, [
@@ -142,7 +142,7 @@ const UNKNOWN_WRITER = 0x0103;
 const FRAGMENT_BYTES = 1_024;
 const LARGE = 32 * 1024 * 1024;
 
-/** Creates the library's participant, which has discovered two others; it is never started. */
+/** Creates a participant of the library that has discovered two others. The participant is never started. */
 function heard() {
   const participant = new Participant({
     name: "test",
@@ -177,14 +177,14 @@ function heard() {
 
 const bytesOf = (kept: DataFragments[]): number => kept.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
 
-test("fragments of an unknown writer are dropped without memory", () => {
+test("drops RTPS fragments of an unknown writer without buffering them", () => {
   const { send, kept } = heard();
   for (let sequence = 1; sequence <= 500; sequence += 1) send(PREFIXES[0], UNKNOWN_WRITER, sequence, LARGE);
   send("ff".repeat(12), PublicationsWriter, 1, LARGE);
   assert.deepEqual(kept(), []);
 });
 
-test("the number of incomplete messages and their announced bytes are limited", () => {
+test("limits the number and the announced bytes of incomplete DDS messages", () => {
   const { send, kept, views } = heard();
   for (let sequence = 1; sequence <= 500; sequence += 1) send(PREFIXES[0], PublicationsWriter, sequence, LARGE);
   assert.deepEqual([kept().length, bytesOf(kept())], [2, FRAGMENTED_BYTES_MAX]);
@@ -198,7 +198,7 @@ test("the number of incomplete messages and their announced bytes are limited", 
   assert.equal(small.kept().length, FRAGMENTED_MESSAGES_MAX);
 });
 
-test("only the fragment of a datagram is kept in memory", () => {
+test("buffers only the fragment of an RTPS datagram, not the whole datagram", () => {
   const { send, kept } = heard();
   send(PREFIXES[0], PublicationsWriter, 1, 4_000);
   assert.equal(kept()[0]!.remainingFragments, 3);

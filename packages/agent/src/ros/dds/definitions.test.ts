@@ -23,7 +23,7 @@ async function roundTrip(type: string, prefixes: string[], message: unknown): Pr
   return new MessageReader(definitions).readMessage(new MessageWriter(definitions).writeMessage(message));
 }
 
-test("a type is found with its nested types, across packages and workspaces; the first workspace wins", async (t) => {
+test("finds a message type and its nested types across packages, preferring the first workspace", async (t) => {
   const overlay = await prefix(t, {
     "nav/msg/Goal.msg": "std_msgs/Header header\nPlace[<=4] places\nbuiltin_interfaces/Duration within\n",
   });
@@ -43,7 +43,7 @@ test("a type is found with its nested types, across packages and workspaces; the
   assert.deepEqual(await roundTrip("nav/msg/Goal", [overlay, base], goal), goal);
 });
 
-test("the IDL is used, with its includes, where there is no .msg file", async (t) => {
+test("reads a message type from its .idl file when there is no .msg file", async (t) => {
   const directory = await prefix(t, {
     "nav/msg/Goal.idl":
       '#include "nav/msg/Place.idl"\nmodule nav { module msg {\n  typedef double double__3[3];\n  module Goal_Constants { const octet KIND = 3; };\n  struct Goal { nav::msg::Place place; double__3 where; sequence<nav::msg::Place> others; uint64 count; };\n}; };\n',
@@ -55,14 +55,14 @@ test("the IDL is used, with its includes, where there is no .msg file", async (t
   assert.deepEqual(await roundTrip("nav/msg/Goal", [directory], goal), goal);
 });
 
-test("common types of the robot's ROS release come with the agent, and the source is reported", async () => {
+test("finds common message types of the robot's ROS release without a workspace", async () => {
   assert.match((await findDefinitions("sensor_msgs/msg/LaserScan", [], "humble")).source, /common types of ROS 2 humble/);
   assert.match((await findDefinitions("sensor_msgs/msg/LaserScan", [], "kilted")).source, /common types of ROS 2 jazzy/);
   const pose = { position: { x: 1, y: 2, z: 3 }, orientation: { x: 0, y: 0, z: 0, w: 1 } };
   assert.deepEqual(await roundTrip("geometry_msgs/msg/Pose", [], pose), pose);
 });
 
-test("an unknown type has a reason, and a name cannot lead outside the prefix", async (t) => {
+test("an unknown message type fails with a reason, and its name cannot leave the workspace", async (t) => {
   const directory = await prefix(t, { "nav/msg/Goal.msg": "Place place\n", "nav/msg/Bad.msg": "this is no definition\n" });
   const why = async (type: string, prefixes: string[]): Promise<string> => {
     try {

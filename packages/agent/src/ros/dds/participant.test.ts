@@ -17,7 +17,7 @@ function make() {
   return { received, take, ask };
 }
 
-test("missing messages are requested, separately for each writer", () => {
+test("requests missing DDS messages separately for each writer", () => {
   const { received, take, ask } = make();
   take("a", 1, 2, 4);
   take("b", 1);
@@ -30,7 +30,7 @@ test("missing messages are requested, separately for each writer", () => {
   assert.equal(received.has("a", 5n), false);
 });
 
-test("messages that the writer no longer has are not requested, and an empty writer gets no acknowledgement", () => {
+test("does not request DDS messages that the writer no longer has", () => {
   const { take, ask } = make();
   take("a", 12);
   assert.deepEqual(ask("a", 10, 12), { base: 10n, missing: [10n, 11n] });
@@ -38,7 +38,7 @@ test("messages that the writer no longer has are not requested, and an empty wri
   assert.equal(ask("b", 1, 0).base, 0n);
 });
 
-test("a gap of billions of messages needs no memory, and a later one is tracked in part", () => {
+test("tracks a gap of billions of DDS messages in bounded memory", () => {
   const { received, ask } = make();
   received.addGapRange(1n, 10_000_000_000n, undefined, "a");
   assert.deepEqual(ask("a", 1, 10_000_000_001), { base: 10_000_000_001n, missing: [10_000_000_001n] });
@@ -46,10 +46,10 @@ test("a gap of billions of messages needs no memory, and a later one is tracked 
   assert.deepEqual(ask("b", 1, 8), { base: 1n, missing: [1n, 2n, 3n, 4n] });
 });
 
-test("tracking a best-effort writer with losses takes bounded memory", () => {
+test("tracks a best-effort DDS writer that loses messages in bounded memory", () => {
   const { received, take } = make();
   for (let number = 1_000_000; number < 1_050_000; number += 2) take("a", number);
-  // No longer requested: too many messages arrived after it.
+  // Message 1,000,001 is no longer requested, since too many messages arrived after it.
   assert.equal(received.has("a", 1_000_001n), true);
   assert.equal(received.has("a", 1_049_997n), false);
 });

@@ -6,7 +6,7 @@ import { callText, readAnswer } from "./master.ts";
 const answer = (value: string): string =>
   `<?xml version='1.0'?>\n<methodResponse>\n<params>\n<param>\n${value}\n</param>\n</params>\n</methodResponse>\n`;
 
-test("output of Python's xmlrpc is parsed, with and without types and with every entity", () => {
+test("parses XML-RPC responses of Python with and without value types", () => {
   const value = `<value><array><data>
 <value><int>1</int></value>
 <value><string>current &lt;topics&gt; &amp;amp; &#252;&#x41;</string></value>
@@ -23,7 +23,7 @@ test("output of Python's xmlrpc is parsed, with and without types and with every
   assert.deepEqual(readAnswer(answer(value)), [1, "current <topics> &amp; üA", [["/chatter", "plain"], [], "", true, -1.5, ""]]);
 });
 
-test("output of the library is parsed (except CDATA, which no master writes), and the library parses our output", async () => {
+test("exchanges XML-RPC messages with @foxglove/xmlrpc in both directions", async () => {
   const value = [1, 'a "c"', [["/topic", ["/node"]], [], [1.5, true]]];
   assert.deepEqual(readAnswer(serializeMethodResponse(value)), value);
   assert.deepEqual(await new Deserializer().deserializeMethodCall(callText("getParam", ["/me", "a <&> b"])), [
@@ -32,7 +32,7 @@ test("output of the library is parsed (except CDATA, which no master writes), an
   ]);
 });
 
-test("a fault, a web page and a truncated or endlessly nested response are refused", async () => {
+test("rejects an XML-RPC response that is a fault, HTML, truncated or too deeply nested", async () => {
   const { serializeFault } = await import("@foxglove/xmlrpc");
   const whole = answer("<value><array><data><value><int>1</int></value></data></array></value>");
   const deep = answer("<value><array><data>".repeat(1_000));

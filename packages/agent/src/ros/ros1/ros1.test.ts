@@ -40,7 +40,7 @@ while not rospy.is_shutdown():
 `;
 
 async function connect(t: TestContext, roscore: Roscore): Promise<RosAdapter> {
-  // A busy master may answer too late: the search is repeated, as in the bridge.
+  // A busy master may answer too late, so the search is repeated, as in the bridge.
   const adapter = await until("the master to be found", () => findRos1(adapterOptions({ ros1_master_uri: roscore.uri })));
   t.after(() => adapter.close());
   return adapter;
@@ -72,27 +72,31 @@ function asRostopic(value: unknown): unknown {
   return Object.fromEntries(named);
 }
 
-test("messages of a real rospy publisher have the values that rostopic echo shows", { timeout: TIMEOUT_MS, skip: NO_ROS1 }, async (t) => {
-  const roscore = await startRoscore(t);
-  await roscore.python(PUBLISHER);
-  const adapter = await connect(t, roscore);
-  for (const [topic, type] of [
-    ["/scan", "sensor_msgs/LaserScan"],
-    ["/camera/image/compressed", "sensor_msgs/CompressedImage"],
-  ] as const) {
-    const message = await one(adapter, topic);
-    const shown = await roscore.output("/usr/bin/rostopic", "echo", "-n", "1", topic);
-    assert.equal(message.type, type);
-    assert.deepEqual(asRostopic(message.message), asRostopic(parse(shown.split("\n---")[0]!)));
-  }
-  const image = (await one(adapter, "/camera/image/compressed")).message as { data: Uint8Array };
-  assert.equal(image.data.length, 256 * 1200);
-  assert.ok(image.data instanceof Uint8Array);
-  assert.deepEqual({ ...((await one(adapter, "/empty")).message as object) }, {});
-});
+test(
+  "decodes messages of a real rospy publisher to the values that rostopic echo shows",
+  { timeout: TIMEOUT_MS, skip: NO_ROS1 },
+  async (t) => {
+    const roscore = await startRoscore(t);
+    await roscore.python(PUBLISHER);
+    const adapter = await connect(t, roscore);
+    for (const [topic, type] of [
+      ["/scan", "sensor_msgs/LaserScan"],
+      ["/camera/image/compressed", "sensor_msgs/CompressedImage"],
+    ] as const) {
+      const message = await one(adapter, topic);
+      const shown = await roscore.output("/usr/bin/rostopic", "echo", "-n", "1", topic);
+      assert.equal(message.type, type);
+      assert.deepEqual(asRostopic(message.message), asRostopic(parse(shown.split("\n---")[0]!)));
+    }
+    const image = (await one(adapter, "/camera/image/compressed")).message as { data: Uint8Array };
+    assert.equal(image.data.length, 256 * 1200);
+    assert.ok(image.data instanceof Uint8Array);
+    assert.deepEqual({ ...((await one(adapter, "/empty")).message as object) }, {});
+  },
+);
 
 test(
-  "topics, types, nodes and the distribution are listed, and the agent's node is registered only while it subscribes",
+  "lists ROS 1 topics and nodes, and registers the agent as a node only while subscribed",
   { timeout: TIMEOUT_MS, skip: NO_ROS1 },
   async (t) => {
     const roscore = await startRoscore(t);
@@ -118,7 +122,7 @@ test(
 );
 
 test(
-  "a subscription waits for its topic, and continues with the next publisher after one was killed",
+  "a ROS 1 subscription waits for its topic and continues when its publisher restarts",
   { timeout: TIMEOUT_MS, skip: NO_ROS1 },
   async (t) => {
     const roscore = await startRoscore(t);
@@ -135,7 +139,7 @@ test(
   },
 );
 
-test("no adapter is found without a server, or with one that is not a ROS master", { timeout: TIMEOUT_MS }, async (t) => {
+test("finds no ROS 1 adapter without a server or with a server that is no ROS master", { timeout: TIMEOUT_MS }, async (t) => {
   assert.equal(await findRos1(adapterOptions({ ros1_master_uri: "http://127.0.0.1:1" })), undefined);
   const { createServer } = await import("node:http");
   const web = createServer((_, response) => response.end("<html></html>")).listen(0, "127.0.0.1");
@@ -145,7 +149,7 @@ test("no adapter is found without a server, or with one that is not a ROS master
   assert.equal(await findRos1(adapterOptions({ ros1_master_uri: `http://127.0.0.1:${port}` })), undefined);
 });
 
-test("the adapter reports that it is gone when the master has ended", { timeout: TIMEOUT_MS, skip: NO_ROS1 }, async (t) => {
+test("the ROS 1 adapter reports the loss of its ROS master", { timeout: TIMEOUT_MS, skip: NO_ROS1 }, async (t) => {
   const roscore = await startRoscore(t);
   const adapter = await connect(t, roscore);
   await roscore.stop();

@@ -51,7 +51,7 @@ async function publisher(t: TestContext, serve: (socket: Socket) => void) {
   };
 }
 
-test("messages are split off the stream at any chunk boundary, including empty ones", TIMEOUT, async (t) => {
+test("splits TCPROS messages, including empty messages, at any chunk boundary", TIMEOUT, async (t) => {
   const stream = Buffer.concat([HEADER, framed(Buffer.from("one")), framed(new Uint8Array()), framed(Buffer.from("three"))]);
   const { came, connect } = await publisher(t, (socket) => {
     socket.setNoDelay(true);
@@ -70,7 +70,7 @@ test("messages are split off the stream at any chunk boundary, including empty o
   ]);
 });
 
-test("an overlong message is reported by size only, and the next one is read", TIMEOUT, async (t) => {
+test("reports an overlong TCPROS message by its size and reads the next message", TIMEOUT, async (t) => {
   const bytes = ROS_MESSAGE_BYTES_MAX + 1;
   const { came, connect } = await publisher(t, (socket) => {
     socket.once("data", () => {
@@ -84,7 +84,7 @@ test("an overlong message is reported by size only, and the next one is read", T
   assert.deepEqual(came.slice(1), [`oversized on /chatter: ${bytes}`, "message of /chatter: next"]);
 });
 
-test("after a reconnect the first frame is read as a header again", TIMEOUT, async (t) => {
+test("reads the first TCPROS frame after a reconnect as a header", TIMEOUT, async (t) => {
   let connections = 0;
   const { came, connect } = await publisher(t, (socket) => {
     connections += 1;
@@ -100,7 +100,7 @@ test("after a reconnect the first frame is read as a header again", TIMEOUT, asy
   assert.deepEqual(came, [header, "closed", header, "message of /chatter: hello 2"]);
 });
 
-test("a peer with another protocol is disconnected, and a missing one is reported", TIMEOUT, async (t) => {
+test("fails for a TCPROS peer that uses another protocol or is unreachable", TIMEOUT, async (t) => {
   const { came, connect } = await publisher(t, (socket) => void socket.write("HTTP/1.1 400 Bad Request\r\n\r\n"));
   await connect();
   await eventually(() => came, ["error", "closed"]);

@@ -11,7 +11,7 @@ import { Documents, findRos2, readDocument, ROS2_DOCUMENT_CHARACTERS_MAX } from 
 
 const TIMEOUT_MS = 120_000;
 
-/** Prints the output of the real command; it tests only the parsing, not ROS 2. */
+/** Prints output in the format of the real `ros2` command. It tests only the parsing, not ROS 2. */
 const STAND_IN = `#!/bin/bash
 echo "$$ $*" >> "$LOG"
 case "$1 $2" in
@@ -33,7 +33,7 @@ async function standIn(t: TestContext, source = STAND_IN): Promise<{ environment
   };
 }
 
-test("output of a fake `ros2` command is parsed (without ROS 2, only the parsing is tested)", { timeout: TIMEOUT_MS }, async (t) => {
+test("parses the output of a fake `ros2` command", { timeout: TIMEOUT_MS }, async (t) => {
   const { environment, log } = await standIn(t);
   const adapter = await findRos2(adapterOptions({ environment, distro: "humble" }));
   assert.ok(adapter);
@@ -53,7 +53,7 @@ test("output of a fake `ros2` command is parsed (without ROS 2, only the parsing
   assert.match(await log(), /topic echo --full-length --no-daemon --spin-time 2 \/chatter std_msgs\/msg\/String\n/);
 });
 
-test("the fake command's process group is ended with its last listener and at close", { timeout: TIMEOUT_MS }, async (t) => {
+test("kills the process group of `ros2 topic echo` with its last listener and on close", { timeout: TIMEOUT_MS }, async (t) => {
   const { environment, log } = await standIn(t);
   const adapter = await findRos2(adapterOptions({ environment }));
   assert.ok(adapter);
@@ -64,7 +64,7 @@ test("the fake command's process group is ended with its last listener and at cl
   await adapter.subscribe("/odom", (message) => came.push(message));
   await eventually(() => came.length === 4);
   const [chatter, odom] = [await groupOf("/chatter"), await groupOf("/odom")];
-  // Its children start after its first output.
+  // The fake command starts its child processes after its first output.
   await eventually(() => groupMembers(chatter).length >= 2 && groupMembers(odom).length >= 2);
   end();
   await eventually(() => groupMembers(chatter), []);
@@ -74,7 +74,7 @@ test("the fake command's process group is ended with its last listener and at cl
   await adapter.gone;
 });
 
-test("no adapter is found without the command, if it fails, or if it lists only its own topics", { timeout: TIMEOUT_MS }, async (t) => {
+test("finds no ROS 2 adapter if the `ros2` command is missing, fails or lists only /rosout", { timeout: TIMEOUT_MS }, async (t) => {
   assert.equal(await findRos2(adapterOptions({ environment: { PATH: "/nowhere" } })), undefined);
   const failing = await standIn(t, "#!/bin/bash\nexit 1\n");
   assert.equal(await findRos2(adapterOptions({ environment: failing.environment })), undefined);
@@ -82,7 +82,7 @@ test("no adapter is found without the command, if it fails, or if it lists only 
   assert.equal(await findRos2(adapterOptions({ environment: alone.environment })), undefined);
 });
 
-test("documents are split at any chunk boundary, and an overlong one is reported without its text", () => {
+test("splits `ros2 topic echo` output into documents and drops the text of an overlong document", () => {
   const took: (string | undefined)[] = [];
   const documents = new Documents((text) => took.push(text));
   const text = "data: kühl\n---\na: '---'\nb: |\n  x---\n---\n";
@@ -96,7 +96,7 @@ test("documents are split at any chunk boundary, and an overlong one is reported
   assert.deepEqual(readDocument(took[1]!), { next: 1 });
 });
 
-test("an overlong message is not parsed and has a reason", { timeout: TIMEOUT_MS }, async (t) => {
+test("returns an overlong `ros2 topic echo` message undecoded with a reason", { timeout: TIMEOUT_MS }, async (t) => {
   const print = "printf 'data: '; head -c 200000 /dev/zero | tr '\\0' x; printf '\\n---\\n'; sleep 1000";
   const { environment } = await standIn(
     t,

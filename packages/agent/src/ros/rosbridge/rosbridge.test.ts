@@ -11,7 +11,7 @@ import { findRosbridge } from "./rosbridge.ts";
 
 const TIMEOUT_MS = 120_000;
 
-/** The used part of roslib: its declarations cannot be resolved from a Node module. */
+/** The part of roslib that the tests use. Its type declarations cannot be resolved from a Node module. */
 interface Ros {
   close(): void;
   once(event: "connection", listener: () => void): void;
@@ -30,7 +30,7 @@ const STRING = {
   type: "std_msgs/msg/String",
   typedefs: [{ type: "std_msgs/String", fieldnames: ["data"], fieldtypes: ["string"], fieldarraylen: [-1] }],
 };
-/** As rosapi reports it: 0 is an array of any length, -1 is not an array. */
+/** A type as rosapi reports it. In `fieldarraylen`, 0 means an array of any length and -1 means not an array. */
 const IMAGES = {
   type: "demo_msgs/msg/Images",
   typedefs: [
@@ -46,7 +46,7 @@ async function connect(t: TestContext, url: string): Promise<RosAdapter> {
   return adapter;
 }
 
-/** The standard client of rosbridge. */
+/** Connects roslib, the standard client of rosbridge. */
 async function roslib(t: TestContext, url: string): Promise<Ros> {
   const ros = new Ros({ url });
   t.after(() => ros.close());
@@ -55,7 +55,7 @@ async function roslib(t: TestContext, url: string): Promise<Ros> {
 }
 
 for (const prefix of ["/rosapi/", "rosapi/"])
-  test(`topics and nodes of a server whose services are named ${prefix}… are listed`, { timeout: TIMEOUT_MS }, async (t) => {
+  test(`lists the topics and nodes of a rosbridge server whose services start with ${prefix}`, { timeout: TIMEOUT_MS }, async (t) => {
     const server = await RosbridgeServer.start(t, prefix);
     server.topics.set("/chatter", STRING);
     server.nodes.push("/talker", "/rosbridge_websocket");
@@ -68,7 +68,7 @@ for (const prefix of ["/rosapi/", "rosapi/"])
     assert.deepEqual((await adapter.topics()).at(1), { name: "/chatter", type: "std_msgs/msg/String" });
   });
 
-test("the adapter reports the same topics and messages as roslib does with the same server", { timeout: TIMEOUT_MS }, async (t) => {
+test("the rosbridge adapter returns the same topics and messages as roslib", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "rosapi/");
   server.topics.set("/chatter", STRING);
   const ros = await roslib(t, server.url);
@@ -91,7 +91,7 @@ test("the adapter reports the same topics and messages as roslib does with the s
   await eventually(() => server.subscriptions.size === 0);
 });
 
-test("arrays of bytes are decoded at any depth", { timeout: TIMEOUT_MS }, async (t) => {
+test("decodes byte arrays in rosbridge messages at any depth", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   server.topics.set("/images", IMAGES);
   const adapter = await connect(t, server.url);
@@ -115,7 +115,7 @@ test("arrays of bytes are decoded at any depth", { timeout: TIMEOUT_MS }, async 
   assert.deepEqual(came[0]!.message, { name: "AAAA", images });
 });
 
-test("a subscription waits for the topic's first publisher", { timeout: TIMEOUT_MS }, async (t) => {
+test("a rosbridge subscription waits for the topic's first publisher", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   const adapter = await connect(t, server.url);
   const came: unknown[] = [];
@@ -127,23 +127,19 @@ test("a subscription waits for the topic's first publisher", { timeout: TIMEOUT_
   await eventually(() => came, [{ data: "here" }]);
 });
 
-test(
-  "a server without rosapi is accepted; no adapter is found without an answer or without a server",
-  { timeout: TIMEOUT_MS },
-  async (t) => {
-    const bare = await RosbridgeServer.start(t);
-    const adapter = await connect(t, bare.url);
-    assert.deepEqual([await adapter.topics(), await adapter.nodes()], [[], []]);
-    const silent = new WebSocketServer({ host: "127.0.0.1", port: 0 });
-    t.after(() => silent.close());
-    await once(silent, "listening");
-    const { port } = silent.address() as AddressInfo;
-    assert.equal(await findRosbridge(adapterOptions({ rosbridge_url: `ws://127.0.0.1:${port}` })), undefined);
-    assert.equal(await findRosbridge(adapterOptions({ rosbridge_url: "ws://127.0.0.1:1" })), undefined);
-  },
-);
+test("finds a rosbridge server without rosapi, but no silent or unreachable server", { timeout: TIMEOUT_MS }, async (t) => {
+  const bare = await RosbridgeServer.start(t);
+  const adapter = await connect(t, bare.url);
+  assert.deepEqual([await adapter.topics(), await adapter.nodes()], [[], []]);
+  const silent = new WebSocketServer({ host: "127.0.0.1", port: 0 });
+  t.after(() => silent.close());
+  await once(silent, "listening");
+  const { port } = silent.address() as AddressInfo;
+  assert.equal(await findRosbridge(adapterOptions({ rosbridge_url: `ws://127.0.0.1:${port}` })), undefined);
+  assert.equal(await findRosbridge(adapterOptions({ rosbridge_url: "ws://127.0.0.1:1" })), undefined);
+});
 
-test("an adapter reports that it is gone when its server ends, and pending calls return", { timeout: TIMEOUT_MS }, async (t) => {
+test("a rosbridge adapter reports the loss of its server and then returns no topics", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   const adapter = await connect(t, server.url);
   server.drop();
@@ -151,7 +147,7 @@ test("an adapter reports that it is gone when its server ends, and pending calls
   assert.deepEqual(await adapter.topics(), []);
 });
 
-test("an unreadable message only ends the connection, with the reason", { timeout: TIMEOUT_MS }, async (t) => {
+test("an unreadable rosbridge message closes the connection with the reason", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   server.topics.set("/chatter", STRING);
   const adapter = await connect(t, server.url);

@@ -22,7 +22,7 @@ const create = (manifest: Record<string, unknown>, allowed: { allow_devices?: bo
     ...allowed,
   });
 
-test("devices and the robot's network need the robot's permission, and the refusal names the flag", () => {
+test("rejects devices and host networking unless the robot allows them, and names the flag", () => {
   const devices = { devices: [{ host: "/dev/ttyUSB0" }] };
   for (const [manifest, flag] of [
     [devices, /--allow-devices/],
@@ -36,7 +36,7 @@ test("devices and the robot's network need the robot's permission, and the refus
   assert.doesNotThrow(() => create({}));
 });
 
-test("a manifest has no field for privileges, capabilities, host namespaces or security options", () => {
+test("a container manifest cannot set privileges, capabilities, host namespaces or security options", () => {
   for (const field of [
     "privileged",
     "capabilities",
@@ -56,14 +56,14 @@ test("a manifest has no field for privileges, capabilities, host namespaces or s
     assert.equal(field in HostConfig, false, field);
 });
 
-test("a device must be below /dev", () => {
+test("rejects a container device outside of /dev", () => {
   for (const host of ["/etc/shadow", "/dev/../etc/shadow", "/dev", "dev/null"])
     assert.throws(() => readContainerManifest({ devices: [{ host }] }), { reason: "rejected_by_robot" }, host);
   const spec: ContainerSpec = readContainerManifest({ devices: [{ host: "/dev/null" }] });
   assert.equal(spec.devices[0]?.host, "/dev/null");
 });
 
-test("flag, environment and the robot's config file allow devices and the robot's network, in this order", () => {
+test("container permissions come from flags, environment or config file, in this order of precedence", () => {
   const base = { server: "http://127.0.0.1:1", state: "/var/lib/agent" };
   const robot = { ...ROBOT_CONFIG_DEFAULT, containers: { devices: true, host_network: true } };
   const of = (...[flags, env, file]: Parameters<typeof readConfig>) => {

@@ -25,7 +25,7 @@ const up = (more = "") => shellImage(`${more}\n${STAYS_UP}`);
 const saidBy = (rig: DeploymentsRig, source: string): string[] =>
   rig.logs.filter((one) => one.source === source).map(({ message }) => message);
 
-test("a good image is applied, and a bad one is rolled back to the same container that ran before", LIMIT, async () => {
+test("rolls back an unhealthy image to the container that ran before", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const first = await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
   assert.deepEqual([first.status, first.message], ["applied", undefined]);
@@ -46,24 +46,20 @@ test("a good image is applied, and a bad one is rolled back to the same containe
   );
 });
 
-test(
-  "an image whose program keeps exiting is rolled back as a crash loop, with its restarts counted and its output kept",
-  LIMIT,
-  async () => {
-    await using rig = await startContainerRig(engine());
-    await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
-    const bad = await rig.ended(
-      rig.deploy(await imageRelease("v2", await shellImage("echo cannot go on; exit 7"), {}, rig.server), UNTIL_IT_CRASHED),
-    );
-    assert.deepEqual([bad.status, bad.reason], ["rolled_back", "crash_loop"]);
-    assert.match(bad.message ?? "", /exited 3 times/);
-    await until("its words", () => saidBy(rig, "main").includes("cannot go on"));
-    assert.ok(saidBy(rig, "roamfleet").some((message) => /main .*; the engine starts it again/.test(message)));
-    assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
-  },
-);
+test("rolls back an image whose program keeps exiting as a crash loop", LIMIT, async () => {
+  await using rig = await startContainerRig(engine());
+  await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
+  const bad = await rig.ended(
+    rig.deploy(await imageRelease("v2", await shellImage("echo cannot go on; exit 7"), {}, rig.server), UNTIL_IT_CRASHED),
+  );
+  assert.deepEqual([bad.status, bad.reason], ["rolled_back", "crash_loop"]);
+  assert.match(bad.message ?? "", /exited 3 times/);
+  await until("its words", () => saidBy(rig, "main").includes("cannot go on"));
+  assert.ok(saidBy(rig, "roamfleet").some((message) => /main .*; the engine starts it again/.test(message)));
+  assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
+});
 
-test("a first image that fails is stopped and removed, with everything that was created for it", LIMIT, async () => {
+test("removes container, layers, image and volumes when a first image fails", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const mounts = [{ type: "volume", source: "data", target: "/data" }];
   const bad = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage("exit 1"), { mounts }, rig.server), UNTIL_IT_CRASHED));
@@ -78,7 +74,7 @@ test("a first image that fails is stopped and removed, with everything that was 
   );
 });
 
-test("a restart by the engine's policy is counted and shown while the release runs on", LIMIT, async () => {
+test("counts a container restart by the engine's restart policy", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const script = 'if [ -e /tmp/again ]; then trap "exit 0" TERM; while :; do sleep 0.1; done; fi; touch /tmp/again; sleep 4; exit 5';
   const end = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(script), {}, rig.server)));
@@ -87,30 +83,26 @@ test("a restart by the engine's policy is counted and shown while the release ru
   await until("it to run again", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test(
-  "with `replace: beside` the old container runs until the new one is verified; with `after` it stops before the new one starts",
-  LIMIT,
-  async () => {
-    await using rig = await startContainerRig(engine());
-    await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
-    const verify_seconds = 1;
-    for (const [tag, replace] of [
-      ["v2", "beside"],
-      ["v3", "after"],
-    ] as const) {
-      const target = rig.deploy(await imageRelease(tag, await up(`# ${tag}`), { replace }, rig.server), { verify_seconds });
-      assert.equal((await rig.ended(target)).status, "applied");
-      await until("one container", async () => (await containersOf(engine(), rig.state)).length === 1);
-      assert.deepEqual(await runningTags(engine(), rig.state), [tag]);
-    }
-    const events = await containerEvents(engine(), rig.state);
-    const at = (tag: string, what: string): number => events.find((one) => one.tag === tag && one.what === what)?.at_ms ?? Number.NaN;
-    assert.ok(at("v1", "die") - at("v2", "start") > 0.9 * verify_seconds * 1_000, JSON.stringify(events));
-    assert.ok(at("v2", "die") < at("v3", "start"), JSON.stringify(events));
-  },
-);
+test("`replace: beside` keeps the old container until the new one is verified, `replace: after` does not", LIMIT, async () => {
+  await using rig = await startContainerRig(engine());
+  await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
+  const verify_seconds = 1;
+  for (const [tag, replace] of [
+    ["v2", "beside"],
+    ["v3", "after"],
+  ] as const) {
+    const target = rig.deploy(await imageRelease(tag, await up(`# ${tag}`), { replace }, rig.server), { verify_seconds });
+    assert.equal((await rig.ended(target)).status, "applied");
+    await until("one container", async () => (await containersOf(engine(), rig.state)).length === 1);
+    assert.deepEqual(await runningTags(engine(), rig.state), [tag]);
+  }
+  const events = await containerEvents(engine(), rig.state);
+  const at = (tag: string, what: string): number => events.find((one) => one.tag === tag && one.what === what)?.at_ms ?? Number.NaN;
+  assert.ok(at("v1", "die") - at("v2", "start") > 0.9 * verify_seconds * 1_000, JSON.stringify(events));
+  assert.ok(at("v2", "die") < at("v3", "start"), JSON.stringify(events));
+});
 
-test("an image that shares layers with another downloads only the new one", LIMIT, async () => {
+test("downloads only the image layers that the robot does not have yet", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const shared = await tarOf([{ name: "map", content: Buffer.alloc(1_000_000, 7) }]);
   const first = await imageRelease("v1", await shellImage(STAYS_UP, [shared]), {}, rig.server);
@@ -130,7 +122,7 @@ test("an image that shares layers with another downloads only the new one", LIMI
   assert.ok(bytes < 10_000, `${bytes} bytes of ${second.bytes.length}`);
 });
 
-test("old images and layers are deleted after success, except those of the previous release", LIMIT, async () => {
+test("deletes old images and layers except those of the current and previous release", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   for (const tag of ["v1", "v2", "v3"])
     assert.equal((await rig.ended(rig.deploy(await imageRelease(tag, await up(`# ${tag} of three`), {}, rig.server)))).status, "applied");
@@ -139,7 +131,7 @@ test("old images and layers are deleted after success, except those of the previ
   await until("its layers to go", () => fs.readdirSync(path.join(rig.state, "layers")).length === 5);
 });
 
-test("a container reaches the agent's socket, also after a restart of the agent, and no other file of the agent", LIMIT, async () => {
+test("a container can use the agent's socket, even after the agent restarts", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), { mount_directories: ["/usr"] });
   const config = {
     container_sockets: [engine().socket],
@@ -177,7 +169,7 @@ test("a container reaches the agent's socket, also after a restart of the agent,
   assert.deepEqual([same?.id, same?.state], [one?.id, "running"]);
 });
 
-test("a container sees its environment, its configs read-only, and the directories that the robot allows", LIMIT, async () => {
+test("a container gets its environment, read-only configs and the mounts that the robot allows", LIMIT, async () => {
   const shared = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-mount-"));
   await using rig = await startContainerRig(engine(), { mount_directories: [shared] });
   try {
@@ -218,7 +210,7 @@ test("a container sees its environment, its configs read-only, and the directori
   }
 });
 
-test("health is checked by http, by a command inside, or from the output", LIMIT, async () => {
+test("checks a container's health by HTTP, by a command inside it, or by its output", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const late = (more: string) => shellImage(`sleep 0.3; ${more}; ${STAYS_UP}`);
   const good = [

@@ -16,7 +16,7 @@ function frame(line: string): Buffer {
   return Buffer.concat([header, text]);
 }
 
-/** Reads these connections of an engine, each with lines of a time and a text. Returns the output, and the log when all were read. */
+/** Reads a container's log from an engine that serves these connections. Each line has a time and a text. */
 async function read(connections: string[][], read_until: string): Promise<{ said: string[]; log: ContainerLog; since: number[] }> {
   let left = [...connections];
   await using stub = await StubEngine.start((_, response) => {
@@ -45,7 +45,7 @@ async function read(connections: string[][], read_until: string): Promise<{ said
   return { said, log, since: stub.requests.map((request) => Number(/since=([\d.]+)/.exec(request)?.[1])) };
 }
 
-test("lines are not repeated after a reconnect, and lines after a clock that was set back are kept", LIMIT, async () => {
+test("reads each container log line once across a reconnect and a clock that was set back", LIMIT, async () => {
   const first = ["2025-05-05T10:00:00.1Z a", "2025-05-05T10:00:00.2Z b", "2025-05-05T08:00:00.1Z c", "2025-05-05T08:00:00.2Z d"];
   const { said, log, since } = await read([first, [...first.slice(0, 2), ...first.slice(3), "2025-05-05T08:00:01Z e"]], "");
   assert.deepEqual(said, ["a", "b", "c", "d", "e"]);
@@ -53,7 +53,7 @@ test("lines are not repeated after a reconnect, and lines after a clock that was
   assert.equal(since[1], Number(nanoseconds("2025-05-05T08:00:00.2Z")) / 1e9);
 });
 
-test("a stored read position in the future does not delay the log", LIMIT, async () => {
+test("a stored read position in the future does not delay the container log", LIMIT, async () => {
   const soon = [60_000, 61_000].map((ms) => new Date(Date.now() + ms).toISOString());
   const { said, log, since } = await read([soon.map((at, i) => `${at} ${"ab"[i]}`)], "2100-01-01T00:00:00Z");
   assert.deepEqual(said, ["a", "b"]);
@@ -61,7 +61,7 @@ test("a stored read position in the future does not delay the log", LIMIT, async
   assert.ok(since.every((at) => at * 1_000 <= Date.now()));
 });
 
-test("lines with slightly swapped times are all read once", LIMIT, async () => {
+test("reads container log lines with slightly out-of-order timestamps once each", LIMIT, async () => {
   const first = ["2025-05-05T10:00:00.1Z a", "2025-05-05T10:00:00.3Z b", "2025-05-05T10:00:00.2Z c"];
   const { said } = await read([first, ["2025-05-05T10:00:00.3Z b", "2025-05-05T10:00:01Z d"]], "");
   assert.deepEqual(said, ["a", "b", "c", "d"]);

@@ -4,7 +4,7 @@ import { StepFailure } from "../failure.ts";
 import { readContainerManifest } from "./container-manifest.ts";
 import { portsClash } from "./create-options.ts";
 
-test("a release without a manifest runs with the image's defaults, and the engine restarts it", () => {
+test("a container release without a manifest uses the image's defaults and is always restarted", () => {
   for (const nothing of [null, undefined, {}]) {
     const spec = readContainerManifest(nothing);
     assert.deepEqual(
@@ -14,7 +14,7 @@ test("a release without a manifest runs with the image's defaults, and the engin
   }
 });
 
-test("an invalid manifest is refused with the name of the field", () => {
+test("rejects an invalid container manifest and names the field", () => {
   const wrong: [Record<string, unknown>, string][] = [
     [{ comand: ["x"] }, "comand is unknown"],
     [{ entrypoint: [] }, "entrypoint must be a list"],

@@ -5,7 +5,7 @@ import { type Bind, Containers, LABELS, refuseSwappable } from "./containers.ts"
 
 const bind = (app: string, source: string, writable: boolean): Bind => ({ app, source, writable });
 
-test("no container gets a directory that another one could replace by a symlink", () => {
+test("rejects nested bind mounts of two apps if the outer directory is writable", () => {
   const refused = (wanted: Bind[], others: Bind[] = []) =>
     assert.throws(() => refuseSwappable(wanted, others), /mount \/data\/maps of app b lies below \/data, which app a may write/);
   const [below, above] = [bind("b", "/data/maps", false), bind("a", "/data", true)];
@@ -23,7 +23,7 @@ test("no container gets a directory that another one could replace by a symlink"
     assert.doesNotThrow(() => refuseSwappable([wanted], [other]), JSON.stringify([wanted, other]));
 });
 
-test("the mounts of other apps are read from the engine, without the agent's own mounts", { timeout: 120_000 }, async () => {
+test("reads other apps' bind mounts from the engine, except mounts of the agent's state", { timeout: 120_000 }, async () => {
   const container = (app: string, ...mounts: [Source: string, RW: boolean][]) => ({
     Labels: { [LABELS.robot]: "/state", [LABELS.app]: app },
     Mounts: [...mounts.map(([Source, RW]) => ({ Type: "bind", Source, RW })), { Type: "volume", Source: "", RW: true }],

@@ -10,7 +10,7 @@ import { allowedMount, SocketDirectory } from "./create-options.ts";
 import { socketIn } from "../../local/socket-path.ts";
 import { temporaryDirectory } from "../../testing/agent-rig.ts";
 
-test("allowed directories may be mounted, but never the agent's state, an engine's socket, their parents, or symlinks to them", (t) => {
+test("rejects mounts that would expose the agent's state or an engine's socket", (t) => {
   const root = realpathSync(mkdtempSync(path.join(tmpdir(), "roamfleet-mounts-")));
   t.after(() => rmSync(root, { recursive: true, force: true }));
   const [state, run, data] = ["state", "run", "data"].map((name) => path.join(root, name)) as [string, string, string];
@@ -41,7 +41,7 @@ async function listen(t: TestContext, socket: string): Promise<void> {
   t.after(() => server.close());
 }
 
-test("the agent's socket directory is created with a mount point for the configs, and again after it was deleted", (t) => {
+test("creates the agent's socket directory with a mount point for configs, even after deletion", (t) => {
   const state = temporaryDirectory(t);
   const { directory, lines } = directoryOf(socketIn(state), state);
   const run = path.join(state, "run");
@@ -53,7 +53,7 @@ test("the agent's socket directory is created with a mount point for the configs
   assert.deepEqual(lines, []);
 });
 
-test("a socket at another path is mounted if it is alone in its directory", async (t) => {
+test("mounts a socket at a custom path if its directory contains no other files", async (t) => {
   const place = temporaryDirectory(t);
   const socket = path.join(place, "robot.sock");
   await listen(t, socket);
@@ -63,7 +63,7 @@ test("a socket at another path is mounted if it is alone in its directory", asyn
   assert.deepEqual(lines, []);
 });
 
-test("a directory with other files is mounted into no container, which is logged once", async (t) => {
+test("does not mount a socket directory that contains other files, and logs this once", async (t) => {
   const state = temporaryDirectory(t);
   fs.mkdirSync(path.join(state, "identity"));
   await listen(t, path.join(state, "agent.sock"));
@@ -86,7 +86,7 @@ test("a directory with other files is mounted into no container, which is logged
   }
 });
 
-test("a robot without a socket mounts none and logs nothing", (t) => {
+test("mounts no socket directory on a robot without a local API socket", (t) => {
   const { directory, lines } = directoryOf(undefined, temporaryDirectory(t));
   assert.deepEqual([directory.prepare(), lines], [undefined, []]);
 });

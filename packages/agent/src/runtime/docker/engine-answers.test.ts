@@ -19,7 +19,7 @@ const LIMIT = { timeout: 120_000 };
 const { signal } = new AbortController();
 const json = (value: unknown) => JSON.stringify(value);
 
-test("a created container is found again after a lost response, and no other container is mistaken for it", LIMIT, async () => {
+test("reuses a container whose creation response was lost, but not a different container", LIMIT, async () => {
   const labels = { [LABELS.robot]: "/state", [LABELS.app]: "main", [LABELS.release_id]: "rel_1" };
   let there = { Id: "c1", Config: { Labels: { ...labels, [LABELS.release_id]: "rel_other" } }, State: { Status: "created" } };
   await using stub = await StubEngine.start((request, response) => {
@@ -38,7 +38,7 @@ test("a created container is found again after a lost response, and no other con
   await assert.rejects(create(), StepFailure);
 });
 
-test("a missing image is distinguished from a refused container", LIMIT, async () => {
+test("distinguishes a missing image from a rejected container", LIMIT, async () => {
   let status = 404;
   await using stub = await StubEngine.start((request, response) => {
     request.resume();
@@ -51,7 +51,7 @@ test("a missing image is distinguished from a refused container", LIMIT, async (
   assert.equal(await lost(), false);
 });
 
-/** Loads an image of these layers, all on the robot's disk, into an engine that refuses it; returns how the load ends. */
+/** Loads an image of these layers, all on the robot's disk, into a stub engine. Returns the failure. */
 async function load(
   layers: readonly Buffer[],
   damage: (file: string) => void,
@@ -88,14 +88,14 @@ async function load(
   }
 }
 
-test("a layer missing from the robot's disk fails the load immediately: the engine is reachable", LIMIT, async () => {
+test("fails an image load immediately if a layer is missing from the robot's disk", LIMIT, async () => {
   const { failure, loads, breaks } = await load([Buffer.from("layer")], (file) => fs.rmSync(file));
   assert.equal(failure.reason, "rejected_by_robot");
   assert.match(failure.message, /cannot be read: ENOENT/);
   assert.deepEqual([loads, breaks], [1, 0]);
 });
 
-test("a layer that is far larger unpacked than packed is refused before it is loaded", LIMIT, async () => {
+test("rejects a layer that is far larger unpacked than packed before loading it", LIMIT, async () => {
   const bomb = gzipSync(Buffer.alloc(100_000_000));
   const { failure, loads } = await load([bomb], () => {});
   assert.equal(failure.reason, "rejected_by_robot");

@@ -24,7 +24,7 @@ const LIMIT = { timeout: 300_000, skip: SKIP };
 const engine = useEngine();
 const manifest = { host_network: true, stop_timeout_seconds: 1 };
 
-test("image archives of docker save and OCI are loaded, and their tags do not replace tags on the robot", LIMIT, async () => {
+test("loads docker and OCI image archives without replacing image tags on the robot", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const archives = {
     docker: await dockerArchive(await shellImage(`# docker\n${STAYS_UP}`), ["robot-os:latest"]),
@@ -45,7 +45,7 @@ test("image archives of docker save and OCI are loaded, and their tags do not re
   assert.deepEqual(await runningTags(engine(), rig.state), ["oci"]);
 });
 
-test("an image is pulled from a registry by digest, with a login that is never stored on disk", LIMIT, async () => {
+test("pulls an image by digest and never stores the registry login on disk", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   await using registry = await Registry.start();
   registry.login = { username: "robot", password: "secret-of-the-registry" };
@@ -70,7 +70,7 @@ const desiredOf = (release: ReturnType<typeof registryRelease>["release"]) => ({
   policy: { verify_seconds: 1 },
 });
 
-test("an image that the registry does not have fails immediately, and the current release keeps running", LIMIT, async () => {
+test("fails immediately and keeps the current release if the registry lacks the image", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), {}, { timing: { download_tries: 1_000 } });
   await using registry = await Registry.start();
   await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
@@ -83,7 +83,7 @@ test("an image that the registry does not have fails immediately, and the curren
   assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
 });
 
-test("a pull is retried while the registry is unreachable: applied when it returns, failed if it does not", LIMIT, async () => {
+test("retries a pull from an unreachable registry for a limited number of attempts", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), {}, { timing: { download_tries: 6, retry_last_ms: 300 } });
   await using registry = await Registry.start();
   const image = async (name: string) =>
@@ -104,7 +104,7 @@ test("a pull is retried while the registry is unreachable: applied when it retur
   assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
 });
 
-test("a restart or kill of the engine during verification only delays the deployment", LIMIT, async () => {
+test("a restart of the container engine during verification only delays the deployment", LIMIT, async () => {
   await using own = await DockerEngine.start();
   await using rig = await startContainerRig(own);
   for (const [tag, signal] of [
@@ -126,7 +126,7 @@ test("a restart or kill of the engine during verification only delays the deploy
   await until("the agent to see it", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test("an engine that stays down fails the deployment, and the previous release runs again once the engine returns", LIMIT, async () => {
+test("fails the deployment if the engine stays down, and runs the previous release when it returns", LIMIT, async () => {
   await using own = await DockerEngine.start();
   await using rig = await startContainerRig(own, {}, { timing: { engine_wait_ms: 500 } });
   await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
@@ -142,7 +142,7 @@ test("an engine that stays down fails the deployment, and the previous release r
   await until("the old one to run again, alone", async () => (await runningTags(own, rig.state)).join() === "v1");
 });
 
-test("a full disk of the engine ends with insufficient_disk, detected before the load or by the engine", LIMIT, async (t) => {
+test("fails with insufficient_disk if the image does not fit on the engine's disk", LIMIT, async (t) => {
   using disk = SmallDisk.mount(160);
   if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
   await using own = await DockerEngine.start({ place: disk.directory });
@@ -152,7 +152,7 @@ test("a full disk of the engine ends with insufficient_disk, detected before the
   const end = await rig.ended(rig.deploy(await imageRelease("v2", large, {}, rig.server)));
   assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
   assert.match(end.message ?? "", /the image needs \d+ bytes below/);
-  // Compressed it seems to fit.
+  // The compressed image would fit on the disk.
   const packed = await shellImage(`# packed\n${STAYS_UP}`, [await tarOf([{ name: "map", content: Buffer.alloc(200_000_000) }])], {
     gzip: true,
   });
@@ -162,30 +162,26 @@ test("a full disk of the engine ends with insufficient_disk, detected before the
   assert.deepEqual(await runningTags(own, rig.state), ["v1"]);
 });
 
-test(
-  "a robot without an engine does not announce the kind; an engine that starts later is found, with its running containers",
-  LIMIT,
-  async () => {
-    const own = await DockerEngine.start();
-    await own.stop();
-    await using _ = own;
-    await using rig = await DeploymentsRig.start({ config: { container_sockets: [own.socket] } });
-    assert.ok(!rig.deployments.kinds.includes("container_image"));
-    const early = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
-    assert.deepEqual([early.status, early.reason], ["failed", "incompatible"]);
-    await own.restart();
-    await until("the kind to be announced", () => rig.deployments.kinds.includes("container_image"));
-    assert.equal((await rig.ended(rig.deploy(await imageRelease("v2", await shellImage(STAYS_UP), {}, rig.server)))).status, "applied");
-    await rig.deployments.stop();
-    assert.deepEqual(await runningTags(own, rig.state), []);
-    await own.stop();
-    await rig.boot();
-    await own.restart();
-    await until("what ran to run again", async () => (await runningTags(own, rig.state)).join() === "v2");
-  },
-);
+test("announces the release kind container_image only once a container engine runs", LIMIT, async () => {
+  const own = await DockerEngine.start();
+  await own.stop();
+  await using _ = own;
+  await using rig = await DeploymentsRig.start({ config: { container_sockets: [own.socket] } });
+  assert.ok(!rig.deployments.kinds.includes("container_image"));
+  const early = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
+  assert.deepEqual([early.status, early.reason], ["failed", "incompatible"]);
+  await own.restart();
+  await until("the kind to be announced", () => rig.deployments.kinds.includes("container_image"));
+  assert.equal((await rig.ended(rig.deploy(await imageRelease("v2", await shellImage(STAYS_UP), {}, rig.server)))).status, "applied");
+  await rig.deployments.stop();
+  assert.deepEqual(await runningTags(own, rig.state), []);
+  await own.stop();
+  await rig.boot();
+  await own.restart();
+  await until("what ran to run again", async () => (await runningTags(own, rig.state)).join() === "v2");
+});
 
-test("a container left by an earlier agent is adopted, and created again after it was removed", LIMIT, async () => {
+test("adopts a container that an earlier agent left, and recreates it if it is removed", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), { keep_workloads: true });
   await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(`# kept\n${STAYS_UP}`), {}, rig.server)));
   await until("its output", () => rig.logs.some(({ message }) => message === "up v1"));
@@ -201,11 +197,11 @@ test("a container left by an earlier agent is adopted, and created again after i
     return all[0]?.state === "running" && all;
   });
   assert.notEqual(other?.id, one?.id);
-  // The image is removed, too, since nothing uses it then: `docker system prune -a`.
+  // Removes the unused image as well, like `docker system prune -a`.
   const [image_id] = (await engine().images()).flatMap(({ Id, RepoTags }) =>
     RepoTags?.some((name) => name.includes("rel_v1")) ? [Id] : [],
   );
-  // The agent may create another container of it before the image is removed.
+  // The agent may create another container of the image before the image is removed.
   await until("the image to be gone", async () => {
     for (const { id } of await containersOf(engine(), rig.state))
       await engine()

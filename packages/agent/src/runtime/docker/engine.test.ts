@@ -5,7 +5,7 @@ import { StepAborted, StepFailure } from "../failure.ts";
 
 const LIMIT = { timeout: 120_000 };
 
-test("a call to an engine that hangs ends at its timeout or when aborted, even if it takes no signal", LIMIT, async () => {
+test("a container engine call that hangs ends at its timeout or when aborted", LIMIT, async () => {
   await using stub = await StubEngine.start(() => {});
   const { signal } = new AbortController();
   const hang = stub.engine.use({ what: "look for an image", signal, limit_ms: 100 }, (docker) => docker.getImage("x").inspect());

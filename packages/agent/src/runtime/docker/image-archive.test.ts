@@ -24,7 +24,7 @@ async function withArchive(entries: Parameters<typeof tarOf>[0], use: (file: str
   }
 }
 
-test("an archive's own manifest files are dropped, in any spelling of their paths", LIMIT, async () => {
+test("drops the manifest files of an image archive, however their paths are written", LIMIT, async () => {
   const names = ["./manifest.json", ".//index.json", "a/../oci-layout", "/repositories", "b/./../manifest.json", "../index.json"];
   const entries = [
     ...names.map((name) => ({ name, content: "{}" })),
@@ -41,12 +41,12 @@ test("an archive's own manifest files are dropped, in any spelling of their path
   });
 });
 
-test("a missing archive is refused without an uncaught error", LIMIT, async () => {
+test("a missing image archive fails without an uncaught error", LIMIT, async () => {
   await assert.rejects(readArchive("/no/such/archive", "x64"), /is not a tar file: ENOENT/);
   await new Promise((resolve) => setImmediate(resolve));
 });
 
-test("the file of an archive that is not read to its end is closed", LIMIT, async () => {
+test("closes an image archive's file when the stream is destroyed before its end", LIMIT, async () => {
   await withArchive([{ name: "layer", content: Buffer.alloc(4_000_000) }], async (file) => {
     const open = (): number =>
       fs.readdirSync("/proc/self/fd").filter((fd) => {
@@ -65,7 +65,7 @@ test("the file of an archive that is not read to its end is closed", LIMIT, asyn
   });
 });
 
-test("the unpacked size of an archive is measured up to the limit, and a damaged layer is refused", LIMIT, async () => {
+test("measures an image archive's unpacked size up to a limit and rejects a damaged layer", LIMIT, async () => {
   const { signal } = new AbortController();
   const layer = gzipSync(Buffer.alloc(20_000_000));
   const entries = [

@@ -17,7 +17,7 @@ import { Containers, LABELS } from "./containers.ts";
 const SIGNED = "registry.example/app@sha256:11";
 const release = { id: "rel_1", tag: "v1", image: SIGNED, manifest: {} } as unknown as DesiredRelease;
 
-/** Chooses the container on a robot that already has one of the release, created from `image_id`. */
+/** Chooses the container on a robot that already has a container of the release, created from `image_id`. */
 async function choose(t: TestContext, { image_id, requires_signature }: { image_id: string; requires_signature: boolean }) {
   const state = fs.mkdtempSync(path.join(os.tmpdir(), "rf-replacement-"));
   t.after(() => fs.rmSync(state, { recursive: true }));
@@ -50,7 +50,7 @@ async function choose(t: TestContext, { image_id, requires_signature }: { image_
   return { container_id, image: created.Image, removed: stub.requests.some((line) => line.startsWith("DELETE")) };
 }
 
-test("a container of another image than the signed one is removed and created again from the signed digest", async (t) => {
+test("replaces a container whose image is not the signed image", async (t) => {
   const other = { image_id: "sha256:bb", requires_signature: true };
   assert.deepEqual(await choose(t, other), { container_id: "new", image: SIGNED, removed: true });
   const kept = { container_id: "there", image: undefined, removed: false };

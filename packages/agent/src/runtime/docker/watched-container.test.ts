@@ -9,13 +9,13 @@ import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import { StubEngine } from "../../testing/stub-engine.ts";
 
 const LIMIT = { timeout: 300_000, skip: SKIP };
-/** The sleep between two probes is a fifth of the window; the one after a rollback is set. */
+/** The verification window. The sleep between two probes is a fifth of it. */
 const VERIFY_SECONDS = 1.05;
 const BETWEEN_PROBES_MS = 210;
 const AFTER_ROLLBACK_MS = 555;
 const timing = { probe_interval_ms: 1_000, rollback_alive_ms: AFTER_ROLLBACK_MS };
 
-/** A clock that runs work during one sleep of a given length. No other sleep ends before it, so no call to the engine overlaps the work. */
+/** A clock that runs work in one sleep of a given length. Other sleeps end after the work, so no engine call overlaps it. */
 class PausingClock {
   #next: { ms: number; work: () => Promise<void> } | undefined;
   #running: Promise<void> | undefined;
@@ -39,7 +39,7 @@ class PausingClock {
 interface Restarting {
   engine: DockerEngine;
   rig: DeploymentsRig;
-  /** Restarts the engine during the next sleep of that length; returns whether it did. */
+  /** Restarts the engine during the next sleep of `ms`. The returned function reports whether the restart is done. */
   restartDuring: (ms: number, signal: NodeJS.Signals) => () => boolean;
 }
 
@@ -71,7 +71,7 @@ async function withRestarts(work: (parts: Restarting) => Promise<void>): Promise
   });
 }
 
-test("a good image is applied when dockerd restarts or is killed between two probes of its verification", LIMIT, () =>
+test("applies a healthy image even if dockerd restarts between two health probes", LIMIT, () =>
   withRestarts(async ({ engine, rig, restartDuring }) => {
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       const release = await imageRelease(signal.toLowerCase(), await shellImage(`# ${signal}\n${STAYS_UP}`), {}, rig.server);
@@ -83,7 +83,7 @@ test("a good image is applied when dockerd restarts or is killed between two pro
   }),
 );
 
-test("a rollback counts as done when dockerd restarts or is killed while the old container is checked", LIMIT, () =>
+test("completes a rollback even if dockerd restarts while the old container is checked", LIMIT, () =>
   withRestarts(async ({ engine, rig, restartDuring }) => {
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       const sick = { health: { command: ["sh", "-c", "exit 3"] } };
@@ -96,7 +96,7 @@ test("a rollback counts as done when dockerd restarts or is killed while the old
   }),
 );
 
-test("an engine that refuses its stream of events does not count as restarted", { timeout: 60_000 }, async () => {
+test("a container engine that refuses its event stream does not count as restarted", { timeout: 60_000 }, async () => {
   let asked = false;
   await using stub = await StubEngine.start((request, response) => {
     response.statusCode = request.url?.startsWith("/events") ? 403 : 200;

@@ -21,20 +21,20 @@ const refusal = async (opening: Promise<Channel>): Promise<string> => {
   return `${code} ${reason}`;
 };
 
-test("the frames are exactly ffmpeg's output, in order", REAL, async () => {
+test("sends the frames of ffmpeg unchanged and in order", REAL, async () => {
   await using rig = await cameraRig([front]);
   await rig.program('"$FFMPEG" "$@" | tee "$RIG/out"');
   const channel = await rig.open();
   const seen: string[] = [];
   while (seen.length < 20) seen.push(Buffer.from(await nextFrame(channel)).toString("base64"));
   channel.close();
-  // Splits frames in another way than the product: a frame of ffmpeg has only one end marker.
+  // Splits frames independently of the product. A frame of ffmpeg has only one end marker.
   const read = async (): Promise<string[]> => {
     const written = (await readFile(path.join(rig.directory, "out"))).toString("latin1");
     const frames = written.split("\xff\xd9").slice(0, -1);
     return frames.map((frame) => Buffer.from(`${frame}\xff\xd9`, "latin1").toString("base64"));
   };
-  // tee writes to the file last.
+  // tee writes to stdout before it writes to the file.
   const left = await until("the last frame in the file", async () => {
     const frames = await read();
     return frames.includes(seen.at(-1)!) && frames;
@@ -50,7 +50,7 @@ test("the frames are exactly ffmpeg's output, in order", REAL, async () => {
   assert.equal(await sizeOf(Buffer.from(seen[0]!, "base64")), "640x480");
 });
 
-test("one process serves all viewers of the same picture, and ends with the last of them", REAL, async () => {
+test("all viewers of a camera picture share one ffmpeg process, which ends with the last viewer", REAL, async () => {
   await using rig = await cameraRig([front]);
   await rig.program('exec "$FFMPEG" "$@"');
   const [first, second] = [await rig.open(), await rig.open({ camera: "front" })];
@@ -65,7 +65,7 @@ test("one process serves all viewers of the same picture, and ends with the last
   await until("the end of ffmpeg", () => !isAlive(pid!));
 });
 
-test("size and quality are as requested, with the camera's aspect ratio and never larger than its picture", REAL, async () => {
+test("a camera picture has the requested size and quality but is never enlarged", REAL, async () => {
   await using rig = await cameraRig([front]);
   const [small, poor, large] = [
     await rig.open({ width: 320 }),
@@ -78,7 +78,7 @@ test("size and quality are as requested, with the camera's aspect ratio and neve
   for (const channel of [small, poor, large]) channel.close();
 });
 
-test("a camera without a picture is refused with ffmpeg's last error, without secrets", REAL, async () => {
+test("a camera that fails to open reports ffmpeg's last error without secrets", REAL, async () => {
   await using rig = await cameraRig([
     { name: "rtsp", kind: "ffmpeg", input: ["-rtsp_transport", "tcp", "-i", "rtsp://bob:hunter2@127.0.0.1:1/live?token=abc"] },
     { name: "video0", kind: "ffmpeg", input: ["-f", "v4l2", "-i", "/dev/video-not-there"] },
@@ -87,16 +87,16 @@ test("a camera without a picture is refused with ffmpeg's last error, without se
   assert.match(rtsp, /^4410 ffmpeg: .*refused/i);
   assert.doesNotMatch(rtsp, /hunter2|abc/);
   assert.match(await refusal(rig.open({ camera: "video0" })), /^4410 ffmpeg: .*No such file/);
-  // Immediately, without another ffmpeg.
+  // The second attempt fails immediately, without another ffmpeg process.
   assert.match(await refusal(rig.open({ camera: "video0" })), /^4410 ffmpeg: .*No such file/);
 });
 
-test("the end of a file ends the stream normally", REAL, async () => {
+test("a camera stream from a file ends normally at the end of the file", REAL, async () => {
   await using rig = await cameraRig([{ ...front, input: lavfi("testsrc2=size=320x240:rate=15:duration=1") }]);
   assert.equal(await refusal(rig.open()), "1000 the file has ended");
 });
 
-test("a source that exits is restarted while it has viewers, and fails with its last error if it keeps exiting", REAL, async () => {
+test("restarts a camera source that exits, and fails with its last error if it keeps exiting", REAL, async () => {
   await using rig = await cameraRig([front], { haste: 100 });
   await rig.program('exec "$FFMPEG" "$@"');
   const channel = await rig.open({ width: 320 });
@@ -110,12 +110,12 @@ test("a source that exits is restarted while it has viewers, and fails with its 
   assert.ok((await rig.starts()).length >= 6);
 });
 
-test("viewers of a network camera stay connected while it reboots, and see it again", REAL, async (t) => {
+test("keeps viewers connected while a network camera reboots", REAL, async (t) => {
   const jpeg = await jpegByFfmpeg();
   let connections = 0;
   const camera = createServer((socket) => {
     connections += 1;
-    // Closed normally: ffmpeg exits with 0.
+    // The connection closes normally, so ffmpeg exits with 0.
     for (let frame = 0; frame < 30; frame += 1) socket.write(jpeg);
     socket.end();
     socket.on("error", () => {});
@@ -131,9 +131,9 @@ test("viewers of a network camera stay connected while it reboots, and see it ag
   channel.close();
 });
 
-test("a source whose process does not end, as one in uninterruptible sleep, does not block the next viewers", REAL, async (t) => {
+test("a camera process that does not end does not block the next viewers", REAL, async (t) => {
   await using rig = await cameraRig([front], { haste: 100 });
-  // Its end is not reported while another session keeps its output open.
+  // Node does not report the end of the process while another process keeps its output open.
   await rig.program('setsid sleep 600 & echo $! > "$RIG/holder"; exec "$FFMPEG" "$@"');
   const first = await rig.open({ width: 320 });
   await nextFrame(first);
@@ -144,7 +144,7 @@ test("a source whose process does not end, as one in uninterruptible sleep, does
   await nextFrame(await rig.open({ width: 160 }));
 });
 
-test("a robot without ffmpeg reports that, and still has a test picture in the requested size", LIMIT, async () => {
+test("a robot without ffmpeg still serves a test picture in the requested size", LIMIT, async () => {
   await using rig = await cameraRig([front, drawn], { path: "" });
   assert.equal(await refusal(rig.open()), "4410 ffmpeg is not installed on the robot");
   const whole = await rig.open({ camera: "test", fps: 30 });
@@ -161,7 +161,7 @@ test("a robot without ffmpeg reports that, and still has a test picture in the r
   if (NO_FFMPEG === false) assert.deepEqual([await sizeOf(frames[0]!), await sizeOf(small)], ["640x480", "320x240"]);
 });
 
-test("cameras are listed, and one that does not exist is refused with the names of those that do", LIMIT, async () => {
+test("lists the robot's cameras, also in the error for an unknown camera", LIMIT, async () => {
   await using rig = await cameraRig([front, drawn]);
   const list = await rig.open({ list: true });
   assert.deepEqual(readMessage((await list.read())!).control, {
@@ -178,7 +178,7 @@ test("cameras are listed, and one that does not exist is refused with the names 
   assert.equal(await refusal(none.open()), "4410 this robot has no camera");
 });
 
-test("frames that are too large are reduced, or refused if that is impossible", REAL, async () => {
+test("reduces the size of camera frames that are too large", REAL, async () => {
   await using rig = await cameraRig([{ ...front, input: lavfi("nullsrc=size=1600x1200:rate=5,geq=random(1)*255:128:128") }]);
   const channel = await rig.open({ width: 1600, quality: 100 });
   const frame = await nextFrame(channel);
@@ -186,7 +186,7 @@ test("frames that are too large are reduced, or refused if that is impossible", 
   assert.notEqual(await sizeOf(frame), "1600x1200");
 });
 
-test("no more than eight sources run at a time", LIMIT, async () => {
+test("runs at most eight camera sources concurrently", LIMIT, async () => {
   await using rig = await cameraRig([drawn], { path: "" });
   const open = await Promise.all(Array.from({ length: 8 }, (_, i) => rig.open({ quality: i + 1 })));
   await Promise.all(open.map(nextFrame));

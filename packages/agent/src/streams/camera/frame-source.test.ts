@@ -5,7 +5,7 @@ import { type CameraRequest, isUnchanged, LEVELS_COUNT, pictureAt, readCameraReq
 
 const ASKED: CameraRequest = { camera: undefined, fps: 15, width: undefined, height: undefined, quality: undefined };
 
-test("requests are limited, and each error is named", () => {
+test("rejects a camera request with an out-of-range value and names the field", () => {
   assert.deepEqual(readCameraRequest({}), ASKED);
   assert.deepEqual(readCameraRequest(undefined), ASKED);
   assert.equal(readCameraRequest({ list: true }), "list");
@@ -34,7 +34,7 @@ test("requests are limited, and each error is named", () => {
   }
 });
 
-test("each level reduces quality or size, except level 0", () => {
+test("each camera degradation level lowers the quality, and level 0 changes nothing", () => {
   assert.ok(isUnchanged(pictureAt(ASKED, 0)));
   const pictures = Array.from({ length: LEVELS_COUNT }, (_, level) => pictureAt({ ...ASKED, quality: 90 }, level));
   for (let i = 1; i < pictures.length; i += 1) {
@@ -46,7 +46,7 @@ test("each level reduces quality or size, except level 0", () => {
   assert.equal(pictureAt({ ...ASKED, quality: 5 }, LEVELS_COUNT - 1).quality, 5);
 });
 
-test("quality covers the encoder's scale", () => {
+test("maps camera quality 1 to 100 onto ffmpeg's whole quality scale", () => {
   assert.deepEqual([qscaleOf(1), qscaleOf(100)], [31, 2]);
   assert.ok(qscaleOf(80) > qscaleOf(90));
   assert.ok(
@@ -56,7 +56,7 @@ test("quality covers the encoder's scale", () => {
   );
 });
 
-test("a program's last error has no secrets and no memory addresses, and is short", () => {
+test("shortens a program's last error and removes secrets and memory addresses", () => {
   assert.equal(new StderrTail().line, undefined);
   const words = new StderrTail();
   words.push("[rtsp @ 0x5581f0a0] method failed\n");

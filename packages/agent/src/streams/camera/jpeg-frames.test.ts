@@ -44,7 +44,7 @@ for (const [how, head] of [
   ["with Content-Length", (jpeg: Buffer) => `Content-Type: image/jpeg\r\nContent-Length: ${jpeg.length}`],
   ["without Content-Length", () => "Content-Type: image/jpeg"],
 ] as const)
-  test(`MJPEG over HTTP ${how} is handed on byte for byte, with the user of its address`, LIMIT, async () => {
+  test(`passes MJPEG over HTTP ${how} through unchanged and sends the URL's credentials`, LIMIT, async () => {
     const jpegs = [await jpegByFfmpeg("testsrc2=size=320x240"), await jpegByFfmpeg("color=red:size=64x64")];
     await using web = await httpCamera(sendParts(jpegs.map((jpeg) => framed(jpeg, head(jpeg)))));
     await using rig = await cameraRig([web.camera]);
@@ -58,7 +58,7 @@ for (const [how, head] of [
     await until("the end of the request", async () => (await web.connections()) === 0);
   });
 
-test("MJPEG over HTTP in another size goes through ffmpeg, each picture immediately", LIMIT, async () => {
+test("resizes MJPEG over HTTP with ffmpeg without delaying a picture", LIMIT, async () => {
   const jpeg = await jpegByFfmpeg("testsrc2=size=640x480");
   let response: ServerResponse | undefined;
   await using web = await httpCamera((answer) => {
@@ -72,7 +72,7 @@ test("MJPEG over HTTP in another size goes through ffmpeg, each picture immediat
   assert.equal(await sizeOf(await nextFrame(channel)), "160x120");
 });
 
-test("an HTTP camera that refuses or is not there fails with a reason without secrets", LIMIT, async () => {
+test("an HTTP camera that refuses or is unreachable fails with a reason without secrets", LIMIT, async () => {
   await using web = await httpCamera((response) => response.end(), 401);
   await using rig = await cameraRig([web.camera, { name: "gone", kind: "mjpeg", url: "http://a:b@127.0.0.1:1/x?k=secret" }]);
   for (const [camera, why] of [
@@ -87,7 +87,7 @@ test("an HTTP camera that refuses or is not there fails with a reason without se
   }
 });
 
-test("without ffmpeg an HTTP camera is shown unchanged, and another size is refused with the reason", LIMIT, async () => {
+test("without ffmpeg, an HTTP camera works only in its original size", LIMIT, async () => {
   const jpeg = await jpegByFfmpeg();
   await using web = await httpCamera(sendParts([framed(jpeg, "Content-Type: image/jpeg")]));
   await using rig = await cameraRig([web.camera], { path: "" });
@@ -97,7 +97,7 @@ test("without ffmpeg an HTTP camera is shown unchanged, and another size is refu
   assert.match((await small.ended).reason, /needs ffmpeg, which is not installed/);
 });
 
-test("a ROS topic of compressed images is shown with any encoding of bytes, and unsubscribed without viewers", LIMIT, async () => {
+test("shows a ROS topic of compressed images with any encoding of the bytes", LIMIT, async () => {
   const jpeg = await jpegByFfmpeg();
   await using rig = await cameraRig([{ name: "ros", kind: "ros", topic: "/camera/compressed" }]);
   const channel = await rig.open({ fps: 30 });
@@ -115,7 +115,7 @@ test("a ROS topic of compressed images is shown with any encoding of bytes, and 
   assert.ok(large.length > CAMERA_FRAME_BYTES_MAX);
   const smaller: Uint8Array[] = [];
   void nextFrame(channel).then((frame) => smaller.push(frame));
-  // For ffmpeg, the topic is subscribed to again.
+  // The camera subscribes to the topic again for ffmpeg.
   await until("a smaller picture", () => {
     rig.topics.get("/camera/compressed")?.({ type: "", at: new Date(0), message: { data: large } });
     return smaller.length > 0;

@@ -31,7 +31,7 @@ function split(bytes: Uint8Array, chunk: number): { jpegs: string[]; refused: nu
     () => (refused += 1),
   );
   for (let at = 0; at < bytes.length; at += chunk) {
-    // The memory is reused, as with a pipe.
+    // The memory of a chunk is reused, as with a pipe.
     const part = Buffer.from(bytes.subarray(at, at + chunk));
     splitter.push(part);
     part.fill(0xd8);
@@ -40,20 +40,20 @@ function split(bytes: Uint8Array, chunk: number): { jpegs: string[]; refused: nu
 }
 const hex = (...jpegs: Buffer[]): string[] => jpegs.map((jpeg) => jpeg.toString("hex"));
 
-test("pictures are split by their markers, for any contents of segments and any chunk boundaries", () => {
+test("splits a stream into JPEG pictures at any chunk boundary", () => {
   const pictures = [tricky(), plain(9), tricky([8, 8]), plain(0)];
   const bytes = Buffer.concat(pictures);
   for (let chunk = 1; chunk <= bytes.length; chunk += 1)
     assert.deepEqual(split(bytes, chunk).jpegs, hex(...pictures), `chunks of ${chunk}`);
 });
 
-test("data between pictures is skipped, such as the headers of a multipart body", () => {
+test("skips data between JPEG pictures, such as multipart headers", () => {
   const between = Buffer.from("\r\n--myboundary\r\nContent-Type: image/jpeg\r\nContent-Length: 27\r\n\r\n");
   const bytes = Buffer.concat([between, plain(1), between, Buffer.from([0xff, 0xff, 0x00, 0xff]), plain(2), between]);
   for (const chunk of [1, 2, 3, 7, 1000]) assert.deepEqual(split(bytes, chunk).jpegs, hex(plain(1), plain(2)));
 });
 
-test("a truncated picture is dropped and the next one is complete", () => {
+test("returns complete pictures again after a truncated JPEG", () => {
   const cuts = Array.from({ length: tricky().length - 2 }, (_, i) => i + 2);
   for (const cut of cuts) {
     const cut_off = tricky().subarray(0, cut);
@@ -63,7 +63,7 @@ test("a truncated picture is dropped and the next one is complete", () => {
   }
 });
 
-test("a picture over the limit is refused without being buffered, and the next one is emitted", () => {
+test("rejects a JPEG picture over the size limit and continues with the next picture", () => {
   const huge = plain(3, CAMERA_FRAME_BYTES_MAX);
   assert.deepEqual(split(Buffer.concat([huge, plain(4)]), 65_536), { jpegs: hex(plain(4)), refused: 1 });
   const largest = plain(3, CAMERA_FRAME_BYTES_MAX - plain(3, 0).length);
@@ -71,7 +71,7 @@ test("a picture over the limit is refused without being buffered, and the next o
   assert.deepEqual(split(largest, 65_536), { jpegs: hex(largest), refused: 0 });
 });
 
-test("a JPEG is recognized at the beginning of the bytes, without the bytes after it", () => {
+test("returns the JPEG picture at the beginning of the bytes", () => {
   assert.deepEqual(Buffer.from(jpegOf(Buffer.concat([plain(1), Buffer.from("tail")]))!), plain(1));
   for (const none of [Buffer.alloc(0), Buffer.from("x"), Buffer.concat([Buffer.from("x"), plain(1)]), plain(1).subarray(0, -1)])
     assert.equal(jpegOf(none), undefined);

@@ -49,7 +49,7 @@ function output(fps: number) {
   };
 }
 
-test("a source at the requested rate loses no frame, even with jitter", LIMIT, async () => {
+test("sends every frame of a camera at the requested rate, even with jitter", LIMIT, async () => {
   const { sent, one, clock } = output(10);
   for (let i = 1; i <= 20; i += 1) {
     one.offer(frame(i));
@@ -61,15 +61,15 @@ test("a source at the requested rate loses no frame, even with jitter", LIMIT, a
   );
 });
 
-test("of a faster source the newest frame is sent at the requested rate", LIMIT, async () => {
+test("sends the newest frame of a faster camera at the requested rate", LIMIT, async () => {
   const { sent, offer } = output(2);
   await offer(100, 40);
-  // Four seconds.
+  // The frames span four seconds.
   assert.ok(sent.length >= 8 && sent.length <= 9, String(sent));
   for (let i = 2; i < sent.length; i += 1) assert.ok(sent[i]! - sent[i - 1]! >= 12, String(sent));
 });
 
-test("while a frame is being sent only the newest one waits and older ones are dropped", LIMIT, async () => {
+test("keeps only the newest frame while another frame is being sent", LIMIT, async () => {
   const { sent, stick, free, offer, one, clock } = output(30);
   stick();
   await offer(50, 40);
@@ -85,7 +85,7 @@ test("while a frame is being sent only the newest one waits and older ones are d
   assert.deepEqual(one.carried(), { elapsed_ms: 5_000, blocked_ms: 5_000, bytes: 0, frames: 0 });
 });
 
-test("a frame that came too early is sent when it is due, unless a newer one replaces it", LIMIT, async () => {
+test("delays a camera frame that arrives early, and replaces it by a newer frame", LIMIT, async () => {
   const { sent, one, clock } = output(1);
   one.offer(frame(1));
   one.offer(frame(2));
@@ -101,14 +101,14 @@ test("a frame that came too early is sent when it is due, unless a newer one rep
 const LEVELS = 5;
 const SECOND = 1_000;
 
-/** Returns what a network of so many bytes per second carries of this pace, in one second. */
+/** Returns what a network of `line` bytes per second carries of `pace` in one second. */
 function carry(pace: Pace, line: number, frame_bytes: number) {
   const wanted = pace.fps * frame_bytes;
   const bytes = Math.min(wanted, line);
   return { elapsed_ms: SECOND, blocked_ms: Math.min(SECOND, (wanted / line) * SECOND), bytes, frames: bytes / frame_bytes };
 }
 
-/** Returns the paces after each second on a network; a level reduces the bytes by its factor. */
+/** Returns the pace after each second on such a network. Each level reduces the bytes of a frame by 40%. */
 function settle(start: Pace, fps: number, line: number, frame_bytes: number, seconds: number, levels = LEVELS): Pace[] {
   const paces = [start];
   for (let i = 0; i < seconds; i += 1) {
@@ -118,12 +118,12 @@ function settle(start: Pace, fps: number, line: number, frame_bytes: number, sec
   return paces;
 }
 
-test("a fast network gets the requested rate", () => {
+test("sends the requested frame rate on a fast network", () => {
   const last = settle(firstPace(15), 15, 10_000_000, 20_000, 30).at(-1)!;
   assert.deepEqual([last.fps, last.level, last.budget], [15, 0, Infinity]);
 });
 
-test("a slow network reduces the rate first, and no quality while a few frames a second are left", () => {
+test("reduces the frame rate before the picture quality on a slow network", () => {
   const paces = settle(firstPace(15), 15, 100_000, 20_000, 60).slice(5);
   for (const { fps, level } of paces) {
     assert.equal(level, 0);
@@ -131,22 +131,22 @@ test("a slow network reduces the rate first, and no quality while a few frames a
   }
 });
 
-test("the network is not saturated: the rate stays below its capacity most of the time", () => {
+test("keeps the camera's data rate below the network's capacity most of the time", () => {
   const paces = settle(firstPace(15), 15, 100_000, 20_000, 100).slice(5);
   assert.ok(paces.filter(({ fps }) => fps * 20_000 < 100_000).length > paces.length * 0.8);
 });
 
-test("below a few frames a second quality and size are reduced, down to the last level", () => {
+test("reduces picture quality when the network carries less than a few frames per second", () => {
   const narrow = settle(firstPace(15), 15, 25_000, 20_000, 60);
   assert.ok(narrow.at(-1)!.level >= 2 && narrow.at(-1)!.fps >= 1.5, JSON.stringify(narrow.at(-1)));
-  // One level at a time, each with time to take effect.
+  // The level rises by at most one per step.
   for (let i = 1; i < narrow.length; i += 1) assert.ok(narrow[i]!.level <= narrow[i - 1]!.level + 1);
   const dead = settle(firstPace(15), 15, 500, 20_000, 60).at(-1)!;
   assert.deepEqual([dead.level, dead.fps], [LEVELS - 1, 0.2]);
   assert.equal(settle(firstPace(15), 15, 500, 20_000, 60, 1).at(-1)!.level, 0);
 });
 
-test("a second without any data lowers the budget", () => {
+test("lowers the frame rate when the network carries no data", () => {
   const pace = nextPace({ ...firstPace(10), frame_bytes: 20_000 }, 10, LEVELS, {
     elapsed_ms: 5_000,
     blocked_ms: 5_000,
@@ -156,16 +156,16 @@ test("a second without any data lowers the budget", () => {
   assert.deepEqual([pace.fps, pace.frame_bytes], [0.2, 20_000]);
 });
 
-test("on a faster network size and quality recover step by step, then the rate", () => {
+test("restores picture quality and frame rate when the network becomes faster", () => {
   const narrow = settle(firstPace(15), 15, 25_000, 20_000, 60).at(-1)!;
   const paces = settle(narrow, 15, 5_000_000, 20_000, 240);
   const last = paces.at(-1)!;
   assert.deepEqual([last.level, last.fps], [0, 15]);
-  // Without oscillation.
+  // The level does not oscillate.
   for (let i = 1; i < paces.length; i += 1) assert.ok(paces[i]!.level <= paces[i - 1]!.level, `${i}`);
 });
 
-test("a low requested rate does not count as a slow network", () => {
+test("a low requested frame rate does not count as a slow network", () => {
   const last = settle(firstPace(0.5), 0.5, 25_000, 20_000, 60).at(-1)!;
   assert.deepEqual([last.level, last.fps], [0, 0.5]);
 });

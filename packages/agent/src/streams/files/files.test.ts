@@ -26,7 +26,7 @@ async function directory(t: TestContext): Promise<string> {
 
 const REST = { is_confined: () => false, environment: {}, clock: systemClock, log: pino({ enabled: false }) };
 
-/** The agent's own user, by name: root must be named explicitly. */
+/** Creates a robot that serves files, by default as the agent's own user. Root must be named explicitly. */
 const robot = (
   directories: string[],
   user: string | undefined = process.getuid?.() === 0 ? "root" : undefined,
@@ -79,7 +79,7 @@ const randomBytes = (count: number, seed = 7): Buffer => {
 
 const codeOf = (answer: FileAnswer): string => (answer.type === "failed" ? answer.code : answer.type);
 
-test("a file is read from an offset, with the hash of the whole file", LIMIT, async (t) => {
+test("reads a file from an offset and returns the hash of the whole file", LIMIT, async (t) => {
   const room = await directory(t);
   const bytes = randomBytes(300_000);
   fs.writeFileSync(path.join(room, "map.bin"), bytes, { mode: 0o640 });
@@ -100,12 +100,12 @@ test("a file is read from an offset, with the hash of the whole file", LIMIT, as
   const rest = await asker.hear();
   assert.deepEqual([rest.data.equals(bytes.subarray(299_000)), rest.answer], [true, { ...done, moved: 1_000 }]);
 
-  // The file has changed: the read is not resumed.
+  // A read of a changed file is not resumed.
   fs.appendFileSync(path.join(room, "map.bin"), "more");
   assert.equal(codeOf(await asker.ask({ type: "read", path: path.join(room, "map.bin"), offset: 299_000, version })), "changed");
 });
 
-test("a file gets its name only when it is complete and its checksum is right", LIMIT, async (t) => {
+test("replaces the target file only when the written file is complete", LIMIT, async (t) => {
   const room = await directory(t);
   const target = path.join(room, "nav.yaml");
   fs.writeFileSync(target, "the old one", { mode: 0o600 });
@@ -119,14 +119,14 @@ test("a file gets its name only when it is complete and its checksum is right", 
   const done = { type: "done", path: target, bytes: 200_000, moved: 200_000, sha256: sha256(bytes) };
   assert.deepEqual(await asker.ask({ type: "end" }), done);
   assert.ok(fs.readFileSync(target).equals(bytes));
-  // The mode, without setuid and setgid.
+  // The file has the requested mode without setuid and setgid.
   assert.equal(fs.statSync(target).mode & 0o7777, 0o755);
   assert.deepEqual(fs.readdirSync(room), ["nav.yaml"]);
   const again = await asker.put(target, bytes);
   assert.deepEqual(again.answer, { ...done, moved: 0, unchanged: true });
 });
 
-test("an interrupted write is resumed, even by another session", LIMIT, async (t) => {
+test("resumes an interrupted file write, even in another session", LIMIT, async (t) => {
   const room = await directory(t);
   const target = path.join(room, "big.bin");
   const bytes = randomBytes(400_000);
@@ -149,7 +149,7 @@ test("an interrupted write is resumed, even by another session", LIMIT, async (t
   assert.deepEqual(fs.readdirSync(room), ["big.bin"]);
 });
 
-test("wrong bytes, too many, too few and a full disk leave no file, and the session continues", LIMIT, async (t) => {
+test("a failed file write leaves no file and does not end the session", LIMIT, async (t) => {
   const room = await directory(t);
   const target = path.join(room, "a");
   const asker = await Asker.open(robot([room]));
@@ -160,7 +160,7 @@ test("wrong bytes, too many, too few and a full disk leave no file, and the sess
   assert.equal(codeOf(await asker.ask(write)), "ready");
   await asker.send(Buffer.alloc(11));
   assert.equal(codeOf((await asker.hear()).answer), "bad_request");
-  // Data that was still in transit is not a request.
+  // Data that is still in transit is ignored.
   await asker.send(Buffer.alloc(5));
   await asker.say({ type: "end" });
   assert.equal(codeOf(await asker.ask(write)), "ready");
@@ -174,7 +174,7 @@ test("wrong bytes, too many, too few and a full disk leave no file, and the sess
   assert.equal(codeOf(await asker.ask({ type: "stat", path: room })), "stat");
 });
 
-test("no path leads outside the allowed directories", LIMIT, async (t) => {
+test("rejects file paths that lead outside the allowed directories", LIMIT, async (t) => {
   const top = await directory(t);
   const room = path.join(top, "room");
   fs.mkdirSync(path.join(room, "sub"), { recursive: true });
@@ -233,7 +233,7 @@ test("no path leads outside the allowed directories", LIMIT, async (t) => {
   assert.deepEqual(fs.readdirSync(top).toSorted(), ["room", "room-other", "secret"]);
 });
 
-test("a directory is listed with the types of its entries, and links to directories as links", LIMIT, async (t) => {
+test("lists a directory with the type of each entry, and symlinks to directories as links", LIMIT, async (t) => {
   const room = await directory(t);
   for (let i = 0; i < 250; i += 1) fs.writeFileSync(path.join(room, `file-${i}`), "x".repeat(i));
   fs.mkdirSync(path.join(room, "sub"), { mode: 0o750 });
@@ -265,7 +265,7 @@ test("a directory is listed with the types of its entries, and links to director
   assert.equal(fs.statSync(path.join(room, "new")).mode & 0o777, 0o700);
 });
 
-test("invalid requests get an error, invalid messages end the session", LIMIT, async (t) => {
+test("an invalid file request returns an error, an invalid message ends the session", LIMIT, async (t) => {
   const room = await directory(t);
   const pair = robot([room]);
   const asker = await Asker.open(pair);
@@ -287,7 +287,7 @@ test("invalid requests get an error, invalid messages end the session", LIMIT, a
 });
 
 test(
-  "root serves files as the user in the robot's config file, with only that user's rights",
+  "an agent that runs as root serves files with the rights of the configured user",
   { ...LIMIT, skip: process.getuid?.() !== 0 && "needs root" },
   async (t) => {
     const room = await directory(t);
@@ -325,7 +325,7 @@ test(
   },
 );
 
-test("files of the agent's own state directory are neither read nor written, through any path", LIMIT, async (t) => {
+test("rejects access to the agent's state directory through any path", LIMIT, async (t) => {
   const around = await directory(t);
   const state = path.join(around, "state");
   fs.mkdirSync(path.join(state, "identity"), { recursive: true, mode: 0o700 });
@@ -382,7 +382,7 @@ test("files of the agent's own state directory are neither read nor written, thr
   }
   assert.equal(fs.readFileSync(key, "utf8"), "the private key");
   assert.deepEqual(fs.readdirSync(path.join(state, "identity")), ["key.pem"]);
-  // Files beside the state directory are served.
+  // Files outside of the state directory are served.
   fs.writeFileSync(path.join(around, "map.bin"), "a map");
   assert.equal((await asker.ask({ type: "stat", path: path.join(around, "map.bin") })).type, "stat");
 });

@@ -31,7 +31,7 @@ async function readAll(channel: Channel): Promise<{ bytes: Buffer; eof: boolean 
 
 const EOF = controlMessage({ type: "eof" });
 
-test("bytes go both ways; the channel ends normally when both sides are done", LIMIT, async () => {
+test("a tunnel carries bytes both ways and ends normally when both sides finish", LIMIT, async () => {
   await using echo = await startLoopbackServer((socket) => socket.pipe(socket));
   const pair = tunnels();
   const channel = await pair.server.open("forward", "topics", { port: echo.port });
@@ -43,7 +43,7 @@ test("bytes go both ways; the channel ends normally when both sides are done", L
   await until("the channel is gone at the robot", () => pair.robot.size === 0);
 });
 
-test("a half-closed tunnel still carries data in the other direction, on either side", LIMIT, async () => {
+test("a half-closed tunnel still carries data in the other direction", LIMIT, async () => {
   const heard: Buffer[] = [];
   // Sends data and FIN immediately, then reads.
   await using speaker = await startLoopbackServer((socket) => {
@@ -74,7 +74,7 @@ test("a half-closed tunnel still carries data in the other direction, on either 
   assert.equal(String((await readAll(asked)).bytes), "10000 bytes");
 });
 
-test("100 MB pass unchanged in either direction", { timeout: 120_000 }, async () => {
+test("a tunnel carries 100 MB unchanged in each direction", { timeout: 120_000 }, async () => {
   const size = 100 * MIB;
   const piece = Buffer.from(Array.from({ length: 256 }, (_, i) => i)).toString("latin1");
   const block = Buffer.from(piece.repeat(256), "latin1");
@@ -109,7 +109,7 @@ test("100 MB pass unchanged in either direction", { timeout: 120_000 }, async ()
   assert.deepEqual([(await readAll(up)).eof, received, wrong], [true, size, 0]);
 });
 
-test("a reset on one side is a reset on the other", LIMIT, async () => {
+test("a tunnel forwards a connection reset to the other side", LIMIT, async () => {
   const ends: string[] = [];
   await using quiet = await startLoopbackServer((socket) => {
     socket.on("data", () => {});
@@ -136,7 +136,7 @@ test("a reset on one side is a reset on the other", LIMIT, async () => {
   assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${rude.port} reset the connection` });
 });
 
-test("an unreachable, forbidden or invalid target is refused with the reason", LIMIT, async () => {
+test("a tunnel to an unreachable, forbidden or invalid target fails with the reason", LIMIT, async () => {
   const closed = await startLoopbackServer(() => {});
   const { port } = closed;
   await closed[Symbol.asyncDispose]();
@@ -166,7 +166,7 @@ test("an unreachable, forbidden or invalid target is refused with the reason", L
     assert.match(await refusal(params), /needs a port/, JSON.stringify(params));
 });
 
-test("a connection to a service that does not answer times out", LIMIT, async () => {
+test("a tunnel to a service that does not answer times out", LIMIT, async () => {
   await using slow = await startLoopbackServer(() => {});
   // The timeout fires before a connection can be made.
   const clock = { setTimer: (_ms: number, work: () => unknown) => (queueMicrotask(() => work()), { cancel: () => {} }) };
@@ -175,7 +175,7 @@ test("a connection to a service that does not answer times out", LIMIT, async ()
   assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${slow.port} does not answer` });
 });
 
-test("twenty connections at a time do not mix their bytes", LIMIT, async () => {
+test("twenty concurrent tunnels do not mix their bytes", LIMIT, async () => {
   await using echo = await startLoopbackServer((socket) => socket.pipe(socket));
   const pair = tunnels();
   await Promise.all(
@@ -190,7 +190,7 @@ test("twenty connections at a time do not mix their bytes", LIMIT, async () => {
   );
 });
 
-test("an end that does not read blocks only its own connection, with little buffered data", LIMIT, async () => {
+test("an endpoint that does not read blocks only one tunnel and buffers little data", LIMIT, async () => {
   let sent = 0;
   await using endless = await startLoopbackServer((socket) => {
     const more = (): void => {
@@ -218,7 +218,7 @@ test("an end that does not read blocks only its own connection, with little buff
     seen = [sent, written];
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
-  // The kernel's loopback buffers take several MB; ours take far less than one.
+  // The kernel's loopback buffers accept several MB. The agent's buffers are far smaller than 1 MB.
   assert.ok(sent < 16 * MIB, `${sent} bytes were taken from the service`);
   assert.ok(written < 16 * MIB, `${written} bytes were taken for the service`);
   unread.reset(1000, "");

@@ -8,7 +8,7 @@ const FORWARD_ALLOW_DEFAULT = ROBOT_CONFIG_DEFAULT.forward.allow;
 const allows = (rules: readonly string[], host: string, address: string, port: number): boolean =>
   new ForwardRules(rules).allows(host, address, port);
 
-test("by default only the robot itself is allowed, by any name", () => {
+test("the default tunnel rules allow only localhost", () => {
   const reached: [string, string, boolean][] = [
     ["127.0.0.1", "127.0.0.1", true],
     ["localhost", "127.0.0.1", true],
@@ -23,7 +23,7 @@ test("by default only the robot itself is allowed, by any name", () => {
   for (const [host, address, allowed] of reached) assert.equal(allows(FORWARD_ALLOW_DEFAULT, host, address, 22), allowed, host);
 });
 
-test("rules name ports, ranges of ports, networks, names and everything", () => {
+test("tunnel rules match ports, port ranges, networks, host names and wildcards", () => {
   const rules = ["127.0.0.1:22", "192.168.1.0/24:8000-8100", "[fd00::/8]:*", "lidar.local:80", "*:443"];
   const cases: [string, string, number, boolean][] = [
     ["127.0.0.1", "127.0.0.1", 22, true],
@@ -39,7 +39,7 @@ test("rules name ports, ranges of ports, networks, names and everything", () => 
   for (const [host, address, port, allowed] of cases) assert.equal(allows(rules, host, address, port), allowed, `${host}:${port}`);
 });
 
-test("an invalid rule is named in the error", () => {
+test("the error for an invalid tunnel rule names the rule", () => {
   for (const rule of [
     "",
     "127.0.0.1",

@@ -75,7 +75,7 @@ async function proveShells(engine: TestEngine): Promise<void> {
   await until("the prompt", () => login.text.includes("# "));
   login.channel.close(1000, "the viewer left");
 
-  // The size is set by a separate call to the engine, which takes time; with podman even the first one.
+  // A separate call to the engine sets the size, which takes time. With podman, this includes the first size.
   const sizes = ["31 99", "41 111"].map((size) => `while test "$(stty size)" != '${size}'; do sleep 0.1; done; echo size ${size}`);
   const sized = await it.open({
     cols: 99,
@@ -109,12 +109,12 @@ async function proveShells(engine: TestEngine): Promise<void> {
   assert.ok(missing.exit?.["code"] === 127 || missing.exit?.["code"] === 126 || (await missing.channel.ended).code === 4410);
 }
 
-test("a shell in an app's container, with dockerd", { timeout: 300_000, skip: whyNoDockerd() }, async () => {
+test("opens shells in an app's container with dockerd", { timeout: 300_000, skip: whyNoDockerd() }, async () => {
   await using engine: TestEngine = await DockerEngine.start();
   await proveShells(engine);
 });
 
-test("a shell in an app's container, with podman", { timeout: 300_000, skip: whyNoPodman() }, async () => {
+test("opens shells in an app's container with podman", { timeout: 300_000, skip: whyNoPodman() }, async () => {
   await using engine: TestEngine = await PodmanEngine.start();
   await proveShells(engine);
 });

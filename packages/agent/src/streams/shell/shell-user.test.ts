@@ -8,7 +8,7 @@ import type { ShellUser } from "./shell-user.ts";
 const NOBODYS_UID = "54321";
 
 test(
-  "a user without a passwd entry gets the home of the environment, or the root directory",
+  "a shell user without a passwd entry gets $HOME or the root directory as home",
   { timeout: 120_000, skip: process.getuid?.() !== 0 && "needs root" },
   () => {
     const script = `

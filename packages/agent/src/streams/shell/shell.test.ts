@@ -105,7 +105,7 @@ function runningWith(words: string): number[] {
   });
 }
 
-test("bash on a real terminal echoes, runs typed commands, and returns its exit code", LIMIT, async () => {
+test("bash runs typed commands on a pseudoterminal and returns its exit code", LIMIT, async () => {
   await using it = await startShells({ shell: { user: OWN_USER, command: ["bash", "--norc"] } });
   const seen = await it.open();
   await seen.type("tty; echo $((6*7)) $TERM\r");
@@ -117,7 +117,7 @@ test("bash on a real terminal echoes, runs typed commands, and returns its exit 
   assert.deepEqual(await seen.channel.ended, { code: 1000, reason: "" });
 });
 
-test("without a command the user's login shell opens in the home directory", LIMIT, async () => {
+test("a shell without a command starts the user's login shell in the home directory", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open();
   await seen.type("pwd; echo user=$USER shell=$0; exit\r");
@@ -126,7 +126,7 @@ test("without a command the user's login shell opens in the home directory", LIM
   assert.ok(seen.text.includes(os.homedir()), seen.text);
 });
 
-test("the output before an exit is complete in 40 of 40 runs", { timeout: 120_000 }, async () => {
+test("delivers all output that a program writes directly before its exit", { timeout: 120_000 }, async () => {
   await using it = await startShells();
   const size = 1_000_000;
   for (let i = 0; i < 40; i += 1) {
@@ -137,7 +137,7 @@ test("the output before an exit is complete in 40 of 40 runs", { timeout: 120_00
   }
 });
 
-test("output before an exit stays complete if it is read late", LIMIT, async () => {
+test("delivers all output of a program even if the viewer reads it late", LIMIT, async () => {
   await using it = await startShells();
   const marker = path.join(it.home, "ended");
   const channel = await it.openUnread(sh(`stty raw; head -c 300000 /dev/zero; touch ${marker}; exit 9`));
@@ -150,7 +150,7 @@ test("output before an exit stays complete if it is read late", LIMIT, async () 
   assert.equal(seen.exit?.["code"], 9);
 });
 
-test("a program that prints 50 MB to a viewer who does not read blocks without buffering in the agent", LIMIT, async () => {
+test("blocks a program whose output is not read instead of buffering the output", LIMIT, async () => {
   await using it = await startShells();
   const file = path.join(it.home, "big");
   fs.writeFileSync(file, Buffer.alloc(50 * MIB, "0123456789abcdef"));
@@ -177,7 +177,7 @@ test("a program that prints 50 MB to a viewer who does not read blocks without b
   assert.deepEqual([bytes, exit], [50 * MIB, 0]);
 });
 
-test("every byte passes unchanged in both directions", LIMIT, async () => {
+test("a shell passes every byte unchanged in both directions", LIMIT, async () => {
   await using it = await startShells();
   const all = Uint8Array.from({ length: 256 }, (_, i) => i);
   const seen = await it.open(sh("stty raw -echo; printf ready; exec head -c 256"));
@@ -190,7 +190,7 @@ test("every byte passes unchanged in both directions", LIMIT, async () => {
   assert.equal(words.text, "grüße 日本 \u{1f916}");
 });
 
-test("the terminal starts with the viewer's size, and the program is notified of a new one", LIMIT, async () => {
+test("a shell's terminal starts with the viewer's size and follows resizes", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ cols: 132, rows: 43, ...sh("trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.05; done") });
   await until("the first size", () => seen.text.includes("43 132"));
@@ -200,7 +200,7 @@ test("the terminal starts with the viewer's size, and the program is notified of
   await seen.over;
 });
 
-test("Ctrl-C reaches the program, and its exit names the signal", LIMIT, async () => {
+test("Ctrl-C interrupts the program of a shell, and the exit names the signal", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open(sh("trap 'echo interrupted; kill -TERM $$' INT; echo ready; while :; do sleep 0.05; done"));
   await until("the program", () => seen.text.includes("ready"));
@@ -213,7 +213,7 @@ test("Ctrl-C reaches the program, and its exit names the signal", LIMIT, async (
   assert.deepEqual(killed.exit, { type: "exit", code: 137, signal: "SIGKILL" });
 });
 
-test("vim draws its screen in the size of the viewer and saves what is typed", LIMIT, async (t) => {
+test("vim in a shell uses the viewer's terminal size and saves typed text", LIMIT, async (t) => {
   if (!fs.existsSync("/usr/bin/vim")) return t.skip("vim is not installed");
   await using it = await startShells();
   const file = path.join(it.home, "note.txt");
@@ -228,7 +228,7 @@ test("vim draws its screen in the size of the viewer and saves what is typed", L
   assert.equal(fs.readFileSync(file, "utf8"), "hello robot\n");
 });
 
-test("disconnecting ends the shell: processes that ignore the hang-up are killed, in the background too", LIMIT, async () => {
+test("disconnecting kills all processes of a shell, even processes that ignore SIGHUP", LIMIT, async () => {
   await using it = await startShells();
   const mark = `left-${process.pid}-${Math.floor(performance.now())}`;
   const seen = await it.open(
@@ -240,7 +240,7 @@ test("disconnecting ends the shell: processes that ignore the hang-up are killed
   await it.shells.ended();
 });
 
-test("background jobs of a shell do not delay its end, and end with it", LIMIT, async () => {
+test("ends the background jobs of a shell when the shell exits", LIMIT, async () => {
   await using it = await startShells();
   const mark = `job-${process.pid}-${Math.floor(performance.now())}`;
   for (const terminal of [true, false]) {
@@ -251,7 +251,7 @@ test("background jobs of a shell do not delay its end, and end with it", LIMIT, 
   }
 });
 
-test("without a terminal bytes are unchanged, stderr is separate, and input ends", LIMIT, async () => {
+test("a command without a terminal gets unchanged bytes, a separate stderr and end of input", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ terminal: false, ...sh("cat; echo wrong >&2; test -t 0 || exit 7") });
   const all = Buffer.from(Uint8Array.from({ length: 256 }, (_, i) => i));
@@ -263,7 +263,7 @@ test("without a terminal bytes are unchanged, stderr is separate, and input ends
   assert.deepEqual(seen.exit, { type: "exit", code: 7 });
 });
 
-test("a program that does not read its input blocks the sender without buffering in the agent", LIMIT, async () => {
+test("blocks the sender of shell input when the program does not read its input", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ terminal: false, ...sh("exec sleep 60") });
   let [taken, stuck] = [0, false];
@@ -276,7 +276,7 @@ test("a program that does not read its input blocks the sender without buffering
   assert.ok(taken <= MIB, `${taken} bytes`);
 });
 
-test("a command that does not exist exits with 127 and an error", LIMIT, async () => {
+test("a shell with an unknown command exits 127 with an error", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ command: ["no-such-program", "x"] });
   await seen.over;
@@ -284,7 +284,7 @@ test("a command that does not exist exits with 127 and an error", LIMIT, async (
   assert.equal(seen.exit?.["code"], 127);
 });
 
-test("an invalid request is refused, and so are shells over the limit", LIMIT, async () => {
+test("rejects invalid shell requests and shells over the limit", LIMIT, async () => {
   await using it = await startShells();
   for (const params of [{ cols: 0 }, { rows: 5_000 }, { command: [] }, { command: ["a\0b"] }, { app: 7 as unknown as string }])
     await assert.rejects(it.open(params), { code: 4410 });
@@ -293,7 +293,7 @@ test("an invalid request is refused, and so are shells over the limit", LIMIT, a
   await until("all of them", () => shells.every(({ text }) => text.includes("up")));
 });
 
-test("an app that does not run has no shell; a bundle's has its directory and environment", LIMIT, async () => {
+test("a shell of a running app has the app's directory and environment", LIMIT, async () => {
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-shell-app-"));
   try {
     await using it = await startShells({
@@ -310,7 +310,7 @@ test("an app that does not run has no shell; a bundle's has its directory and en
   }
 });
 
-test("shells of another user have that user's groups, home and terminal", LIMIT, async (t) => {
+test("a shell of another user has that user's groups and terminal and no capabilities", LIMIT, async (t) => {
   if (process.getuid?.() !== 0) return t.skip("only root opens shells of others");
   await using it = await startShells({ shell: { user: "nobody" } });
   const seen = await it.open(sh('id -un; id -Gn; stat -c "tty of %U" "$(tty)"; grep -i capeff /proc/self/status'));
@@ -323,7 +323,7 @@ test("shells of another user have that user's groups, home and terminal", LIMIT,
   assert.deepEqual(await refused.channel.ended, { code: 4410, reason: "there is no user no-such-user on the robot" });
 });
 
-test("an agent that runs as root opens no shell of root unless its config says so", LIMIT, async (t) => {
+test("an agent that runs as root opens no root shell unless configured", LIMIT, async (t) => {
   if (process.getuid?.() !== 0) return t.skip("it does not run as root");
   await using it = await startShells({ shell: {} });
   const seen = await it.open();
@@ -333,7 +333,7 @@ test("an agent that runs as root opens no shell of root unless its config says s
   assert.match(reason, /shell\.user/);
 });
 
-test("typed input leaves no memory allocated in the agent, with and without a terminal", LIMIT, async (t) => {
+test("writing shell input leaks no memory in the agent", LIMIT, async (t) => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   for (const terminal of [true, false]) {

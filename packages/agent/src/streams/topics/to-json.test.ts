@@ -16,7 +16,7 @@ const summary = (message: unknown): unknown => showMessage(message, false).messa
 const times = (count: number, value: unknown): unknown[] => Array.from({ length: count }, () => value);
 const full = (message: unknown): unknown => showMessage(message, true).message;
 
-test("numbers that JSON cannot represent become strings, exact ones stay numbers", () => {
+test("encodes ROS numbers that JSON cannot represent exactly as strings", () => {
   const message = {
     small: 7n,
     large: 2n ** 53n,
@@ -39,7 +39,7 @@ test("numbers that JSON cannot represent become strings, exact ones stay numbers
   assert.deepEqual(full(BigUint64Array.of(1n, 2n ** 64n - 1n)), [1, "18446744073709551615"]);
 });
 
-test("long arrays, strings and bytes are summarized by length and beginning, short ones are unchanged", () => {
+test("summarizes long arrays, strings and bytes by their length and first elements", () => {
   const image = new Uint8Array(300_000).map((_, i) => i);
   assert.deepEqual(summary({ format: "jpeg", data: image }), {
     format: "jpeg",
@@ -55,7 +55,7 @@ test("long arrays, strings and bytes are summarized by length and beginning, sho
   assert.deepEqual(summary(Uint8Array.of(1, 2)), [1, 2]);
 });
 
-test("nested arrays are limited in total", () => {
+test("limits the total size of a summary with nested arrays", () => {
   const deep = times(64, times(64, times(64, times(64, "x".repeat(1_000)))));
   assert.ok(JSON.stringify(summary(deep)).length < 6 * 1024 * 1024);
   let nested: unknown = 1;
@@ -63,7 +63,7 @@ test("nested arrays are limited in total", () => {
   assert.ok(JSON.stringify(summary(nested)).length < 1_000);
 });
 
-test("a full message is complete up to a limit, and summarized with a note beyond it", () => {
+test("shows a full topic message up to a size limit and a summary beyond the limit", () => {
   const points = Float32Array.from({ length: 1_000 }, (_, i) => i);
   assert.deepEqual(full(points), Array.from(points));
   const image = new Uint8Array(300_000).map((_, i) => i);
@@ -75,13 +75,13 @@ test("a full message is complete up to a limit, and summarized with a note beyon
   }
 });
 
-test("strings of a summary are limited in total", () => {
+test("limits the total length of all strings in a summary", () => {
   const texts = Array.from({ length: 60 }, () => Array.from({ length: 60 }, () => "ä".repeat(1_000)));
   const bytes = Buffer.byteLength(JSON.stringify(summary(texts)));
   assert.ok(bytes < 2 * SUMMARY_TEXT_BYTES_MAX, `${bytes} bytes`);
 });
 
-test("an undecoded message is shown by its length, its first bytes and the reason", () => {
+test("shows an undecoded message by its length, its first bytes and the reason", () => {
   const undecoded = new UndecodedMessage(
     Uint8Array.from({ length: 100 }, (_, i) => i),
     "no definition of a/msg/B",
@@ -90,12 +90,12 @@ test("an undecoded message is shown by its length, its first bytes and the reaso
   assert.equal(Buffer.from((full(undecoded) as { base64: string }).base64, "base64").length, 100);
 });
 
-test("a field named __proto__ is shown", () => {
+test("shows a message field named __proto__", () => {
   const message: unknown = JSON.parse('{"__proto__":{"polluted":1}}');
   assert.equal(JSON.stringify(summary(message)), '{"__proto__":{"polluted":1}}');
 });
 
-test("a path selects a part of a message", () => {
+test("a field path selects a part of a message", () => {
   const message = { a: { b: [{ c: 5 }, { c: 6 }] }, ranges: Float32Array.of(1, 2) };
   const pick = (text: string): unknown => pickField(message, parseFieldPath(text)!);
   assert.deepEqual(
@@ -109,7 +109,7 @@ test("a path selects a part of a message", () => {
   for (const wrong of [".a", "a.", "a..b", "a[", "a[x]", "a b", "a[1]b", "a[-1]"]) assert.equal(parseFieldPath(wrong), undefined, wrong);
 });
 
-test("requests of a server are validated", () => {
+test("validates topic stream requests from the server", () => {
   assert.deepEqual(readTopicsRequest({ op: "echo", topic: "chatter", type: "std_msgs/String", field: "a.b", rate: 2 }), {
     op: "echo",
     topic: "/chatter",

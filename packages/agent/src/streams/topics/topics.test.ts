@@ -46,7 +46,7 @@ async function listed(channel: Channel): Promise<unknown> {
   return readMessage((await channel.read())!).control;
 }
 
-test("messages of a topic have type, time and the requested part", LIMIT, async (t) => {
+test("a topic stream sends the type, time and requested field of each message", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/pose", field: "position.x" });
   await eventually(() => ros.listened, ["/pose"]);
@@ -56,7 +56,7 @@ test("messages of a topic have type, time and the requested part", LIMIT, async 
   await eventually(() => ros.listened, []);
 });
 
-test("an unknown field ends the stream with a list of the known ones", LIMIT, async (t) => {
+test("an unknown field ends the topic stream with a list of known fields", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/pose", field: "z" });
   await eventually(() => ros.listened, ["/pose"]);
@@ -65,7 +65,7 @@ test("an unknown field ends the stream with a list of the known ones", LIMIT, as
   await eventually(() => ros.listened, []);
 });
 
-test("a slow viewer is sent the newest message with the number of skipped ones", LIMIT, async (t) => {
+test("a slow viewer gets the newest topic message with the number of skipped messages", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/image", full: true });
   await eventually(() => ros.listened, ["/image"]);
@@ -79,7 +79,7 @@ test("a slow viewer is sent the newest message with the number of skipped ones",
   assert.deepEqual([numberOf(third), third.skipped], [200, undefined]);
 });
 
-test("a rate is respected, and messages dropped by it do not count as skipped", LIMIT, async (t) => {
+test("topic messages dropped by the requested rate do not count as skipped", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/fast", rate: 0.001 });
   await eventually(() => ros.listened, ["/fast"]);
@@ -94,7 +94,7 @@ test("a rate is respected, and messages dropped by it do not count as skipped", 
   await channel.ended;
 });
 
-test("a message that is too large in full is summarized, with a note", LIMIT, async (t) => {
+test("summarizes a topic message that is too large in full", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/cloud", full: true });
   await eventually(() => ros.listened, ["/cloud"]);
@@ -104,7 +104,7 @@ test("a message that is too large in full is summarized, with a note", LIMIT, as
   assert.match(note ?? "", /summarized/);
 });
 
-test("a summary is limited: endless strings are shown by length, and endless names are refused", LIMIT, async (t) => {
+test("limits a message summary even with huge strings or field names", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/strange", full: true });
   await eventually(() => ros.listened, ["/strange"]);
@@ -118,7 +118,7 @@ test("a summary is limited: endless strings are shown by length, and endless nam
   channel.close();
 });
 
-test("a message that cannot be shown ends its stream with a reason", LIMIT, async (t) => {
+test("a message that cannot be shown ends the topic stream with a reason", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/strange" });
   await eventually(() => ros.listened, ["/strange"]);
@@ -126,7 +126,7 @@ test("a message that cannot be shown ends its stream with a reason", LIMIT, asyn
   assert.deepEqual(await channel.ended, { code: 4410, reason: "a message of this topic could not be shown" });
 });
 
-test("the list of topics is sent once, or after each change if it is followed", LIMIT, async (t) => {
+test("sends the topic list once, or after each change if the viewer follows it", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.published = [
     { name: "/b", type: "std_msgs/msg/String" },
@@ -147,7 +147,7 @@ test("the list of topics is sent once, or after each change if it is followed", 
   following.close();
 });
 
-test("a type selects among topics of one name; an unknown type ends the stream with the reason", LIMIT, async (t) => {
+test("a topic stream with an unpublished message type ends with the reason", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.published = [{ name: "/tf", type: "tf2_msgs/msg/TFMessage" }];
   const channel = await open({ op: "echo", topic: "/tf", type: "tf2_msgs/msg/TFMessage" });
@@ -159,7 +159,7 @@ test("a type selects among topics of one name; an unknown type ends the stream w
   channel.close();
 });
 
-test("a stream without ROS, switched off, or with invalid parameters is refused with the reason", LIMIT, async (t) => {
+test("refuses a topic stream without ROS, with invalid parameters, or if switched off", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.there = false;
   const none = await open({ op: "echo", topic: "/a" });
@@ -170,7 +170,7 @@ test("a stream without ROS, switched off, or with invalid parameters is refused 
   assert.equal(off.ros.searches, 0);
 });
 
-test("a topic that is not published ends its stream within two seconds with the reason, unless it is only silent", LIMIT, async (t) => {
+test("a topic stream ends if its topic is not published, but not if the topic is silent", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.published = [{ name: "/silent", type: "test_msgs/msg/Any" }];
   const [silent, unknown] = [await open({ op: "echo", topic: "/silent" }), await open({ op: "echo", topic: "/unknown" })];

@@ -4,13 +4,13 @@ import { readAuditSearch } from "../../search.ts";
 import { fromLocalInput, toLocalInput } from "../../ui/format.ts";
 import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
 
-test("readAuditSearch drops invalid and unknown URL parameters", () => {
+test("the audit page drops invalid and unknown URL parameters", () => {
   assert.deepEqual(readAuditSearch({ actor_id: "usr_1", outcome: "maybe", since: "yesterday", until: 5, action: "", other: "x" }), {
     actor_id: "usr_1",
   });
 });
 
-test("the export and the rf command have the filters but not the open entry", () => {
+test("the audit export and the rf command have the filters but not the open entry", () => {
   const search = { actor_id: "usr_1", outcome: "refused" as const, since: "2030-01-01T00:00:00.000Z", entry: "aud_1" };
   assert.deepEqual(filterOf(search), { actor_id: "usr_1", outcome: "refused", since: "2030-01-01T00:00:00.000Z" });
   assert.equal(exportPath(search), "/api/audit/export?actor_id=usr_1&outcome=refused&since=2030-01-01T00%3A00%3A00.000Z");
@@ -18,14 +18,14 @@ test("the export and the rf command have the filters but not the open entry", ()
   assert.equal(exportPath({}), "/api/audit/export");
 });
 
-test("converts times to input values and back", () => {
+test("converts times to values of a date input and back", () => {
   const at = "2030-06-05T14:03:00.000Z";
   assert.equal(fromLocalInput(toLocalInput(at)), at);
   assert.equal(toLocalInput(undefined), "");
   assert.equal(fromLocalInput(""), undefined);
 });
 
-test("converts action names to words", () => {
+test("converts names of audit actions to words", () => {
   assert.equal(actionWords("getShellRecording"), "Get shell recording");
   assert.equal(actionWords("stream.opened"), "Stream opened");
   assert.equal(actionWords("rollBackConfig"), "Roll back config");

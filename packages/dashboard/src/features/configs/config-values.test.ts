@@ -25,7 +25,7 @@ const entry = (scope: ConfigEntry["scope"], key: string, value: unknown, namespa
     version: 1,
   }) as ConfigEntry;
 
-test("the narrowest scope wins per key, and the origin is returned", () => {
+test("the narrowest scope sets the effective config value of each key", () => {
   const values = effectiveOf([
     [entry("org", "speed", 1), entry("org", "name", "a"), entry("org", "speed", 9, "nav")],
     [entry("site", "speed", 2)],
@@ -42,7 +42,7 @@ test("the narrowest scope wins per key, and the origin is returned", () => {
   );
 });
 
-test("treats names such as __proto__ as ordinary keys", () => {
+test("treats config keys such as __proto__ as ordinary keys", () => {
   assert.deepEqual(
     effectiveOf([[entry("org", "__proto__", 1), entry("org", "constructor", 2)]]).map(({ key, value }) => [key, value]),
     [
@@ -52,7 +52,7 @@ test("treats names such as __proto__ as ordinary keys", () => {
   );
 });
 
-test("finds values by key or content, and secrets by key only", () => {
+test("searches config values by key or content, and secrets by key only", () => {
   const values = effectiveOf([[entry("org", "mode", "Indoor"), { ...entry("org", "password", null), secret: true }]]);
   assert.deepEqual(
     filterValues(values, { q: "INDOOR" }).map(({ key }) => key),
@@ -85,7 +85,7 @@ const deployed = (fleet_id: string, minute: number, status: "applied" | "failed"
 });
 const ids = (fleets: readonly { id: string }[]): string[] => fleets.map(({ id }) => id);
 
-test("a change is pending in each fleet of its scope without a config deployment since", () => {
+test("a config change is pending in each fleet without a later config deployment", () => {
   assert.deepEqual(ids(pendingFleets(changed("org", null), FLEETS, [], 0)), ["a", "b"]);
   assert.deepEqual(ids(pendingFleets(changed("org", null), FLEETS, [deployed("a", 11), deployed("b", 9)], 0)), ["b"]);
   assert.deepEqual(ids(pendingFleets(changed("site", "one"), FLEETS, [], 0)), ["a"]);
@@ -93,33 +93,33 @@ test("a change is pending in each fleet of its scope without a config deployment
   assert.deepEqual(pendingFleets(changed("robot", "r"), FLEETS, [], 0), []);
 });
 
-test("ignores failed deployments and other namespaces, and counts removals as changes", () => {
+test("a failed deployment or another namespace's deployment leaves a config change pending", () => {
   const others = [deployed("b", 11, "failed"), deployed("b", 12, "applied", "other")];
   assert.deepEqual(ids(pendingFleets(changed("fleet", "b"), FLEETS, others, 0)), ["b"]);
   assert.deepEqual(pendingFleets(changed("fleet", "b"), FLEETS, [deployed("b", 11, "applied", "nav")], 0), []);
   assert.deepEqual(ids(pendingFleets(changed("fleet", "b", at(20)), FLEETS, [deployed("b", 11)], 0)), ["b"]);
 });
 
-test("a deployment that failed on single robots counts as deployed, one that skipped robots does not", () => {
+test("a config change stays pending after a deployment that skipped robots", () => {
   const failed = deployed("b", 11, "failed");
   assert.deepEqual(pendingFleets(changed("fleet", "b"), FLEETS, [{ ...failed, counts: { applied: 99, cancelled: 0 } }], 0), []);
   const skipping = { ...failed, counts: { applied: 50, cancelled: 49 } };
   assert.deepEqual(ids(pendingFleets(changed("fleet", "b"), FLEETS, [skipping], 0)), ["b"]);
 });
 
-test("does not report changes that are older than the oldest loaded deployment", () => {
+test("a config change older than the oldest loaded deployment is not shown as pending", () => {
   assert.deepEqual(pendingFleets(changed("fleet", "b"), FLEETS, [], Date.parse(at(11))), []);
 });
 
 const value = { limits: { "max.speed": 5, zones: [{ name: "a" }, { name: 7 }] } };
 
-test("finds the line of the part that the error names", () => {
+test("finds the line of the JSON value that a schema error names", () => {
   assert.equal(wrongLine(value, "drive", "value drive.limits.max.speed must be <= 3 (schema of namespace nav)"), 3);
   assert.equal(wrongLine(value, "drive", "value drive.limits.zones.1.name must be string (schema of namespace nav)"), 9);
   assert.equal(wrongLine({ extra: 1 }, "drive", "value drive.extra is not in the schema (schema of namespace nav)"), 2);
 });
 
-test("returns no line for errors about the whole value or an unknown part", () => {
+test("returns no line for a schema error about the whole value or an unknown part", () => {
   for (const message of ["value drive must be object (schema of namespace nav)", "value drive.other must be string (x)", "no access"])
     assert.equal(wrongLine(value, "drive", message), undefined);
   assert.equal(wrongLine(5, "speed", "value speed must be <= 3 (schema of namespace nav)"), undefined);
@@ -128,7 +128,7 @@ test("returns no line for errors about the whole value or an unknown part", () =
 const org = { namespace: "default", key: "speed", scope: "org", scope_id: null } as const;
 const robot = { namespace: "nav", key: "max speed", scope: "robot", scope_id: "rob_1" } as const;
 
-test("returns the rf commands for the actions of the page", () => {
+test("returns the rf commands for the actions of the configs page", () => {
   assert.equal(setLine(org, "1.5", false), "rf configs set speed 1.5");
   assert.equal(setLine(robot, '"a b"', false), `rf configs set 'max speed' '"a b"' --namespace nav --robot rob_1 --no-deploy`);
   assert.equal(setLine(org, "-3", false), "rf configs set speed -- -3");
@@ -138,6 +138,6 @@ test("returns the rf commands for the actions of the page", () => {
   assert.equal(deployLine({ scope: "fleet", scope_id: "fleet_1" }, "nav"), "rf configs deploy --fleet fleet_1 --namespace nav --watch");
 });
 
-test("commands contain no secrets", () => {
+test("the rf command for a secret config value does not contain the secret", () => {
   assert.equal(setLine(org, '"hunter2"', true), "rf configs set speed --secret");
 });

@@ -7,7 +7,7 @@ const target = { kind: "fleet", id: "fleet_1" } as const;
 const lineOf = (rollout: Parameters<typeof deployCommand>[0]["rollout"], rest: object = {}): string =>
   deployCommand({ release: "1.4.0", target, rollout, ...rest });
 
-test("an empty rollout needs no flags, and names are quoted for the shell", () => {
+test("the deploy command quotes names and needs no flags for an empty rollout", () => {
   assert.equal(lineOf({}), "rf deploy 1.4.0 --fleet fleet_1");
   assert.equal(
     deployCommand({ release: "it's $(new)", target: { kind: "robot", id: "rob_1" }, rollout: {} }),
@@ -15,7 +15,7 @@ test("an empty rollout needs no flags, and names are quoted for the shell", () =
   );
 });
 
-test("uses flags where possible", () => {
+test("the deploy command expresses rollout settings as flags where possible", () => {
   assert.equal(
     lineOf({
       waves: [
@@ -37,7 +37,7 @@ test("uses flags where possible", () => {
   );
 });
 
-test("passes waves with different soak times or gates, and labels with commas, as a policy", () => {
+test("the deploy command passes waves that flags cannot express as a policy", () => {
   const waves = [{ percent: 1, soak_seconds: 60 }, { percent: 10 }];
   const line = lineOf({ waves });
   assert.match(line, /^rf deploy 1\.4\.0 --fleet fleet_1 --policy \/dev\/stdin <<'END'\n/);
@@ -45,7 +45,7 @@ test("passes waves with different soak times or gates, and labels with commas, a
   assert.match(lineOf({ waves: [{ labels: { note: "a,b" } }] }), /--policy/);
 });
 
-test("passes the expiry as a duration flag, and for scheduled deployments as a time in the policy", () => {
+test("the deploy command passes the expiry as a flag, or in the policy if scheduled", () => {
   const rollout = { expires_at: "2030-01-04T00:00:00.000Z" };
   assert.equal(lineOf(rollout, { expires_seconds: 259_200 }), "rf deploy 1.4.0 --fleet fleet_1 --expires-in 3d");
   const scheduled = lineOf(rollout, { expires_seconds: 86_400, scheduled_at: "2030-01-03T00:00:00.000Z" });
@@ -53,17 +53,17 @@ test("passes the expiry as a duration flag, and for scheduled deployments as a t
   assert.match(scheduled, /"expires_at": "2030-01-04T00:00:00.000Z"/);
 });
 
-test("every preset is a valid policy", () => {
+test("every rollout preset is a valid policy", () => {
   for (const { label, draft } of PRESETS) assert.deepEqual(readDraft({ ...EMPTY_DRAFT, ...draft }, "fleet", NOW_MS).errors, {}, label);
 });
 
-test("leaves out waves and the failure threshold for a single robot", () => {
+test("omits waves and the failure threshold from a deployment to a single robot", () => {
   const { draft } = PRESETS[2]!;
   const { rollout } = readDraft({ ...EMPTY_DRAFT, ...draft }, "robot", NOW_MS);
   assert.deepEqual(rollout, { max_unavailable: { percent: 10, group_by: "site" } });
 });
 
-test("reports each error at its field", () => {
+test("the deploy form reports each error at its field", () => {
   const { errors } = readDraft(
     {
       ...EMPTY_DRAFT,
@@ -87,7 +87,7 @@ test("reports each error at its field", () => {
   ]);
 });
 
-test("maps an error of the server to the field that it names", () => {
+test("maps a server error to the form field that it names", () => {
   const errors = errorsOf("rollout.window.time_zone is not a known time zone; use a name such as Europe/Berlin");
   assert.match(errorAt(errors ?? {}, "rollout.window.time_zone") ?? "", /time zone/);
   assert.match(errorAt(errors ?? {}, "rollout.window") ?? "", /time zone/);

@@ -42,7 +42,7 @@ const possible = (change: object, waves: readonly DeploymentWave[] = WAVES): Ste
     .filter(({ why_not }) => why_not === undefined)
     .map(({ name }) => name);
 
-test("disables actions that the status does not allow, with the reason", () => {
+test("disables deployment actions that the status does not allow, with the reason", () => {
   assert.deepEqual(possible({}), ["pause", "promote", "cancel", "cancel_rollback", "rollback"]);
   assert.deepEqual(possible({ status: "paused" }), ["resume", "cancel", "cancel_rollback", "rollback"]);
   assert.deepEqual(possible({ status: "scheduled", counts: { ...COUNTS, applied: 0 } }), ["cancel"]);
@@ -55,7 +55,7 @@ test("disables actions that the status does not allow, with the reason", () => {
   );
 });
 
-test("a confirmation shows the effect with numbers and the rf command", () => {
+test("the confirmation of a deployment action shows its effect and the rf command", () => {
   const promote = stepOf("promote");
   assert.equal(promote.consequence, "90 robots can start immediately. Skips 5 min of soak time.");
   assert.equal(promote.command, "rf deployments promote dep_1");
@@ -69,7 +69,7 @@ test("a confirmation shows the effect with numbers and the rf command", () => {
   assert.doesNotMatch(stepOf("resume", { status: "paused" }).consequence, /failures/);
 });
 
-test("counts every queued robot that is offline, of the open wave where there are waves", () => {
+test("counts the offline robots among the queued robots of the open wave", () => {
   const rollout = { window: null } as never;
   const counts = { ...COUNTS, total: 2_000, pending: 0, queued: 1_950, active: 50 };
   const wave = { ...WAVE, status: "open" as const, queued: 1_950, active: 50, offline: 1_950 };
@@ -102,7 +102,7 @@ test("describes the state of a deployment", () => {
   );
 });
 
-test("cumulates the share of waves", () => {
+test("computes the cumulative share of robots for each wave", () => {
   assert.deepEqual(reachOf([{ total: 10 }, { total: 90 }, { total: 0 }, { total: 900 }]), [
     { from: 1, to: 10, percent: 1 },
     { from: 11, to: 100, percent: 10 },
@@ -124,7 +124,7 @@ test("formats countdowns and parses durations", () => {
   assert.equal(writeSeconds(5_400), "90m");
 });
 
-test("shows what a robot waits for in preference to the reason of its status", () => {
+test("shows what a queued robot waits for instead of its status reason", () => {
   assert.equal(targetText({ status: "queued", reason: "timeout", waiting_for: "robot_online" }), "robot offline: starts when it connects");
   assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "crash loop");
   const removed = { status: "rolled_back", reason: "rollback_requested", waiting_for: null, removed: true };
@@ -132,7 +132,7 @@ test("shows what a robot waits for in preference to the reason of its status", (
   assert.equal(reasonText("of_tomorrow"), "of tomorrow");
 });
 
-test("finds robots with different results or in only one deployment, and differences of policies", () => {
+test("compares two deployments by the results of their robots and their rollout policies", () => {
   const target = (robot_id: string, status: string) => ({ robot_id, status, reason: null });
   const differ = differingRobots(
     [target("a", "applied"), target("b", "applied")],
@@ -163,7 +163,7 @@ const row = (robot_id: string, status: string): TargetRow => ({
   progress: { bytes_done: 1, bytes_total: 2 },
 });
 
-test("uses the last status of each robot of the deployment", () => {
+test("uses only the last status change of each robot in the deployment", () => {
   const change = { kind: "target", id: "t", change: "status", deployment_id: "dep_1" } as const;
   const latest = latestStatuses(
     [
@@ -177,7 +177,7 @@ test("uses the last status of each robot of the deployment", () => {
   assert.deepEqual([...latest], [["rob_1", "applied"]]);
 });
 
-test("replaces only changed rows and clears fields that the new status invalidates", () => {
+test("a status change replaces only the robot's row and clears its outdated fields", () => {
   const pages = [{ items: [row("rob_1", "queued"), row("rob_2", "queued")] }, { items: [row("rob_3", "queued")] }];
   const [first, second] = patchPages(pages, new Map([["rob_1", "downloading"]]));
   assert.deepEqual(first?.items[0], { ...row("rob_1", "downloading"), waiting_for: null });
@@ -185,7 +185,7 @@ test("replaces only changed rows and clears fields that the new status invalidat
   assert.equal(second, pages[1]);
 });
 
-test("clears the progress of a finished robot and ignores repeated statuses", () => {
+test("clears the download progress of a finished robot and ignores repeated statuses", () => {
   const pages = [{ items: [row("rob_1", "downloading")] }];
   assert.equal(patchPages(pages, new Map([["rob_1", "applied"]]))[0]?.items[0]?.progress, null);
   assert.equal(patchPages(pages, new Map([["rob_1", "downloading"]]))[0], pages[0]);

@@ -6,11 +6,11 @@ import { fingerprintOfPem, installLine, isLoopback, runLine } from "./enrollment
 
 const line = { server: "https://fleet.example.com", key: "rf_enroll_00" };
 
-test("the commands contain the server address and the key", () => {
+test("the enrollment command contains the server address and the enrollment key", () => {
   assert.equal(runLine(line), "rf-agent run --server https://fleet.example.com --enroll-key rf_enroll_00 --state ./robot-state");
 });
 
-test("the commands contain the fingerprint of the server's certificate authority, if it has one", () => {
+test("the enrollment commands contain the fingerprint of the server's certificate authority", () => {
   const pinned = { ...line, ca_fingerprint: "sha256:ab" };
   assert.match(runLine(pinned), / --ca-fingerprint sha256:ab --state /);
   assert.match(
@@ -24,7 +24,7 @@ test("recognizes loopback addresses", () => {
   for (const host of ["10.0.0.1", "fleet.example.com", "localhost.example.com", "1127.0.0.1"]) assert.equal(isLoopback(host), false, host);
 });
 
-test("hashes the bytes of the certificate, as openssl does", () => {
+test("computes the SHA-256 fingerprint of a PEM certificate", () => {
   for (const pem of rootCertificates.slice(0, 3)) {
     const expected = new X509Certificate(pem).fingerprint256.replaceAll(":", "").toLowerCase();
     assert.equal(fingerprintOfPem(pem), `sha256:${expected}`);

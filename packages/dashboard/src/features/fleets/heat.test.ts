@@ -4,7 +4,7 @@ import { countHeats, heatOf, moveFocus, summarize } from "./heat.ts";
 
 const well = { status: "online", health: "ok", release_state: "current" } as const;
 
-test("shows a robot in its worst state", () => {
+test("the fleet grid shows a robot in its worst state", () => {
   assert.equal(heatOf(well), "ok");
   assert.equal(heatOf({ ...well, release_state: "unknown" }), "ok");
   assert.equal(heatOf({ ...well, health: "failing", release_state: "failed" }), "failing");
@@ -13,12 +13,12 @@ test("shows a robot in its worst state", () => {
   assert.equal(heatOf({ ...well, health: "unknown" }), "unknown");
 });
 
-test("ignores the last health of robots that are not online", () => {
+test("the fleet grid ignores the last health of robots that are not online", () => {
   assert.equal(heatOf({ ...well, status: "offline", health: "failing" }), "offline");
   assert.equal(heatOf({ ...well, status: "never_connected", health: "unknown" }), "never_connected");
 });
 
-test("counts robots by state, worst first", () => {
+test("the fleet grid counts robots by state, worst state first", () => {
   const robots = [well, well, { ...well, health: "failing" as const }, { ...well, status: "offline" as const }];
   assert.deepEqual(
     countHeats(robots).map(({ heat, count }) => [heat, count]),
@@ -33,7 +33,7 @@ test("counts robots by state, worst first", () => {
   assert.equal(summarize([well]), "1 robot: 1 healthy.");
 });
 
-test("keys move the focus within the grid", () => {
+test("arrow keys, Home and End move the focus within the fleet grid", () => {
   assert.equal(moveFocus("ArrowRight", 0, 10, 4), 1);
   assert.equal(moveFocus("ArrowRight", 9, 10, 4), 9);
   assert.equal(moveFocus("ArrowLeft", 0, 10, 4), 0);

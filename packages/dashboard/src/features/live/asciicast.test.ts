@@ -12,7 +12,7 @@ const CAST = [
   '[62,"o","ha',
 ].join("\n");
 
-test("parses a recording, skips invalid lines and accepts an incomplete last line", async () => {
+test("parses a shell recording and skips invalid or incomplete lines", async () => {
   const { cols, rows, events, duration } = await parseCast(CAST);
   assert.deepEqual([cols, rows, duration], [100, 30, 61.5]);
   assert.deepEqual(
@@ -26,12 +26,12 @@ test("parses a recording, skips invalid lines and accepts an incomplete last lin
   );
 });
 
-test("returns no events for a file that is not a recording", async () => {
+test("returns no events for a file that is not a shell recording", async () => {
   assert.deepEqual(await parseCast(""), { cols: 80, rows: 24, events: [], duration: 0 });
   assert.deepEqual((await parseCast('{"width":0,"height":5000}\n[1e999,"o","x"]\nnull')).events, []);
 });
 
-test("shortens pauses and adjusts the duration", async () => {
+test("shortens the pauses of a shell recording and adjusts its duration", async () => {
   const cast = await parseCast(CAST);
   const short = shortenPauses(cast, 2);
   assert.deepEqual(
@@ -42,7 +42,7 @@ test("shortens pauses and adjusts the duration", async () => {
   assert.equal(shortenPauses(cast, undefined).duration, 61.5);
 });
 
-test("counts events up to and including a time", async () => {
+test("counts the events of a shell recording up to and including a time", async () => {
   const { events } = await parseCast(CAST);
   assert.deepEqual(
     [0, 0.5, 1.4, 1.5, 61.5, 100].map((seconds) => countUntil(events, seconds)),
@@ -50,7 +50,7 @@ test("counts events up to and including a time", async () => {
   );
 });
 
-test("handles endless lines, invalid JSON and extreme times at little cost", async () => {
+test("parses a recording with huge lines, invalid JSON and extreme times within seconds", async () => {
   const started_ms = performance.now();
   const junk = `${"[".repeat(30_000_000)}\n${"x\n".repeat(1_000_000)}`;
   const lines = [
@@ -75,7 +75,7 @@ test("handles endless lines, invalid JSON and extreme times at little cost", asy
   assert.ok(performance.now() - started_ms < 20_000);
 });
 
-test("parses sizes and formats times", () => {
+test("parses terminal sizes and formats playback times", () => {
   assert.deepEqual(castSize("120x40"), { cols: 120, rows: 40 });
   for (const wrong of ["", "0x40", "120x", "1000000000x9", "12x3;"]) assert.equal(castSize(wrong), undefined);
   assert.deepEqual([0, 59.9, 60, 3_725].map(clockText), ["0:00", "0:59", "1:00", "1:02:05"]);

@@ -3,14 +3,14 @@ import { test } from "node:test";
 import { CLOSE } from "@roamfleet/protocol/paths";
 import { explainEnding, explainRefusal } from "./ending.ts";
 
-test("each close code has a distinct title", () => {
+test("each close code of a stream has a distinct title", () => {
   const titles = Object.values(CLOSE).map((code) => explainEnding({ code, reason: "", was_open: true }, "the shell")?.title);
   assert.equal(new Set(titles).size, Object.values(CLOSE).length);
   assert.ok(!titles.includes("Ended by the server"));
   assert.equal(explainEnding({ code: 1000, reason: "exit 0", was_open: true }, "the shell"), undefined);
 });
 
-test("suggests a retry only for temporary causes", () => {
+test("suggests reopening a closed stream only after a temporary cause", () => {
   const again = (code: number) => explainEnding({ code, reason: "", was_open: true }, "it")?.again;
   assert.equal(again(CLOSE.agent_offline), "offline");
   assert.equal(again(CLOSE.draining), "later");
@@ -18,19 +18,19 @@ test("suggests a retry only for temporary causes", () => {
   assert.equal(again(CLOSE.role_lost), "never");
 });
 
-test("formats the robot's reason as a sentence", () => {
+test("formats the robot's reason for closing a stream as a sentence", () => {
   const text = explainEnding({ code: CLOSE.ended_by_robot, reason: "switched off on the robot", was_open: true }, "it")?.text;
   assert.equal(text, "Switched off on the robot.");
 });
 
-test("explains an outdated agent and does not suggest a retry", () => {
+test("explains that an agent is too old for a stream and suggests no retry", () => {
   const reason = "the robot's agent is too old for streams";
   const why = explainEnding({ code: CLOSE.ended_by_robot, reason, was_open: true }, "it");
   assert.equal(why?.title, "Needs a newer agent");
   assert.equal(why?.again, "never");
 });
 
-test("shows the server's message for a refusal, and ignores status 426 of WebSocket paths", () => {
+test("shows the server's message for a refused stream, except for status 426", () => {
   assert.equal(explainRefusal(426, "this path opens a WebSocket"), undefined);
   assert.equal(explainRefusal(403, "operator is needed")?.text, "Operator is needed.");
   assert.equal(explainRefusal(403, "")?.again, "never");

@@ -19,7 +19,7 @@ const record = (seq: number, rest: Partial<LogRecord> = {}): LogRecord => ({
 const range = (from: number, to: number): LogRecord[] => Array.from({ length: to - from }, (_, i) => record(from + i));
 const seqs = (buffer: ReturnType<typeof createLogBuffer>): number[] => buffer.read().rows.map((row) => row.record.seq);
 
-test("shows repeated records once, and every gap", () => {
+test("shows a repeated log record once and every gap record", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(0, 3));
   buffer.add([record(2), record(3)]);
@@ -28,14 +28,14 @@ test("shows repeated records once, and every gap", () => {
   assert.equal(buffer.after, at(3));
 });
 
-test("deduplicates per robot, and resumes a fleet's log with an overlap", () => {
+test("deduplicates log records per robot and resumes a fleet's log with an overlap", () => {
   const buffer = createLogBuffer({ many: true });
   buffer.add([record(9), record(9, { robot_id: "rob_2" })]);
   assert.deepEqual(seqs(buffer), [9, 9]);
   assert.equal(buffer.after, at(4));
 });
 
-test("prepends older records in order and keeps the keys of other rows", () => {
+test("prepends older log records in order and keeps the keys of other rows", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(10, 12));
   const keys = buffer.read().rows.map(({ key }) => key);
@@ -52,7 +52,7 @@ test("prepends older records in order and keeps the keys of other rows", () => {
   assert.equal(new Set(buffer.read().rows.map(({ key }) => key)).size, 9);
 });
 
-test("keeps a bounded number of the newest records", () => {
+test("keeps a limited number of the newest log records", () => {
   const buffer = createLogBuffer({ many: false });
   for (let from = 0; from < LOG_RECORDS_MAX + 2_000; from += 100) buffer.add(range(from, from + 100));
   const { rows } = buffer.read();
@@ -60,7 +60,7 @@ test("keeps a bounded number of the newest records", () => {
   assert.equal(rows.at(-1)?.record.seq, LOG_RECORDS_MAX + 1_999);
 });
 
-test("buffers and counts new records while paused", () => {
+test("buffers and counts new log records while the log is paused", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(0, 2));
   buffer.hold();
@@ -72,7 +72,7 @@ test("buffers and counts new records while paused", () => {
   assert.equal(buffer.read().waiting, 0);
 });
 
-test("requires a reload if too many records waited, and still counts them", () => {
+test("requires a reload if too many log records arrived while the log was paused", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.hold();
   buffer.add(range(0, LOG_WAITING_MAX + 10));
@@ -81,7 +81,7 @@ test("requires a reload if too many records waited, and still counts them", () =
   assert.equal(buffer.release(), false);
 });
 
-test("drops the newest rows when many older ones are loaded, and then requires a reload", () => {
+test("drops the newest log rows when many older rows are loaded", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(LOG_RECORDS_MAX, LOG_RECORDS_MAX + 10));
   buffer.hold();

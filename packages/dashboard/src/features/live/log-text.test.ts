@@ -8,23 +8,23 @@ const shown = (message: string, options?: Parameters<typeof piecesOf>[1]): strin
     .map(({ text }) => text)
     .join("");
 
-test("removes colors and shows other control characters as symbols", () => {
+test("removes colors from a log message and shows other control characters as symbols", () => {
   assert.equal(shown("\u001b[31mred\u001b[0m"), "red");
   assert.equal(shown("\u001b[2J\u0007bell"), "␛[2J␇bell");
   assert.equal(shown("a\u007fb\u009bc"), "a␡b⟨U+009B⟩c");
 });
 
-test("shows bidirectional and invisible characters as symbols", () => {
+test("shows bidirectional and invisible characters of a log message as symbols", () => {
   assert.equal(shown("a\u202eb"), "a⟨U+202E⟩b");
   assert.equal(shown("a\u200bb\ufeff"), "a⟨U+200B⟩b⟨U+FEFF⟩");
 });
 
-test("shows a multi-line message on one line in the list", () => {
+test("shows a multi-line log message on one line in the list", () => {
   assert.equal(shown("a\r\nb\nc"), "a\nb\nc");
   assert.equal(shown("a\r\nb", { lines: false }), "a⏎ b");
 });
 
-test("finds the search text case-insensitively and not as a pattern", () => {
+test("finds search text in a log message literally and case-insensitively", () => {
   assert.deepEqual(
     piecesOf("Timeout: a.b TIMEOUT", { wanted: "timeout" }).filter(({ kind }) => kind === "hit"),
     [
@@ -39,7 +39,7 @@ test("finds the search text case-insensitively and not as a pattern", () => {
   assert.equal(shown("<b>(x", { wanted: "(" }), "<b>(x");
 });
 
-test("cuts a long message between characters", () => {
+test("truncates a long log message without splitting a character", () => {
   const { text, left_out } = beginningOf("x".repeat(LINE_CHARACTERS_MAX - 1) + "😀😀");
   assert.equal(text, "x".repeat(LINE_CHARACTERS_MAX - 1));
   assert.equal(left_out, 4);
@@ -48,7 +48,7 @@ test("cuts a long message between characters", () => {
 
 const NOW = Date.parse("2030-01-01T12:00:00Z");
 
-test("readLogSearch drops invalid URL parameters, and reads a number as text", () => {
+test("the log page drops invalid URL parameters and reads a number as text", () => {
   assert.deepEqual(readLogSearch({ level: "loud", source: "", q: 404, since: "soon", until: "2030-01-01", wrap: true }), {
     q: "404",
     until: "2030-01-01",
@@ -64,7 +64,7 @@ test("converts a duration to a time before now", () => {
   assert.deepEqual(filterOf({ since: "10m", level: "warn", wrap: true }, NOW), { level: "warn", since: "2030-01-01T11:50:00.000Z" });
 });
 
-test("the command has the same filters, quoted, and follows without an end time", () => {
+test("the rf logs command quotes the page's filters and follows without an end time", () => {
   assert.equal(
     logCommand("robots", "rob_1", { level: "warn", q: "it's $HOME" }),
     "rf robots logs rob_1 --level warn --grep 'it'\\''s $HOME' --follow",

@@ -5,7 +5,7 @@ import { childPath, createSeries, numberAt, pathSteps, POINTS_MAX, WINDOW_S } fr
 const START = Date.parse("2030-01-01T00:00:00Z");
 const at = (seconds: number): string => new Date(START + seconds * 1_000).toISOString();
 
-test("returns the points within the window for each field", () => {
+test("a topic chart returns the points within its time window for each field", () => {
   const series = createSeries();
   for (let second = 0; second <= 100; second += 10) series.add(at(second), { x: second, y: { z: -second } });
   const [times, xs, zs] = series.read(["x", "y.z"]);
@@ -14,7 +14,7 @@ test("returns the points within the window for each field", () => {
   assert.deepEqual(zs, [-50, -60, -70, -80, -90, -100]);
 });
 
-test("bounds the points of a fast topic", () => {
+test("limits the number of chart points of a fast topic", () => {
   const series = createSeries();
   for (let i = 0; i < POINTS_MAX + 500; i += 1) series.add(at(i / 1_000), { x: i });
   const [times, xs] = series.read(["x"]);
@@ -22,7 +22,7 @@ test("bounds the points of a fast topic", () => {
   assert.equal(xs?.at(-1), POINTS_MAX + 499);
 });
 
-test("has a gap for missing fields, and skips older messages until the clock is set back", () => {
+test("a topic chart has a gap for a missing field and restarts when the clock is set back", () => {
   const series = createSeries();
   series.add(at(1_000), { x: 1 });
   series.add(at(1_001), { y: 1 });
@@ -32,7 +32,7 @@ test("has a gap for missing fields, and skips older messages until the clock is 
   assert.deepEqual(series.read(["x"])[1], [3]);
 });
 
-test("parses the paths that it formats", () => {
+test("formats and parses field paths of topic messages", () => {
   const path = childPath(childPath(childPath(childPath("", "pose"), "list"), 2), "x");
   assert.equal(path, "pose.list[2].x");
   assert.deepEqual(pathSteps(path), ["pose", "list", 2, "x"]);
@@ -41,7 +41,7 @@ test("parses the paths that it formats", () => {
   for (const wrong of ["", "a..b", "a[", "a[x]", "a]b"]) assert.equal(pathSteps(wrong), undefined, wrong);
 });
 
-test("finds numbers in messages, including the kept start of summarized lists", () => {
+test("finds numbers in topic messages, even in summarized lists", () => {
   const message = { pose: { x: 1.5, ok: true }, ranges: { length: 360, first: [3, 4, 5] }, list: [{ v: 7 }] };
   assert.equal(numberAt(message, "pose.x"), 1.5);
   assert.equal(numberAt(message, "pose.ok"), 1);
@@ -50,7 +50,7 @@ test("finds numbers in messages, including the kept start of summarized lists", 
   assert.equal(numberAt(12, ""), 12);
 });
 
-test("returns undefined for missing fields and for values that are not numbers", () => {
+test("returns no number for a missing field or a value that is not a number", () => {
   const message = { text: "1", none: null, big: Number.NaN };
   for (const path of ["text", "none", "big", "none.x", "toString", "__proto__", "a.b"])
     assert.equal(numberAt(message, path), undefined, path);

@@ -22,7 +22,7 @@ test("detects the content type of a file as rf does", async () => {
   assert.deepEqual(await lookInside(new Blob([])), { kind: undefined, is_gzip: false });
 });
 
-test("warns only if the kind does not match the file", () => {
+test("warns only if the release kind does not match the file", () => {
   assert.equal(noteOf({ kind: "container_image", is_gzip: false }, "container_image"), undefined);
   assert.equal(noteOf({ kind: undefined, is_gzip: false }, "file"), undefined);
   assert.match(noteOf({ kind: undefined, is_gzip: true }, "container_image") ?? "", /compressed/);

@@ -29,7 +29,7 @@ const keys = (change: Partial<SigningKeys["keys"][number]> = {}): SigningKeys["k
   { id: signature.key_id, name: "release key", public_key, added_at: "2030-01-01T00:00:00Z", revoked_at: null, ...change },
 ];
 
-test("parses and verifies a signature made by rf", async () => {
+test("parses and verifies a release signature made by rf", async () => {
   const signed = readSignature(signature);
   assert.ok(signed);
   assert.equal(signed.said.version, 7);
@@ -38,7 +38,7 @@ test("parses and verifies a signature made by rf", async () => {
   assert.equal(await isSignedBy({ ...signed, text: signed.text.replace("a-1", "a-2") }, public_key), false);
 });
 
-test("evaluates a signature by its key, content and expiry", () => {
+test("evaluates a release signature by its key, content and expiry", () => {
   const signed = readSignature(signature);
   assert.ok(signed);
   assert.equal(standingOf(release, signed, keys(), BEFORE), "trusted");

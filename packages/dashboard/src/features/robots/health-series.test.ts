@@ -16,19 +16,19 @@ const point = (minute: number, extra: Partial<HealthPoint> = {}): HealthPoint =>
   ...extra,
 });
 
-test("series have a gap where a robot reported nothing for minutes", () => {
+test("a health chart has a gap where the robot reported nothing for minutes", () => {
   const { times, cpu } = seriesOf([point(0), point(1), point(9), point(10)], 3_600);
   assert.deepEqual(cpu[0]!.values, [0, 1, null, 9, 10]);
   assert.equal(times.length, 5);
   assert.ok(times.every((time, n) => n === 0 || time > times[n - 1]!));
 });
 
-test("a month's series has no gap between points one or two hours apart", () => {
+test("a health chart of a month has no gap between points that are hours apart", () => {
   const { cpu } = seriesOf([point(0), point(144), point(288)], 2_592_000);
   assert.deepEqual(cpu[0]!.values, [0, 144, 288]);
 });
 
-test("a disk that is missing in some points has a series", () => {
+test("a health chart includes a disk that is missing in some points", () => {
   const disks = [
     { mount: "/", percent: 10 },
     { mount: "/data", percent: 70 },
@@ -43,7 +43,7 @@ test("a disk that is missing in some points has a series", () => {
   assert.equal(chartText("Disks", "%", series.disks), "Disks. /: from 10% to 10%, last 10%; /data: from 70% to 70%, last 70%");
 });
 
-test("the start of the range changes only once per minute", () => {
+test("the start of a health chart's range changes only once per minute", () => {
   const now = Date.UTC(2030, 0, 1, 12, 0, 5);
   assert.equal(sinceOf(now, 3_600), sinceOf(now + 50_000, 3_600));
   assert.equal(sinceOf(now, 3_600), "2030-01-01T11:00:00.000Z");
@@ -62,14 +62,14 @@ test("joins the server's apps with the workloads that the robot reports", () => 
   assert.deepEqual([nav!.release_state, nav!.restarts], ["current", 3]);
 });
 
-test("a range includes its last day", () => {
+test("a timeline range includes its last day", () => {
   const search = readTimelineSearch({ from: "2030-01-01", to: "2030-01-01", kind: 5 });
   const { since, until } = timelineQuery(search);
   assert.equal(Date.parse(until!) - Date.parse(since!), 86_400_000);
   assert.deepEqual(readTimelineSearch({ from: "2030-13-01", to: "yesterday" }), {});
 });
 
-test("finds isolated values, which no line connects", () => {
+test("finds isolated chart values, which no line connects", () => {
   assert.deepEqual(lonely([7]), [0]);
   assert.deepEqual(lonely([1, null, 2, null, 3, 4, null, 0]), [0, 2, 7]);
   assert.equal(lonely([1, 2, null, 3, 4]), null);

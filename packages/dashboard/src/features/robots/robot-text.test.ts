@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bulkCommand, chunks, releaseName } from "./robot-text.ts";
 
-test("shows the app only before a tag that does not start with it", () => {
+test("prefixes a release tag with the app name unless the tag starts with that name", () => {
   assert.equal(releaseName({ app: "nav", tag: "nav-2.4.0" }), "nav-2.4.0");
   assert.equal(releaseName({ app: "nav", tag: "nav" }), "nav");
   assert.equal(releaseName({ app: "nav", tag: "2.4.0" }), "nav 2.4.0");
@@ -14,13 +14,13 @@ test("shows a deleted release as deleted", () => {
   assert.equal(releaseName({ app: "nav", tag: "" }), "deleted release of nav");
 });
 
-test("splits robots into parts without loss", () => {
+test("splits a list of robots into batches without loss", () => {
   const parts = chunks([1, 2, 3, 4, 5], 2);
   assert.deepEqual(parts, [[1, 2], [3, 4], [5]]);
   assert.deepEqual(chunks([]), []);
 });
 
-test("lists few IDs in the command and reads many from a file", () => {
+test("the bulk command lists a few robot IDs and reads many from a file", () => {
   assert.match(bulkCommand(["rob_1"], { fleet_id: "fleet_1" }), /<<'END'\n\{"robot_ids":\["rob_1"\],"fleet_id":"fleet_1"\}\nEND$/);
   const many = bulkCommand(
     Array.from({ length: 6 }, (_, n) => `rob_${n}`),

@@ -4,7 +4,7 @@ import { labelProblem, labelsText, readLabel, readLabels } from "./robot-text.ts
 import { readRobotsSearch } from "../../search.ts";
 import { isFiltered, isSameView, labelsOf, readViews, robotsCommand, withView } from "./robots-search.ts";
 
-test("reads valid URL parameters and ignores others", () => {
+test("the robots page reads valid URL parameters and ignores others", () => {
   const search = readRobotsSearch({
     status: "online",
     health: "splendid",
@@ -16,18 +16,18 @@ test("reads valid URL parameters and ignores others", () => {
   assert.deepEqual(search, { status: "online", q: "12", label: "zone:a" });
 });
 
-test("keeps several label filters", () => {
+test("the robots page keeps several label filters", () => {
   const search = readRobotsSearch({ label: ["zone:a", "line:2"] });
   assert.deepEqual(labelsOf(search), ["zone:a", "line:2"]);
   assert.deepEqual(readRobotsSearch(search as Record<string, unknown>), search);
 });
 
-test("the sort order is not a filter", () => {
+test("the sort order of the robots page does not count as a filter", () => {
   assert.equal(isFiltered({ sort: "name" }), false);
   assert.equal(isFiltered({ q: "x" }), true);
 });
 
-test("quotes filters in the rf command", () => {
+test("quotes the filters of the robots page in the rf command", () => {
   assert.equal(robotsCommand({}), "rf robots list");
   assert.equal(robotsCommand({ status: "online" }), "rf api GET '/api/robots?status=online'");
   assert.equal(
@@ -36,7 +36,7 @@ test("quotes filters in the rf command", () => {
   );
 });
 
-test("parses labels with = and :", () => {
+test("parses robot labels with = and :", () => {
   assert.deepEqual(readLabel("zone = a"), ["zone", "a"]);
   assert.deepEqual(readLabel("zone:a=b"), ["zone", "a=b"]);
   assert.equal(readLabel("=a"), undefined);
@@ -44,13 +44,13 @@ test("parses labels with = and :", () => {
   assert.match(labelProblem("-zone", "x") ?? "", /begins with/);
 });
 
-test("formats and parses label lines, and names an invalid line", () => {
+test("formats and parses lines of robot labels and reports the number of an invalid line", () => {
   const labels = { zone: "a", "line/no": "2=b" };
   assert.deepEqual(readLabels(labelsText(labels)), { labels });
   assert.match(readLabels("zone=a\n\nnonsense").problem ?? "", /^Line 3/);
 });
 
-test("ignores stored views that are invalid", () => {
+test("ignores invalid stored views of the robots page", () => {
   assert.deepEqual(readViews(null), []);
   assert.deepEqual(readViews("{"), []);
   assert.deepEqual(readViews('{"a":1}'), []);
@@ -59,7 +59,7 @@ test("ignores stored views that are invalid", () => {
   ]);
 });
 
-test("replaces a view with the same name and sorts views by name", () => {
+test("saving a view replaces the view of the same name and sorts views by name", () => {
   const views = withView(withView([{ name: "b", search: {} }], { name: "a", search: { q: "1" } }), { name: "b", search: { q: "2" } });
   assert.deepEqual(views, [
     { name: "a", search: { q: "1" } },
@@ -67,7 +67,7 @@ test("replaces a view with the same name and sorts views by name", () => {
   ]);
 });
 
-test("compares views independently of the order of filters", () => {
+test("compares stored views independently of the order of filters", () => {
   assert.equal(isSameView({ q: "x", status: "online" }, { status: "online", q: "x" }), true);
   assert.equal(isSameView({ q: "x" }, { q: "y" }), false);
 });

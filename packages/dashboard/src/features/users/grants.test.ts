@@ -31,20 +31,20 @@ const token = (change: Partial<Token>): Token => ({
   ...change,
 });
 
-test("the only admin of the whole organization is the last one", () => {
+test("the only admin of the whole organization counts as the last admin", () => {
   const ada = admin("ada");
   const of_a_site = user("bob", [{ role: "admin", scopes: [{ site_id: "site_1" }] }]);
   assert.equal(isLastAdmin(ada, [ada, of_a_site], []), true);
   assert.equal(isLastAdmin(of_a_site, [ada, of_a_site], []), false);
 });
 
-test("a second admin, or an organization token with the admin role, is enough", () => {
+test("an admin is not the last admin if another admin or admin token exists", () => {
   const ada = admin("ada");
   assert.equal(isLastAdmin(ada, [ada, admin("eve")], []), false);
   assert.equal(isLastAdmin(ada, [ada], [token({})]), false);
 });
 
-test("an expired token, one with a lower role, or one of the user is not enough", () => {
+test("revoked, restricted or personal tokens do not replace the last admin", () => {
   const ada = admin("ada");
   const weak = [
     token({ status: "revoked" }),
@@ -55,7 +55,7 @@ test("an expired token, one with a lower role, or one of the user is not enough"
   assert.equal(isLastAdmin(ada, [ada], weak), true);
 });
 
-test("shows scopes by name, and by ID if the user cannot see the object", () => {
+test("shows a role's scopes by name, or by ID if the object is not visible", () => {
   const sites = new Map([["site_1", "Hall"]]);
   const fleets = new Map([["fleet_1", "Carts"]]);
   assert.equal(scopeWords([], sites, fleets), "whole organization");
@@ -65,6 +65,6 @@ test("shows scopes by name, and by ID if the user cannot see the object", () => 
   );
 });
 
-test("offers each role only once", () => {
+test("offers only roles that the user does not have yet", () => {
   assert.deepEqual(freeRoles([{ role: "operator", scopes: [] }]), ["viewer", "admin"]);
 });
