@@ -119,7 +119,7 @@ async function configure({ page, server, ...it }: Dashboard): Promise<void> {
   await api.setConfig({ body: { key: "limits", value: { speed: 1 }, namespace: "nav" } });
   await visit(page, `/configs?scope=fleet&scope_id=${fleet_id}`);
   const row = page.getByRole("row", { name: /limits/ });
-  await row.getByText("org", { exact: true }).waitFor();
+  await row.getByText("organization", { exact: true }).waitFor();
   await row.getByText("nav").click();
   const dialog = page.getByRole("dialog", { name: "Override value" });
   await dialog.getByLabel("Value", { exact: true }).fill('{"speed":');

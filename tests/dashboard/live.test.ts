@@ -273,10 +273,10 @@ async function adapters({ it, robot, foxglove }: Scene): Promise<void> {
   });
   await page.getByText("--type std_msgs/msg/Float32").waitFor();
   foxglove.stop();
-  await page.getByText("foxglove lost:").waitFor();
+  await page.getByText("foxglove connection lost:").waitFor();
   await axe(page);
   await visit(page, `/robots/${robot.id}`);
-  await page.getByText("foxglove lost:").waitFor();
+  await page.getByText("foxglove connection lost:").waitFor();
 }
 
 async function viewers({ it, robot }: Scene): Promise<void> {
@@ -298,7 +298,7 @@ async function offline({ it, robot }: Scene): Promise<void> {
   await robot.stop();
   await page.locator("[data-shell-ended]").getByText("Robot offline").waitFor();
   await visit(page, `/robots/${id}/logs`);
-  await page.getByText("The records below were received before").waitFor();
+  await page.getByText("The records below were received before the robot went offline").waitFor();
   await page.getByText("many and one").waitFor();
   for (const tab of ["camera", "topics"]) {
     await visit(page, `/robots/${id}/${tab}`);

@@ -31,5 +31,5 @@ test("open pages stay current while a deployment changes many robots concurrentl
   await server.until("all robots to be back", async () => (await org.deployment(second.id)).status === "rolled_back");
   await heat.getByRole("button", { name: `${ROBOTS} failed to install` }).waitFor();
   await overview.getByRole("link", { name: /many-2 rolled back/ }).waitFor();
-  await overview.getByRole("link", { name: "0 deployments running" }).waitFor();
+  await overview.getByRole("link", { name: "0 deployments in progress" }).waitFor();
 });

@@ -60,7 +60,7 @@ test(
       const joined = page.getByRole("list", { name: "Enrolled robots" });
       await joined.locator(`a[href="/robots/${robot.id}"]`).waitFor();
       await joined.getByText("online").waitFor();
-      await page.getByText("1 of 10 used").waitFor();
+      await page.getByText("1 of 10 robots").waitFor();
       await page.getByRole("link", { name: "Go to fleet" }).click();
       const cell = page.locator(`[data-robot="${robot.id}"]`);
       await cell.focus();

@@ -57,7 +57,7 @@ test("finds, watches and changes robots in the browser, individually and in bulk
     await page.getByText("4 robots selected").waitFor();
     await page.getByRole("button", { name: "Labels" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Set", { exact: true }).fill("zone=b");
+    await dialog.getByLabel("Label to set").fill("zone=b");
     await dialog.getByRole("button", { name: "Add" }).click();
     await axe(page);
     await dialog.getByRole("button", { name: "Change labels" }).click();

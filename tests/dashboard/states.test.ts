@@ -70,12 +70,12 @@ async function offline({ page, org, server }: Dashboard): Promise<void> {
   await server.until("it to be offline", async () => (await getRobot()).status === "offline");
   const deployment = await org.deploy(await org.release(), { fleet_id });
   await visit(page, `/deployments/${deployment.id}`);
-  await page.getByText("1 robot is offline and gets the release on connecting.").waitFor();
+  await page.getByText("1 robot is offline and gets the release when it connects.").waitFor();
   await page.locator("[data-row]", { hasText: "robot offline: starts when it connects" }).waitFor();
   await visit(page, `/robots/${robot!.id}`);
-  await page.getByText("was ok").waitFor();
+  await page.getByText("was healthy").waitFor();
   await visit(page, `/robots?fleet_id=${fleet_id}`);
-  await page.locator("[data-row]", { hasText: "was ok" }).waitFor();
+  await page.locator("[data-row]", { hasText: "was healthy" }).waitFor();
   await axe(page);
 }
 
@@ -104,7 +104,7 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   const requested = (await org.api.listDeployments({ query: { cause: "request" } })).items;
   assert.ok(requested.every(({ created_by }) => created_by.type !== "system"));
   await visit(page, "/");
-  await page.getByRole("link", { name: "1 deployments paused" }).click();
+  await page.getByRole("link", { name: "1 deployment paused" }).click();
   await page.waitForURL(/status=paused/);
   await visit(page, "/deployments");
   const moved = page.locator("[data-row]", { hasText: "moved" });
@@ -128,13 +128,13 @@ async function failures({ page, org, server }: Dashboard): Promise<void> {
   await server.plane.db.run(sql`
     update deployment set created_at = created_at - interval '8 days' where org_id = ${org.id} and id = ${old}`);
   await visit(page, "/");
-  await page.getByRole("link", { name: "1 deployments failed, 7 days" }).click();
+  await page.getByRole("link", { name: "1 deployment failed in 7 days" }).click();
   await page.waitForURL(/status=failed/);
   const rows = page.locator("[data-row]", { hasText: "drill-" });
   await rows.first().waitFor();
   assert.deepEqual([await rows.count(), await rows.filter({ hasText: "drill-2" }).count()], [1, 1]);
   await axe(page);
-  await page.getByRole("button", { name: "Any time" }).click();
+  await page.getByRole("button", { name: "Clear time filter" }).click();
   await server.until("the older one", async () => (await rows.count()) === 2);
 }
 

@@ -40,7 +40,7 @@ test("a user does everything in the browser, from the first sign-in to the remov
   await t.test("pushes a dropped file, deploys it and shows the deployment until its end", async () => {
     await push(it, directory, "yard-1.0.0", await appBundle());
     await deploy(it, { tag: "yard-1.0.0", waves: false });
-    await it.page.getByText("2 of 2 finished").or(it.page.getByText("Applied on 2 robots")).first().waitFor();
+    await it.page.getByText("2 of 2 robots finished").or(it.page.getByText("Applied on 2 robots")).first().waitFor();
     await it.server.until("both run it", async () => (await deploymentOf(it)).status === "applied");
   });
   await t.test("a bad release is rolled back on the first robot and not deployed to any other", async () => {
@@ -66,7 +66,7 @@ async function enter({ page, server }: Dashboard): Promise<void> {
   await button(page, "Sign in").click();
   await page.waitForURL("**/robots");
   await page.locator("[data-row]").first().waitFor();
-  await page.getByText(/^(1,000 robots|500 loaded, more as you scroll)$/).waitFor();
+  await page.getByText(/^(1,000 robots|500 robots loaded\. Scroll to load more\.)$/).waitFor();
 }
 
 async function makeKey({ page }: Dashboard): Promise<string> {

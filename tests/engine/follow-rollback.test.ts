@@ -126,9 +126,9 @@ test("a rollback without a previous release is shown as the removal of the relea
   const target = (await plane.targets(back.id)).get(robot.id);
   assert.deepEqual([target?.status, target?.removed], ["applied", true]);
   const { items } = await plane.api.listDeploymentEvents({ params: { id: back.id }, query: { include: "targets" } });
-  assert.equal(items.find(({ kind }) => kind === "target.applied")?.message, "release of main removed; nothing runs");
+  assert.equal(items.find(({ kind }) => kind === "target.applied")?.message, "release of main removed; the app no longer runs");
   const timeline = (await plane.api.listRobotTimeline({ params: { id: robot.id } })).items;
-  assert.ok(timeline.some(({ summary }) => summary === "Release of main removed; nothing runs"));
+  assert.ok(timeline.some(({ summary }) => summary === "Release of main removed; the app no longer runs"));
   assert.equal((await plane.targets(id)).get(robot.id)?.removed, false);
 
   // The removal is shown in the same way if the deployment is still running on another robot.

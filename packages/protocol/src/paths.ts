@@ -190,3 +190,21 @@ export const CLOSE = {
   draining: 1013,
   bad_message: 1008,
 } as const;
+
+const SHELL_ENDS: Readonly<Record<string, string>> = {
+  viewer_left: "closed by the user",
+  ended: "ended without an exit code",
+  token_revoked: "the user's token was revoked or expired",
+  role_lost: "the user lost access",
+  robot_removed: "the robot was decommissioned",
+  agent_offline: "the robot disconnected",
+  ended_by_robot: "ended by the robot",
+  too_many: "too many open streams",
+  draining: "the server stopped",
+  bad_message: "invalid message",
+  server_error: "server error",
+  server_lost: "the server failed",
+};
+
+/** Returns the text of the reason for which a shell session ended. The robot's reasons are texts already. */
+export const shellEndText = (reason: string): string => (Object.hasOwn(SHELL_ENDS, reason) ? SHELL_ENDS[reason]! : reason);

@@ -200,7 +200,7 @@ export const show = defineCommand<[string]>(
 );
 
 const why = ({ removed, reason, waiting_for }: Target): string =>
-  removed ? "removed; nothing runs" : (reason ?? (waiting_for === null ? "" : `waiting for ${waiting_for}`));
+  removed ? "removed; the app no longer runs" : (reason ?? (waiting_for === null ? "" : `waiting for ${waiting_for}`));
 
 /** Returns at most TARGETS_SHOWN_MAX targets. Queries them by status in display order, so that failures in a large fleet are shown too. */
 async function firstTargets(client: Client, { id, counts }: Deployment): Promise<Target[]> {

@@ -36,7 +36,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
     ],
   },
   {
-    title: "Manage",
+    title: "Operations",
     places: [
       { label: "Deployments", to: "/deployments", icon: Rocket, key: "d" },
       { label: "Releases", to: "/releases", icon: Package, key: "p" },

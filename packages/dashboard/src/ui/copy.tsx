@@ -14,7 +14,7 @@ export async function copy(text: string): Promise<void> {
   area.select();
   const done = document.execCommand("copy");
   area.remove();
-  if (!done) throw new Error("the browser does not allow this page to copy");
+  if (!done) throw new Error("The browser does not allow this page to copy. Select the text and copy it manually.");
 }
 
 /** Returns whether the text was copied within the last `SHOWN_MS`, and a function that copies it. */
@@ -83,7 +83,7 @@ export function SecretOnce({ secret, children }: { secret: string; children?: Re
   const [is_copied, act] = useCopy(secret);
   return (
     <div className="rounded-md border border-warn bg-warn-soft p-3">
-      <p className="mb-2">{children ?? "Copy it now. It is shown only once and not stored in readable form."}</p>
+      <p className="mb-2">{children ?? "Copy the secret now. It is shown only once and not stored in readable form."}</p>
       <div className="flex flex-wrap items-center gap-2">
         <code className="min-w-0 flex-1 rounded bg-surface px-2 py-1.5 font-mono text-xs [overflow-wrap:anywhere]" data-secret>
           {secret}

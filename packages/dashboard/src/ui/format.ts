@@ -42,7 +42,10 @@ export function relativeText(at: string, now_ms: number): string {
 }
 
 /** Formats a number of things: "1 robot", "1,200 robots". */
-export const counted = (count: number, thing: string): string => `${count.toLocaleString()} ${thing}${count === 1 ? "" : "s"}`;
+export const counted = (count: number, thing: string): string => `${count.toLocaleString()} ${plural(count, thing)}`;
+
+/** Returns the noun for a number that is shown separately: "robot" for 1, otherwise "robots". */
+export const plural = (count: number, thing: string): string => `${thing}${count === 1 ? "" : "s"}`;
 
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 

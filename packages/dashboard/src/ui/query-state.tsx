@@ -70,7 +70,7 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
     return {
       icon: SearchX,
       title: "Not found",
-      text: `${error.message}. It may have been removed, or you may not have access to it.`,
+      text: `${error.message}. The object may have been removed, or you may not have access to it.`,
     };
   const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
   return { icon: TriangleAlert, title: "Something went wrong", text: `${error instanceof Error ? error.message : String(error)}${detail}` };

@@ -42,8 +42,8 @@ const STATUSES: Record<string, { tone: Tone; icon: typeof CircleDot; text?: stri
   offline: { tone: "idle", icon: CircleSlash },
   never_connected: { tone: "idle", icon: CircleDashed, text: "never connected" },
   decommissioned: { tone: "idle", icon: CircleX },
-  ok: { tone: "ok", icon: CircleCheck },
-  failing: { tone: "bad", icon: TriangleAlert },
+  ok: { tone: "ok", icon: CircleCheck, text: "healthy" },
+  failing: { tone: "bad", icon: TriangleAlert, text: "unhealthy" },
   unknown: { tone: "idle", icon: CircleDashed },
   current: { tone: "ok", icon: CircleCheck },
   behind: { tone: "info", icon: Clock },
@@ -106,7 +106,7 @@ export function HealthBadge({
     );
   return (
     <span title={`Last reported before the robot went offline${text === "" ? "" : `: ${text}`}`} className="inline-flex max-w-full">
-      <Badge icon={CircleDashed}>was {health}</Badge>
+      <Badge icon={CircleDashed}>was {STATUSES[health]?.text ?? health}</Badge>
     </span>
   );
 }

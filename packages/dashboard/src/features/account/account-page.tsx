@@ -20,7 +20,7 @@ export function AccountPage() {
           <KeyValue
             items={{
               Name: <Text>{actor.name ?? token.label ?? token.prefix}</Text>,
-              Kind: actor.type === "user" ? "user" : "organization token",
+              Type: actor.type === "user" ? "user" : "organization token",
               Token: <span className="font-mono">{token.prefix}…</span>,
               "Token expires": token.expires_at === null ? "never" : <Time at={token.expires_at} exact />,
               ID: <CopyText label="ID" text={actor.id} />,
@@ -41,7 +41,7 @@ export function AccountPage() {
           </ul>
           {scopes.length > 0 && (
             <p className="mt-3 text-muted">
-              Your access is limited to {scopes.length} sites and fleets. An admin of the organization can change this.
+              Your access is limited to {scopes.length === 1 ? "one site or fleet" : `${scopes.length} sites and fleets`}. An admin of the organization can change this.
             </p>
           )}
         </Card>

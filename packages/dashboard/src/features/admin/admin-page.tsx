@@ -15,6 +15,7 @@ import {
   ListActions,
   ListTable,
   PageHeader,
+  plural,
   Skeleton,
   TextInput,
 } from "../../ui/index.ts";
@@ -182,11 +183,11 @@ function TabLink({ tab, shown, children }: { tab: "orgs" | "audit"; shown: strin
 function Figures({ stats: { orgs, robots, deployments, database } }: { stats: Stats }) {
   return (
     <dl className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 lg:grid-cols-6">
-      <Figure label="orgs" value={orgs.total.toLocaleString()} />
-      <Figure label="requests" value={orgs.pending.toLocaleString()} tone={orgs.pending > 0 ? "text-warn" : ""} />
+      <Figure label={plural(orgs.total, "organization")} value={orgs.total.toLocaleString()} />
+      <Figure label={`pending ${plural(orgs.pending, "request")}`} value={orgs.pending.toLocaleString()} tone={orgs.pending > 0 ? "text-warn" : ""} />
       <Figure label="suspended" value={orgs.suspended.toLocaleString()} />
       <Figure label="robots online" value={`${robots.online.toLocaleString()} of ${robots.total.toLocaleString()}`} />
-      <Figure label="deployments running" value={deployments.running.toLocaleString()} />
+      <Figure label={`${plural(deployments.running, "deployment")} running`} value={deployments.running.toLocaleString()} />
       <Figure label="database" value={byteText(database.size_bytes)} />
     </dl>
   );

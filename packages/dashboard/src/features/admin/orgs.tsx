@@ -33,7 +33,7 @@ import {
 import { adminLines, useAdminAction, useAdminPages } from "./admin-client.ts";
 
 const route = getRouteApi("/admin");
-const STATUSES = [{ value: "pending", label: "requests" }, "active", "suspended"] as const;
+const STATUSES = ["pending", "active", "suspended"] as const;
 
 export function Orgs({ client, status }: { client: BrowserClient; status: AdminSearch["status"] }) {
   // Kept outside the table: the filter may hide the row of an approved organization.
@@ -76,7 +76,7 @@ const columns = (client: BrowserClient, onApproved: Approved): Column<Org>[] => 
   },
   { name: "Requested by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <TextLine>{email}</TextLine> },
   { name: "Status", width: "7rem", cell: ({ status }) => <StatusBadge status={status} /> },
-  { name: "Since", width: "7rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
+  { name: "Created", width: "7rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
   { name: "", width: "8.5rem", align: "right", cell: (org) => <OrgActions client={client} org={org} onApproved={onApproved} /> },
 ];
 
@@ -109,7 +109,7 @@ const ACTS: Record<Act, { verb: string; done?: string; danger?: true; consequenc
   approve: {
     verb: "Approve",
     consequence:
-      "The organization becomes active. Next, its bootstrap token with full access is shown once: have a secure channel ready to send it.",
+      "The organization becomes active, and its bootstrap token is shown once. The token has full access to the organization: have a secure channel ready to send it.",
   },
   reject: {
     verb: "Reject",
@@ -122,7 +122,7 @@ const ACTS: Record<Act, { verb: string; done?: string; danger?: true; consequenc
     done: "Suspended",
     danger: true,
     consequence:
-      "Within two seconds, its tokens are refused, its users signed out and its robots disconnected. Robots keep running their apps. Scheduled deployments wait; the time limits of running ones continue, with all robots counted as offline. Nothing is deleted, and you can resume the organization.",
+      "Within two seconds, its tokens are refused, its users signed out and its robots disconnected. Robots keep running their apps. Scheduled deployments wait; running deployments keep their time limits and count all robots as offline. Nothing is deleted, and you can resume the organization.",
   },
   resume: {
     verb: "Resume",
@@ -247,7 +247,7 @@ function BootstrapToken({ org: { name, token }, onClose }: { org: ApprovedOrg; o
           </SecretOnce>
           <ol className="mt-4 list-decimal space-y-2 pl-5">
             <li>
-              Send it over a secure channel, or sign in with it on this server's page or in a terminal:
+              Send the token to the organization's owner over a secure channel, or sign in with it yourself, here or in a terminal:
               <div className="mt-1">
                 <Command>{shellLine("rf", "login", "--base-url", window.location.origin, "--token", token)}</Command>
               </div>

@@ -53,7 +53,7 @@ export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
     ),
   },
   { name: "Outcome", width: "8rem", priority: 2, cell: ({ error }) => <Outcome error={error} /> },
-  { name: "Address", width: "minmax(6rem,1fr)", priority: 3, cell: ({ ip }) => <TextLine>{ip}</TextLine> },
+  { name: "IP address", width: "minmax(6rem,1fr)", priority: 3, cell: ({ ip }) => <TextLine>{ip}</TextLine> },
 ];
 
 const idText = (label: string, id: string | null): ReactNode => (id === null ? "—" : <CopyText label={label} text={id} />);
@@ -72,22 +72,22 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
               <Text>{actor.name ?? actor.id ?? actor.type}</Text> <span className="text-muted">({actor.type.replaceAll("_", " ")})</span>
             </span>
           ),
-          "User ID": idText("ID", actor.id),
-          Token: idText("Token", entry.token_id),
+          "User ID": idText("user ID", actor.id),
+          "Token ID": idText("token ID", entry.token_id),
           Outcome: <Outcome error={entry.error} />,
-          Status: entry.status ?? "—",
+          "HTTP status": entry.status ?? "—",
           Object: (
             <span className="flex flex-wrap items-center gap-x-3">
-              {idText("ID", entry.object_id)}
+              {idText("object ID", entry.object_id)}
               <ObjectLink id={entry.object_id} is_only>
                 Open
               </ObjectLink>
             </span>
           ),
           Request: <Text>{`${entry.method} ${entry.path}`}</Text>,
-          Address: <Text>{entry.ip}</Text>,
+          "IP address": <Text>{entry.ip}</Text>,
           "User agent": <Text>{entry.user_agent}</Text>,
-          "Request ID": idText("Request ID", entry.request_id),
+          "Request ID": idText("request ID", entry.request_id),
         }}
       />
       {Object.keys(data).length > 0 && (

@@ -43,7 +43,7 @@ const Head = ({ actions }: { actions?: ReactNode }) => (
   <PageHeader
     title="Audit log"
     label="Audit log"
-    meta="Actions of users, tokens and robots, with origin and outcome. Entries are never changed."
+    meta="Actions of users, tokens and robots, each with its IP address and outcome. Entries are never changed."
     actions={actions}
   />
 );
@@ -87,7 +87,7 @@ function AuditLog() {
           columns={AUDIT_COLUMNS}
           height="100%"
           onOpen={({ id }) => change({ entry: id })}
-          empty={<EmptyState title="No matching entries" actions={is_filtered && <Button onClick={() => clear()}>Show all</Button>} />}
+          empty={<EmptyState title={is_filtered ? "No matching entries" : "No entries yet"} actions={is_filtered && <Button onClick={() => clear()}>Show all</Button>} />}
         />
       </div>
       {entry !== undefined && <AuditDetails entry={entry} onClose={() => change({ entry: undefined })} />}

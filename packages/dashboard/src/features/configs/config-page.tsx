@@ -74,7 +74,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
         actions={
           <>
             <LinkButton to="/configs" search={scope === "org" ? {} : { scope, ...(scope_id === null ? {} : { scope_id }) }}>
-              All values of this {scope === "org" ? "organization" : scope}
+              View all values of this {scope === "org" ? "organization" : scope}
             </LinkButton>
             {may_set && (
               <Button look="primary" onClick={() => setEditing(true)}>
@@ -145,7 +145,7 @@ function History({ entry, may_set }: { entry: ConfigEntry; may_set: boolean }) {
       </QueryState>
       {history.hasNextPage && (
         <Button className="mt-2" busy={history.isFetchingNextPage} onClick={() => void history.fetchNextPage()}>
-          Older versions
+          Load older versions
         </Button>
       )}
       {to !== undefined && <RollBack entry={entry} to={to} onClose={() => setTo(undefined)} />}
@@ -204,10 +204,10 @@ const RollBack = ({ entry, to, onClose }: { entry: ConfigEntry; to: ConfigVersio
     args={{ params: { id: entry.id }, body: { version: to.version } }}
     onClose={onClose}
     quiet
-    title={`Roll back to version ${to.version}`}
+    title={`Roll back to version ${to.version}?`}
     consequence={`Sets the value of version ${to.version} again, as version ${entry.version + 1}. The history is kept. Robots change only with the next config deployment.`}
     verb="Roll back"
-    done={({ data }) => `Rolled back to version ${to.version} as version ${data.version}. Deploy it to update robots.`}
+    done={({ data }) => `Rolled back to version ${to.version}, saved as version ${data.version}. Deploy configs to update robots.`}
     command={rollbackLine(entry, to.version)}
   >
     {!to.secret && !entry.secret && (

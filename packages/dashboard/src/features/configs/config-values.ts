@@ -9,6 +9,8 @@ export interface ConfigScope {
   scope_id: string | undefined;
 }
 export const SCOPES: readonly Scope[] = ["org", "site", "fleet", "robot"];
+/** Returns the name of a scope in texts. */
+export const scopeName = (scope: Scope): string => (scope === "org" ? "organization" : scope);
 
 /** An effective value and the scope at which it is set. */
 export type EffectiveValue = RobotConfig["effective"][number];

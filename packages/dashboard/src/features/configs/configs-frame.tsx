@@ -23,7 +23,7 @@ export function ConfigsFrame({ label, actions, children }: { label: string; acti
   );
 }
 
-const NAMES: Record<Scope, string> = { org: "Org", site: "Site", fleet: "Fleet", robot: "Robot" };
+const NAMES: Record<Scope, string> = { org: "Organization", site: "Site", fleet: "Fleet", robot: "Robot" };
 
 /** Selects the scope: the organization, a site, a fleet or a robot. */
 export function ScopePicker({

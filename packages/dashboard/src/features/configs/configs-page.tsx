@@ -32,6 +32,7 @@ import {
   historyLine,
   isOwn,
   type Scope,
+  scopeName,
   unsetLine,
   valueLine,
   viewLine,
@@ -76,7 +77,7 @@ export function ConfigsPage() {
     >
       <ScopePicker scope={scope} scope_id={scope_id} onChange={pick} />
       {!is_chosen ? (
-        <EmptyState title={`Select a ${scope}`}>Its effective values and their origins appear here.</EmptyState>
+        <EmptyState title={`Select a ${scope}`}>The values that apply to this {scope} appear here, each with the scope at which it is set.</EmptyState>
       ) : (
         <>
           {scope === "robot" && scope_id !== undefined && <RobotFiles robot_id={scope_id} />}
@@ -188,7 +189,7 @@ const COLUMNS: readonly Column<EffectiveValue>[] = [
   },
   { name: "Namespace", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ namespace }) => <TextLine>{namespace}</TextLine> },
   { name: "Value", width: "minmax(5rem, 3fr)", cell: (value) => <ValueCell value={value} /> },
-  { name: "From", width: "minmax(4.5rem, 1.5fr)", cell: (value) => <Origin value={value} /> },
+  { name: "Scope", width: "minmax(4.5rem, 1.5fr)", cell: (value) => <Origin value={value} /> },
   { name: "Version", width: "4.5rem", priority: 3, align: "right", cell: ({ version }) => version },
   { name: "", width: "2rem", cell: (value) => <RowMenu value={value} /> },
 ];
@@ -209,7 +210,7 @@ function Origin({ value }: { value: EffectiveValue }) {
   if (acts !== undefined && isOwn(value, acts.place)) return <Badge tone="ok">set here</Badge>;
   return (
     <span className="flex min-w-0 items-center gap-1.5">
-      <Badge>{value.scope}</Badge>
+      <Badge>{scopeName(value.scope)}</Badge>
       {name !== undefined && (
         <span className="min-w-0 max-sm:hidden">
           <TextLine>{name}</TextLine>

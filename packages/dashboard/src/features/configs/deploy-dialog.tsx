@@ -39,7 +39,7 @@ export function DeployDialog({ place, namespace, onClose }: { place: ConfigScope
       onClose={onClose}
       wide
       title="Deploy configs"
-      description="Each robot receives the values that are effective for it when it is updated. Later changes are excluded."
+      description="Each robot receives the values that are effective for it at the time of its update. Later changes are excluded."
       verb={scope === "robot" ? "Deploy to this robot" : "Deploy to this fleet"}
       sending={action}
       locked={scope_id === undefined}
@@ -55,7 +55,7 @@ export function DeployDialog({ place, namespace, onClose }: { place: ConfigScope
           label="Target"
           value={scope}
           options={[
-            { value: "fleet", label: "A fleet: all robots in it" },
+            { value: "fleet", label: "All robots of a fleet" },
             { value: "robot", label: "One robot" },
           ]}
           onValue={(kind) => setTarget({ scope: kind === "robot" ? "robot" : "fleet", scope_id: undefined })}
@@ -107,7 +107,7 @@ function FleetDiff({ fleet_id, namespace }: { fleet_id: string; namespace: strin
           {items.length === 0 && <p className="text-muted">This fleet has no robots.</p>}
           {count !== undefined && count > items.length && (
             <p className="mt-1 text-xs text-muted">
-              {items.length} of {count} robots shown. The others receive their effective values, too.
+              {items.length} of {count} robots are shown. The other robots also receive their effective values.
             </p>
           )}
         </>

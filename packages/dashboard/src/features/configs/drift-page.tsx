@@ -95,8 +95,8 @@ export function DriftPage() {
           columns={COLUMNS}
           onOpen={({ id }) => void navigate({ to: "/configs", search: { scope: "robot", scope_id: id } })}
           empty={
-            <EmptyState title={state === "drifted" ? "No drifted robots" : "No pending robots"}>
-              {state === "drifted" ? "All config files match the last deployment." : "No config deployment is in progress."}
+            <EmptyState title={state === "drifted" ? "No config drift" : "No pending config deployments"}>
+              {state === "drifted" ? "The config files of all robots match the last deployment." : "Robots appear here while a config deployment to them is in progress."}
             </EmptyState>
           }
         />

@@ -16,7 +16,7 @@ function Pending({ children, title }: { children: string; title: string }) {
 }
 
 const changes = (count: number): string => `${counted(count, "config change")} pending`;
-const HOW = "Set but not deployed: robots receive it with the next config deployment";
+const HOW = "Not deployed yet: robots receive the change with the next config deployment";
 
 /** Renders nothing if all values that apply to the fleet are deployed to it. */
 export function FleetPending({ fleet }: { fleet: Fleet }) {
@@ -40,7 +40,7 @@ export function ValuePending({ entry }: { entry: ConfigEntry }) {
   if (fleets.length === 0) return null;
   const names = fleets.map(({ name }) => name).join(", ");
   return (
-    <Pending title={`${HOW}. ${names}`.slice(0, 500)}>
+    <Pending title={`${HOW}. Fleets: ${names}`.slice(0, 500)}>
       {scope === "fleet" ? "pending" : `pending in ${counted(fleets.length, "fleet")}`}
     </Pending>
   );

@@ -47,8 +47,7 @@ export function SchemasPage() {
         {({ items }) =>
           items.length === 0 ? (
             <EmptyState title="No schemas yet" command="rf configs schema set NAMESPACE FILE">
-              Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates
-              it.
+              Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates the schema.
             </EmptyState>
           ) : (
             <ul className="space-y-3">
@@ -130,7 +129,7 @@ function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; onClose: 
   const read = readJson(text);
   const action = useAction("setConfigSchema", {
     quiet: true,
-    done: ({ data }) => `Version ${data.version} of the schema set. Invalid values are now refused.`,
+    done: ({ data }) => `Schema set as version ${data.version}. Invalid values are now refused.`,
     onSuccess: onClose,
   });
   const broken = brokenValues(action.error);
@@ -140,7 +139,7 @@ function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; onClose: 
       onClose={onClose}
       wide
       title={of === undefined ? "Set schema" : "Change schema"}
-      description="A JSON Schema (draft 2020-12) for the namespace's object. Invalid values are refused when set, and robots never receive a combination of values that violates it."
+      description="A JSON Schema (draft 2020-12) for the object that contains all values of the namespace. Invalid values are refused when set, and robots never receive a combination of values that violates the schema."
       verb="Set schema"
       sending={action}
       locked={"problem" in read}

@@ -6,12 +6,12 @@ import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Diff, FormDialog, Json, JsonInput, jsonText, readJson, Switch, TextInput } from "../../ui/index.ts";
-import { type ConfigScope, type EffectiveValue, isOwn, type Scope, setLine, unsetLine, valueLine, wrongLine } from "./config-values.ts";
+import { type ConfigScope, type EffectiveValue, isOwn, type Scope, scopeName, setLine, unsetLine, valueLine, wrongLine } from "./config-values.ts";
 import { useScopeName } from "./configs-frame.tsx";
 
 const NAMESPACE_DEFAULT = "default";
 const VALUE_HINT = "JSON: 1.5, true, a quoted string, a list or an object";
-const SECRET_HINT = "JSON, encrypted: sent only to the robots that use it, and not shown again";
+const SECRET_HINT = "JSON. The value is encrypted, sent only to the robots that use it, and not shown again";
 
 interface Draft {
   namespace: string;
@@ -44,7 +44,7 @@ export function ValueDialog({
   const read = readJson(text);
   const action = useAction("setConfig", {
     quiet: true,
-    done: ({ data }) => `Version ${data.version} set. Deploy configs to update robots.`,
+    done: ({ data }) => `Value set as version ${data.version}. Deploy configs to update robots.`,
     onSuccess: onClose,
   });
   const where = scope === "org" ? {} : { scope, scope_id };
@@ -156,7 +156,7 @@ function Names({ draft, onChange, is_new }: { draft: Draft; onChange: (draft: Dr
           label="Secret"
           checked={draft.secret}
           onChange={(secret) => onChange({ ...draft, secret })}
-          hint="Encrypted, and sent only to the robots that use it. A key is secret at all scopes or at none."
+          hint="The value is encrypted, and sent only to the robots that use it. A key is either secret at all scopes or at none."
         />
       )}
     </>
@@ -198,7 +198,7 @@ function OtherPlaces({ namespace, name }: { namespace: string; name: string }) {
   if (set.length === 0) return null;
   return (
     <details className="mb-3">
-      <summary className="min-h-6">Scopes with this key{set.length === 20 ? " (the first 20)" : `: ${set.length}`}</summary>
+      <summary className="min-h-6">Scopes with this key{set.length === 20 ? " (first 20 shown)" : `: ${set.length}`}</summary>
       <ul className="mt-1 space-y-1 text-xs">
         {set.map((entry) => (
           <OtherPlace key={entry.id} entry={entry} />
@@ -213,7 +213,7 @@ function OtherPlace({ entry }: { entry: ConfigEntry }) {
   return (
     <li className="flex min-h-6 min-w-0 items-center gap-3">
       <Link to="/configs/$id" params={{ id: entry.id }} className="shrink-0 underline">
-        {entry.scope} <bdi>{name}</bdi>
+        {scopeName(entry.scope)} <bdi>{name}</bdi>
       </Link>
       <span className="min-w-0 truncate font-mono">{valueLine(entry)}</span>
     </li>
@@ -230,8 +230,8 @@ export function UnsetDialog({
 }) {
   const wider =
     of.scope === "org"
-      ? "After the next config deployment, robots without a narrower value have no such value."
-      : "After the next config deployment, the value of a wider scope applies again, if there is one.";
+      ? "After the next config deployment, only robots with a value of their site, fleet or robot have this key."
+      : "After the next config deployment, the value of the next wider scope applies, if one is set.";
   return (
     <ConfirmAction
       route="deleteConfig"
@@ -243,7 +243,7 @@ export function UnsetDialog({
           <bdi className="font-mono text-ink [overflow-wrap:anywhere]">
             {of.namespace}/{of.key}
           </bdi>{" "}
-          of the {of.scope} is removed. {wider} Until then, robots keep their current value. The history is kept, and you can restore an
+          of the {scopeName(of.scope)} is removed. {wider} Until then, robots keep their current value. The history is kept, and you can restore an
           earlier version.
         </>
       }

@@ -22,7 +22,15 @@ import {
 } from "../../ui/index.ts";
 import { releaseName } from "../robots/robot-text.ts";
 import { ActorName, CountsBar, RobotLink, TargetLink } from "./deployment-parts.tsx";
-import { differingRobots, policyDifferences, reasonText, type RobotDifference, secondsOf, type TargetOutcome } from "./deployment-text.ts";
+import {
+  differingRobots,
+  policyDifferences,
+  reasonText,
+  type RobotDifference,
+  robots,
+  secondsOf,
+  type TargetOutcome,
+} from "./deployment-text.ts";
 
 const route = getRouteApi("/app/deployments/compare");
 
@@ -239,12 +247,12 @@ function DifferingRobots({ a, b }: { a: Deployment; b: Deployment }) {
   const of_b = useOutcomes(b);
   if (Math.max(a.counts.total, b.counts.total) > ROBOTS_MAX)
     return (
-      <Section title="Differing robots">
+      <Section title="Robots with different results">
         <p className="text-muted">Deployments with more than {ROBOTS_MAX.toLocaleString()} robots are not compared robot by robot.</p>
       </Section>
     );
   return (
-    <Section title="Differing robots">
+    <Section title="Robots with different results">
       <QueryState query={of_a}>
         {(first) => <QueryState query={of_b}>{(second) => <Differences a={a} b={b} of_a={first} of_b={second} />}</QueryState>}
       </QueryState>
@@ -269,14 +277,14 @@ function Differences({ a, b, of_a, of_b }: Outcomes) {
   const rows = useMemo(() => differingRobots(of_a, of_b), [of_a, of_b]);
   const names = useMemo(() => new Map([...of_a, ...of_b].map((target) => [target.robot_id, target.robot_name])), [of_a, of_b]);
   const columns = useMemo(() => columnsOf(a, b, names), [a, b, names]);
-  if (rows.length === 0) return <p className="text-muted">Every robot has the same result in both.</p>;
+  if (rows.length === 0) return <p className="text-muted">Every robot has the same result in both deployments.</p>;
   return (
     <>
       <p className="mb-2 text-muted">
-        {rows.length.toLocaleString()} of {names.size.toLocaleString()} robots.
+        {rows.length.toLocaleString()} of {robots(names.size)} with different results.
       </p>
       <DataTable
-        label="Differing robots"
+        label="Robots with different results"
         columns={columns}
         rows={rows}
         rowKey={keyOf}

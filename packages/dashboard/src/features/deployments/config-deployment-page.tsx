@@ -114,7 +114,7 @@ function whyNot(status: string, may_change: boolean): string | undefined {
 function Actions({ deployment: { id, status, counts, namespace } }: { deployment: ConfigDeployment }) {
   const [is_asking, setAsking] = useState(false);
   const why_not = whyNot(status, useMay("operator"));
-  const cancel = useAction("cancelConfigDeployment", { done: "Cancelled", onSuccess: () => setAsking(false) });
+  const cancel = useAction("cancelConfigDeployment", { done: "Config deployment cancelled", onSuccess: () => setAsking(false) });
   const button = (
     <Button aria-disabled={why_not !== undefined} onClick={() => why_not === undefined && setAsking(true)}>
       Cancel
@@ -129,7 +129,7 @@ function Actions({ deployment: { id, status, counts, namespace } }: { deployment
         open={is_asking}
         onClose={() => setAsking(false)}
         title="Cancel config deployment?"
-        consequence={`${robots(counts.pending + counts.queued)} will not receive ${namespace === null ? "the config" : namespace}; ${robots(counts.applied)} will keep it. ${robots(counts.active)} updating will finish.`}
+        consequence={`Waiting robots (${counts.pending + counts.queued}) will not receive ${namespace === null ? "the config" : `the config ${namespace}`}. Updating robots (${counts.active}) will finish. Updated robots (${counts.applied}) will keep the new values.`}
         verb="Cancel deployment"
         dismiss="Keep deployment"
         danger

@@ -30,7 +30,7 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
   const places = usePlaces();
   const filters = useFilters(route.useSearch());
   const { id, release, status, counts, wave_count } = deployment;
-  const tag = release.tag === "" ? "removed release" : release.tag;
+  const tag = release.tag === "" ? "deleted release" : release.tag;
   return (
     <>
       <PageHeader

@@ -20,11 +20,11 @@ export const CountsBar = ({ counts, label }: { counts: Counts; label: string }) 
   <Progress label={label} total={counts.total} parts={partsOf(counts)} />
 );
 
-/** Formats the progress: "12 of 40, 1 failed". */
+/** Formats the progress: "12 of 40 applied, 1 failed". */
 export function countsText({ applied, failed, rolled_back, total }: Counts): string {
   if (total === 0) return "not started";
   const parts = [
-    `${applied.toLocaleString()} of ${total.toLocaleString()}`,
+    `${applied.toLocaleString()} of ${total.toLocaleString()} applied`,
     failed > 0 && `${failed.toLocaleString()} failed`,
     rolled_back > 0 && `${rolled_back.toLocaleString()} rolled back`,
   ];
@@ -142,7 +142,7 @@ export function RobotEvents({
 }) {
   const events = useQuery(query(name, { params: { id }, query: { robot_id, limit: EVENTS_MAX } }));
   return (
-    <Dialog open onClose={onClose} title="On this robot" wide>
+    <Dialog open onClose={onClose} title="Events on this robot" wide>
       <p className="mb-3 flex items-baseline gap-2">
         <RobotLink id={robot_id} name={robot_name} />
       </p>

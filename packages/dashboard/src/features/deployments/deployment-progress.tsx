@@ -4,7 +4,7 @@ import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-re
 import type { DeploymentSearch } from "../../search.ts";
 import { cx, type Filters, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
-import { reachOf, wholeWaveText } from "./deployment-text.ts";
+import { reachOf, robots, wholeWaveText } from "./deployment-text.ts";
 import { countdownText } from "./draft.ts";
 import type { Situation } from "./steps.ts";
 
@@ -38,7 +38,7 @@ export function Counts({
       <div className="mb-2 flex items-baseline justify-between gap-4">
         <p>
           <span className="text-2xl font-semibold tabular-nums">{done.toLocaleString()}</span>
-          <span className="text-muted tabular-nums"> of {counts.total.toLocaleString()} finished</span>
+          <span className="text-muted tabular-nums"> of {robots(counts.total)} finished</span>
         </p>
         <p className="text-muted tabular-nums">{percent}%</p>
       </div>
@@ -100,7 +100,7 @@ const LOOKS: Record<Tone, { box: string; ink: string; icon: typeof Clock }> = {
 };
 
 /** Shows the state of a deployment and a suggested next step. Screen readers announce changes. */
-export function SituationNote({ situation: { tone, text, advice, until } }: { situation: Situation }) {
+export function SituationNote({ situation: { tone, text, advice, until, starts = false } }: { situation: Situation }) {
   const { box, ink, icon: Icon } = LOOKS[tone];
   return (
     <div role="status" className={cx("mb-4 flex items-start gap-2.5 rounded-lg border px-4 py-3", box)}>
@@ -111,8 +111,8 @@ export function SituationNote({ situation: { tone, text, advice, until } }: { si
       </div>
       {until !== undefined && (
         <p className="ml-auto shrink-0 text-right">
-          <span className="block text-xs">continues in</span>
-          <Countdown until={until} />
+          <span className="block text-xs">{starts ? "starts in" : "continues in"}</span>
+          <Countdown until={until} over="a moment" />
         </p>
       )}
     </div>
@@ -125,7 +125,7 @@ const TICK_MS = 1_000;
 const useSecond = ticker(TICK_MS);
 
 /** Shows the time left, updated every second; `over` once it has passed. */
-function Countdown({ until, over = "now" }: { until: string; over?: string }) {
+function Countdown({ until, over }: { until: string; over: string }) {
   const now = useSecond();
   return (
     <time dateTime={until} title={until} role="timer" className="font-medium tabular-nums">
@@ -215,7 +215,7 @@ function WaveNote({ wave, is_paused }: Pick<RowParts, "wave" | "is_paused">) {
   if (wave.status === "soaking" && wave.soaks_until !== null)
     return (
       <>
-        {is_paused ? "soak time left: " : "soaks for "}
+        soak time left:{" "}
         <Countdown until={wave.soaks_until} over={is_paused ? "none" : "a moment"} />
       </>
     );

@@ -49,7 +49,7 @@ const columnsWith = <Row extends Deployment | ConfigDeployment>(
   },
   { name: "Started", width: "7rem", priority: 3, cell: (row) => timeOrDash(startOf(row)) },
   { name: "Finished", width: "7rem", priority: 3, cell: ({ finished_at }) => timeOrDash(finished_at) },
-  { name: "By", width: "minmax(0, 8rem)", priority: 3, cell: ({ created_by }) => <ActorName actor={created_by} /> },
+  { name: "Created by", width: "minmax(0, 8rem)", priority: 3, cell: ({ created_by }) => <ActorName actor={created_by} /> },
 ];
 
 const timeOrDash = (at: string | null): ReactNode => (at === null ? <span className="text-muted">—</span> : <Time at={at} />);
@@ -59,7 +59,7 @@ const RELEASES: Naming<Deployment> = {
   width: "minmax(0, 1.4fr)",
   cell: ({ id, release, retry_of, rollback_of }) => (
     <span className="flex min-w-0 items-baseline gap-2">
-      <NameLink to="/deployments/$id" params={{ id }} name={release.tag === "" ? "removed release" : release.tag} className="font-medium" />
+      <NameLink to="/deployments/$id" params={{ id }} name={release.tag === "" ? "deleted release" : release.tag} className="font-medium" />
       <span className="shrink-0 text-xs text-muted">{retry_of !== null ? "retry" : rollback_of !== null ? "rollback" : ""}</span>
     </span>
   ),

@@ -73,11 +73,11 @@ export function policyLines(rollout: WholeRollout | Rollout): (readonly [string,
   if (has_waves || (threshold !== null && threshold !== undefined)) lines.push(["On failure", ON_FAILURE[rollout.on_failure ?? "stop"]]);
   if (max_parallel !== null && max_parallel !== undefined) lines.push(["Concurrency", `at most ${robots(max_parallel)}`]);
   if (max_unavailable !== null && max_unavailable !== undefined)
-    lines.push(["Unavailable", `at most ${amountText(max_unavailable)}${groupText(max_unavailable.group_by)}`]);
+    lines.push(["Maximum unavailable", ` ${amountText(max_unavailable)}${groupText(max_unavailable.group_by)}`]);
   if (window !== null && window !== undefined)
-    lines.push(["Window", `${window.cron} (${window.time_zone}), open for ${durationText(60 * window.duration_minutes)}`]);
-  if (max_attempts !== undefined) lines.push(["Attempts", String(max_attempts)]);
-  if (verify_seconds !== undefined) lines.push(["Verification", durationText(verify_seconds)]);
+    lines.push(["Maintenance window", `${window.cron} (${window.time_zone}), open for ${durationText(60 * window.duration_minutes)}`]);
+  if (max_attempts !== undefined) lines.push(["Attempts per robot", String(max_attempts)]);
+  if (verify_seconds !== undefined) lines.push(["Verification time", durationText(verify_seconds)]);
   return lines;
 }
 
@@ -90,19 +90,19 @@ interface Explanation {
 
 /** Texts for all reasons. Exhaustive: a new reason without a text does not compile. */
 const REASONS: Record<Reason, Explanation> = {
-  already_installed: { text: "the robot already runs this release and is healthy" },
+  already_installed: { text: "already up to date" },
   timeout: {
-    text: "a step on a connected robot timed out",
+    text: "the robot was connected but did not finish a step in time",
     advice: "Check the robot's log around that time, then retry.",
   },
   health_check_failed: {
     text: "health check failed",
     advice: "The robot's log around that time contains the output of the check.",
   },
-  crash_loop: { text: "crash loop", advice: "The robot's log contains the last output and the exit code of the program." },
+  crash_loop: { text: "the program crashed repeatedly", advice: "The robot's log contains the last output and the exit code of the program." },
   download_failed: { text: "download of the artifact failed", advice: "Check the network between the robot and the server." },
   digest_mismatch: {
-    text: "the downloaded artifact had the wrong digest twice",
+    text: "the artifact had the wrong digest after two downloads",
     advice: "Possible causes: a proxy that changes downloads, or a failing disk.",
   },
   signature_invalid: {
@@ -111,7 +111,7 @@ const REASONS: Record<Reason, Explanation> = {
   },
   incompatible: {
     text: "the robot does not support this kind of release",
-    advice: "Deploy a kind that its agent supports, or update the agent.",
+    advice: "Deploy a kind of release that the robot's agent supports, or update the agent.",
   },
   insufficient_disk: { text: "not enough disk space on the robot", advice: "Free the space that the message names, then retry." },
   rejected_by_robot: {
@@ -121,22 +121,22 @@ const REASONS: Record<Reason, Explanation> = {
   rollback_requested: { text: "a rollback was requested by a user or by the policy" },
   rollback_failed: {
     text: "the previous version did not start again",
-    advice: "Check the robot. Its supervisor keeps restarting the previous version.",
+    advice: "Check the robot. The agent keeps restarting the previous version.",
   },
   superseded: { text: "replaced by a newer deployment" },
-  expired: { text: "not started before it expired", advice: "Deploy again." },
-  no_targets: { text: "the fleet had no robots at the start", advice: "Enroll robots or move some to the fleet, then deploy again." },
-  robot_removed: { text: "robot decommissioned" },
+  expired: { text: "the deployment expired before the update started", advice: "Deploy again." },
+  no_targets: { text: "the fleet had no robots when the deployment started", advice: "Enroll robots or move some to the fleet, then deploy again." },
+  robot_removed: { text: "the robot was decommissioned" },
   scope_lost: {
-    text: "its creator may no longer deploy to this robot",
-    advice: "Deploy again as someone who may deploy to the robot's fleet.",
+    text: "the deployment's creator may no longer deploy to this robot",
+    advice: "Deploy again as a user who may deploy to the robot's fleet.",
   },
   creator_removed: {
-    text: "its creator left the organization, or the token was revoked",
-    advice: "Deploy again as a member of the organization.",
+    text: "the deployment's creator left the organization, or the creator's token was revoked",
+    advice: "Deploy again with another user or token of the organization.",
   },
   user_cancelled: { text: "cancelled by a user" },
-  threshold_exceeded: { text: "too many robots failed", advice: "Check why the robots failed, then retry on them." },
+  threshold_exceeded: { text: "too many robots failed", advice: "Find out why the robots failed, then retry the deployment." },
   agent_lost: {
     text: "the robot disconnected during a step and did not reconnect in time",
     advice: "Deploy again when the robot is online.",
@@ -146,12 +146,12 @@ const REASONS: Record<Reason, Explanation> = {
 const WAITS: Record<WaitingFor, string> = {
   robot_online: "robot offline: starts when it connects",
   slot: "concurrency limit reached",
-  window: "waiting for its maintenance window",
+  window: "waiting for the maintenance window",
   artifact: "waiting for the artifact to be uploaded",
   previous_deployment: "waiting for an older deployment to finish installing",
   gate: "awaiting promotion",
-  approval: "an admin must approve the robot: its config has secrets",
-  robot: "updates blocked by the robot",
+  approval: "waiting for an admin to approve the robot: its config contains secrets",
+  robot: "postponed by software on the robot",
 };
 
 const STEPS: Record<TargetStatus, string> = {
@@ -163,10 +163,10 @@ const STEPS: Record<TargetStatus, string> = {
   installing: "switching to the new version",
   verifying: "verifying",
   rolling_back: "rolling back to the previous version",
-  applied: "healthy",
+  applied: "update complete",
   failed: "failed",
   rolled_back: "failed; previous version restored",
-  cancelled: "not installed",
+  cancelled: "not updated",
 };
 
 const isKnown = <K extends string>(map: Record<K, unknown>, key: string): key is K => Object.hasOwn(map, key);

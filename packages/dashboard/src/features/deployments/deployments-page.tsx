@@ -156,7 +156,7 @@ interface ObjectFilterProps {
 const ObjectFilter = ({ kind, onChange, ...picker }: ObjectFilterProps) => (
   <div className="flex items-center">
     <ObjectPicker compact kind={kind} hints={kind === "release"} onChoose={onChange} {...picker} />
-    {picker.id !== undefined && <IconButton label={`Any ${kind}`} icon={X} onClick={() => onChange(undefined)} />}
+    {picker.id !== undefined && <IconButton label={`Clear ${kind} filter`} icon={X} onClick={() => onChange(undefined)} />}
   </div>
 );
 
@@ -164,8 +164,8 @@ const ObjectFilter = ({ kind, onChange, ...picker }: ObjectFilterProps) => (
 const SinceFilter = ({ since, onRemove }: { since: string; onRemove: () => void }) => (
   <span className="flex h-8 items-center gap-1 rounded-md border border-line-strong pl-2.5">
     <span>
-      Since <Time at={since} exact />
+      Created since <Time at={since} exact />
     </span>
-    <IconButton label="Any time" icon={X} onClick={onRemove} />
+    <IconButton label="Clear time filter" icon={X} onClick={onRemove} />
   </span>
 );

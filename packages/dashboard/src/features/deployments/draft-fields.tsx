@@ -151,7 +151,7 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
           options={[
             { value: "percent", label: "Percentage" },
             { value: "count", label: "Number of robots" },
-            { value: "labels", label: "By label" },
+            { value: "labels", label: "Labels" },
           ]}
         />
         <TextInput
@@ -168,7 +168,7 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
           value={wave.soak}
           onValue={(soak) => onChange({ soak })}
           error={errorAt(errors, `${path}.soak_seconds`)}
-          hint="Time before the next wave."
+          hint="How long the wave must stay healthy before the next one opens."
         />
       </div>
       <div className="mb-2">
@@ -194,14 +194,14 @@ export function WindowEditor(parts: EditorParts) {
           field="scheduled_at"
           label="Start at"
           type="datetime-local"
-          hint={utc === undefined ? `Empty: now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
+          hint={utc === undefined ? `Leave empty to start now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
         />
         <DraftText
           {...parts}
           field="expires_in"
           label="Expires after"
           placeholder="7d"
-          hint="Counted from the start. The deployment is then cancelled for robots that have not started it."
+          hint="Time after the start at which the deployment is cancelled for robots that have not started to update."
         />
       </Row>
       <Switch
@@ -222,7 +222,7 @@ function WindowFields(parts: EditorParts) {
       <DraftText
         {...parts}
         field="cron"
-        label="Opens at"
+        label="Opens at (cron expression)"
         className="font-mono"
         placeholder="0 2 * * 1-5"
         hint="Minute, hour, day of the month, month, day of the week: 0 2 * * 1-5 is 2:00 from Monday to Friday."
@@ -238,7 +238,7 @@ function WindowFields(parts: EditorParts) {
         field="window_minutes"
         label="Duration (minutes)"
         inputMode="numeric"
-        hint="Robots start to install only during this time."
+        hint="Time for which the window stays open. Robots start to install only while it is open."
       />
     </div>
   );

@@ -70,7 +70,7 @@ export const PRESETS: readonly { label: string; hint: string; draft: Partial<Dra
   },
   {
     label: "Careful",
-    hint: "One robot, 10%, then 50%, each promoted manually. Rolls back all robots at the first failure.",
+    hint: "One robot, 10%, 50%, then the rest, each after manual promotion. Rolls back all robots at the first failure.",
     draft: {
       waves: [
         { key: 1, by: "count", amount: "1", soak: "10m", gate: true },

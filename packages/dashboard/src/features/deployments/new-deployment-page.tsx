@@ -179,7 +179,7 @@ function useRelease(name: string | undefined): ChosenRelease {
 
 const FROM: Record<Release["artifact_state"], string> = {
   stored: "",
-  awaiting_upload: "The artifact is not uploaded yet: robots wait for it.",
+  awaiting_upload: "The artifact is not uploaded yet: robots wait until it is.",
   external: "Robots pull the image from its registry.",
 };
 
@@ -259,7 +259,7 @@ function TargetPicker({ kind, onKind, target, onChoose, ...rest }: TargetPickerP
         id={target?.id}
         hints={kind === "robot"}
         onChoose={(id) => onChoose({ kind, id })}
-        note={kind === "fleet" ? "All robots that are in the fleet at the start." : "Waves and failure limits apply to fleets only."}
+        note={kind === "fleet" ? "Deploys to all robots that are in the fleet when the deployment starts." : "Waves and failure limits apply to fleets only."}
         {...rest}
       />
     </>

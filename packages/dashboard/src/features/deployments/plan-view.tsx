@@ -3,7 +3,21 @@ import { ApiError } from "@roamfleet/sdk/browser";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, randomId } from "../../api/client.ts";
-import { Badge, byteText, Card, type Column, cx, DataTable, ErrorState, KeyValue, Section, Skeleton, Text, Time } from "../../ui/index.ts";
+import {
+  Badge,
+  byteText,
+  Card,
+  type Column,
+  cx,
+  DataTable,
+  ErrorState,
+  KeyValue,
+  plural,
+  Section,
+  Skeleton,
+  Text,
+  Time,
+} from "../../ui/index.ts";
 import { RobotLink } from "./deployment-parts.tsx";
 import { afterWaveText, reachOf, robots, waveText } from "./deployment-text.ts";
 import { type Errors, errorsOf } from "./draft.ts";
@@ -11,7 +25,7 @@ import { type Errors, errorsOf } from "./draft.ts";
 /** Previews a deployment: its robots, waves and times if it were created now. */
 export function PlanView({ planned, is_asked, errors }: { planned: Planned; is_asked: boolean; errors: Errors }) {
   return (
-    <Section title="Preview" actions={<span className="text-xs text-muted">{planned.is_behind ? "calculating…" : ""}</span>}>
+    <Section title="Preview" actions={<span className="text-xs text-muted">{planned.is_behind ? "Calculating…" : ""}</span>}>
       <div aria-live="polite" aria-busy={planned.is_behind} className={cx(planned.is_behind && planned.plan !== undefined && "opacity-70")}>
         <Body planned={planned} is_asked={is_asked} errors={errors} />
       </div>
@@ -23,7 +37,7 @@ function Body({ planned: { plan, error, retry }, is_asked, errors }: { planned: 
   const count = Object.keys(errors).length;
   if (count > 0)
     return (
-      <p className="text-bad">{count === 1 ? "One field is invalid." : `${count} fields are invalid.`} See the messages at the fields.</p>
+      <p className="text-bad">{count === 1 ? "One field is invalid: see the message below the field." : `${count} fields are invalid: see the messages below them.`}</p>
     );
   if (!is_asked) return <p className="text-muted">Choose a release and a target to see a preview. Nothing starts until you deploy.</p>;
   if (error !== undefined) return <ErrorState error={error} onRetry={retry} />;
@@ -34,14 +48,14 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
   if (plan.total === 0)
     return (
       <Notice tone="border-warn bg-warn-soft">
-        The fleet has no robots. Robots that enroll before the start receive the release; a deployment created now ends immediately.
+        The fleet has no robots. A deployment that starts now ends immediately. A scheduled deployment updates the robots that are in the fleet when it starts.
       </Notice>
     );
   return (
     <>
       {!plan.artifact_stored && <Notice tone="border-warn bg-warn-soft">The artifact is not uploaded yet. Robots wait until it is.</Notice>}
       <div className="mb-3 grid grid-cols-2 gap-2 sm:grid-cols-5">
-        <Figure value={plan.total.toLocaleString()} label="robots" />
+        <Figure value={plan.total.toLocaleString()} label={plural(plan.total, "robot")} />
         <Figure value={byteText(plan.bytes_to_send)} label="to send" />
         <Figure value={plan.offline.toLocaleString()} label="offline" ink={plan.offline > 0 ? "text-warn" : ""} />
         <Figure value={plan.incompatible.toLocaleString()} label="incompatible" ink={plan.incompatible > 0 ? "text-bad" : ""} />
@@ -131,7 +145,7 @@ const ROBOT: Column<PlanRobot> = {
 };
 const WAVE: Column<PlanRobot> = { name: "Wave", width: "3.5rem", align: "right", cell: ({ wave }) => wave + 1 };
 const REST: readonly Column<PlanRobot>[] = [
-  { name: "Now", width: "7rem", cell: stateOf },
+  { name: "State", width: "7rem", cell: stateOf },
   { name: "To send", width: "5rem", align: "right", priority: 2, cell: ({ bytes_to_send }) => byteText(bytes_to_send) },
 ];
 

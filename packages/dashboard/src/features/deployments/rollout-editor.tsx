@@ -90,7 +90,7 @@ function Failures(parts: EditorParts) {
           label="Minimum completed robots"
           inputMode="numeric"
           placeholder="1"
-          hint="The limit applies once this many have finished, so that one failure of two does not count as 50%."
+          hint="The limit applies only after this many robots have finished, so that one failure among the first two does not count as 50%."
         />
       )}
       {(has_waves || draft.threshold_by !== "none") && (
@@ -171,7 +171,7 @@ const Tries = (parts: EditorParts) => (
       label="Attempts per robot"
       inputMode="numeric"
       placeholder="3"
-      hint="Retries if the robot does not receive the release."
+      hint="How often an update is started on a robot. A timeout or a failed download leads to the next attempt."
     />
     <DraftText
       {...parts}

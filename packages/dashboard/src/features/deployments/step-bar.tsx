@@ -98,10 +98,10 @@ function useSteps(id: string, onDone: () => void): { act: (step: StepName) => vo
     notifyDone("Deployment created");
     void navigate({ to: "/deployments/$id", params: { id: data.id } });
   };
-  const pause = useAction("pauseDeployment", { ...done, done: "Paused" });
-  const resume = useAction("resumeDeployment", { ...done, done: "Resumed" });
+  const pause = useAction("pauseDeployment", { ...done, done: "Deployment paused" });
+  const resume = useAction("resumeDeployment", { ...done, done: "Deployment resumed" });
   const promote = useAction("promoteDeployment", { ...done, done: "Next wave opened" });
-  const cancel = useAction("cancelDeployment", { ...done, done: "Cancelled" });
+  const cancel = useAction("cancelDeployment", { ...done, done: "Deployment cancelled" });
   const roll_back = useAction("rollBackDeployment", { onSuccess: go });
   const retry = useAction("retryDeployment", { onSuccess: go });
   const params = { id };

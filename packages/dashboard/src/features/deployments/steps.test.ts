@@ -51,7 +51,7 @@ test("disables deployment actions that the status does not allow, with the reaso
   assert.equal(stepOf("promote", { status: "paused" }).why_not, "The deployment is paused: resume it first.");
   assert.equal(
     stepOf("promote", {}, [{ ...WAVE, status: "open", active: 3 }, WAVES[1]!]).why_not,
-    "Wave 1 has not passed: 3 robots have not finished.",
+    "Wave 1 is not complete: 3 robots have not finished.",
   );
 });
 
@@ -77,7 +77,7 @@ test("counts the offline robots among the queued robots of the open wave", () =>
   assert.equal(situationOf(facts, [wave]).text, "50 robots updating, 1,950 queued, 1,950 of them offline.");
   assert.equal(
     situationOf({ ...facts, counts: { ...counts, active: 0 } }, [wave]).text,
-    "1,950 robots are offline and get the release on connecting.",
+    "1,950 robots are offline and get the release when they connect.",
   );
   const first = { ...wave, status: "passed" as const, queued: 5, offline: 5 };
   assert.match(situationOf(facts, [first, { ...wave, wave: 1, offline: 7 }]).text, /^Wave 2 of 2: .* 1,950 queued, 7 of them offline\.$/);
@@ -126,7 +126,7 @@ test("formats countdowns and parses durations", () => {
 
 test("shows what a queued robot waits for instead of its status reason", () => {
   assert.equal(targetText({ status: "queued", reason: "timeout", waiting_for: "robot_online" }), "robot offline: starts when it connects");
-  assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "crash loop");
+  assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "the program crashed repeatedly");
   const removed = { status: "rolled_back", reason: "rollback_requested", waiting_for: null, removed: true };
   assert.equal(targetText(removed), "app removed from the robot");
   assert.equal(reasonText("of_tomorrow"), "of tomorrow");
@@ -146,7 +146,7 @@ test("compares two deployments by the results of their robots and their rollout 
     ],
   );
   assert.equal(secondsOf({ started_at: "2030-01-01T00:00:00Z", finished_at: "2030-01-01T00:01:30Z" }), 90);
-  assert.deepEqual(policyDifferences({ max_attempts: 3 } as never, { max_attempts: 5 } as never), [{ name: "Attempts", a: "3", b: "5" }]);
+  assert.deepEqual(policyDifferences({ max_attempts: 3 } as never, { max_attempts: 5 } as never), [{ name: "Attempts per robot", a: "3", b: "5" }]);
   assert.deepEqual(policyDifferences({ waves: null } as never, { waves: [{ count: 1, gate: "manual" }] } as never), [
     { name: "Waves", a: "none: all robots at once", b: "1, then remaining robots" },
     { name: "Failure limit", a: "—", b: "no failures allowed" },

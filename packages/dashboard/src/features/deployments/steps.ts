@@ -126,8 +126,8 @@ function cannotPromote(status: string, waves: readonly DeploymentWave[], next: D
   if (open === undefined || open.wave + 1 === waves.length) return "This is the last wave.";
   const busy = open.active;
   return busy > 0
-    ? `Wave ${open.wave + 1} has not passed: ${be(busy, "have not finished", "has not finished")}.`
-    : `Wave ${open.wave + 1} has not passed: none of its robots has finished yet.`;
+    ? `Wave ${open.wave + 1} is not complete: ${be(busy, "have not finished", "has not finished")}.`
+    : `Wave ${open.wave + 1} is not complete: none of its robots has finished yet.`;
 }
 
 function cancel(deployment: Facts): Step {
@@ -252,6 +252,8 @@ export interface Situation {
   advice?: string | undefined;
   /** When it continues, as RFC 3339. */
   until?: string | undefined;
+  /** Whether it starts at that time. */
+  starts?: true;
 }
 
 type SituationFacts = Pick<Deployment, "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
@@ -262,7 +264,7 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
   const why = reason === null ? "" : `: ${reason === "threshold_exceeded" ? failuresText(deployment) : reasonText(reason)}`;
   switch (status) {
     case "scheduled":
-      return { tone: "info", text: "Scheduled.", until: scheduled_at ?? undefined };
+      return { tone: "info", text: "Scheduled.", until: scheduled_at ?? undefined, starts: true };
     case "paused":
       return {
         tone: "warn",
@@ -335,7 +337,7 @@ function running(deployment: SituationFacts, waves: readonly DeploymentWave[]): 
   if (active === 0 && queued > 0 && offline >= queued)
     return {
       tone: "warn",
-      text: `${name}${robots(queued)} ${queued === 1 ? "is" : "are"} offline and ${queued === 1 ? "gets" : "get"} the release on connecting.`,
+      text: `${name}${be(queued, "are offline and get the release when they connect.", "is offline and gets the release when it connects.")}`,
     };
   const waiting = offline > 0 ? `queued, ${offline.toLocaleString("en")} of them offline` : "queued";
   if (active === 0 && queued > 0)

@@ -42,7 +42,7 @@ export function EnrollmentPage() {
       <PageHeader
         title="Enrollment"
         label="Enrollment"
-        meta="A robot joins a fleet automatically with an enrollment key. It uses the key once."
+        meta="With an enrollment key, a robot joins a fleet automatically. Each robot uses its key once."
         actions={
           <>
             {may_change && make}
@@ -105,7 +105,7 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
       ),
   },
   {
-    name: "Joins",
+    name: "Fleet",
     width: "minmax(8rem,2fr)",
     priority: 2,
     cell: ({ fleet_id, robot_id }) =>
@@ -113,7 +113,7 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
         <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={fleet_names.get(fleet_id) ?? fleet_id} />
       ) : (
         <Link to="/robots/$id" params={{ id: robot_id }} className="hover:underline">
-          replaces a computer
+          existing robot
         </Link>
       ),
   },

@@ -11,6 +11,7 @@ import {
   Card,
   Checkbox,
   Command,
+  counted,
   EmptyState,
   LinkButton,
   namedOptions,
@@ -39,7 +40,7 @@ export function NewKeyPage() {
   return (
     <div className="max-w-4xl">
       <PageHeader
-        title={made === undefined ? "Enroll robots" : "Run this on the robot"}
+        title={made === undefined ? "Enroll robots" : "New enrollment key"}
         label="Enroll robots"
         actions={made === undefined ? undefined : <LinkButton to="/enrollment">Done</LinkButton>}
       />
@@ -117,12 +118,12 @@ function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined; onMade
             onName={(fleet_name) => set({ fleet_name })}
           />
           <TextInput
-            label="Robots"
+            label="Maximum robots"
             type="number"
             min={0}
             max={USES_MAX}
             required
-            hint="Maximum robots that can enroll with this key. 0: unlimited."
+            hint="How many robots can enroll with this key. 0 means no limit."
             value={choice.max_uses}
             onValue={(max_uses) => set({ max_uses })}
           />
@@ -154,7 +155,7 @@ function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined; onMade
 const TrustedField = ({ trusted, onChange }: { trusted: boolean; onChange: (trusted: boolean) => void }) => (
   <Checkbox
     label="Trusted"
-    hint="Robots that enroll with a trusted key receive secrets and registry logins immediately. Others wait for an admin's approval."
+    hint="Robots that enroll with a trusted key receive secrets and registry logins immediately. With another key, each robot waits for an admin's approval."
     checked={trusted}
     onChange={onChange}
   />
@@ -257,7 +258,7 @@ function MadeKey({ made }: { made: NewEnrollmentKey }) {
   if (made.key === null)
     return (
       <EmptyState title="The key could not be shown" actions={<LinkButton to="/enrollment">Go to enrollment keys</LinkButton>}>
-        The key was created, but the response with it was lost, and a key is shown only once. Revoke it and create another one.
+        The key was created, but the response that contains it was lost, and a key is shown only once. Revoke this key and create another one.
       </EmptyState>
     );
   const { key } = made;
@@ -281,17 +282,16 @@ function Lines({ line }: { line: { server: string; key: string; ca_fingerprint: 
   return (
     <div className="grid gap-6 sm:grid-cols-[minmax(0,1fr)_14rem]">
       <div className="min-w-0">
-        <Section title="Try it in a terminal on the robot">
+        <Section title="Run in a terminal on the robot">
           <Command>{run}</Command>
         </Section>
-        <Section title="Install as a service">
+        <Section title="Install as a service on the robot">
           <Command>{installLine(line)}</Command>
         </Section>
         {isLoopback(window.location.hostname) && (
           <Card className="mb-6">
             <p>
-              This page uses the address <code className="font-mono">{window.location.host}</code>, which works on this machine only. For
-              other robots, start the server with <code className="font-mono">--listen 0.0.0.0:7600 --tls auto</code> and open this page by
+              This page uses the address <code className="font-mono">{window.location.host}</code>, which works on this machine only. For robots on other machines, start the server with <code className="font-mono">--listen 0.0.0.0:7600 --tls auto</code> and open this page by
               the server's host name.
             </p>
           </Card>
@@ -301,7 +301,7 @@ function Lines({ line }: { line: { server: string; key: string; ca_fingerprint: 
         <Suspense fallback={<div className="aspect-square w-full max-w-56 rounded-md bg-active" />}>
           <QrCode text={run} label="The command as a QR code" />
         </Suspense>
-        <p className="mt-1 max-w-56 text-xs text-muted">The same command, for a phone or a robot's camera.</p>
+        <p className="mt-1 max-w-56 text-xs text-muted">The same command as a QR code, to scan with a phone or with a robot's camera.</p>
       </div>
     </div>
   );
@@ -323,7 +323,7 @@ function NewRobots({ made }: { made: NewEnrollmentKey }) {
             <Card>
               <p role="status" className="flex items-center gap-3 text-muted">
                 <span aria-hidden className="size-2.5 animate-pulse rounded-full bg-info" />
-                Waiting for robots… Each appears here as soon as it enrolls.
+                Waiting for robots… Each robot appears here as soon as it enrolls.
               </p>
             </Card>
           ) : (
@@ -361,6 +361,6 @@ function NewRobots({ made }: { made: NewEnrollmentKey }) {
 
 const Uses = ({ uses, max_uses }: { uses: number; max_uses: number }) => (
   <span className="text-muted tabular-nums">
-    {uses.toLocaleString()} of {max_uses === 0 ? "any number" : max_uses.toLocaleString()} used
+    {max_uses === 0 ? `${counted(uses, "robot")}, no limit` : `${uses.toLocaleString()} of ${counted(max_uses, "robot")}`}
   </span>
 );

@@ -72,7 +72,7 @@ export function FleetMenu({ fleet }: { fleet: Fleet }) {
                   onShow: showRobots,
                 }
               }
-              consequence="Deletes the fleet and its enrollment keys. The fleet has no robots."
+              consequence="Deletes the fleet, which has no robots, and its enrollment keys."
               command={fleetLines.delete(id)}
             />
           ),
@@ -91,7 +91,7 @@ export const FollowFleet = ({ fleet: { id, follow }, onClose }: { fleet: Fleet; 
     title={follow ? "Disable auto-update?" : "Enable auto-update?"}
     consequence={
       follow
-        ? "Robots that join this fleet or reconnect late keep their releases and config until the next deployment. Updates in progress continue."
+        ? "Robots that join this fleet, and robots that reconnect after a deployment expired for them, keep their releases and config until the next deployment. Updates in progress continue."
         : "Robots that join this fleet, and robots that reconnect after a deployment expired for them, receive the fleet's releases and config when they connect. Each gets a separate deployment, verified and rolled back like any other."
     }
     verb={follow ? "Disable auto-update" : "Enable auto-update"}
@@ -136,7 +136,7 @@ function NewFleetForm({ site_id: first, onClose }: { site_id: string; onClose: (
       <Select label="Site" value={site_id} options={namedOptions(sites)} onValue={setSite} />
       <Switch
         label="Auto-update new robots"
-        hint="Robots that enroll, move here or reconnect late receive the fleet's releases and config."
+        hint="Robots that join this fleet, and robots that reconnect after a deployment expired for them, receive the fleet's releases and config."
         checked={follow}
         onChange={setFollow}
       />

@@ -85,17 +85,18 @@ function Desired({ fleet }: { fleet: Fleet }) {
     </Link>,
   ]);
   return (
-    <Section title="Current release">
+    <Section title="Releases and config">
       <Card>
         <KeyValue
           items={{
             ...Object.fromEntries(releases),
-            Releases: releases.length === 0 && <span className="text-muted">none deployed yet</span>,
+            Release: releases.length === 0 && <span className="text-muted">none deployed yet</span>,
             Configs: (
               <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 <Link to="/configs" search={{ scope: "fleet", scope_id: fleet.id }} className={LINK}>
-                  {config_revision === null ? "effective values" : "last deployment"}
+                  effective values
                 </Link>
+                {config_revision === null && <span className="text-muted">none deployed yet</span>}
                 <FleetPending fleet={fleet} />
               </span>
             ),

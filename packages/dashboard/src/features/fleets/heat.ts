@@ -9,7 +9,7 @@ export const HEATS: readonly { heat: Heat; words: string; sign: string; style: s
   { heat: "failed", words: "failed to install", sign: "×", style: "bg-bad-soft text-bad border border-bad" },
   { heat: "offline", words: "offline", sign: "–", style: "bg-idle-soft text-idle border border-line-strong" },
   { heat: "never_connected", words: "never connected", sign: "?", style: "bg-surface text-muted border border-dashed border-line-strong" },
-  { heat: "behind", words: "behind", sign: "↑", style: "bg-info-soft text-info border border-info" },
+  { heat: "behind", words: "release behind", sign: "↑", style: "bg-info-soft text-info border border-info" },
   { heat: "unknown", words: "online, no health data", sign: "·", style: "bg-surface text-muted border border-line-strong" },
   { heat: "ok", words: "healthy", sign: "", style: "bg-ok-soft text-ok border border-ok" },
 ];

@@ -26,7 +26,7 @@ test("formats the robot's reason for closing a stream as a sentence", () => {
 test("explains that an agent is too old for a stream and suggests no retry", () => {
   const reason = "the robot's agent is too old for streams";
   const why = explainEnding({ code: CLOSE.ended_by_robot, reason, was_open: true }, "it");
-  assert.equal(why?.title, "Needs a newer agent");
+  assert.equal(why?.title, "Agent too old");
   assert.equal(why?.again, "never");
 });
 

@@ -39,7 +39,7 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
     case CLOSE.ended_by_robot:
       if (TOO_OLD.test(reason))
         return {
-          title: "Needs a newer agent",
+          title: "Agent too old",
           text: "The robot's agent is too old for live streams. Update the agent on the robot.",
           again: "never",
         };
@@ -67,7 +67,7 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
         again: "later",
       };
     default:
-      return { title: "Ended by the server", text: sentence(reason, `Code ${code}.`), again: "later" };
+      return { title: "Ended by the server", text: sentence(reason, `The server ended the stream with code ${code}.`), again: "later" };
   }
 }
 
@@ -83,9 +83,9 @@ export function explainRefusal(status: number, message: string): Explained | und
   // 426: the server would accept the WebSocket, so the connection itself failed.
   if (status === 426) return undefined;
   if (status === 401) return { title: "Signed out", text: "Your session has ended. Sign in again.", again: "never" };
-  if (status === 403) return { title: "You don't have access", text: sentence(message, "This requires another role."), again: "never" };
+  if (status === 403) return { title: "You don't have access", text: sentence(message, "Your role does not allow this. Ask an admin of your organization."), again: "never" };
   if (status === 404) return { title: "Not found", text: sentence(message, "The robot does not exist."), again: "never" };
-  if (status === 429) return { title: "Too many requests", text: sentence(message, "Wait a moment."), again: "later" };
+  if (status === 429) return { title: "Too many requests", text: sentence(message, "Wait a moment and try again."), again: "later" };
   if (status === 400)
     return { title: "Request refused", text: sentence(message, "The server refused the request."), again: "never", is_bad_query: true };
   return { title: "Request failed", text: sentence(message, `The server responded with status ${status}.`), again: "later" };

@@ -110,7 +110,7 @@ export function followStream(options: FollowOptions): Following {
     socket = opened;
   };
   const ended = (why: Explained | undefined, { code }: SocketEnding): void => {
-    const told: Explained = why ?? { title: "Ended", text: "The server ended it.", again: "later" };
+    const told: Explained = why ?? { title: "Stream ended", text: "The server ended the stream.", again: "later" };
     if (told.is_bad_query === true && options.onBadQuery?.() === true) return open();
     if (told.again === "offline") return options.onState({ is: "offline", why: told });
     if (told.again === "never" || (code !== 1006 && code !== CLOSE.draining)) return options.onState({ is: "ended", why: told });
@@ -222,6 +222,6 @@ export const useIsVisible = (): boolean =>
 /** Shown to viewers instead of features that require the operator role. */
 export const OperatorsOnly = ({ what }: { what: string }) => (
   <EmptyState icon={Lock} title="Operator role required">
-    Permission to {what} requires the operator role; you are a viewer. An admin of the organization can change roles under Users and tokens.
+    You are a viewer. To {what}, you need the operator role. An admin of the organization can change your role under Users and tokens.
   </EmptyState>
 );

@@ -59,7 +59,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
         >
           Wrap
         </Button>
-        <AnchorButton href={export_url} download icon={Download} title="All records that match the filter, as JSON lines">
+        <AnchorButton href={export_url} download icon={Download} title="Download all records that match the filter, as JSON lines">
           Download
         </AnchorButton>
       </div>
@@ -67,7 +67,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
           <TimeInput label="From" value={since} onValue={(value) => onSearch({ since: value })} />
           <TimeInput label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
-          <span className="text-xs text-muted">Times are in this browser's time zone. A log with an end time is not live.</span>
+          <span className="text-xs text-muted">Times are in this browser's time zone. With an end time, new records do not appear.</span>
         </div>
       )}
     </div>

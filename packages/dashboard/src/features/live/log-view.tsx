@@ -3,7 +3,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown, ChevronDown, ChevronRight, TriangleAlert } from "lucide-react";
 import { type KeyboardEvent, memo, useEffect, useLayoutEffect, useRef, useState, type WheelEvent } from "react";
 import { flushSync } from "react-dom";
-import { Button, Bytes, cx, EmptyState, ErrorState, Json, KeyValue, Skeleton, Text, Time } from "../../ui/index.ts";
+import { Button, Bytes, counted, cx, EmptyState, ErrorState, Json, KeyValue, Skeleton, Text, Time } from "../../ui/index.ts";
 import { beginningOf, type Level, piecesOf } from "./log-text.ts";
 import type { UsedLogFeed } from "./log-feed.ts";
 
@@ -185,7 +185,7 @@ function ToEnd({ waiting, onClick }: { waiting: number; onClick: () => void }) {
       onClick={onClick}
       className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-raised"
     >
-      {waiting === 0 ? "Jump to latest" : `${waiting.toLocaleString("en")} new`}
+      {waiting === 0 ? "Jump to latest" : `Show ${counted(waiting, "new record")}`}
     </Button>
   );
 }
@@ -196,7 +196,7 @@ function Older({ feed: { state, loadOlder } }: { feed: UsedLogFeed }) {
   return (
     <div className="py-1 text-center">
       <Button look="quiet" busy={is_loading_older} onClick={loadOlder} className="!h-[24px] text-xs">
-        {error === undefined ? "Load older records" : "Loading older records failed: try again"}
+        {error === undefined ? "Load older records" : "Could not load older records. Try again"}
       </Button>
     </div>
   );

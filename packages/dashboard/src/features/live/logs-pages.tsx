@@ -24,7 +24,7 @@ export function RobotLogs() {
         search={search}
         onSearch={change}
         is_online={robot?.status === "online"}
-        offline="The records below were received before."
+        offline="The records below were received before the robot went offline."
       />
     </div>
   );
@@ -138,7 +138,7 @@ function FleetLog({ id }: { id: string }) {
           away > 0 &&
           robot_id === undefined && (
             <span className="text-xs text-muted">
-              {away} of {robots.length} robots are offline. Their records appear when they connect.
+              Offline robots: {away} of {robots.length}. Their records appear when they connect.
             </span>
           )
         }

@@ -53,7 +53,7 @@ interface ControlsProps {
 
 function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }: ControlsProps) {
   const numbers = (values: readonly number[], unit: string) =>
-    values.map((value) => ({ value: String(value), label: `≤ ${value} ${unit}` }));
+    values.map((value) => ({ value: String(value), label: `up to ${value} ${unit}` }));
   const options = cameras.map(({ name, kind }) => ({ value: name, label: `${name} (${kind.replaceAll("_", " ")})` }));
   if (camera !== undefined && !cameras.some(({ name }) => name === camera))
     options.push({ value: camera, label: `${camera} (not available)` });
@@ -63,9 +63,9 @@ function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }
     <div className="flex flex-wrap items-center gap-2" role="group" aria-label="Camera settings">
       <BarSelect label="Camera" value={camera} options={options} onValue={(name) => onSearch({ camera: name })} />
       <FilterSelect
-        label="Rate"
+        label="Frame rate"
         value={of(fps)}
-        options={numbers(RATES, "a second")}
+        options={numbers(RATES, "frames/s")}
         onChange={(value) => onSearch({ fps: number(value) })}
       />
       <FilterSelect

@@ -65,7 +65,7 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
       <p className="text-xs text-muted">
         All keys go to the robot, including Ctrl-K. Ctrl-Shift-C copies, Ctrl-Shift-V pastes, Ctrl-Shift-Up leaves the terminal.{" "}
         <Link to="/shells" search={{ robot_id: id }} className="text-accent underline">
-          Earlier shells of this robot
+          Shell sessions of this robot
         </Link>
       </p>
       <Command>{`rf robots shell ${id}${app === undefined ? "" : ` --app ${app}`}`}</Command>
@@ -118,7 +118,7 @@ function Waiting({ shell: { waiting_bytes, is_full, dropTyped } }: { shell: Used
     <div role="status" className="flex flex-wrap items-center gap-2 rounded-md bg-info-soft px-3 py-2 text-info">
       <span className="flex-1">
         {byteText(waiting_bytes)} of pasted text not sent yet.
-        {is_full && " At most 16 MB can wait: the rest was discarded. Use `rf robots cp` to copy files."}
+        {is_full && " At most 16 MB can be queued: the rest was discarded. Use `rf robots cp` to copy files."}
       </span>
       <Button onClick={dropTyped}>Discard</Button>
     </div>
@@ -166,7 +166,7 @@ function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is_online
     >
       <Icon size={16} aria-hidden className={cx("shrink-0", is_fine ? "text-ok" : "text-warn")} />
       <span className="min-w-0 flex-1 [overflow-wrap:anywhere]">
-        {words} <span className="text-muted">{exit_code === undefined && "Its programs were stopped."}</span>
+        {words} <span className="text-muted">{exit_code === undefined && "Running programs were stopped."}</span>
       </span>
       {may_open && (
         <Button look="primary" busy={false} onClick={onOpen} disabled={!is_online}>
@@ -184,8 +184,7 @@ function PortsAndFiles({ robot_id }: { robot_id: string }) {
       <div className="grid gap-4 md:grid-cols-2">
         <div className="min-w-0 space-y-2">
           <p className="text-muted">
-            Forwards a port of your machine to the robot, until Ctrl-C. By default, the robot allows its loopback addresses only;
-            `forward.allow` in its config file allows others.
+            Forwards a port of your machine to the robot until you press Ctrl-C. By default, the robot allows its loopback addresses only; `forward.allow` in its config file allows others.
           </p>
           <Command>{`rf robots forward ${robot_id} 8080:80`}</Command>
           <Command>{`rf robots forward ${robot_id} 0:22`}</Command>
@@ -200,7 +199,7 @@ function PortsAndFiles({ robot_id }: { robot_id: string }) {
         </div>
       </div>
       <p className="mt-2 text-xs text-muted">
-        Both require the operator role. The robot can disable them with `streams: {"{ forward: off, files: off }"}` in
+        Port forwarding and file copies require the operator role. The robot can disable them with `streams: {"{ forward: off, files: off }"}` in
         /etc/roamfleet/agent.yaml, which no server can change. Requests are then refused with “switched off on the robot”.
       </p>
     </Section>

@@ -7,6 +7,7 @@ import {
   Badge,
   BarSelect,
   Command,
+  counted,
   cx,
   EmptyState,
   SearchInput,
@@ -86,7 +87,7 @@ function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
         {search.topic === undefined ? (
           <div className={cx("max-lg:hidden", (listed?.topics.length ?? 0) === 0 && "hidden")}>
             <EmptyState title="Select a topic" command={`rf robots topics ${id} list`}>
-              Its latest message and message rate appear here. Numbers in messages can be plotted over time.
+              The latest message and the message rate of the topic appear here. Numbers in messages can be plotted over time.
             </EmptyState>
           </div>
         ) : (
@@ -181,7 +182,7 @@ function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: T
   return (
     <>
       <span className="text-xs text-muted">
-        {topics.length} topics, found by {connected.length === 0 && <Badge>no adapter</Badge>}
+        {counted(topics.length, "topic")}, {connected.length === 0 ? <Badge>no adapter connected</Badge> : "found by "}
         {connected.map((one) => (
           <span key={one.name} className="mr-1 inline-block">
             <Badge>
@@ -193,7 +194,7 @@ function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: T
       </span>
       {broken.map(({ name, state, reason }) => (
         <Text key={name} className="text-xs text-warn [overflow-wrap:anywhere]">
-          {`${name} ${state}: ${reason ?? "unknown reason"}`}
+          {`${name} ${state === "lost" ? "connection lost" : state}: ${reason ?? "unknown reason"}`}
         </Text>
       ))}
     </>
@@ -308,7 +309,7 @@ function Rate({ rate: { hz, skipped, messages } }: { rate: EchoRate }) {
   if (messages < 2) return null;
   return (
     <span className="text-xs text-muted tabular-nums" data-topic-rate>
-      {hz >= 10 ? hz.toFixed(1) : hz.toFixed(2)} Hz · {messages.toLocaleString("en")} shown · {skipped.toLocaleString("en")} skipped
+      {hz >= 10 ? hz.toFixed(1) : hz.toFixed(2)} Hz · {counted(messages, "message")} shown · {skipped.toLocaleString("en")} skipped
     </span>
   );
 }

@@ -1,4 +1,4 @@
-import { fillPath, paths } from "@roamfleet/protocol/paths";
+import { fillPath, paths, shellEndText } from "@roamfleet/protocol/paths";
 import type { ShellSession } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk/browser";
 import { queryOptions, useQuery } from "@tanstack/react-query";
@@ -83,7 +83,7 @@ function Facts({ session, robot_name }: { session: ShellSession; robot_name: str
           Duration: ended_at !== null && <Duration seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />,
           Command: app === null ? (program ?? "login shell") : `${program ?? "shell"} in ${app}`,
           Terminal: terminal ? "yes" : "no (raw bytes)",
-          Result: exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`,
+          Result: exit_code === null ? reason === null ? "—" : shellEndText(reason) : `exit code ${exit_code}`,
           Output: <Bytes count={output_bytes} />,
           Recording: recording.status === "kept" ? <Bytes count={recording.bytes} /> : "deleted",
           ID: <CopyText label="ID" text={session.id} />,
@@ -137,7 +137,7 @@ function Recording({ session }: { session: ShellSession }) {
   if (recording.status !== "kept")
     return (
       <EmptyState title="Recording deleted">
-        Recordings are deleted after the time and size limits in the organization's settings. The session itself stays listed.
+        The server deletes recordings when they exceed its limit on age, and the oldest ones when they exceed its limit on size. The session itself stays listed.
       </EmptyState>
     );
   return (
@@ -160,7 +160,7 @@ function Recording({ session }: { session: ShellSession }) {
               <RecordingPlayer cast={cast} />
               {!is_whole && (
                 <p className="mt-2 text-warn">
-                  Only the beginning is shown, because the recording is too long. Download it to see all of it.
+                  The recording is too long for this page: only the beginning is shown. Download the recording to see all of it.
                 </p>
               )}
             </>

@@ -1,3 +1,4 @@
+import { shellEndText } from "@roamfleet/protocol/paths";
 import type { RobotShellSession } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
@@ -42,12 +43,12 @@ const COLUMNS: readonly Column<RobotShellSession>[] = [
     priority: 3,
     cell: ({ app, program }) => <TextLine>{`${program ?? "login shell"}${app === null ? "" : ` in ${app}`}`}</TextLine>,
   },
-  { name: "State", width: "6.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "6.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Result",
     width: "minmax(6rem, 1fr)",
     priority: 3,
-    cell: ({ exit_code, reason }) => <TextLine>{exit_code === null ? (reason ?? "").replaceAll("_", " ") : `exit ${exit_code}`}</TextLine>,
+    cell: ({ exit_code, reason }) => <TextLine>{exit_code === null ? reason === null ? "" : shellEndText(reason) : `exit code ${exit_code}`}</TextLine>,
   },
   { name: "Output", width: "5rem", priority: 2, align: "right", cell: ({ output_bytes }) => <Bytes count={output_bytes} /> },
   {
@@ -72,7 +73,7 @@ export function ShellsPage() {
         meta="All shells that were opened on robots. Their output is recorded, and admins can replay it."
       />
       <div className="mb-3 flex flex-wrap items-center gap-2">
-        <FilterSelect label="State" value={search.status} options={SHELL_STATUSES} onChange={(status) => change({ status })} />
+        <FilterSelect label="Status" value={search.status} options={SHELL_STATUSES} onChange={(status) => change({ status })} />
         <Chosen {...filters} />
       </div>
       <ListTable
@@ -84,7 +85,7 @@ export function ShellsPage() {
           is_filtered ? (
             <NoMatch title="No matching shell sessions" onShowAll={clear} />
           ) : (
-            <EmptyState title="No shell sessions yet">Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>
+            <EmptyState title="No shell sessions yet">Sessions appear here. Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>
           )
         }
       />
@@ -104,7 +105,7 @@ function Chosen({ search: { robot_id, actor_id, status }, clear }: Filters<Shell
   return (
     <>
       <span className="min-w-0 text-muted [overflow-wrap:anywhere]">
-        Only {robot_id !== undefined && <>of robot {robot.data?.data.name ?? robot_id}</>} {actor_id !== undefined && <>by {actor_id}</>}
+        Filtered by {[robot_id !== undefined && `robot ${robot.data?.data.name ?? robot_id}`, actor_id !== undefined && `user ${actor_id}`].filter(Boolean).join(" and ")}
       </span>
       <Button onClick={() => clear({ status })}>Show all</Button>
     </>

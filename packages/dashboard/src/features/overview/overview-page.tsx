@@ -11,6 +11,7 @@ import {
   LinkButton,
   NameLink,
   PageHeader,
+  plural,
   QueryState,
   Section,
   StatusBadge,
@@ -91,7 +92,7 @@ function Numbers({ robots }: Pick<Counts, "robots">) {
   return (
     // On wide screens all figures are on one line, each as wide as its text.
     <div className={cx("mb-3 grid grid-cols-2 gap-3 xl:flex", robots.never_connected > 0 ? "sm:grid-cols-3" : "sm:grid-cols-4")}>
-      <Figure label="robots" value={robots.total} link={{ to: "/robots" }} />
+      <Figure label={plural(robots.total, "robot")} value={robots.total} link={{ to: "/robots" }} />
       <Figure label="online" value={robots.online} link={{ to: "/robots", search: { status: "online" } }} />
       <Figure
         label="offline"
@@ -108,7 +109,7 @@ function Numbers({ robots }: Pick<Counts, "robots">) {
         link={{ to: "/robots", search: { health: "failing" } }}
         tone={robots.unhealthy > 0 ? "text-bad" : ""}
       />
-      <Figure label="behind" value={robots.behind} link={{ to: "/robots", search: { release_state: "behind" } }} />
+      <Figure label="release behind" value={robots.behind} link={{ to: "/robots", search: { release_state: "behind" } }} />
       <Figure
         label="config drifted"
         value={robots.drifted}
@@ -125,18 +126,18 @@ function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
   const to = (status: string): Destination => ({ to: "/deployments", search: { status } });
   return (
     <div className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 xl:flex">
-      <Figure label="deployments running" value={in_progress} link={to("in_progress")} />
-      <Figure label="deployments queued" value={queued} link={to("queued")} />
-      <Figure label="deployments paused" value={paused} link={to("paused")} tone={paused > 0 ? "text-warn" : ""} />
-      <Figure label="deployments scheduled" value={scheduled} link={to("scheduled")} />
+      <Figure label={`${plural(in_progress, "deployment")} in progress`} value={in_progress} link={to("in_progress")} />
+      <Figure label={`${plural(queued, "deployment")} queued`} value={queued} link={to("queued")} />
+      <Figure label={`${plural(paused, "deployment")} paused`} value={paused} link={to("paused")} tone={paused > 0 ? "text-warn" : ""} />
+      <Figure label={`${plural(scheduled, "deployment")} scheduled`} value={scheduled} link={to("scheduled")} />
       <Figure
-        label="deployments failed, 7 days"
+        label={`${plural(failed, "deployment")} failed in 7 days`}
         value={failed}
         link={{ to: "/deployments", search: { status: "failed", since: failed_since } }}
         tone={failed > 0 ? "text-bad" : ""}
       />
       {following > 0 && (
-        <Figure label="robots auto-updating" value={following} link={{ to: "/deployments", search: { following: true } }} />
+        <Figure label={`${plural(following, "robot")} auto-updating`} value={following} link={{ to: "/deployments", search: { following: true } }} />
       )}
     </div>
   );
@@ -241,7 +242,7 @@ function Item({ deployment }: { deployment: Deployment }) {
         <span className="mb-1.5 flex gap-1 text-xs text-muted tabular-nums">
           <TargetName target={deployment} />
           <span className="shrink-0">
-            {counts.total > 0 && `· ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} `}·{" "}
+            {counts.total > 0 && `· ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} applied `}·{" "}
             <When deployment={deployment} />
           </span>
         </span>

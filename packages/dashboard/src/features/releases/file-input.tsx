@@ -94,7 +94,7 @@ export function useDigest(file: File | undefined): Digest {
     const note = (news: Partial<Digest>): void =>
       setDigest(({ of, is }) => ({ of: file, is: { ...(of === file ? is : NOTHING), ...news } }));
     worker.addEventListener("message", ({ data }: MessageEvent<DigestNews>) => note(data));
-    worker.addEventListener("error", () => note({ error: "the browser could not read the file" }));
+    worker.addEventListener("error", () => note({ error: "the browser reported an error" }));
     worker.postMessage(file);
     return () => worker.terminate();
   }, [file]);

@@ -24,7 +24,7 @@ export function PushDialog({ file, onFile, onClose }: { file: File | undefined; 
     if (file !== undefined && !is_image && release.artifact_state === "awaiting_upload") return startPush(release, file);
     notifyDone(
       release.artifact_state === "awaiting_upload"
-        ? `${release.tag.slice(0, 80)} is awaiting its upload`
+        ? `${release.tag.slice(0, 80)} created. Its file is not uploaded yet.`
         : is_image
           ? `${release.tag.slice(0, 80)} created`
           : "The server already has this content. Nothing was uploaded.",
@@ -104,7 +104,7 @@ function PushFileForm({ file, onCreated }: { file: File; onCreated: (release: Re
       </p>
       <div className="mt-4 flex justify-end">
         <Button look="primary" type="submit" busy={is_wanted || creation.isPending} disabled={digest.error !== undefined}>
-          {is_wanted && sha256 === undefined ? "Push when read" : begun === undefined ? "Push" : "Resume upload"}
+          {is_wanted && sha256 === undefined ? "Reading file…" : begun === undefined ? "Push" : "Resume upload"}
         </Button>
       </div>
     </form>
@@ -208,11 +208,11 @@ function PushImageForm({ onCreated }: { onCreated: (release: Release) => void })
         className="font-mono text-xs"
         value={image}
         onValue={setImage}
-        hint="With its digest, which `docker buildx imagetools inspect IMAGE` shows"
+        hint="The image reference with its digest, which `docker buildx imagetools inspect IMAGE` shows"
         error={
           image === "" || sha256 !== undefined
             ? undefined
-            : "Must end in @sha256: and 64 hex digits, because a tag can later refer to another image."
+            : "Must end in @sha256: followed by 64 hex digits, because an image tag can later refer to another image."
         }
       />
       <ReleaseFields described={described} onChange={change} error={creation.error} is_image />

@@ -63,7 +63,7 @@ export function ReleaseFields({
           value={tag}
           onValue={(tag) => onChange({ tag })}
           hint="Unique in the organization. Cannot be changed later."
-          error={is_taken ? `${error.message}: the content of a tag cannot change.` : undefined}
+          error={is_taken ? `${error.message}. The content of a tag cannot change: choose another tag.` : undefined}
         />
         <TextInput
           label="App"
@@ -83,7 +83,7 @@ export function ReleaseFields({
           rows={3}
           value={manifest}
           onChange={(text) => onChange({ manifest: text })}
-          hint={kind === "file" ? "Optional JSON: the path of the file on robots" : "Optional JSON: how the container runs"}
+          hint={kind === "file" ? "Optional JSON that defines the path of the file on robots" : "Optional JSON that defines how the container runs"}
           error={of_manifest ?? ("problem" in read ? read.problem : undefined)}
         />
       )}

@@ -15,6 +15,7 @@ import {
   type Column,
   copyAsRf,
   CopyText,
+  counted,
   HealthBadge,
   Json,
   KeyValue,
@@ -88,7 +89,7 @@ function Head({ release }: { release: Release }) {
           <>
             <StatusBadge status={artifact_state} />
             <span>
-              release of <bdi className="font-medium text-ink">{app}</bdi>
+              app <bdi className="font-medium text-ink">{app}</bdi>
             </span>
             <CopyText label="ID" text={id} />
           </>
@@ -132,7 +133,7 @@ function Facts({ release }: { release: Release }) {
       <Card>
         <KeyValue
           items={{
-            Kind: <Text>{kind}</Text>,
+            Kind: <Text>{kind.replaceAll("_", " ")}</Text>,
             Size: image === null && <Bytes count={artifact_size} />,
             Image: image !== null && <Text className="font-mono text-xs">{image}</Text>,
             "SHA-256": <CopyText label="SHA-256" text={artifact_sha256} />,
@@ -167,7 +168,7 @@ function Layers({ images }: { images: Release["images"] }) {
                   <ChevronRight size={14} aria-hidden className="shrink-0 text-muted transition-transform group-open:rotate-90" />
                   <Badge>{platform === "" ? "any platform" : platform}</Badge>
                   <span>
-                    {layers.length} layers, <Bytes count={whole} />
+                    {counted(layers.length, "layer")}, <Bytes count={whole} />
                   </span>
                   <span className="text-xs text-muted">download size for a robot without any of these layers</span>
                 </summary>
@@ -201,7 +202,7 @@ function DeleteRelease({ release: { id, tag }, onClose }: { release: Release; on
       onClose={onClose}
       quiet
       title="Delete release?"
-      consequence="The release can no longer be deployed or rolled back to, and its tag becomes free. Its storage is freed one day later. Releases that a robot runs, is assigned or keeps for rollback, and current releases of a fleet, cannot be deleted."
+      consequence="The release can no longer be deployed or rolled back to, and its tag becomes free. Its storage is freed one day later. You cannot delete a release that a robot runs, is assigned or keeps for rollback, or that is the current release of a fleet."
       verb="Delete release"
       danger
       type_to_confirm={tag}
@@ -298,7 +299,7 @@ function ReleaseFleets({ release: { id } }: { release: Release }) {
   const having = fleets.filter(({ desired }) => Object.values(desired).some((release) => release.id === id));
   if (!is_read || having.length === 0) return null;
   return (
-    <Section title="Current release of">
+    <Section title="Fleets with this release">
       <CardList items={having}>
         {({ id: fleet_id, name, site_id, online_count, robot_count }) => (
           <li key={fleet_id} className="flex items-center justify-between gap-3 px-4 py-2">

@@ -65,9 +65,9 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
         Version: `${said.version}`,
         Signed: <Time at={said.issued_at} exact />,
         "Installable until": <Time at={said.expires_at} exact />,
-        "Minimum version": said.minimum_version > 0 && `${said.minimum_version}: robots that ran this release refuse versions below it`,
-        "For robots": said.robots !== null && <Text>{said.robots.join(", ")}</Text>,
-        "For robots with": said.labels !== null && (
+        "Minimum version": said.minimum_version > 0 && `${said.minimum_version} (robots that ran this release refuse lower versions)`,
+        "Only for robots": said.robots !== null && <Text>{said.robots.join(", ")}</Text>,
+        "Only for robots with": said.labels !== null && (
           <Text>
             {Object.entries(said.labels)
               .map(([name, value]) => `${name}=${value}`)
@@ -83,10 +83,10 @@ const STANDINGS: Record<Standing, { tone: Tone; text: string; icon: typeof Shiel
   trusted: { tone: "ok", text: "signed with a key that the organization's robots trust", icon: ShieldCheck },
   revoked: { tone: "bad", text: "key revoked: robots refuse this release until it is signed with another key", icon: ShieldX },
   unknown_key: { tone: "bad", text: "signed with a key that the organization does not have: robots refuse this release", icon: ShieldX },
-  other_content: { tone: "bad", text: "the signature is for another release: robots refuse this one", icon: ShieldX },
+  other_content: { tone: "bad", text: "the signature belongs to another release: robots refuse this release", icon: ShieldX },
   expired: {
     tone: "warn",
-    text: "installed copies keep running; no robot installs it until it is signed again",
+    text: "robots that run this release keep it; no robot installs it until it is signed again",
     icon: ShieldAlert,
   },
 };

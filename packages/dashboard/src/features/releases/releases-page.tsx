@@ -88,7 +88,7 @@ function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
       <FilterSelect
         label="Kind"
         value={search.kind}
-        options={choices(KINDS, search.kind, ({ kind }) => kind)}
+        options={choices(KINDS, search.kind, ({ kind }) => kind).map(({ value }) => ({ value, label: value.replaceAll("_", " ") }))}
         onChange={(kind) => onChange({ kind })}
       />
     </div>
@@ -100,8 +100,8 @@ function Nothing({ is_filtered, may_push }: { is_filtered: boolean; may_push: bo
   return (
     <EmptyState title="No releases yet" command="rf releases push FILE">
       {may_push
-        ? "Drop a file on this page: an app bundle, an image archive, or any file that robots need."
-        : "Users with the operator role can push releases."}
+        ? "To push a release, drop a file on this page: an app bundle, an image archive, or any file that robots need."
+        : "Releases appear here when a user with the operator role pushes them."}
     </EmptyState>
   );
 }
@@ -113,7 +113,7 @@ const COLUMNS: readonly Column<Release>[] = [
     cell: ({ id, tag }) => <NameLink to="/releases/$id" params={{ id }} name={tag} className="font-medium" />,
   },
   { name: "App", width: "minmax(4rem, 1fr)", priority: 2, cell: ({ app }) => <TextLine>{app}</TextLine> },
-  { name: "Kind", width: "minmax(6rem, 1fr)", priority: 3, cell: ({ kind }) => <TextLine>{kind}</TextLine> },
+  { name: "Kind", width: "minmax(6rem, 1fr)", priority: 3, cell: ({ kind }) => <TextLine>{kind.replaceAll("_", " ")}</TextLine> },
   { name: "State", width: "8.5rem", cell: ({ artifact_state }) => <StatusBadge status={artifact_state} /> },
   { name: "Signed", width: "5.5rem", priority: 3, cell: ({ signature }) => <Signed signature={signature} /> },
   {

@@ -244,8 +244,7 @@ export function ContinueUpload({ release }: { release: Release }) {
     <Section title="Awaiting upload">
       <Card>
         <p className="mb-3">
-          Deployments of this release wait for the upload. Data of an interrupted upload is kept for one day, and the upload resumes from
-          there.
+          Deployments of this release wait for the upload. Data of an interrupted upload is kept for one day: choose the same file to resume.
         </p>
         {may_push && <Chosen release={release} />}
         <Command>{shellLine("rf", "releases", "push", "FILE", "--tag", release.tag, "--kind", release.kind, "--app", release.app)}</Command>
@@ -266,7 +265,7 @@ function Chosen({ release }: { release: Release }) {
     file === undefined
       ? undefined
       : file.size !== artifact_size
-        ? `Wrong file: it has ${file.size} bytes, the release has ${artifact_size}.`
+        ? `Wrong file: it has ${file.size} bytes, but the release has ${artifact_size} bytes.`
         : digest.error !== undefined
           ? `The file cannot be read: ${digest.error}`
           : digest.sha256 !== undefined && digest.sha256 !== artifact_sha256

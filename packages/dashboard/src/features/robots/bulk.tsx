@@ -54,7 +54,7 @@ export function BulkBar({ robots, onClear, onSelectAll }: BulkBarProps) {
         </Button>
       )}
       <Button icon={Tags} disabled={is_loading} onClick={() => setShown("labels")}>
-        Labels
+        Change labels
       </Button>
       <Button icon={FolderInput} disabled={is_loading} onClick={() => setShown("move")}>
         Move
@@ -164,11 +164,11 @@ function SetLabels({ set, onChange }: { set: Record<string, string>; onChange: (
       <div className="flex items-start gap-2">
         <div className="min-w-0 flex-1">
           <TextInput
-            label="Set"
+            label="Label to set"
             placeholder="key=value"
             value={typed}
             error={problem}
-            hint="Press Enter to add. Replaces the value on robots that have the key."
+            hint="Press Enter to add. Replaces the value on robots that already have the key."
             onValue={setTyped}
           />
         </div>
@@ -182,7 +182,7 @@ function SetLabels({ set, onChange }: { set: Record<string, string>; onChange: (
             <TextLine>{`${key}=${value}`}</TextLine>
             <button
               type="button"
-              aria-label={`Do not set ${key}`}
+              aria-label={`Discard label ${key}`}
               className="inline-flex size-7 shrink-0 items-center justify-center"
               onClick={() => onChange(Object.fromEntries(Object.entries(set).filter(([each]) => each !== key)))}
             >
@@ -207,7 +207,7 @@ function RemoveLabels({
   if (keys.length === 0) return null;
   return (
     <fieldset>
-      <legend className="mb-1 font-medium">Remove</legend>
+      <legend className="mb-1 font-medium">Labels to remove</legend>
       <div className="flex max-h-40 flex-wrap gap-1.5 overflow-y-auto">
         {keys.map((key) => (
           <button
@@ -241,7 +241,7 @@ function MoveRobots({ robots, onClose }: DialogParts) {
       <FleetSelect
         value={fleet_id}
         onValue={setFleet}
-        hint={there === 0 ? undefined : `${there.toLocaleString()} of them are already in this fleet.`}
+        hint={there === 0 ? undefined : `Already in this fleet: ${counted(there, "robot")}.`}
       />
     </BulkDialog>
   );
@@ -266,7 +266,7 @@ export function FleetSelect({ except, ...select }: FleetSelectProps) {
 const OUTCOMES: Record<BulkOutcome["outcome"], { text: string; tone: Tone }> = {
   changed: { text: "changed", tone: "ok" },
   unchanged: { text: "unchanged", tone: "idle" },
-  not_found: { text: "no longer exist", tone: "warn" },
+  not_found: { text: "not found", tone: "warn" },
   forbidden: { text: "no permission", tone: "bad" },
   conflict: { text: "refused", tone: "bad" },
 };
@@ -317,7 +317,7 @@ function BulkReport({ robots, state }: { robots: readonly Robot[]; state: BulkSt
     <div>
       <Progress label={`${outcomes.length} of ${robots.length} robots`} total={robots.length} parts={counted} />
       <p role="status" className="mt-2 flex flex-wrap items-center gap-2">
-        {`${outcomes.length.toLocaleString()} of ${robots.length.toLocaleString()}`}
+        {`${outcomes.length.toLocaleString()} of ${robots.length.toLocaleString()} robots`}
         {status === "stopped" && <Badge tone="warn">stopped: remaining robots unchanged</Badge>}
         {counted
           .filter(({ value }) => value > 0)

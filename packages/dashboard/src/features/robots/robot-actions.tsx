@@ -39,7 +39,7 @@ export function RobotActions({ robot }: { robot: Robot }) {
         label="Actions for this robot"
         entries={[
           may_change && { label: "Rename…", icon: PencilLine, renderDialog: (close) => <RenameRobot robot={robot} onClose={close} /> },
-          may_change && { label: "Labels…", icon: Tags, renderDialog: (close) => <RobotLabels robot={robot} onClose={close} /> },
+          may_change && { label: "Change labels…", icon: Tags, renderDialog: (close) => <RobotLabels robot={robot} onClose={close} /> },
           may_change && {
             label: "Move to another fleet…",
             icon: FolderInput,
@@ -99,7 +99,7 @@ const Approve = ({ robot: { id, name }, onClose }: Props) => (
     args={{ params: { id } }}
     onClose={onClose}
     title={`Approve ${name}?`}
-    consequence="The robot will receive secret config values and registry logins. First check that the computer is yours: anyone with access to it can read them."
+    consequence="The robot will receive secret config values and registry logins. First check that the computer is yours: anyone with access to it can read these secrets."
     verb="Approve"
     done="Robot approved"
     command={robotLines.approve(id)}
@@ -150,7 +150,7 @@ function RenameRobot({ robot, onClose }: Props) {
     <UpdateRobot
       robot={robot}
       onClose={onClose}
-      title="Rename"
+      title="Rename robot"
       description="Links, configs and deployments use the ID and do not change."
       verb="Rename"
       done="Renamed"
@@ -170,7 +170,7 @@ function RobotLabels({ robot, onClose }: Props) {
     <UpdateRobot
       robot={robot}
       onClose={onClose}
-      title="Labels"
+      title="Change labels"
       verb="Save labels"
       done="Labels changed"
       change={can_save ? { labels } : undefined}
@@ -246,7 +246,7 @@ function ReplaceComputer({ robot: { id, name }, onClose }: Props) {
             The key for the new computer of <bdi className="font-medium [overflow-wrap:anywhere]">{name}</bdi> is shown only once. It
             expires <Time at={made.expires_at} />.
           </SecretOnce>
-          <p className="mt-4 mb-1">On the new computer, with an empty state directory:</p>
+          <p className="mt-4 mb-1">Run this command on the new computer, with an empty state directory:</p>
           <Command>
             {`ROAMFLEET_ENROLL_KEY=${made.key ?? "KEY"} ${shellLine("rf-agent", "run", "--server", window.location.origin, "--state", "/var/lib/roamfleet-agent")}`}
           </Command>

@@ -215,5 +215,5 @@ function Origin({ scope, scope_id }: Pick<Value, "scope" | "scope_id">) {
         <Badge>{`site ${site_names.get(id) ?? ""}`}</Badge>
       </Link>
     );
-  return <Badge tone={scope === "robot" ? "info" : "idle"}>{scope === "robot" ? "this robot" : "org"}</Badge>;
+  return <Badge tone={scope === "robot" ? "info" : "idle"}>{scope === "robot" ? "this robot" : "organization"}</Badge>;
 }

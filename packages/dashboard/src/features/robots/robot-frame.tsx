@@ -36,11 +36,7 @@ function RobotHead({ robot }: { robot: Robot }) {
       meta={
         <>
           <StatusBadge status={status} />
-          {health !== "unknown" && (
-            <span className="inline-flex items-center gap-1 text-xs">
-              health <HealthBadge robot={robot} />
-            </span>
-          )}
+          {health !== "unknown" && <HealthBadge robot={robot} />}
           {release_state !== "unknown" && <Labelled label="release" status={release_state} />}
           {config_state !== "unknown" && <Labelled label="config" status={config_state} />}
           {status !== "decommissioned" && <RobotPending robot_id={id} />}
@@ -104,21 +100,20 @@ function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { r
   if (held_at !== null)
     return (
       <Notice icon={ShieldAlert} title="Blocked: several machines use this identity" tone="bad">
-        None of them has been accepted since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace its
+        All of these machines have been refused since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace its
         computer. Both actions are in the menu.
       </Notice>
     );
   if (approval === "pending")
     return (
       <Notice icon={ShieldAlert} title="Awaiting approval">
-        It enrolled with a key that is not trusted. Secret config values and registry logins are withheld, and config deployments that
-        contain secrets wait, until an admin of the organization approves the robot in its menu.
+        The robot enrolled with a key that is not trusted. Until an admin of the organization approves the robot in the menu, it receives no secret config values and no registry logins, and config deployments that contain secrets wait.
       </Notice>
     );
   if (status === "offline")
     return (
       <Notice icon={Unplug} title="Offline">
-        Last seen <Time at={last_seen_at} />. This page shows its last reported state. You can deploy, change config and labels, and move
+        Last seen <Time at={last_seen_at} />. This page shows the last reported state. You can deploy, change config and labels, and move
         the robot now; changes take effect when it reconnects. Shell, camera, topics and new log records are not available.
       </Notice>
     );

@@ -11,6 +11,7 @@ import {
   Card,
   CardList,
   Command,
+  counted,
   Duration,
   EmptyState,
   Meter,
@@ -56,7 +57,7 @@ function Latest({ robot }: { robot: Robot }) {
       {({ data }) => (
         <>
           <Section
-            title={robot.status === "online" ? "Now" : "Last reported"}
+            title={robot.status === "online" ? "Current values" : "Last reported values"}
             actions={
               <span className="text-xs text-muted">
                 measured <Time at={data.at} />
@@ -100,7 +101,7 @@ function HealthHistory({ robot_id }: { robot_id: string }) {
       <QueryState query={history} rows={6}>
         {({ items }) =>
           items.length === 0 ? (
-            <EmptyState title={`No data for the last ${WORDS[range]}`}>
+            <EmptyState title={`No data for the last ${range === "1h" ? "hour" : WORDS[range]}`}>
               The robot was offline or has not reported health data. One data point per minute is stored.
             </EmptyState>
           ) : (
@@ -150,7 +151,7 @@ function Charts({ points, since, seconds }: { points: Parameters<typeof seriesOf
 function HealthNow({ health: { cpu, memory, disks, battery, uptime_seconds } }: { health: HealthSnapshot }) {
   return (
     <div className="grid grid-cols-2 gap-3 xl:grid-cols-4">
-      <Measure label="CPU" value={`${Math.round(cpu.percent)}%`} note={`load ${cpu.load_1m.toFixed(2)} on ${cpu.cores} cores`}>
+      <Measure label="CPU" value={`${Math.round(cpu.percent)}%`} note={`load ${cpu.load_1m.toFixed(2)} on ${counted(cpu.cores, "core")}`}>
         <Meter label="CPU" value={cpu.percent} />
       </Measure>
       <Measure label="Memory" value={percentText(memory)} note={`${byteText(memory.used_bytes)} of ${byteText(memory.total_bytes)}`}>

@@ -94,7 +94,7 @@ function Facts({ robot }: { robot: Robot }) {
               health?.battery == null ? "none" : `${Math.round(health.battery.percent)}%${health.battery.charging ? ", charging" : ""}`,
             "Last seen": <Time at={last_seen_at} exact />,
             Enrolled: <Time at={created_at} exact />,
-            Key: <CopyText label="Fingerprint" text={public_key_fingerprint} />,
+            "Key fingerprint": <CopyText label="fingerprint" text={public_key_fingerprint} />,
           }}
         />
       </Card>
@@ -112,7 +112,7 @@ function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
         {ros === null ? (
           "not found"
         ) : (
-          <Text>{`${ros.distro ?? "found"} by ${ros.adapter}: ${counted(ros.nodes.length, "node")}, ${counted(ros.topics.length, "topic")}`}</Text>
+          <Text>{`${ros.distro ?? "ROS"}, found by ${ros.adapter}: ${counted(ros.nodes.length, "node")}, ${counted(ros.topics.length, "topic")}`}</Text>
         )}
       </li>
       {(shown.length > 1 || shown.some(({ state }) => state !== "connected")) &&
@@ -128,7 +128,7 @@ function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
 const adapterText = ({ name, state, distro, nodes = 0, topics = 0, reason }: NonNullable<HealthSnapshot["ros_adapters"]>[number]): string =>
   state === "connected"
     ? `${name}${distro == null ? "" : ` (${distro})`}: ${counted(nodes, "node")}, ${counted(topics, "topic")}`
-    : `${name} ${state}: ${reason ?? "unknown reason"}`;
+    : `${name} ${state === "lost" ? "connection lost" : state}: ${reason ?? "unknown reason"}`;
 
 const ADDRESSES_MAX = 8;
 
@@ -270,7 +270,7 @@ function DeploymentItem({ deployment, robot_id }: { deployment: Deployment; robo
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
         <NameLink to="/deployments/$id" params={{ id }} name={releaseName(release)} className="flex-1 font-medium" />
         <span className="text-xs text-muted">
-          {target_kind === "fleet" ? "fleet, " : "direct, "}
+          {target_kind === "fleet" ? "to the fleet, " : "to this robot, "}
           <Time at={finished_at ?? created_at} />
         </span>
         <StatusBadge status={target?.status ?? deployment.status} />

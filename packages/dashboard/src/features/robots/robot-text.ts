@@ -9,8 +9,8 @@ const VALUE_CHARACTERS_MAX = 200;
 
 /** Returns an error message for an invalid label; undefined if it is valid. */
 export function labelProblem(key: string, value: string): string | undefined {
-  if (!KEY.test(key)) return "A key begins with a letter or a digit and has up to 63 letters, digits, dots, dashes, slashes or underscores";
-  if (value.length > VALUE_CHARACTERS_MAX) return `A value has up to ${VALUE_CHARACTERS_MAX} characters`;
+  if (!KEY.test(key)) return "A label key begins with a letter or a digit and has up to 63 letters, digits, dots, dashes, slashes or underscores";
+  if (value.length > VALUE_CHARACTERS_MAX) return `A label value has up to ${VALUE_CHARACTERS_MAX} characters, this one has ${value.length}`;
   return undefined;
 }
 
@@ -79,7 +79,7 @@ export function bulkCommand(robot_ids: readonly string[], change: BulkChange): s
   const body = { robot_ids, ...change };
   if (robot_ids.length <= LISTED_IDS_MAX) return `rf api POST /api/robots/bulk --input - <<'END'\n${JSON.stringify(body)}\nEND`;
   const { robot_ids: ids, ...rest } = body;
-  return `# ids.json: an array of the ids of these ${ids.length} robots, up to 1,000 a call\njq '{robot_ids: .} + ${JSON.stringify(rest).replaceAll("'", String.raw`'\''`)}' ids.json | rf api POST /api/robots/bulk --input -`;
+  return `# ids.json: an array of the ids of these ${ids.length} robots, up to 1,000 per call\njq '{robot_ids: .} + ${JSON.stringify(rest).replaceAll("'", String.raw`'\''`)}' ids.json | rf api POST /api/robots/bulk --input -`;
 }
 
 /** The `rf` commands equivalent to the actions on a robot. */

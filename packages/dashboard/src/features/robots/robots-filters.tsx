@@ -31,7 +31,7 @@ interface FiltersProps {
 const options = <V extends string>(texts: Record<V, string>) =>
   (Object.entries(texts) as [V, string][]).map(([value, label]) => ({ value, label }));
 const STATUSES = options({ online: "Online", offline: "Offline", never_connected: "Never connected", decommissioned: "Decommissioned" });
-const HEALTH = options({ ok: "Healthy", failing: "Failing", unknown: "Health unknown" });
+const HEALTH = options({ ok: "Healthy", failing: "Unhealthy", unknown: "Health unknown" });
 const RELEASE = options({ current: "Release current", behind: "Release behind", failed: "Release failed", unknown: "Release unknown" });
 const CONFIG = options({ in_sync: "Config in sync", pending: "Config pending", drifted: "Config drifted", unknown: "Config unknown" });
 const SORTS = options({ name: "Sort: name" });
@@ -86,7 +86,7 @@ function RarerFilters({ search, places, onChange }: FiltersProps) {
       <FilterSelect label="Config" value={search.config_state} options={CONFIG} onChange={(config_state) => onChange({ config_state })} />
       <LabelFilter labels={labelsOf(search)} onChange={(label) => onChange({ label: label.length === 0 ? undefined : label })} />
       <FilterSelect
-        label="Order"
+        label="Sort"
         none="newest"
         value={search.sort === "newest" ? undefined : search.sort}
         options={SORTS}
@@ -104,7 +104,7 @@ function ReleaseFilter({ value, onChange }: { value: string | undefined; onChang
   const shown = value === undefined || known.some((option) => option.value === value) ? known : [{ value, label: value }, ...known];
   return (
     <span onPointerEnter={() => setWanted(true)} onFocus={() => setWanted(true)}>
-      <FilterSelect label="Runs release" value={value} options={shown} onChange={onChange} />
+      <FilterSelect label="Installed release" value={value} options={shown} onChange={onChange} />
     </span>
   );
 }
@@ -128,7 +128,7 @@ function LabelFilter({ labels, onChange }: { labels: readonly string[]; onChange
       >
         <input
           aria-label="Label, as key:value"
-          placeholder="label key:value"
+          placeholder="Label key:value"
           value={typed}
           maxLength={300}
           onChange={({ target }) => setTyped(target.value)}
@@ -198,7 +198,7 @@ export function ViewsMenu({ search }: { search: RobotsSearch }) {
             onSelect: () => void copy(window.location.href).then(() => notifyDone("Link copied"), notifyError),
           },
           shown !== undefined && {
-            label: `Delete “${shown.name}”`,
+            label: `Delete view “${shown.name}”`,
             icon: Trash2,
             danger: true,
             onSelect: () => keep(views.filter(({ name }) => name !== shown.name)),

@@ -94,7 +94,7 @@ function Loaded({ count, has_more }: { count: number; has_more: boolean }) {
   if (count === 0) return null;
   return (
     <p className="pt-2 text-xs text-muted tabular-nums" role="status">
-      {has_more ? `${count.toLocaleString()} loaded, more as you scroll` : counted(count, "robot")}
+      {has_more ? `${count.toLocaleString()} robots loaded. Scroll to load more.` : counted(count, "robot")}
     </p>
   );
 }
@@ -136,7 +136,7 @@ const robotsColumns = ({ fleet_names, site_names }: Places): readonly Column<Rob
         <StatusBadge status={status} />
         {/* For narrow screens, which have no health column. */}
         {status === "online" && health === "failing" && (
-          <TriangleAlert size={16} role="img" aria-label="failing" className="shrink-0 text-bad sm:hidden" />
+          <TriangleAlert size={16} role="img" aria-label="unhealthy" className="shrink-0 text-bad sm:hidden" />
         )}
       </span>
     ),

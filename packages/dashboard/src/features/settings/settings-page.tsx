@@ -75,7 +75,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
   const present_days = String(settings.deployment_expires_days ?? 0);
   const [name, setName] = useState(present);
   const [days, setDays] = useState(present_days);
-  const changing = useAction("updateOrg", { quiet: true, done: "Saved" });
+  const changing = useAction("updateOrg", { quiet: true, done: "Settings saved" });
   const is_same = name === present && days === present_days;
   return (
     <Card>
@@ -95,7 +95,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
           className="max-w-32"
           value={days}
           onValue={setDays}
-          hint="The deployment is then cancelled for robots that have not started it. 0: server default. Applies to deployments that start after this change."
+          hint="Time after the start at which a deployment is cancelled for robots that have not started to update. 0 means the server default. Applies to deployments that start after this change."
           error={changing.error?.message}
         />
         <Button className="mb-4" look="primary" type="submit" busy={changing.isPending} disabled={is_same}>
@@ -120,7 +120,7 @@ function ServerSection() {
         <KeyValue
           items={{
             Address: <CopyText label="Address" text={origin} />,
-            "Certificate authority": authority !== null && <CopyText label="Fingerprint of its certificate authority" text={authority} />,
+            "Certificate authority": authority !== null && <CopyText label="fingerprint of the certificate authority" text={authority} />,
             API: (
               <span className="flex flex-wrap gap-x-3">
                 <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/docs">
@@ -162,8 +162,7 @@ function Read() {
         <Card>
           {data.keys.length === 0 ? <NoKeys /> : <Keys data={data} />}
           <p className="mt-3 text-xs text-muted">
-            Adding or revoking a key, or requiring signatures, needs a signature by an existing key, on the machine that has its private
-            key. Neither this page nor the server can sign.
+            To add or revoke a key, or to require signatures, sign the change with an existing key on the machine that has its private key. Neither this page nor the server can sign.
           </p>
         </Card>
       )}
@@ -175,8 +174,7 @@ function NoKeys() {
   return (
     <>
       <p className="mb-2">
-        <Badge>not used</Badge> Robots install every release that a user with the operator role deploys. With signing keys, they install
-        only signed releases. Start on the machine where releases are built:
+        <Badge>no keys</Badge> Robots install every release that a user with the operator role deploys. With signing keys, you can require that robots install only signed releases. Start on the machine where releases are built:
       </p>
       <Command>{signingLines.begin}</Command>
     </>
@@ -221,7 +219,7 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
         ))}
       </ul>
       <details>
-        <summary className="text-muted">Add a key or stop requiring signatures (latest statement: {serial})</summary>
+        <summary className="text-muted">{require_signature ? "Add a key or stop requiring signatures" : "Add a key"} (latest signed change: {serial})</summary>
         <div className="mt-2 space-y-2">
           <Command>{signingLines.add}</Command>
           {require_signature && <Command>{signingLines.require(false)}</Command>}
@@ -231,7 +229,7 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
         open={revoking !== undefined}
         onClose={() => setRevoking(undefined)}
         title="Revoke key"
-        description="Robots then refuse releases that this key signed: sign them again with another key. Run this command on the machine that has another key of the organization."
+        description="Robots then refuse releases that are signed with this key: sign those releases again with another key. To revoke this key, run the command on the machine that has another private key of the organization."
       >
         <Command>{signingLines.revoke(revoking ?? "")}</Command>
       </Dialog>

@@ -71,7 +71,7 @@ function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void;
         placeholder="rf_user_… or rf_org_…"
         value={token}
         onValue={setToken}
-        hint="Exchanged for a session. This browser does not store the token."
+        hint="Used once, to start a session. This browser does not store the token."
         error={error === null ? undefined : why(error)}
       />
       <Button look="primary" type="submit" className="w-full" busy={busy}>
@@ -83,7 +83,7 @@ function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void;
 
 function why(error: Error): string {
   if (!(error instanceof ApiError)) return error.message;
-  if (error.status === 401) return "This token is unknown, expired or revoked.";
+  if (error.status === 401) return "This token is unknown, expired or revoked. Check that you pasted all of it, or ask an admin for a new token.";
   return error.message;
 }
 
@@ -122,11 +122,11 @@ function NoOrgYet() {
         </p>
         <Command>{"rf orgs create NAME\nrf orgs approve ID"}</Command>
         <p>
-          or uses the{" "}
+          The administrator can also use the{" "}
           <a className="text-accent underline" href="/admin">
             admin page
           </a>
-          . You can also request an organization here:
+          . To request an organization, fill in this form:
         </p>
         {is_asking && <OrgRequest />}
       </div>

@@ -64,7 +64,7 @@ export function SitesPage() {
             <NoMatch title="No matching sites" onShowAll={clear} />
           ) : (
             <EmptyState title="No sites yet" command={siteLines.create("")}>
-              A site is a place with fleets, such as a warehouse, a hospital ward or a field.
+              A site is a place where fleets work, such as a warehouse, a hospital ward or a field.
             </EmptyState>
           )
         }
@@ -226,7 +226,7 @@ function DeleteSite({ id, name, onClose }: { id: string; name: string; onClose: 
           onShow: () => void navigate({ to: "/fleets", search: { site_id: id } }),
         }
       }
-      consequence="Deletes the site. It has no fleets."
+      consequence="Deletes the site, which has no fleets."
       command={siteLines.delete(id)}
     />
   );

@@ -48,18 +48,18 @@ function ChangeUser({ user, onClose }: Parts) {
   const is_last = useLastAdmin(user);
   const [name, setName] = useState(user.name);
   const [grants, setGrants] = useState<readonly Grant[]>(user.grants);
-  const changing = useAction("updateUser", { quiet: true, done: "Changed", onSuccess: onClose });
+  const changing = useAction("updateUser", { quiet: true, done: "User changed", onSuccess: onClose });
   const new_name = name.trim() === user.name ? undefined : name.trim();
   const note = is_last
     ? PROTECTED
     : user.id === me.actor.id
-      ? "This is your own account: roles that you remove end within two seconds, on this page, too."
+      ? "This is your own account: roles that you remove end within two seconds, also on this page."
       : "Removed roles end within two seconds, including in open streams. Tokens of a user never have more permissions than the user.";
   return (
     <FormDialog
       title={`Change ${user.name.slice(0, 80)}`}
       description={note}
-      verb="Change"
+      verb="Save"
       onClose={onClose}
       sending={changing}
       command={userLines.change(user.id, new_name, grants)}
@@ -86,7 +86,7 @@ function RemoveUser({ user, onClose }: Parts) {
       consequence={`${self}All roles and tokens of ${user.email} in this organization end within two seconds, including open pages, shells and streams. Audit log entries are kept. Other organizations of this account are not affected.`}
       verb="Remove user"
       danger
-      done="Removed"
+      done="User removed"
       command={userLines.remove(user.id)}
     >
       <Holdings id={user.id} />
@@ -94,7 +94,7 @@ function RemoveUser({ user, onClose }: Parts) {
   );
 }
 
-const OUTCOMES = { cancelled: "is cancelled", revoked: "is revoked", kept: "is kept: revoke it under Tokens" } as const;
+const OUTCOMES = { cancelled: "is cancelled", revoked: "is revoked", kept: "is not revoked: revoke it under Tokens if necessary" } as const;
 
 /** Lists the objects that the removal affects, and the effect on each. */
 function Holdings({ id }: { id: string }) {
@@ -107,7 +107,7 @@ function Holdings({ id }: { id: string }) {
     >
       {data.items.map((holding) => (
         <li key={holding.id}>
-          {holding.kind.replaceAll("_", " ")} {holding.label ?? holding.id} ({holding.status}) {OUTCOMES[holding.outcome]}
+          {holding.kind.replaceAll("_", " ")} {holding.label ?? holding.id} ({holding.status.replaceAll("_", " ")}) {OUTCOMES[holding.outcome]}
         </li>
       ))}
     </ul>

@@ -48,7 +48,7 @@ const STEPS: Record<TargetStatus, string> = {
 
 /** Describes a change of one target: "installing hello-robot-1.1.0", "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
-  if (isRemoved({ ...change.target, status: change.to })) return `${app === null ? "release" : `release of ${app}`} removed; nothing runs`;
+  if (isRemoved({ ...change.target, status: change.to })) return `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
   if (change.to === "dispatched" && change.release_tag !== undefined) return `installing ${change.release_tag}`;
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
@@ -69,7 +69,7 @@ export function deploymentSentence(row: DeploymentRow): string {
     case "in_progress":
       return `updating ${robots(row.count_total)}`;
     case "cancelling":
-      return "cancelling; robots that are installing finish first";
+      return "cancelling: robots that are installing finish first";
     case "applied":
       return `applied on ${row.count_applied} of ${robots(row.count_total)}`;
     default:

@@ -49,7 +49,7 @@ export const approveRobot = (plane: Plane, db: Db, { org_id, actor }: Caller, ro
     if ((await setApproved(tx, org_id, robot_id, plane.clock.now())) === 0) return;
     await robotApproved(tx, plane, org_id, robot_id);
     announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", site_id, fleet_id });
-    const summary = "The robot was approved and receives secrets";
+    const summary = "The robot was approved to receive secrets";
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.approved", actor, summary });
   });
 

@@ -204,7 +204,7 @@ async function recordDuplicate(
     {
       ...common,
       kind: DUPLICATE,
-      summary: "A second machine connected with this robot's identity and replaced the first",
+      summary: "A second machine connected with this robot's identity and replaced the connection of the first machine",
       data: { ...dataOf(session), kept: true },
     },
   ]);

@@ -1,4 +1,4 @@
-import { ID_PREFIXES } from "@roamfleet/protocol";
+import { ID_PREFIXES, shellEndText } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { CloseEventWriter } from "../../kernel/close-event-writer.ts";
@@ -122,5 +122,5 @@ const writeSessionEnd = (plane: Plane, session: Ended, end: SessionEnd): Promise
 
 function summaryOf({ status, exit_code, reason }: SessionEnd): string {
   if (exit_code !== null) return `The shell ended with exit code ${exit_code}`;
-  return status === "aborted" ? `The shell was aborted: ${reason.replaceAll("_", " ")}` : `The shell ended: ${reason.replaceAll("_", " ")}`;
+  return `The shell ${status === "aborted" ? "was aborted" : "ended"}: ${shellEndText(reason)}`;
 }

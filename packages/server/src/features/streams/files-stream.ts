@@ -74,7 +74,7 @@ class FileSession {
     this.#reading = undefined;
     if (reading === undefined || reading.bytes === 0) return;
     const { path, size, bytes } = reading;
-    await this.#record("file.read", `${printable(path)} was read in part`, { path, bytes: size, moved: bytes, sha256: null });
+    await this.#record("file.read", `${printable(path)} was partly read`, { path, bytes: size, moved: bytes, sha256: null });
   }
 
   #record(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
