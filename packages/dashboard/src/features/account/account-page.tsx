@@ -41,7 +41,8 @@ export function AccountPage() {
           </ul>
           {scopes.length > 0 && (
             <p className="mt-3 text-muted">
-              Your access is limited to {scopes.length === 1 ? "one site or fleet" : `${scopes.length} sites and fleets`}. An admin of the organization can change this.
+              Your access is limited to {scopes.length === 1 ? "one site or fleet" : `${scopes.length} sites and fleets`}. An admin of the
+              organization can change this.
             </p>
           )}
         </Card>

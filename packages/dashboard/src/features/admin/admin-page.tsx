@@ -184,7 +184,11 @@ function Figures({ stats: { orgs, robots, deployments, database } }: { stats: St
   return (
     <dl className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 lg:grid-cols-6">
       <Figure label={plural(orgs.total, "organization")} value={orgs.total.toLocaleString()} />
-      <Figure label={`pending ${plural(orgs.pending, "request")}`} value={orgs.pending.toLocaleString()} tone={orgs.pending > 0 ? "text-warn" : ""} />
+      <Figure
+        label={`pending ${plural(orgs.pending, "request")}`}
+        value={orgs.pending.toLocaleString()}
+        tone={orgs.pending > 0 ? "text-warn" : ""}
+      />
       <Figure label="suspended" value={orgs.suspended.toLocaleString()} />
       <Figure label="robots online" value={`${robots.online.toLocaleString()} of ${robots.total.toLocaleString()}`} />
       <Figure label={`${plural(deployments.running, "deployment")} running`} value={deployments.running.toLocaleString()} />

@@ -87,7 +87,12 @@ function AuditLog() {
           columns={AUDIT_COLUMNS}
           height="100%"
           onOpen={({ id }) => change({ entry: id })}
-          empty={<EmptyState title={is_filtered ? "No matching entries" : "No entries yet"} actions={is_filtered && <Button onClick={() => clear()}>Show all</Button>} />}
+          empty={
+            <EmptyState
+              title={is_filtered ? "No matching entries" : "No entries yet"}
+              actions={is_filtered && <Button onClick={() => clear()}>Show all</Button>}
+            />
+          }
         />
       </div>
       {entry !== undefined && <AuditDetails entry={entry} onClose={() => change({ entry: undefined })} />}

@@ -77,7 +77,9 @@ export function ConfigsPage() {
     >
       <ScopePicker scope={scope} scope_id={scope_id} onChange={pick} />
       {!is_chosen ? (
-        <EmptyState title={`Select a ${scope}`}>The values that apply to this {scope} appear here, each with the scope at which it is set.</EmptyState>
+        <EmptyState title={`Select a ${scope}`}>
+          The values that apply to this {scope} appear here, each with the scope at which it is set.
+        </EmptyState>
       ) : (
         <>
           {scope === "robot" && scope_id !== undefined && <RobotFiles robot_id={scope_id} />}

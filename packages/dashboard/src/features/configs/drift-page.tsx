@@ -96,7 +96,9 @@ export function DriftPage() {
           onOpen={({ id }) => void navigate({ to: "/configs", search: { scope: "robot", scope_id: id } })}
           empty={
             <EmptyState title={state === "drifted" ? "No config drift" : "No pending config deployments"}>
-              {state === "drifted" ? "The config files of all robots match the last deployment." : "Robots appear here while a config deployment to them is in progress."}
+              {state === "drifted"
+                ? "The config files of all robots match the last deployment."
+                : "Robots appear here while a config deployment to them is in progress."}
             </EmptyState>
           }
         />

@@ -47,7 +47,8 @@ export function SchemasPage() {
         {({ items }) =>
           items.length === 0 ? (
             <EmptyState title="No schemas yet" command="rf configs schema set NAMESPACE FILE">
-              Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates the schema.
+              Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates
+              the schema.
             </EmptyState>
           ) : (
             <ul className="space-y-3">

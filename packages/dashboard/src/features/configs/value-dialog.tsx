@@ -6,7 +6,17 @@ import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Diff, FormDialog, Json, JsonInput, jsonText, readJson, Switch, TextInput } from "../../ui/index.ts";
-import { type ConfigScope, type EffectiveValue, isOwn, type Scope, scopeName, setLine, unsetLine, valueLine, wrongLine } from "./config-values.ts";
+import {
+  type ConfigScope,
+  type EffectiveValue,
+  isOwn,
+  type Scope,
+  scopeName,
+  setLine,
+  unsetLine,
+  valueLine,
+  wrongLine,
+} from "./config-values.ts";
 import { useScopeName } from "./configs-frame.tsx";
 
 const NAMESPACE_DEFAULT = "default";
@@ -243,8 +253,8 @@ export function UnsetDialog({
           <bdi className="font-mono text-ink [overflow-wrap:anywhere]">
             {of.namespace}/{of.key}
           </bdi>{" "}
-          of the {scopeName(of.scope)} is removed. {wider} Until then, robots keep their current value. The history is kept, and you can restore an
-          earlier version.
+          of the {scopeName(of.scope)} is removed. {wider} Until then, robots keep their current value. The history is kept, and you can
+          restore an earlier version.
         </>
       }
       verb="Unset value"

@@ -215,8 +215,7 @@ function WaveNote({ wave, is_paused }: Pick<RowParts, "wave" | "is_paused">) {
   if (wave.status === "soaking" && wave.soaks_until !== null)
     return (
       <>
-        soak time left:{" "}
-        <Countdown until={wave.soaks_until} over={is_paused ? "none" : "a moment"} />
+        soak time left: <Countdown until={wave.soaks_until} over={is_paused ? "none" : "a moment"} />
       </>
     );
   if (wave.status === "gate") return is_paused ? "resume, then promote" : "promote to continue";

@@ -99,7 +99,10 @@ const REASONS: Record<Reason, Explanation> = {
     text: "health check failed",
     advice: "The robot's log around that time contains the output of the check.",
   },
-  crash_loop: { text: "the program crashed repeatedly", advice: "The robot's log contains the last output and the exit code of the program." },
+  crash_loop: {
+    text: "the program crashed repeatedly",
+    advice: "The robot's log contains the last output and the exit code of the program.",
+  },
   download_failed: { text: "download of the artifact failed", advice: "Check the network between the robot and the server." },
   digest_mismatch: {
     text: "the artifact had the wrong digest after two downloads",
@@ -125,7 +128,10 @@ const REASONS: Record<Reason, Explanation> = {
   },
   superseded: { text: "replaced by a newer deployment" },
   expired: { text: "the deployment expired before the update started", advice: "Deploy again." },
-  no_targets: { text: "the fleet had no robots when the deployment started", advice: "Enroll robots or move some to the fleet, then deploy again." },
+  no_targets: {
+    text: "the fleet had no robots when the deployment started",
+    advice: "Enroll robots or move some to the fleet, then deploy again.",
+  },
   robot_removed: { text: "the robot was decommissioned" },
   scope_lost: {
     text: "the deployment's creator may no longer deploy to this robot",

@@ -259,7 +259,11 @@ function TargetPicker({ kind, onKind, target, onChoose, ...rest }: TargetPickerP
         id={target?.id}
         hints={kind === "robot"}
         onChoose={(id) => onChoose({ kind, id })}
-        note={kind === "fleet" ? "Deploys to all robots that are in the fleet when the deployment starts." : "Waves and failure limits apply to fleets only."}
+        note={
+          kind === "fleet"
+            ? "Deploys to all robots that are in the fleet when the deployment starts."
+            : "Waves and failure limits apply to fleets only."
+        }
         {...rest}
       />
     </>

@@ -37,7 +37,11 @@ function Body({ planned: { plan, error, retry }, is_asked, errors }: { planned: 
   const count = Object.keys(errors).length;
   if (count > 0)
     return (
-      <p className="text-bad">{count === 1 ? "One field is invalid: see the message below the field." : `${count} fields are invalid: see the messages below them.`}</p>
+      <p className="text-bad">
+        {count === 1
+          ? "One field is invalid: see the message below the field."
+          : `${count} fields are invalid: see the messages below them.`}
+      </p>
     );
   if (!is_asked) return <p className="text-muted">Choose a release and a target to see a preview. Nothing starts until you deploy.</p>;
   if (error !== undefined) return <ErrorState error={error} onRetry={retry} />;
@@ -48,7 +52,8 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
   if (plan.total === 0)
     return (
       <Notice tone="border-warn bg-warn-soft">
-        The fleet has no robots. A deployment that starts now ends immediately. A scheduled deployment updates the robots that are in the fleet when it starts.
+        The fleet has no robots. A deployment that starts now ends immediately. A scheduled deployment updates the robots that are in the
+        fleet when it starts.
       </Notice>
     );
   return (

@@ -146,7 +146,9 @@ test("compares two deployments by the results of their robots and their rollout 
     ],
   );
   assert.equal(secondsOf({ started_at: "2030-01-01T00:00:00Z", finished_at: "2030-01-01T00:01:30Z" }), 90);
-  assert.deepEqual(policyDifferences({ max_attempts: 3 } as never, { max_attempts: 5 } as never), [{ name: "Attempts per robot", a: "3", b: "5" }]);
+  assert.deepEqual(policyDifferences({ max_attempts: 3 } as never, { max_attempts: 5 } as never), [
+    { name: "Attempts per robot", a: "3", b: "5" },
+  ]);
   assert.deepEqual(policyDifferences({ waves: null } as never, { waves: [{ count: 1, gate: "manual" }] } as never), [
     { name: "Waves", a: "none: all robots at once", b: "1, then remaining robots" },
     { name: "Failure limit", a: "—", b: "no failures allowed" },

@@ -253,7 +253,7 @@ export interface Situation {
   /** When it continues, as RFC 3339. */
   until?: string | undefined;
   /** Whether it starts at that time. */
-  starts?: true;
+  starts?: boolean;
 }
 
 type SituationFacts = Pick<Deployment, "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;

@@ -258,7 +258,8 @@ function MadeKey({ made }: { made: NewEnrollmentKey }) {
   if (made.key === null)
     return (
       <EmptyState title="The key could not be shown" actions={<LinkButton to="/enrollment">Go to enrollment keys</LinkButton>}>
-        The key was created, but the response that contains it was lost, and a key is shown only once. Revoke this key and create another one.
+        The key was created, but the response that contains it was lost, and a key is shown only once. Revoke this key and create another
+        one.
       </EmptyState>
     );
   const { key } = made;
@@ -291,8 +292,9 @@ function Lines({ line }: { line: { server: string; key: string; ca_fingerprint: 
         {isLoopback(window.location.hostname) && (
           <Card className="mb-6">
             <p>
-              This page uses the address <code className="font-mono">{window.location.host}</code>, which works on this machine only. For robots on other machines, start the server with <code className="font-mono">--listen 0.0.0.0:7600 --tls auto</code> and open this page by
-              the server's host name.
+              This page uses the address <code className="font-mono">{window.location.host}</code>, which works on this machine only. For
+              robots on other machines, start the server with <code className="font-mono">--listen 0.0.0.0:7600 --tls auto</code> and open
+              this page by the server's host name.
             </p>
           </Card>
         )}

@@ -83,7 +83,12 @@ export function explainRefusal(status: number, message: string): Explained | und
   // 426: the server would accept the WebSocket, so the connection itself failed.
   if (status === 426) return undefined;
   if (status === 401) return { title: "Signed out", text: "Your session has ended. Sign in again.", again: "never" };
-  if (status === 403) return { title: "You don't have access", text: sentence(message, "Your role does not allow this. Ask an admin of your organization."), again: "never" };
+  if (status === 403)
+    return {
+      title: "You don't have access",
+      text: sentence(message, "Your role does not allow this. Ask an admin of your organization."),
+      again: "never",
+    };
   if (status === 404) return { title: "Not found", text: sentence(message, "The robot does not exist."), again: "never" };
   if (status === 429) return { title: "Too many requests", text: sentence(message, "Wait a moment and try again."), again: "later" };
   if (status === 400)

@@ -184,7 +184,8 @@ function PortsAndFiles({ robot_id }: { robot_id: string }) {
       <div className="grid gap-4 md:grid-cols-2">
         <div className="min-w-0 space-y-2">
           <p className="text-muted">
-            Forwards a port of your machine to the robot until you press Ctrl-C. By default, the robot allows its loopback addresses only; `forward.allow` in its config file allows others.
+            Forwards a port of your machine to the robot until you press Ctrl-C. By default, the robot allows its loopback addresses only;
+            `forward.allow` in its config file allows others.
           </p>
           <Command>{`rf robots forward ${robot_id} 8080:80`}</Command>
           <Command>{`rf robots forward ${robot_id} 0:22`}</Command>
@@ -199,8 +200,9 @@ function PortsAndFiles({ robot_id }: { robot_id: string }) {
         </div>
       </div>
       <p className="mt-2 text-xs text-muted">
-        Port forwarding and file copies require the operator role. The robot can disable them with `streams: {"{ forward: off, files: off }"}` in
-        /etc/roamfleet/agent.yaml, which no server can change. Requests are then refused with “switched off on the robot”.
+        Port forwarding and file copies require the operator role. The robot can disable them with `streams:{" "}
+        {"{ forward: off, files: off }"}` in /etc/roamfleet/agent.yaml, which no server can change. Requests are then refused with “switched
+        off on the robot”.
       </p>
     </Section>
   );

@@ -83,7 +83,7 @@ function Facts({ session, robot_name }: { session: ShellSession; robot_name: str
           Duration: ended_at !== null && <Duration seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />,
           Command: app === null ? (program ?? "login shell") : `${program ?? "shell"} in ${app}`,
           Terminal: terminal ? "yes" : "no (raw bytes)",
-          Result: exit_code === null ? reason === null ? "—" : shellEndText(reason) : `exit code ${exit_code}`,
+          Result: exit_code === null ? (reason === null ? "—" : shellEndText(reason)) : `exit code ${exit_code}`,
           Output: <Bytes count={output_bytes} />,
           Recording: recording.status === "kept" ? <Bytes count={recording.bytes} /> : "deleted",
           ID: <CopyText label="ID" text={session.id} />,
@@ -137,7 +137,8 @@ function Recording({ session }: { session: ShellSession }) {
   if (recording.status !== "kept")
     return (
       <EmptyState title="Recording deleted">
-        The server deletes recordings when they exceed its limit on age, and the oldest ones when they exceed its limit on size. The session itself stays listed.
+        The server deletes recordings when they exceed its limit on age, and the oldest ones when they exceed its limit on size. The session
+        itself stays listed.
       </EmptyState>
     );
   return (

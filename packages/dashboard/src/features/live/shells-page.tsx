@@ -48,7 +48,9 @@ const COLUMNS: readonly Column<RobotShellSession>[] = [
     name: "Result",
     width: "minmax(6rem, 1fr)",
     priority: 3,
-    cell: ({ exit_code, reason }) => <TextLine>{exit_code === null ? reason === null ? "" : shellEndText(reason) : `exit code ${exit_code}`}</TextLine>,
+    cell: ({ exit_code, reason }) => (
+      <TextLine>{exit_code === null ? (reason === null ? "" : shellEndText(reason)) : `exit code ${exit_code}`}</TextLine>
+    ),
   },
   { name: "Output", width: "5rem", priority: 2, align: "right", cell: ({ output_bytes }) => <Bytes count={output_bytes} /> },
   {
@@ -85,7 +87,9 @@ export function ShellsPage() {
           is_filtered ? (
             <NoMatch title="No matching shell sessions" onShowAll={clear} />
           ) : (
-            <EmptyState title="No shell sessions yet">Sessions appear here. Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>
+            <EmptyState title="No shell sessions yet">
+              Sessions appear here. Open a shell on the page of a robot, or with `rf robots shell`.
+            </EmptyState>
           )
         }
       />
@@ -105,7 +109,10 @@ function Chosen({ search: { robot_id, actor_id, status }, clear }: Filters<Shell
   return (
     <>
       <span className="min-w-0 text-muted [overflow-wrap:anywhere]">
-        Filtered by {[robot_id !== undefined && `robot ${robot.data?.data.name ?? robot_id}`, actor_id !== undefined && `user ${actor_id}`].filter(Boolean).join(" and ")}
+        Filtered by{" "}
+        {[robot_id !== undefined && `robot ${robot.data?.data.name ?? robot_id}`, actor_id !== undefined && `user ${actor_id}`]
+          .filter(Boolean)
+          .join(" and ")}
       </span>
       <Button onClick={() => clear({ status })}>Show all</Button>
     </>

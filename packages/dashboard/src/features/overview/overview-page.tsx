@@ -137,7 +137,11 @@ function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
         tone={failed > 0 ? "text-bad" : ""}
       />
       {following > 0 && (
-        <Figure label={`${plural(following, "robot")} auto-updating`} value={following} link={{ to: "/deployments", search: { following: true } }} />
+        <Figure
+          label={`${plural(following, "robot")} auto-updating`}
+          value={following}
+          link={{ to: "/deployments", search: { following: true } }}
+        />
       )}
     </div>
   );

@@ -83,7 +83,11 @@ export function ReleaseFields({
           rows={3}
           value={manifest}
           onChange={(text) => onChange({ manifest: text })}
-          hint={kind === "file" ? "Optional JSON that defines the path of the file on robots" : "Optional JSON that defines how the container runs"}
+          hint={
+            kind === "file"
+              ? "Optional JSON that defines the path of the file on robots"
+              : "Optional JSON that defines how the container runs"
+          }
           error={of_manifest ?? ("problem" in read ? read.problem : undefined)}
         />
       )}

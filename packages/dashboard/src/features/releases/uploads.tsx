@@ -244,7 +244,8 @@ export function ContinueUpload({ release }: { release: Release }) {
     <Section title="Awaiting upload">
       <Card>
         <p className="mb-3">
-          Deployments of this release wait for the upload. Data of an interrupted upload is kept for one day: choose the same file to resume.
+          Deployments of this release wait for the upload. Data of an interrupted upload is kept for one day: choose the same file to
+          resume.
         </p>
         {may_push && <Chosen release={release} />}
         <Command>{shellLine("rf", "releases", "push", "FILE", "--tag", release.tag, "--kind", release.kind, "--app", release.app)}</Command>

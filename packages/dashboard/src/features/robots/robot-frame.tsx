@@ -100,14 +100,15 @@ function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { r
   if (held_at !== null)
     return (
       <Notice icon={ShieldAlert} title="Blocked: several machines use this identity" tone="bad">
-        All of these machines have been refused since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace its
-        computer. Both actions are in the menu.
+        All of these machines have been refused since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace
+        its computer. Both actions are in the menu.
       </Notice>
     );
   if (approval === "pending")
     return (
       <Notice icon={ShieldAlert} title="Awaiting approval">
-        The robot enrolled with a key that is not trusted. Until an admin of the organization approves the robot in the menu, it receives no secret config values and no registry logins, and config deployments that contain secrets wait.
+        The robot enrolled with a key that is not trusted. Until an admin of the organization approves the robot in the menu, it receives no
+        secret config values and no registry logins, and config deployments that contain secrets wait.
       </Notice>
     );
   if (status === "offline")

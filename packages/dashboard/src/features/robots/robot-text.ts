@@ -9,8 +9,10 @@ const VALUE_CHARACTERS_MAX = 200;
 
 /** Returns an error message for an invalid label; undefined if it is valid. */
 export function labelProblem(key: string, value: string): string | undefined {
-  if (!KEY.test(key)) return "A label key begins with a letter or a digit and has up to 63 letters, digits, dots, dashes, slashes or underscores";
-  if (value.length > VALUE_CHARACTERS_MAX) return `A label value has up to ${VALUE_CHARACTERS_MAX} characters, this one has ${value.length}`;
+  if (!KEY.test(key))
+    return "A label key begins with a letter or a digit and has up to 63 letters, digits, dots, dashes, slashes or underscores";
+  if (value.length > VALUE_CHARACTERS_MAX)
+    return `A label value has up to ${VALUE_CHARACTERS_MAX} characters, this one has ${value.length}`;
   return undefined;
 }
 

@@ -162,7 +162,8 @@ function Read() {
         <Card>
           {data.keys.length === 0 ? <NoKeys /> : <Keys data={data} />}
           <p className="mt-3 text-xs text-muted">
-            To add or revoke a key, or to require signatures, sign the change with an existing key on the machine that has its private key. Neither this page nor the server can sign.
+            To add or revoke a key, or to require signatures, sign the change with an existing key on the machine that has its private key.
+            Neither this page nor the server can sign.
           </p>
         </Card>
       )}
@@ -174,7 +175,8 @@ function NoKeys() {
   return (
     <>
       <p className="mb-2">
-        <Badge>no keys</Badge> Robots install every release that a user with the operator role deploys. With signing keys, you can require that robots install only signed releases. Start on the machine where releases are built:
+        <Badge>no keys</Badge> Robots install every release that a user with the operator role deploys. With signing keys, you can require
+        that robots install only signed releases. Start on the machine where releases are built:
       </p>
       <Command>{signingLines.begin}</Command>
     </>
@@ -219,7 +221,9 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
         ))}
       </ul>
       <details>
-        <summary className="text-muted">{require_signature ? "Add a key or stop requiring signatures" : "Add a key"} (latest signed change: {serial})</summary>
+        <summary className="text-muted">
+          {require_signature ? "Add a key or stop requiring signatures" : "Add a key"} (latest signed change: {serial})
+        </summary>
         <div className="mt-2 space-y-2">
           <Command>{signingLines.add}</Command>
           {require_signature && <Command>{signingLines.require(false)}</Command>}

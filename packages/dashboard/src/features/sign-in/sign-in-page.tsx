@@ -83,7 +83,8 @@ function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void;
 
 function why(error: Error): string {
   if (!(error instanceof ApiError)) return error.message;
-  if (error.status === 401) return "This token is unknown, expired or revoked. Check that you pasted all of it, or ask an admin for a new token.";
+  if (error.status === 401)
+    return "This token is unknown, expired or revoked. Check that you pasted all of it, or ask an admin for a new token.";
   return error.message;
 }
 

@@ -192,7 +192,9 @@ export function TokenOnce({ made: { token, of, old }, onClose }: { made: MadeTok
             Copy the token now: it is shown only once. Anyone with this token has its permissions.
           </SecretOnce>
           {old !== undefined && <p className="mt-3">{old}</p>}
-          <p className="mt-3 mb-1 text-muted">To sign in, paste the token on this server's sign-in page, or run this command in a terminal:</p>
+          <p className="mt-3 mb-1 text-muted">
+            To sign in, paste the token on this server's sign-in page, or run this command in a terminal:
+          </p>
           <Command>{shellLine("rf", "login", "--base-url", window.location.origin)}</Command>
         </>
       )}

@@ -107,7 +107,8 @@ function Holdings({ id }: { id: string }) {
     >
       {data.items.map((holding) => (
         <li key={holding.id}>
-          {holding.kind.replaceAll("_", " ")} {holding.label ?? holding.id} ({holding.status.replaceAll("_", " ")}) {OUTCOMES[holding.outcome]}
+          {holding.kind.replaceAll("_", " ")} {holding.label ?? holding.id} ({holding.status.replaceAll("_", " ")}){" "}
+          {OUTCOMES[holding.outcome]}
         </li>
       ))}
     </ul>

@@ -48,7 +48,8 @@ const STEPS: Record<TargetStatus, string> = {
 
 /** Describes a change of one target: "installing hello-robot-1.1.0", "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
-  if (isRemoved({ ...change.target, status: change.to })) return `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
+  if (isRemoved({ ...change.target, status: change.to }))
+    return `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
   if (change.to === "dispatched" && change.release_tag !== undefined) return `installing ${change.release_tag}`;
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
