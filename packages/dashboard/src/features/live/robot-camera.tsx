@@ -65,7 +65,7 @@ function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }
       <FilterSelect
         label="Frame rate"
         value={of(fps)}
-        options={numbers(RATES, "frames/s")}
+        options={numbers(RATES, "fps")}
         onChange={(value) => onSearch({ fps: number(value) })}
       />
       <FilterSelect
