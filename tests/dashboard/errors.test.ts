@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@roamfleet/clock/testing";
 import { axe, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
 import { makeScene } from "./scene.ts";
 
@@ -13,6 +14,25 @@ test("pages show errors and keep the data that is still valid", LIMIT, async (t)
   await t.test("shows an error for a robot that does not exist", async () => {
     await visit(page, "/robots/rob_00000000000000000000000000");
     await page.getByRole("alert").first().waitFor();
+  });
+
+  await t.test("reads the session once, and again when the window gets focus", async () => {
+    await visit(page, "/robots");
+    let reads = 0;
+    page.on("request", (request) => {
+      if (request.method() === "GET" && new URL(request.url()).pathname === "/api/auth/session") reads += 1;
+    });
+    for (const name of ["Fleets", "Sites", "Releases"]) {
+      await page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
+      await page.getByRole("heading", { name, exact: true }).first().waitFor();
+    }
+    assert.equal(reads, 0);
+    await page.evaluate("window.dispatchEvent(new Event('visibilitychange'))");
+    await until("the session to be read", () => reads === 1);
+    const viewer = await it.as("viewer");
+    await visit(viewer, "/account");
+    await viewer.locator("main").getByRole("button", { name: "Sign out" }).click();
+    await viewer.getByRole("heading", { name: "Sign in to Roamfleet" }).waitFor();
   });
 
   await t.test("ignores unknown and invalid parameters of a URL", async () => {

@@ -1,6 +1,6 @@
 import type { Me, Session } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk/browser";
-import { useSuspenseQuery } from "@tanstack/react-query";
+import { queryOptions, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { api, holdCsrfToken } from "./client.ts";
 import { query } from "./queries.ts";
 import { queryClient } from "./query-client.ts";
@@ -13,12 +13,28 @@ interface SignedIn {
   me: Me;
 }
 
+/** The session. Read once, and again when the window gets focus: another tab may have signed in as someone else, or signed out. */
+const SESSION = queryOptions({
+  queryKey: ["getSession"],
+  queryFn: async () => {
+    const { data } = await api.getSession();
+    holdCsrfToken(data.csrf_token ?? undefined);
+    return data;
+  },
+  staleTime: Infinity,
+  refetchOnWindowFocus: "always",
+  retry: false,
+});
+
+/** Refreshes the session while the frame of all pages is shown. */
+export const useFreshSession = (): void => void useQuery(SESSION);
+
 /** Returns the session and the user; undefined if signed out. Throws if the server does not respond. */
 export async function readSession(): Promise<SignedIn | undefined> {
   try {
-    const { data: session } = await api.getSession();
-    holdCsrfToken(session.csrf_token ?? undefined);
-    const { data: me } = await queryClient.fetchQuery(query("getMe"));
+    // Also while the server does not respond: pages that were loaded before stay usable. The frame refreshes both.
+    const session = await queryClient.ensureQueryData(SESSION);
+    const { data: me } = await queryClient.ensureQueryData(query("getMe"));
     return { session, me };
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return undefined;

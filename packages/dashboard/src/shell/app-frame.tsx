@@ -3,7 +3,7 @@ import { CloudOff, Menu as MenuIcon } from "lucide-react";
 import { useEffect, useState } from "react";
 import { followChanges } from "../api/events.ts";
 import { queryClient, watchSignedOut } from "../api/query-client.ts";
-import { useMe } from "../api/session.ts";
+import { useFreshSession, useMe } from "../api/session.ts";
 import { IconButton, TextLine, Time, useOutage } from "../ui/index.ts";
 import { LivenessMark, Navigation } from "./navigation.tsx";
 import { Palette } from "./palette.tsx";
@@ -14,6 +14,7 @@ type Window = "palette" | "help" | undefined;
 /** The frame of all pages: navigation, page content, command palette and shortcut help. */
 export function AppFrame() {
   const me = useMe();
+  useFreshSession();
   const router = useRouter();
   const [is_open, setOpen] = useState(false);
   const [shown, setShown] = useState<Window>();

@@ -47,7 +47,7 @@ export const appRoute = createRoute({
     if (signed_in === undefined) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { next: location.href } });
     return signed_in;
   },
-  // Limits only route loaders. The router still calls `beforeLoad`, which reads the session, on each navigation.
+  // Limits only route loaders. The router still calls `beforeLoad` on each navigation.
   shouldReload: false,
   component: AppFrame,
   notFoundComponent: NotFoundPage,
