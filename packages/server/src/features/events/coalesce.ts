@@ -8,8 +8,11 @@ export const BURST_CHANGES_MAX = 20;
 const RATE = { per_minute: 60, burst: BURST_CHANGES_MAX };
 /** Shortest time between two messages: four a second feel live. */
 const WINDOW_MS = 250;
-/** Shortest time between a summary and the next message, because a summary makes a page reload all that it shows. */
-export const SUMMARY_WINDOW_MS = 2_000;
+/**
+ * Shortest time between a summary and the next message. A summary makes a page reload all that it shows; the page of a rollout feels live
+ * at this rate.
+ */
+export const SUMMARY_WINDOW_MS = 750;
 
 /**
  * Coalesces the changes for one reader. Keeps only the newest change of each object and aspect. If the changes of a kind exceed the token
