@@ -4,10 +4,13 @@ import { until } from "@roamfleet/clock/testing";
 import type { HealthBody } from "@roamfleet/protocol/link";
 import type { HealthPoint } from "@roamfleet/protocol/routes";
 import type { Session } from "../../link/index.ts";
-import { int, row, sql } from "../../kernel/sql.ts";
+import { int, row, sql, text } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
+import { unwrittenPoints } from "./history.ts";
 import { healthRoutes, ingestHealth, startHealthHistory } from "./index.ts";
+import { pack } from "./point.ts";
+import { insertBatches } from "./store.ts";
 import { healthOf } from "./testing/health-of.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -63,6 +66,23 @@ test("writes buffered health points when the server stops", TIMEOUT, async () =>
   await of.history.stop();
   assert.equal(await of.rows(), 1);
   assert.equal((await of.read()).body.items.length, 2);
+});
+
+test("keeps the points since a write whose commit succeeded but reported an error", TIMEOUT, async () => {
+  await using of = await start();
+  const { plane, clock } = of.rig;
+  const first_at = clock.now();
+  await of.take();
+  const [point] = unwrittenPoints(plane, of.robot_id);
+  assert.ok(point);
+  const { org_id } = await plane.db.one(sql(row({ org_id: text }))`select org_id from robot where id = ${of.robot_id}`);
+  await insertBatches(plane.db, [{ org_id, robot_id: of.robot_id, first_at, last_at: first_at, points: pack([point]) }]);
+  for (let minute = 0; minute < 11; minute += 1) {
+    await clock.advance({ minutes: 1 });
+    await of.take();
+  }
+  await of.history.stop();
+  assert.equal((await of.read()).body.items.length, 12);
 });
 
 test("averages the health history over long times, down to the requested number of points", TIMEOUT, async () => {

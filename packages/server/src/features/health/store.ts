@@ -68,13 +68,17 @@ export interface NewBatch {
   points: string;
 }
 
-/** Inserts batches of any number of robots in one statement. Does not change batches that an earlier attempt has written. */
+/**
+ * Inserts batches of any number of robots in one statement. If the commit of an earlier attempt succeeded but reported an error, the row
+ * exists, and the batch has the same points and the ones since: it replaces the row.
+ */
 export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<number> =>
   db.run(sql`
     insert into health_history (org_id, robot_id, first_at, last_at, points)
     select * from unnest(${list(batches.map((b) => b.org_id))}::text[], ${list(batches.map((b) => b.robot_id))}::text[],
       ${list(batches.map((b) => b.first_at))}::timestamptz[], ${list(batches.map((b) => b.last_at))}::timestamptz[], ${list(batches.map((b) => b.points))}::text[])
-    on conflict do nothing`);
+    on conflict (org_id, robot_id, first_at) do update set last_at = excluded.last_at, points = excluded.points
+      where health_history.last_at < excluded.last_at`);
 
 /** Returns batches that may have points from `since` to `until`, oldest first. Skips batches that begin before `earliest`. */
 export const selectBatches = (
