@@ -87,6 +87,7 @@ async function serve(flags: ServeFlags): Promise<void> {
   armFailpoints(settings.failpoint);
   const output = new LineOutput(process.stdout);
   const log = createLog({ level: settings.log_level, output });
+  endOnUncaughtException(log);
   if (settings.failpoint !== undefined) log.warn({ failpoint: settings.failpoint.spec }, "this server kills itself at a failpoint");
   if (settings.failpoint_ignored) log.warn({}, "ROAMFLEET_FAILPOINT is ignored: it needs --crash-at-failpoint");
   const stopped = new AbortController();
@@ -115,6 +116,23 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
   await running?.abort().catch((error: unknown) => log.error({ err: error }, "the database did not stop"));
   await endProcess(128 + constants.signals[signal]);
 }
+
+/**
+ * Logs an uncaught exception, prints it on stderr and ends the process. Node's default does not write it to the log, and loses the log lines
+ * that are still buffered. Further exceptions until the end are ignored.
+ */
+function endOnUncaughtException(log: Logger): void {
+  let is_ending = false;
+  process.on("uncaughtException", (error: unknown, origin) => {
+    if (is_ending) return;
+    is_ending = true;
+    log.fatal({ err: error, origin }, "unexpected error: the server ends");
+    warn(`unexpected error: ${textOf(error)}`);
+    void endProcess(1);
+  });
+}
+
+const textOf = (error: unknown): string => (error instanceof Error ? (error.stack ?? error.message) : String(error));
 
 /** Suggests `roamfleet doctor` after a failed start, because the error rarely names every problem. */
 function suggestDoctor(): void {
@@ -149,7 +167,7 @@ try {
     suggestDoctor();
     await endProcess(1);
   }
-  process.stderr.write(`roamfleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  warn(textOf(error));
   suggestDoctor();
   await endProcess(1);
 }
