@@ -88,12 +88,12 @@ function lockRequest(body: unknown): LockRequest {
 }
 
 /**
- * Takes the lock. Throws LocalError while a change is in progress, so a lock guarantees that no
- * change is in progress.
+ * Takes the lock, or renews it for its owner. Throws LocalError if another owner has it. A lock that is not held yet is refused while an app
+ * is being changed, so no change is in progress when it is taken.
  */
 function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLock {
   const changing = apps().find(isChanging);
-  // The lock's owner may renew it even then: the change began before the owner took the lock.
+  // A renewal is not refused: the lock would expire, and further changes could begin.
   if (changing !== undefined && permission.lock()?.owner !== request.owner)
     throw new LocalError(409, "update_in_progress", `app ${changing.app} is being changed (${changing.phase?.replace("_", " ")})`, {
       app: changing.app,
