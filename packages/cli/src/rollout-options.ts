@@ -42,7 +42,11 @@ export const rolloutOptions = (command: Command): Command =>
     .option("--window <cron>", "Maintenance window for installation, such as '0 2 * * 1-5'; downloads run at any time")
     .option("--window-zone <zone>", "Time zone of the window, such as Europe/Berlin (default: UTC)")
     .option("--window-minutes <n>", "Length of the window in minutes (default: 60)", wholeNumber(1))
-    .option("--expires-in <time>", "Cancel the deployment for robots that have not started it within this time, such as 3d", seconds)
+    .option(
+      "--expires-in <time>",
+      "Cancel the deployment for robots that have not begun to install it within this time, such as 3d",
+      seconds,
+    )
     .option("--max-attempts <n>", "Maximum attempts to deliver the release to a robot", wholeNumber(1))
     .option("--verify <time>", "How long a robot verifies the new version, such as 30s", seconds)
     .option("--policy <file>", "The whole policy as YAML or JSON, instead of the flags above");

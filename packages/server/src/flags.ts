@@ -122,7 +122,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   log_bytes_per_robot_per_second:
     "bytes of uncompressed log records per second from one robot; a robot that logs more is slowed down, and its records wait in its spool",
   log_burst_bytes_per_robot: "burst of bytes of log records from one robot, such as after a time without a link",
-  deployment_expiry_hours: "hours after its start when a deployment expires for robots that have not started it",
+  deployment_expiry_hours: "hours after its start when a deployment expires: targets that have not begun to install are then cancelled",
   heartbeat_seconds: "seconds between heartbeats of a robot; three missed ones end its link",
   health_seconds: "seconds between health snapshots of a robot",
   log_flush_ms: "milliseconds that a robot collects log records before it sends them",

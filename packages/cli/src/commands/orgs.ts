@@ -162,7 +162,7 @@ export const setOwn = defineCommand<[{ name?: string; deploymentExpiresDays?: nu
       .option("--name <name>", "New name")
       .option(
         "--deployment-expires-days <n>",
-        "Cancel deployments for robots that have not started them after this many days; 0 means the server's default",
+        "Cancel deployments for robots that have not begun to install them after this many days; 0 means the server's default",
         wholeNumber(0),
       ),
   async (context, { name, deploymentExpiresDays: deployment_expires_days }) => {

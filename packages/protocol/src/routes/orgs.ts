@@ -28,7 +28,8 @@ export const OwnOrg = Entity("OwnOrg", {
   settings: Shape({
     deployment_expires_days: Nullable(
       Type.Integer({
-        description: "Days after its start when a deployment cancels robots that have not started; null: the server's default",
+        description:
+          "Days after its start when a deployment expires: targets that have not begun to install are then cancelled; null: the server's default",
       }),
     ),
   }),
