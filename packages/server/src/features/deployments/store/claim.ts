@@ -139,12 +139,13 @@ const ENDING_DEPLOYMENTS_MAX = 20;
 
 /**
  * Condition: target t must be ended, by the same rules as `decideEnding`. Deployment d has expired, or its end was requested. A robot that
- * is downloading is asked to stop only once: it was not asked yet if its target is still desired or has a later deadline than `stopped_by`.
+ * is downloading is asked to stop only once: it was not asked yet if its target is still desired, or has no deadline or one later than
+ * `stopped_by`.
  */
 const mustEnd = (now: Date, stopped_by: Date) => sql`(
   t.status in ('pending', 'queued')
   or (t.status in ('dispatched', 'downloading', 'staged') and (d.expires_at <= ${now}
-    or ((d.cancel_requested_at is not null or d.rollback_requested_at is not null) and (t.deadline_at > ${stopped_by} or exists (
+    or ((d.cancel_requested_at is not null or d.rollback_requested_at is not null) and (coalesce(t.deadline_at, 'infinity') > ${stopped_by} or exists (
       select from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id)))))
   or (t.status = 'rolling_back' and t.reverting and d.expires_at <= ${now})
   or (t.status = 'applied' and d.status = 'rolling_back'))`;

@@ -197,7 +197,14 @@ export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string)
 /** What is published about a changed target. */
 const seenRow = row({ deployment_id: text, kind: textOf<"release" | "config">(), status: textOf<TargetStatus>() });
 
-/** Stores download progress. It also restarts the step's timeout, unless the deployment is being cancelled. */
+/** Condition: the deployment of target t is cancelled or rolls back, so a robot that has changed nothing is asked to stop. */
+const IS_ENDING = sql`exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id
+  and (d.cancel_requested_at is not null or d.rollback_requested_at is not null))`;
+
+/**
+ * Stores download progress. It also restarts the step's timeout, unless the robot was asked to stop: then it keeps the deadline for its
+ * acknowledgement. A robot that rolls back downloads its previous release, so its deadline is only ever extended.
+ */
 export const setProgress = (
   db: Db,
   org_id: string,
@@ -205,22 +212,21 @@ export const setProgress = (
 ) =>
   db.many(sql(seenRow)`
     update deployment_target t set progress = ${json(p.progress)},
-      deadline_at = case when exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null) then deadline_at
-        when reverting then greatest(deadline_at, ${p.deadline_at}) else ${p.deadline_at} end
+      deadline_at = case when reverting then greatest(deadline_at, ${p.deadline_at}) when ${IS_ENDING} then deadline_at else ${p.deadline_at} end
     where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and (status in ('dispatched', 'downloading') or (status = 'rolling_back' and reverting))
     returning deployment_id, kind, status`);
 
 /**
  * Records that the robot delays the update. Until the robot begins, the only deadline of its target is that of the install window. Skips
- * deployments that are being cancelled, because their robots must acknowledge the cancellation.
+ * robots that were asked to stop, because they must acknowledge it. A requested rollback may be delayed until its deployment expires; a
+ * rollback that the robot began itself may not, because no expiry ends it.
  */
 export const setDelayedByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
   db.many(sql(seenRow)`
     update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = (
       select a.install_until + interval '10 minutes' from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id)
-    where org_id = ${org_id} and id = ${t.id} and robot_id = ${t.robot_id} and attempt = ${t.attempt}
-      and status in ('dispatched', 'downloading', 'staged', 'rolling_back') and deadline_at is not null
-      and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)
+    where org_id = ${org_id} and id = ${t.id} and robot_id = ${t.robot_id} and attempt = ${t.attempt} and deadline_at is not null
+      and ((status = 'rolling_back' and reverting) or (status in ('dispatched', 'downloading', 'staged') and not ${IS_ENDING}))
     returning deployment_id, kind, status`);
 
 /** Sets the deadline of staged targets and what they wait for: their window or, while the window is open, nothing. */
