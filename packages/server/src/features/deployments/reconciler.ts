@@ -95,6 +95,29 @@ export const byDeployment = <T extends { deployment_id: string }>(targets: reado
   ...Map.groupBy(targets, ({ deployment_id }) => deployment_id).values(),
 ];
 
+/**
+ * Packs groups, in their order and undivided, into batches of at most `weight_max`. A heavier group gets its own batch. The weight of a group
+ * is its number of items by default.
+ */
+export function batchGroups<T>(
+  groups: Iterable<readonly T[]>,
+  weight_max: number,
+  weightOf: (group: readonly T[]) => number = (group) => group.length,
+): T[][] {
+  const batches: T[][] = [];
+  let weight = Infinity;
+  for (const group of groups) {
+    const more = weightOf(group);
+    if (weight + more > weight_max) {
+      batches.push([]);
+      weight = 0;
+    }
+    batches.at(-1)?.push(...group);
+    weight += more;
+  }
+  return batches;
+}
+
 /** Locks a deployment in a transaction and calls `work` with it. Skips a deployment that has ended or does not exist. */
 export const withDeployment = (
   db: SystemDb,

@@ -5,7 +5,7 @@ import { parseTime } from "../../../kernel/time.ts";
 import { endScheduledIfDenied } from "../cancel/authority-changes.ts";
 import { dispatchLocked, type Pair } from "../dispatch/dispatch.ts";
 import { isLimited } from "../dispatch/slots.ts";
-import { Postponed, processEach } from "../reconciler.ts";
+import { batchGroups, Postponed, processEach } from "../reconciler.ts";
 import { mayDispatch } from "../state.ts";
 import { type Due, listDue } from "../store/claim.ts";
 import { drawOrderNumbers, lockDeployments, nextOrderNumbers, postponeDue, takeDue } from "../store/deployments.ts";
@@ -31,101 +31,100 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   const now = engine.clock.now();
   const due = await listDue(db, now, DUE_PER_RUN, postponed.ids(now));
   let failed = 0;
-  for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
-    const org = db.forOrg(org_id);
-    const simple = own.filter(isForOneRobot);
-    const others = own.filter((one) => !isForOneRobot(one));
-    // The deployments that start separately may include robots of the batches, so store the order of all deployments before any of them
-    // starts.
-    const is_ordered = others.length > 0 && (await storeOrder(org, org_id, own));
-    const can_batch = others.length === 0 || is_ordered;
-    const remaining = can_batch ? [...others, ...(await startInBatches(org, engine, org_id, simple, is_ordered))] : own;
-    const numbered = others.length > 0 ? is_ordered : await storeOrder(org, org_id, remaining);
+  const startSeparately = (org: Db, items: readonly Due[], is_ordered: boolean): Promise<void> =>
     // A failing deployment is postponed in its row. If even that write fails, it is postponed in memory.
-    await processEach(engine, postponed, remaining, async (item) => {
+    processEach(engine, postponed, items, async (item) => {
+      const { org_id, id } = item;
       try {
-        if (!numbered) await drawOrderNumbers(org, org_id, [item.id]);
+        if (!is_ordered) await drawOrderNumbers(org, org_id, [id]);
         await releaseOne(org, engine, item);
       } catch (error) {
         if (isConnectionLost(error)) throw error;
         failed += 1;
         // Log once per run: one cause may break hundreds.
-        if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: item.id }, "a scheduled deployment could not be started");
-        await postponeDue(org, org_id, item.id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+        if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: id }, "a scheduled deployment could not be started");
+        await postponeDue(org, org_id, id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
       }
     });
+  for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
+    const org = db.forOrg(org_id);
+    const can_batch = own.every(isForOneRobot);
+    // Batches have different robots, so without other deployments they need no common order.
+    const separate = can_batch ? await startInBatches(org, engine, org_id, own, false) : own;
+    const in_order = await storeOrder(org, org_id, separate);
+    const is_ordered = in_order !== undefined;
+    for (const part of is_ordered ? partsOf(in_order) : [separate]) {
+      // Deployments of a batch that failed start separately.
+      const in_batches = is_ordered && !can_batch && part.every(isForOneRobot);
+      await startSeparately(org, in_batches ? await startInBatches(org, engine, org_id, part, true) : part, is_ordered);
+    }
   }
   return due.length === DUE_PER_RUN;
 }
 
 /**
- * Stores the order numbers of deployments that start in several transactions. If that fails, returns false, and each draws its own number.
+ * Stores the order numbers of deployments that start in several transactions, and returns the deployments in this order. If that fails,
+ * returns undefined, and each draws its own number.
  */
-async function storeOrder(org: Db, org_id: string, due: readonly Due[]): Promise<boolean> {
-  if (due.length === 0) return true;
-  const ids = due.map(({ id }) => id);
-  return drawOrderNumbers(org, org_id, ids).then(
-    () => true,
-    (error: unknown) => {
-      if (isConnectionLost(error)) throw error;
-      return false;
-    },
-  );
+async function storeOrder(org: Db, org_id: string, due: readonly Due[]): Promise<readonly Due[] | undefined> {
+  if (due.length === 0) return due;
+  try {
+    const numbers = new Map((await drawOrderNumbers(org, org_id, idsOf(due))).map(({ id, order_number }) => [id, order_number]));
+    return due.toSorted((a, b) => (numbers.get(a.id) ?? Infinity) - (numbers.get(b.id) ?? Infinity) || 0);
+  } catch (error) {
+    if (isConnectionLost(error)) throw error;
+    return undefined;
+  }
 }
 
-/**
- * Starts deployments to one robot each, in batches. Returns the ones that must start separately, because they changed or their batch
- * failed.
- */
+const idsOf = (rows: readonly { id: string }[]): string[] => rows.map(({ id }) => id);
+
+/** Splits deployments, in order, into parts that can start in batches and parts that cannot. */
+function partsOf(due: readonly Due[]): Due[][] {
+  const parts: Due[][] = [];
+  for (const one of due) {
+    const last = parts.at(-1);
+    if (last?.[0] !== undefined && isForOneRobot(last[0]) === isForOneRobot(one)) last.push(one);
+    else parts.push([one]);
+  }
+  return parts;
+}
+
+/** Starts deployments to one robot each, in batches. Returns those whose batch failed: they must start separately. */
 async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
-  const batches = batchesOf(due);
-  const remaining: Due[] = [];
+  // All deployments to one robot are in the same batch, because concurrent batches draw order numbers in an arbitrary order.
+  const batches = batchGroups(Map.groupBy(due, ({ robot_id, id }) => robot_id ?? id).values(), BATCH_DEPLOYMENTS_MAX);
+  const failed: Due[] = [];
   const worker = async (): Promise<void> => {
     for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
       const some = batch;
-      const left = await startForRobots(org, engine, org_id, some, is_ordered).catch((error: unknown) => {
+      await startForRobots(org, engine, org_id, some, is_ordered).catch((error: unknown) => {
         if (isConnectionLost(error)) throw error;
-        return some;
+        failed.push(...some);
       });
-      remaining.push(...left);
     }
   };
   const outcomes = await Promise.allSettled(Array.from({ length: BATCHES_AT_ONCE }, worker));
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
-  return remaining;
+  return failed;
 }
 
 /**
- * Groups due deployments into batches. All deployments to one robot are in the same batch, because concurrent batches draw order numbers in
- * an arbitrary order.
+ * Starts and dispatches deployments to one robot each. Draws new order numbers unless `is_ordered`. Skips deployments that another node has
+ * started.
  */
-function batchesOf(due: readonly Due[]): Due[][] {
-  const batches: Due[][] = [];
-  for (const own of Map.groupBy(due, ({ robot_id, id }) => robot_id ?? id).values()) {
-    const last = batches.at(-1);
-    if (last === undefined || last.length + own.length > BATCH_DEPLOYMENTS_MAX) batches.push([...own]);
-    else last.push(...own);
-  }
-  return batches;
-}
-
-/**
- * Starts and dispatches deployments to one robot each. Draws new order numbers unless `is_ordered`. Returns the deployments that are no
- * longer scheduled.
- */
-function startForRobots(db: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
+function startForRobots(db: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<void> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
     // A deployment that starts may supersede targets of other deployments. Lock all of them in one statement, ordered by id, so that
     // transactions cannot deadlock.
     const rivals = await listRivals(tx, org_id, due);
-    const locked = await lockDeployments(tx, org_id, [...new Set([...due, ...rivals].map(({ id }) => id))]);
-    const due_ids = new Set(due.map(({ id }) => id));
-    const simple = locked.filter((row) => due_ids.has(row.id) && row.status === "scheduled");
-    const simple_ids = simple.map(({ id }) => id);
+    const locked = await lockDeployments(tx, org_id, [...new Set(idsOf([...due, ...rivals]))]);
+    const due_ids = new Set(idsOf(due));
+    const scheduled = locked.filter(({ id, status }) => status === "scheduled" && due_ids.has(id));
     // Draw the numbers before deleting the schedule rows: a node that no longer finds these rows then draws later numbers.
-    const ordered = is_ordered ? simple : await drawOrder(tx, simple);
-    const taken = new Set((await takeDue(tx, org_id, simple_ids, now)).map(({ id }) => id));
+    const ordered = is_ordered ? scheduled : await drawOrder(tx, scheduled);
+    const taken = new Set(idsOf(await takeDue(tx, org_id, [...due_ids], now)));
     const pairs = await begin(
       tx,
       engine,
@@ -139,7 +138,6 @@ function startForRobots(db: Db, engine: CreateContext, org_id: string, due: read
     const ready = pairs.filter(({ target, deployment }) => of_robot.get(target.robot_id)?.length === 1 && mayDispatch(deployment, now));
     if (pairs.length > 0) await dispatchLocked(tx, engine, org_id, deployments, ready, targets);
     if (ready.length < pairs.length) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
-    return due.filter(({ id }) => !simple_ids.includes(id));
   });
 }
 
@@ -159,8 +157,7 @@ async function drawOrder(tx: Db, rows: readonly DeploymentRow[]): Promise<Deploy
   const in_order = rows.toSorted(
     (a, b) => (a.scheduled_at?.getTime() ?? 0) - (b.scheduled_at?.getTime() ?? 0) || a.order_number - b.order_number,
   );
-  const in_order_ids = in_order.map(({ id }) => id);
-  const numbers = new Map((await nextOrderNumbers(tx, in_order_ids)).map(({ id, order_number }) => [id, order_number]));
+  const numbers = new Map((await nextOrderNumbers(tx, idsOf(in_order))).map(({ id, order_number }) => [id, order_number]));
   return in_order.map((row) => ({ ...row, order_number: numbers.get(row.id) ?? row.order_number }));
 }
 

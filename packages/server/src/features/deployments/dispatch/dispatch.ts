@@ -9,7 +9,7 @@ import { revertDesiredState } from "../cancel/end-targets.ts";
 import { writeDesiredConfigs } from "./configs.ts";
 import { deadlineOf, verifySecondsOf } from "../policy.ts";
 import { installWindow } from "./install-window.ts";
-import { byDeployment, type Postponed, processItems } from "../reconciler.ts";
+import { batchGroups, byDeployment, type Postponed, processItems } from "../reconciler.ts";
 import { limitSlots } from "./slots.ts";
 import { mayDispatch } from "../state.ts";
 import { type Claimed, listClaimable, postponeClaimed } from "../store/claim.ts";
@@ -80,9 +80,7 @@ const robotsOf = (targets: readonly { robot_id: string }[]): string[] => targets
  */
 function batchesOf(claimed: readonly Claimed[]): Claimed[][] {
   const newest_first = byDeployment(claimed).toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
-  const batches: Claimed[][] = [];
-  while (newest_first.length > 0) batches.push(newest_first.splice(0, BATCH_DEPLOYMENTS_MAX).flat());
-  return batches;
+  return batchGroups(newest_first, BATCH_DEPLOYMENTS_MAX, () => 1);
 }
 
 /** Returns only the first target of each robot, in the order of `claimed`, because decisions about the same robot depend on each other. */

@@ -252,9 +252,11 @@ const scheduledRow = row({
 export type Due = RowOf<typeof scheduledRow>;
 /**
  * Selects due deployments in turns between orgs. Excludes deployments in `skip`, deployments of suspended orgs, and rows that another node
- * has locked. A postponed deployment is sorted by the time to which it is postponed. The recursive query jumps through the index from org
- * to org, so deployments that are not due cost nothing. The lateral join with a limit makes the planner read each claimed deployment by its
- * key: it estimates thousands of due rows, and would otherwise read the whole table of deployments.
+ * has deleted because it is starting the deployment. `for key share` conflicts only with this deletion: two nodes that list at the same time
+ * get the same rows, and number them in the same order. A postponed deployment is sorted by the time to which it is postponed. The recursive
+ * query jumps through the index from org to org, so deployments that are not due cost nothing. The lateral join with a limit makes the
+ * planner read each claimed deployment by its key: it estimates thousands of due rows, and would otherwise read the whole table of
+ * deployments.
  */
 export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(scheduledRow)`
@@ -270,7 +272,7 @@ export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[
         from due_org o cross join lateral (
           select d.org_id, d.id, coalesce(d.not_before_at, d.due_at) as at from deployment_due d
           where d.org_id = o.org_id and coalesce(d.not_before_at, d.due_at) <= ${now} and d.due_at <= ${now} and d.id <> all(${list(skip)}::text[])
-          order by coalesce(d.not_before_at, d.due_at) limit ${limit} for update skip locked) due
+          order by coalesce(d.not_before_at, d.due_at) limit ${limit} for key share skip locked) due
         where o.org_id not in (select id from org where status = 'suspended')) as in_turns
       order by turn, at, id limit ${limit}) as claimed
     cross join lateral (select * from deployment d where d.org_id = claimed.org_id and d.id = claimed.id limit 1) d

@@ -58,27 +58,27 @@ export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Dat
 export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: Date) =>
   db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
 
+const drawnRow = row({ id: text, order_number: bigint });
+
 /**
  * Draws and stores new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation.
- * Call it before any of them starts: otherwise two nodes that each start some of them would use numbers of different draws. Locks the rows
- * in the order of their ids, like every transaction that locks several rows.
+ * Returns the numbers; deployments that are no longer scheduled are left out. Call it before any of them starts, and start them in the order
+ * of their numbers: another node may draw new numbers for those that have not started yet. Locks the rows in the order of their ids, like
+ * every transaction that locks several rows.
  */
 export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[]) =>
-  db.run(sql`
+  db.many(sql(drawnRow)`
     with starting as materialized (
       select id, scheduled_at, order_number from deployment
       where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'scheduled' order by id for update),
     drawn as materialized (
       select id, nextval('order_number') as order_number from (select id from starting order by scheduled_at, starting.order_number) as in_order)
-    update deployment d set order_number = drawn.order_number from drawn where d.org_id = ${org_id} and d.id = drawn.id`);
+    update deployment d set order_number = drawn.order_number from drawn where d.org_id = ${org_id} and d.id = drawn.id
+    returning d.id, d.order_number`);
 
 /** Draws an order number for each of these deployments, in this order. The caller stores them. */
 export const nextOrderNumbers = (db: Db, ids: readonly string[]) =>
-  db.many(
-    sql(
-      row({ id: text, order_number: bigint }),
-    )`select id, nextval('order_number') as order_number from unnest(${list(ids)}::text[]) as d (id)`,
-  );
+  db.many(sql(drawnRow)`select id, nextval('order_number') as order_number from unnest(${list(ids)}::text[]) as d (id)`);
 
 const expiryRow = row({ days: nullable(int) });
 /** Returns after how many days the org's deployments expire; null if it has no setting. */
