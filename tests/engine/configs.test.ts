@@ -108,6 +108,47 @@ test("a config deployment supersedes older ones of the same namespace only", TIM
   await checkEngine(plane, { ended: true });
 });
 
+test("a newer deployment of one namespace leaves the other namespaces to an older deployment of all", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  await robot.disconnect();
+  await plane.settle();
+  await setValue(plane.api, "a", 1, { namespace: "one" });
+  await setValue(plane.api, "b", 1, { namespace: "two" });
+  const all = await plane.deployConfig({ robot_id: robot.id });
+  const newer = await plane.deployConfig({ robot_id: robot.id }, { namespace: "one" });
+  await robot.connect();
+  await plane.settle();
+  for (const { id } of [all, newer]) {
+    const { status, reason } = (await plane.api.getConfigDeployment({ params: { id } })).data;
+    assert.deepEqual([status, reason], ["applied", null]);
+  }
+  assert.deepEqual(
+    [robot.config("one"), robot.config("two")].map((text) => JSON.parse(text ?? "")),
+    [{ a: 1 }, { b: 1 }],
+  );
+  await checkEngine(plane, { ended: true });
+});
+
+test("an older deployment of all namespaces is superseded if newer deployments have delivered each of them", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  await robot.disconnect();
+  await plane.settle();
+  await setValue(plane.api, "a", 1, { namespace: "one" });
+  const all = await plane.deployConfig({ robot_id: robot.id });
+  const newer = await plane.deployConfig({ robot_id: robot.id }, { namespace: "one" });
+  await robot.connect();
+  await plane.settle();
+  const shown = async (id: string) => {
+    const { status, reason } = (await plane.api.getConfigDeployment({ params: { id } })).data;
+    return [status, reason];
+  };
+  assert.deepEqual(await shown(all.id), ["cancelled", "superseded"]);
+  assert.deepEqual(await shown(newer.id), ["applied", null]);
+  await checkEngine(plane, { ended: true });
+});
+
 test("reports a manually edited config file as drift until the next deployment restores it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();

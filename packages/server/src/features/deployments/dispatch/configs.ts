@@ -1,8 +1,17 @@
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
 import { effectiveFiles, isSealed, type RobotFiles } from "../../configs/index.ts";
 import { revertDesiredState } from "../cancel/end-targets.ts";
 import { deadlineOf } from "../policy.ts";
-import { type ConfigFileChange, listConfigNamespaces, setConfigOrders, setDesiredConfigs } from "../store/robot-state.ts";
+import {
+  type ConfigFileChange,
+  listConfigNamespaces,
+  listConfigStates,
+  listNewerNamespaces,
+  releaseConfigs,
+  setConfigOrders,
+  setDesiredConfigs,
+} from "../store/robot-state.ts";
 import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "../store/rows.ts";
 import { setWaitingFor, type TargetChange } from "../store/targets.ts";
 import { listUnapproved } from "../store/robots.ts";
@@ -11,7 +20,8 @@ import type { Engine } from "../transition.ts";
 /**
  * Stores the current config files of each robot as its desired files. A target without files is `applied`. A target whose files violate a
  * schema fails, and its robot keeps the files that it has. If any file of a target contains secrets, the target waits until its robot is
- * approved. The caller has locked the robots' `robot_desired` rows.
+ * approved. Leaves out namespaces of which a newer deployment was dispatched; a target without others is superseded. The caller has locked
+ * the robots' `robot_desired` rows.
  */
 export async function writeDesiredConfigs(
   tx: Db,
@@ -23,14 +33,16 @@ export async function writeDesiredConfigs(
   const now = engine.clock.now();
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const always = await namespacesToKeep(tx, deployment, robot_ids);
+  const newer = await newerNamespaces(tx, deployment, robot_ids);
   const by_robot = new Map(targets.map((target) => [target.robot_id, target]));
   const unapproved = new Set((await listUnapproved(tx, org_id, robot_ids)).map(({ id }) => id));
   const withheld: TargetRow[] = [];
   const changes: TargetChange[] = [];
   for await (const part of effectiveFiles(tx, engine, org_id, { robot_ids, namespace, always })) {
-    const given = [...part].flatMap(([robot_id, made]): [TargetRow, RobotFiles][] => {
+    const given = [...part].flatMap(([robot_id, all]): [TargetRow, RobotFiles][] => {
       const target = by_robot.get(robot_id);
       if (target === undefined) return [];
+      const made = without(all, newer.get(robot_id));
       if (!unapproved.has(robot_id) || ![...made.files.values()].some(({ content }) => isSealed(content))) return [[target, made]];
       withheld.push(target);
       return [];
@@ -44,11 +56,12 @@ export async function writeDesiredConfigs(
     for (const [target, { files, refusal }] of given) {
       const attempt = target.attempt + 1;
       if (refusal !== null) changes.push({ target, to: "failed", reason: "incompatible", attempt, data: { detail: refusal } });
+      else if (files.size === 0 && newer.has(target.robot_id)) changes.push({ target, to: "cancelled", reason: "superseded" });
       else if (files.size === 0) changes.push({ target, to: "applied", reason: "already_installed", attempt, data: { changed: false } });
       else changes.push({ target, to: "dispatched", reason: null, attempt, deadline_at: deadlineOf("dispatched", 0, now) });
     }
   }
-  const dispatched = changes.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id]));
+  const dispatched = changes.flatMap((change) => (isHandedOut(change) ? [change.target.robot_id] : []));
   await setConfigOrders(tx, org_id, dispatched, namespace ?? ALL_NAMESPACES, deployment.order_number);
   const withheld_ids = withheld.map(({ id }) => id);
   await setWaitingFor(
@@ -62,8 +75,48 @@ export async function writeDesiredConfigs(
     tx,
     engine,
     org_id,
-    changes.flatMap(({ target, to }) => (to === "failed" && target.attempt > 0 ? [target] : [])),
+    changes.flatMap((change) => (!isHandedOut(change) && change.target.attempt > 0 ? [change.target] : [])),
   );
+  return changes;
+}
+
+/** Whether the robot gets what its target desires, or already has it. */
+export const isHandedOut = ({ to }: TargetChange): boolean => to === "dispatched" || to === "applied";
+
+/** Returns, by robot, the namespaces of which a newer deployment was dispatched; none for a deployment of one namespace. */
+async function newerNamespaces(
+  tx: Db,
+  { org_id, namespace, order_number }: DeploymentRow,
+  robot_ids: readonly string[],
+): Promise<Map<string, Set<string>>> {
+  if (namespace !== null) return new Map();
+  const rows = Map.groupBy(await listNewerNamespaces(tx, org_id, robot_ids, order_number), ({ robot_id }) => robot_id);
+  return new Map(Array.from(rows, ([robot_id, own]) => [robot_id, new Set(own.map((one) => one.namespace))]));
+}
+
+const without = (made: RobotFiles, namespaces: ReadonlySet<string> | undefined): RobotFiles =>
+  namespaces === undefined ? made : { ...made, files: new Map([...made.files].filter(([namespace]) => !namespaces.has(namespace))) };
+
+/**
+ * Returns how targets of all namespaces change after deployments of one namespace have replaced some of their files. A target whose
+ * remaining files are all on the robot is `applied`; one without any is superseded; the others are unchanged.
+ */
+export async function afterReplacedFiles(
+  tx: Db,
+  org_id: string,
+  replaced: readonly { target: TargetRow; actor: Actor }[],
+): Promise<TargetChange[]> {
+  if (replaced.length === 0) return [];
+  const targets = replaced.map(({ target }) => target);
+  const states = Map.groupBy(await listConfigStates(tx, org_id, targets), ({ target_id }) => target_id);
+  const changes = replaced.flatMap(({ target, actor }): TargetChange[] => {
+    const files = states.get(target.id) ?? [];
+    if (files.length === 0) return [{ target, to: "cancelled", reason: "superseded", actor }];
+    if (files.some(({ state }) => state === "missing")) return [];
+    return [{ target, to: "applied", reason: null, data: { changed: files.some(({ unchanged }) => !unchanged) } }];
+  });
+  const applied = changes.flatMap(({ target, to }) => (to === "applied" ? [target] : []));
+  if (applied.length > 0) await releaseConfigs(tx, org_id, applied);
   return changes;
 }
 

@@ -1,4 +1,5 @@
 import { APPS_MAX } from "@roamfleet/protocol/link";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db, SystemDb } from "../../../kernel/db.ts";
 import { isConnectionLost } from "../../../engines/db/index.ts";
 import { SYSTEM } from "../../../kernel/caller.ts";
@@ -6,7 +7,7 @@ import { isolateEach, isolateFailures } from "../../../kernel/isolate-failures.t
 import { readAuthorities } from "../../access/index.ts";
 import { decide, type Decision } from "../decide.ts";
 import { revertDesiredState } from "../cancel/end-targets.ts";
-import { writeDesiredConfigs } from "./configs.ts";
+import { afterReplacedFiles, isHandedOut, writeDesiredConfigs } from "./configs.ts";
 import { deadlineOf, verifySecondsOf } from "../policy.ts";
 import { installWindow } from "./install-window.ts";
 import { batchGroups, byDeployment, type Postponed, processItems } from "../reconciler.ts";
@@ -17,7 +18,7 @@ import { listReleases, lockDeployments, patchDeployment } from "../store/deploym
 import { listUnwantedFollows } from "../store/follow.ts";
 import { listFullRobots } from "../store/robots.ts";
 import { type AppState, bumpGenerations, desiredBy, listAppStates, listConfigOrders, setDesiredApps } from "../store/robot-state.ts";
-import type { DeploymentRow, TargetRow } from "../store/rows.ts";
+import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "../store/rows.ts";
 import {
   getTargets,
   listOpenTargets,
@@ -189,7 +190,7 @@ export async function dispatchLocked(
   // The desired state of these robots may still contain an earlier attempt.
   const begun = ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : []));
   await revertDesiredState(tx, engine, org_id, begun);
-  const changes = [...supersededBy(dispatched, replaced, deployments), ...dispatched, ...ended];
+  const changes = [...(await supersededBy(tx, org_id, dispatched, replaced, deployments)), ...dispatched, ...ended];
   const moves = Map.groupBy(changes, ({ target }) => target.deployment_id);
   const rows = await moveAll(
     tx,
@@ -204,7 +205,7 @@ export async function dispatchLocked(
   const moved = new Map(rows.map((row) => [row.id, row]));
   for (const [deployment, own] of Map.groupBy(decided, (one) => one.deployment))
     await followWaits(tx, engine, moved.get(deployment.id) ?? deployment, own);
-  engine.metrics.targets_dispatched.inc(dispatched.filter(({ to }) => to !== "failed").length);
+  engine.metrics.targets_dispatched.inc(dispatched.filter(isHandedOut).length);
   // Notify robots whose dispatch failed or waits for approval, too: their generation was also incremented.
   const robot_ids = decided.flatMap(({ target, decision }) => ("dispatch" in decision ? [target.robot_id] : []));
   if (robot_ids.length === 0) return;
@@ -213,20 +214,30 @@ export async function dispatchLocked(
 
 /**
  * Cancels the older targets of robots to which a newer one was dispatched. If nothing was dispatched to a robot, for example because its
- * config awaits approval or violates a schema, its older targets stay open.
+ * config awaits approval or violates a schema, its older targets stay open. A newer config of one namespace replaces only this file of an
+ * older target of all namespaces, which delivers the others.
  */
-function supersededBy(
+async function supersededBy(
+  tx: Db,
+  org_id: string,
   dispatched: readonly TargetChange[],
   replaced: readonly TargetRow[],
   deployments: ReadonlyMap<string, DeploymentRow>,
-): TargetChange[] {
-  const newer = new Map(dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [[target.robot_id, target.deployment_id]])));
-  return replaced.flatMap((target): TargetChange[] => {
-    const by = deployments.get(newer.get(target.robot_id) ?? "");
+): Promise<TargetChange[]> {
+  const newer = new Map(dispatched.filter(isHandedOut).map(({ target }) => [target.robot_id, target]));
+  const superseded: TargetChange[] = [];
+  const partly: { target: TargetRow; actor: Actor }[] = [];
+  for (const target of replaced) {
+    const by = newer.get(target.robot_id);
+    const actor = deployments.get(by?.deployment_id ?? "")?.created_by;
     // The deployment of this target became a rival after the locks were taken. The next run handles it.
-    if (by === undefined || !deployments.has(target.deployment_id)) return [];
-    return [{ target, to: "cancelled", reason: "superseded", actor: by.created_by }];
-  });
+    if (by === undefined || actor === undefined || !deployments.has(target.deployment_id)) continue;
+    if (by.subject === target.subject || by.subject === ALL_NAMESPACES)
+      superseded.push({ target, to: "cancelled", reason: "superseded", actor });
+    // A queued target leaves out this file when it is dispatched.
+    else if (target.status !== "queued") partly.push({ target, actor });
+  }
+  return [...superseded, ...(await afterReplacedFiles(tx, org_id, partly))];
 }
 
 /** Frees slots and checks the wave again after some robots of a deployment turned out to be offline. */
@@ -268,11 +279,13 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
 }
 
 /**
- * Whether another open target of the robot is for the same app or config namespace. For a config target of all namespaces, this is any
- * other config target.
+ * Whether another open target of the robot is for the same app or config namespace. All namespaces include each one, whichever of the two
+ * targets is for all.
  */
 const isRival = (target: TargetRow, other: OpenTarget): boolean =>
-  other.kind === target.kind && (other.subject === target.subject || (target.kind === "config" && target.subject === ""));
+  other.kind === target.kind &&
+  (other.subject === target.subject ||
+    (target.kind === "config" && (target.subject === ALL_NAMESPACES || other.subject === ALL_NAMESPACES)));
 
 const keyOf = ({ robot_id, subject }: Pick<TargetRow, "robot_id" | "subject">): string => `${robot_id} ${subject}`;
 

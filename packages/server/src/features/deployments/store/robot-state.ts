@@ -344,14 +344,20 @@ export const listConfigStates = (db: Db, org_id: string, targets: readonly Targe
     where org_id = ${org_id} and ${ofTargets(targets)}`);
 
 /**
- * Returns the highest order number of a config deployment that was dispatched to each robot for this namespace or for all namespaces
- * (stored as ''). For the namespace '', returns the highest of any namespace.
+ * Returns the highest order number of a config deployment that was dispatched to each robot and that had all files of this namespace: one of
+ * the namespace, or of all namespaces (stored as '').
  */
 export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
   db.many(sql(row({ robot_id: text, last_order_number: bigint }))`
     select robot_id, max(last_order_number)::bigint as last_order_number from robot_config_order
-    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) ${namespace === "" ? sql`` : sql`and namespace in (${namespace}, '')`}
+    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and namespace in (${namespace}, '')
     group by robot_id`);
+
+/** Returns the namespaces of each robot of which a deployment newer than this order number was dispatched. */
+export const listNewerNamespaces = (db: Db, org_id: string, robot_ids: readonly string[], order_number: number) =>
+  db.many(sql(row({ robot_id: text, namespace: text }))`
+    select robot_id, namespace from robot_config_order
+    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and namespace <> '' and last_order_number > ${order_number}`);
 
 /** Records that a config deployment with this order number was dispatched to the robots. */
 export const setConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string, order_number: number) =>
