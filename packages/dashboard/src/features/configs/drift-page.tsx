@@ -90,7 +90,7 @@ export function DriftPage() {
       <p className="mb-3 text-muted">{STATES[state].text}</p>
       <DeployContext value={setRobot}>
         <ListTable
-          label={`Robots whose config is ${state}`}
+          label={state === "drifted" ? "Robots with config drift" : "Robots with a pending config deployment"}
           list={list}
           columns={COLUMNS}
           onOpen={({ id }) => void navigate({ to: "/configs", search: { scope: "robot", scope_id: id } })}

@@ -57,7 +57,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
           onClick={() => onSearch({ wrap: wrap === true ? undefined : true })}
           className={wrap === true ? "bg-active" : ""}
         >
-          Wrap
+          Wrap lines
         </Button>
         <AnchorButton href={export_url} download icon={Download} title="Download all records that match the filter, as JSON lines">
           Download

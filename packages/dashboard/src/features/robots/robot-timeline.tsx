@@ -113,7 +113,7 @@ export function TimelineList({ entries, exact = false }: { entries: readonly Tim
 }
 
 const actorText = ({ type, name }: TimelineEntry["actor"]): string =>
-  name ?? { user: "a user", org_token: "a token", robot: "the robot", system: "the service", admin: "the service's admin" }[type];
+  name ?? { user: "a user", org_token: "a token", robot: "the robot", system: "the server", admin: "the service administrator" }[type];
 
 /** A link to the object of an entry. */
 function Where({ entry: { kind, data } }: { entry: TimelineEntry }) {

@@ -21,7 +21,7 @@ export function UserMenu({ user }: { user: User }) {
       entries={[
         { label: "Change name or role…", renderDialog: (close) => <ChangeUser user={user} onClose={close} /> },
         { label: "New token…", renderDialog: (close) => <NewTokenDialog user_id={user.id} onClose={close} /> },
-        { label: "Tokens", onSelect: () => void navigate({ to: "/users/tokens", search: { user_id: user.id } }) },
+        { label: "Show tokens", onSelect: () => void navigate({ to: "/users/tokens", search: { user_id: user.id } }) },
         { label: "Show in audit log", onSelect: () => void navigate({ to: "/audit", search: { actor_id: user.id } }) },
         copyAsRf(userLines.show(user.id)),
         { label: "Remove…", danger: true, renderDialog: (close) => <RemoveUser user={user} onClose={close} /> },
