@@ -3,6 +3,7 @@ import path from "node:path";
 import { build, type Plugin } from "esbuild";
 import { readCommit } from "../packages/protocol/src/version.ts";
 import { lazyBuiltins } from "./lazy-builtins.ts";
+import { namedExports } from "./named-exports.ts";
 
 const CLONE = path.resolve(import.meta.dirname, "..");
 
@@ -34,7 +35,7 @@ export async function bundleProgram({ name, entry, directory, plugins = [] }: Bu
     // Optional native parts of ws, which works without them.
     external: ["bufferutil", "utf-8-validate"],
     define: { ROAMFLEET_COMMIT: JSON.stringify(readCommit(CLONE) ?? "") },
-    plugins: [lazyBuiltins, ...plugins],
+    plugins: [lazyBuiltins, ...plugins, namedExports],
     banner: { js: "#!/usr/bin/env node" },
     logLevel: "warning",
   });

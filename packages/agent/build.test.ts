@@ -23,6 +23,13 @@ test("the bundled agent runs without its sources, and its separate chunks load",
     assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${describeVersion(AGENT_VERSION)}\n`);
     assert.match((await run(program, ["run", "--help"], { cwd: directory })).stdout, /--enroll-key/);
     await assert.rejects(run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state")]), { code: 2 });
+    // The parser of the config file is a CommonJS package that loads on demand.
+    const config = path.join(directory, "agent.yaml");
+    await writeFile(config, "streams: { telepathy: on }\n");
+    await assert.rejects(
+      run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state"), "--config", config]),
+      /agent\.yaml: .*telepathy/,
+    );
     // Most runs unpack nothing, so this code is a separate chunk that loads on demand.
     const chunk = (await readdir(path.dirname(program))).find((name) => name.startsWith("unpack-"));
     assert.ok(chunk !== undefined);
