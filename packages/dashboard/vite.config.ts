@@ -19,6 +19,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // One chunk for all that the first page loads: parts of it that lazily loaded code also needs would otherwise be separate chunks, which
+    // compress worse.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } } },
   },
   server: {
     port: 7700,
