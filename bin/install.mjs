@@ -173,7 +173,7 @@ function runNpm(root, env) {
     child.on("error", (cause) => reject(new Error("npm could not be started: install npm, or put it in PATH", { cause })));
     child.on("exit", (code, signal) => {
       if (code === 0) resolve();
-      else reject(new Error(`npm ci failed (${signal ?? `exit code ${code}`}) in ${root}: its own message is above`));
+      else reject(new Error(`npm ci failed (${signal ?? `exit code ${code}`}) in ${root}: see its message above`));
     });
   });
 }

@@ -104,7 +104,7 @@ test("an agent with a damaged identity key exits with an error instead of creati
   robot.restart();
   const { code } = await robot.program.ended;
   assert.equal(code, 1);
-  assert.match(robot.program.output, /key\.pem does not hold an Ed25519 key/);
+  assert.match(robot.program.output, /key\.pem does not contain an Ed25519 key/);
 });
 
 test("a server starts without data loss after a crash left partial files behind", LIMIT, async () => {

@@ -33,7 +33,7 @@ test("failing deployments of ten orgs are retried with backoff and do not delay 
   await plane.advance({ minutes: 3 });
   assert.equal((await plane.deployment(id)).status, "applied");
   for (const robot of robots) assert.equal(robot.runs(), release.tag);
-  const logged = plane.logged.filter(({ msg }) => msg === "background work failed for one item").length;
+  const logged = plane.logged.filter(({ msg }) => msg === "a background task failed for one item").length;
   assert.ok(logged >= 2 && logged <= 10, `${logged} lines in 3.5 minutes of 20 failing items in two loops`);
   await plane.db.run(sql`delete from deployment where id like 'dep_bad%'`);
   await checkEngine(plane, { ended: true });

@@ -54,7 +54,7 @@ test("creates 12,000 targets in chunks and dispatches none before the last chunk
     await plane.restart();
   }
   assert.ok(
-    plane.logged.some(({ msg, work }) => msg === "background work failed" && work === "rollouts"),
+    plane.logged.some(({ msg, work }) => msg === "a background task failed" && work === "rollouts"),
     "the fan-out crashed first",
   );
 

@@ -327,7 +327,7 @@ const SWEEPS: Case[] = [
     ],
     left: leftIn(sql`artifact`, sql`true`),
     turn: wakeOnce(startBlobSweep),
-    message: "background work failed",
+    message: "a background task failed",
   },
   {
     loop: "upload expiry",

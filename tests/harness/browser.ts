@@ -12,7 +12,7 @@ import { type Harness, type HarnessOptions, startPlane } from "./index.ts";
 
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const WAIT_MS = 60_000;
-const FAILURES = new Set(["the build of the dashboard failed", "there is no dashboard; the API works without it"]);
+const FAILURES = new Set(["the build of the dashboard failed", "the dashboard is not available; the API works without it"]);
 
 /** The reason to skip a browser test, or false. */
 export const NO_BROWSER: string | false = CHROMIUM === undefined && "Chromium is not installed";

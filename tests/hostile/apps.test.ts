@@ -38,6 +38,6 @@ test("an org can have releases of at most 256 apps", TIMEOUT, async () => {
     insert into release (org_id, id, tag, app, kind, artifact_sha256, artifact_size, artifact_state, created_at, updated_at)
     select org_id, 'rel_' || n, 'tag-' || n, 'app-' || n, kind, artifact_sha256, artifact_size, artifact_state, created_at, updated_at
     from release, generate_series(1, ${APPS_MAX - 1}::int) n where id = ${first.id}`);
-  await assert.rejects(plane.release({ app: "one-more" }), /409|already name 256 apps/);
+  await assert.rejects(plane.release({ app: "one-more" }), /409|already have 256 apps/);
   await plane.release({ app: "app-7" });
 });

@@ -126,7 +126,7 @@ test("a backup of an external database is restored identically into another Post
   assert.equal(made.code, 0, made.output);
   const full = await onDatabase(second, "restore", "--from", to, "--data", path.join(place, "full"));
   assert.deepEqual(
-    [full.code, /has rows in public\.\w+ already: restore into a new, empty database/.test(full.output)],
+    [full.code, /already has rows in public\.\w+: restore into a new, empty database/.test(full.output)],
     [2, true],
     full.output,
   );

@@ -177,7 +177,7 @@ async function contents(data: string): Promise<{ rows: Record<string, string[]>;
 test("backup and restore never overwrite files, and name the existing path", LIMIT, async () => {
   const beside = path.join(place, "beside");
   const again = await runCommand(["backup", "--data", server.data, "--to", beside]);
-  assert.deepEqual([again.code, /is not empty: name a new directory/.test(again.output)], [2, true], again.output);
+  assert.deepEqual([again.code, /is not empty: choose a new directory/.test(again.output)], [2, true], again.output);
   const file = await runCommand(["backup", "--data", server.data, "--to", path.join(beside, "manifest.json")]);
   assert.deepEqual([file.code, /exists and is not a directory/.test(file.output)], [2, true], file.output);
   const running = await runCommand(["restore", "--from", beside, "--data", server.data]);
@@ -185,6 +185,6 @@ test("backup and restore never overwrite files, and name the existing path", LIM
   const full = await runCommand(["restore", "--from", beside, "--data", path.join(place, "copy")]);
   assert.deepEqual([full.code, /is not empty: restore into a new --data directory/.test(full.output)], [2, true], full.output);
   const none = await runCommand(["backup", "--data", path.join(place, "none"), "--to", path.join(place, "of-none")]);
-  assert.deepEqual([none.code, /there is no data directory/.test(none.output)], [2, true], none.output);
+  assert.deepEqual([none.code, /the data directory .* does not exist/.test(none.output)], [2, true], none.output);
   assert.equal(existsSync(path.join(place, "of-none")), false);
 });

@@ -39,7 +39,7 @@ test("serve refuses an unsuitable data directory with a one-line message, and do
   const directory = temporary(t);
   const file = path.join(directory, "file");
   writeFileSync(file, "");
-  await refused(file, /file is not a directory: choose another with --data$/);
+  await refused(file, /file is not a directory: choose another directory with --data$/);
   await refused(path.join(directory, "missing", "data"), /missing does not exist: create it \(mkdir -p .*missing\) or correct --data$/);
   const open = path.join(directory, "open");
   mkdirSync(open);
@@ -48,7 +48,7 @@ test("serve refuses an unsuitable data directory with a one-line message, and do
   const photos = path.join(directory, "photos");
   mkdirSync(photos);
   writeFileSync(path.join(photos, "robot.jpg"), "");
-  await refused(photos, /photos contains files that are not Roamfleet's: choose a new or empty directory with --data$/);
+  await refused(photos, /photos contains files that do not belong to Roamfleet: choose a new or empty directory with --data$/);
 });
 
 test("serve refuses a disk that is read-only, too small or full with a one-line message", LIMIT, async (t) => {
@@ -85,11 +85,14 @@ test("serve refuses a database that is damaged, insecure or of a later version w
   const { version, migrations } = JSON.parse(record) as { version: string; migrations: string[] };
   assert.ok(migrations.includes("0001_initial"), record);
   writeFileSync(record_file, JSON.stringify({ version: "9.0.0", migrations: [...migrations, "9998_expand_a", "9999_expand_b"] }));
-  await refused(data, /belongs to a newer version of Roamfleet \(9\.0\.0\): it has 9998_expand_a, 9999_expand_b: start the newer version/);
+  await refused(
+    data,
+    /belongs to a newer version of Roamfleet \(9\.0\.0\): it has the migrations 9998_expand_a, 9999_expand_b: start the newer version/,
+  );
   writeFileSync(record_file, record);
 
   const doctor = new Program("packages/server/src/main.ts", ["doctor", "--json", "--data", data, "--listen", "127.0.0.1:0"]);
   await doctor.ended;
-  assert.match(doctor.output, new RegExp(`its database was started last by version ${version}, with migration ${migrations.at(-1)}`));
+  assert.match(doctor.output, new RegExp(`its database was last started by version ${version}, with migration ${migrations.at(-1)}`));
   await server.restart();
 });

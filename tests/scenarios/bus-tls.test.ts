@@ -49,7 +49,7 @@ test("a server warns if NATS on another machine is used without credentials or T
     ["nats://127.0.0.1:1", []],
   ] as const) {
     await using plane = await startPlane({ settings: { bus: parseNatsUrl(url)! }, nodes: 1 });
-    const warned = plane.logged.filter(({ msg }) => String(msg).startsWith("ROAMFLEET_BUS_URL names another machine"));
+    const warned = plane.logged.filter(({ msg }) => String(msg).startsWith("ROAMFLEET_BUS_URL uses another machine"));
     assert.deepEqual(
       warned.map((line) => line["missing"]),
       missing,

@@ -69,7 +69,7 @@ test("a robot with its camera disabled sends no frames, whatever the server requ
   await using robot = await LiveRobot.start(plane, { robot: { cameras: [{ name: "test", kind: "test_picture" }], streams } });
   for (const query of ["", "&camera=test", "&list"]) {
     const refused = await opened(`${plane.url}/api/robots/${robot.id}/camera/ws?token=${plane.default_org.admin_token}${query}`);
-    assert.deepEqual(await refused.closed, { code: 4410, reason: "switched off on the robot" });
+    assert.deepEqual(await refused.closed, { code: 4410, reason: "disabled on the robot" });
     assert.deepEqual(refused.frames, []);
   }
 });

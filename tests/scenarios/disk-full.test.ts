@@ -45,7 +45,7 @@ test("a server with a full disk returns 503, keeps acknowledged data, and recove
   const refused = async (): Promise<boolean> => (await writeUntilRefused(ledger, disk)) === "the database does not answer";
   await until("writes to be refused without a database", refused, { meanwhile: () => fillLog(server) });
   await server.program.until("PostgreSQL to fail again", async () => {
-    if (server.program.output.includes("PostgreSQL did not start again")) return true;
+    if (server.program.output.includes("could not restart PostgreSQL")) return true;
     // PostgreSQL had room to recover: fill the disk again.
     disk.fill();
     await fillLog(server);

@@ -34,9 +34,9 @@ test("doctor finds no problem of a running server, and reports it as running", L
   const failed = report.findings.filter(({ status }) => status === "problem");
   assert.deepEqual([code, report.problems, failed], [0, 0, []]);
   const seen = (check: string): string => report.findings.flatMap((one) => (one.check === check ? [one.seen] : [])).join("\n");
-  assert.match(seen("data directory"), /a server runs on it now/);
-  assert.match(seen("address"), /a Roamfleet server answers at 127\.0\.0\.1:\d+ already/);
-  assert.match(seen("TLS"), /the server's own authority, for \d+ days/);
+  assert.match(seen("data directory"), /a server is using it/);
+  assert.match(seen("address"), /a Roamfleet server already listens at 127\.0\.0\.1:\d+/);
+  assert.match(seen("TLS"), /the server's own certificate authority, valid for \d+ days/);
   assert.match(seen("database"), /^embedded, PostgreSQL \d+/);
   assert.equal(seen("migrations"), "up to date");
 
@@ -75,7 +75,7 @@ test("doctor exits with 1 for problems and 2 for usage errors, and prints no pas
   );
   const help = await runCommand(["doctor", "--help"]);
   assert.equal(help.code, 0);
-  assert.match(help.output, /changes nothing that stays/);
+  assert.match(help.output, /leaves no changes/);
 });
 
 test("a server that fails to start recommends the command doctor", LIMIT, async (t) => {

@@ -201,7 +201,7 @@ test("rf exits with different codes for forbidden, missing and invalid paths", T
   const { plane, robot, there, here, rf } = scene;
   exits(await rf([`${robot.id}:${there}/nothing`, here]), 5, /no such file/);
   exits(await rf([`${robot.id}:/etc/hostname`, here]), 1, /allows files below .*there only/);
-  exits(await rf(["a", "b"]), 2, /one side must be on a robot/);
+  exits(await rf(["a", "b"]), 2, /one path must be on a robot/);
   exits(await rf(["rob_nothing:/x", here]), 5);
   exits(await rf([`${robot.id}:${there}/x`, here], { env: { ROAMFLEET_TOKEN: await plane.token({ role: "viewer" }) } }), 4);
   await robot.stop();
@@ -211,6 +211,6 @@ test("rf exits with different codes for forbidden, missing and invalid paths", T
 
 test("a robot with file access disabled refuses to copy files", TIMEOUT, async (t) => {
   await using scene = await startScene(t, { streams: { shell: true, camera: true, topics: true, forward: true, files: false } });
-  exits(await scene.rf([`${scene.robot.id}:/etc/hostname`, scene.here]), 1, /switched off on the robot/);
+  exits(await scene.rf([`${scene.robot.id}:/etc/hostname`, scene.here]), 1, /disabled on the robot/);
   assert.deepEqual(fs.readdirSync(scene.here), []);
 });

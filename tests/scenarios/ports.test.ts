@@ -151,7 +151,7 @@ test("port forwarding is refused without permission, if disabled on the robot, a
   await using home = await RfHome.make();
   await using running = await forward(plane, home, [robot.id, "0:9"]);
   assert.equal(await resetOf(connectTo(running.ports[0] ?? 0)), "ECONNRESET");
-  await running.says("switched off on the robot");
+  await running.says("disabled on the robot");
 
   const viewer = await forward(plane, home, [robot.id, "0:9"], await plane.token({ role: "viewer" }));
   assert.equal(await resetOf(connectTo(viewer.ports[0] ?? 0)), "ECONNRESET");

@@ -45,7 +45,7 @@ test("the server runs and starts on a database that the next version has migrate
   assert.equal(await server.program.stop(), 0);
   await server.restart();
   await works("Started on it");
-  assert.match(server.program.output, /the database is one version ahead of this program/);
+  assert.match(server.program.output, /the database is one version newer than this program/);
   const db = await database.connect();
   assert.equal((await db.one(sql(row({ n: int }))`select count(*)::int as n from site where opened_at is not null`)).n, 3);
   t.diagnostic("a server served and started on a schema one version ahead");

@@ -196,7 +196,7 @@ test("a robot with shells disabled or without a user for them reports the reason
   await using plane = await startPlane();
   const { streams } = ROBOT_CONFIG_DEFAULT;
   await using robot = await LiveRobot.start(plane, { robot: { streams: { ...streams, shell: false } } });
-  assert.equal(await (await openShell(plane, robot.id)).closed, "4410 switched off on the robot");
+  assert.equal(await (await openShell(plane, robot.id)).closed, "4410 disabled on the robot");
   const [session] = await plane.until("its end", async () => {
     const all = await sessionsOf(plane, robot.id);
     return all[0]?.status === "ended" && all;

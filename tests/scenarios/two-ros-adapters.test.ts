@@ -74,7 +74,7 @@ test("a robot shows topics of ROS 1 and ROS 2 independently, even if one of them
   assert.match(stdout, /^TOPIC +TYPE +ADAPTER$/m);
   assert.match(stdout, /^\/chatter +std_msgs\/String +ros1$/m);
   assert.match(stdout, /^\/status +std_msgs\/msg\/String +rosbridge\n\/status +std_msgs\/String +ros1$/m);
-  assert.match(stderr, /topics, by rosbridge \(humble\), ros1 \(debian\)\n\/status has several types/);
+  assert.match(stderr, /topics, via rosbridge \(humble\), ros1 \(debian\)\n\/status has several types/);
   assert.equal((await topics("echo", "/status", "--field", "data", "--count", "1")).stdout, "of ROS 2\n---\n");
   const typed = ["--type", "std_msgs/String", "--field", "data", "--count", "1"];
   assert.equal((await topics("echo", "/status", ...typed)).stdout, "of ROS 1\n---\n");

@@ -98,6 +98,6 @@ test("a server refuses a database of an unavailable PostgreSQL version and names
   assert.equal(code, 2, output);
   assert.match(
     output,
-    /was made by PostgreSQL 12, which is not installed: install it \(apt-get install postgresql-12\).*roamfleet upgrade-database/,
+    /was created by PostgreSQL 12, which is not installed: install it \(apt-get install postgresql-12\).*roamfleet upgrade-database/,
   );
 });

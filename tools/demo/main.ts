@@ -21,7 +21,7 @@ const { values } = parseArgs({
 });
 if (values.help) {
   process.stdout.write(
-    "npm start [-- --data DIR --listen HOST:PORT]\n\nStarts a server with an embedded database, a demo org and three robots. Ctrl-C stops all of it; the next start finds it again.\n",
+    "npm start [-- --data DIR --listen HOST:PORT]\n\nStarts a server with an embedded database, a demo org and three robots. Ctrl-C stops everything; the data is kept for the next start.\n",
   );
   process.exit(0);
 }

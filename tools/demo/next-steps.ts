@@ -16,15 +16,15 @@ export interface Steps {
 export function nextSteps({ url, token, fleet_id, robot_id, bundles, root, data, has_topics }: Steps): string {
   const topics = has_topics
     ? `
-Read its ROS topics:
+Read the ROS topics of a robot:
 
   rf robots topics ${robot_id} list
   rf robots topics ${robot_id} echo /scan --rate 1
   rf robots topics ${robot_id} hz /scan
 `
     : `
-Its ROS topics: rf robots topics ${robot_id} list shows those of a ROS that runs here. With Debian's
-ros-core, python3-std-msgs and python3-sensor-msgs installed, the next npm start has topics too.
+rf robots topics ${robot_id} list shows the topics of a ROS that runs on this machine. With Debian's packages
+ros-core, python3-std-msgs and python3-sensor-msgs installed, the next npm start also publishes sample topics.
 `;
   const file = (version: string): string => shown(path.relative(root, bundles[version] ?? ""));
   return `
@@ -68,4 +68,4 @@ Ctrl-C here stops everything.
 
 const shown = (file: string): string => (/^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", "'\\''")}'`);
 
-export const farewell = (data: string): string => `Stopped. Everything is kept in ${data}; the next npm start finds it again.\n`;
+export const farewell = (data: string): string => `Stopped. All data is kept in ${data} for the next npm start.\n`;

@@ -33,7 +33,7 @@ export class Processes {
     const url = `http://${options.listen}`;
     if (await answers(`${url}/healthz`))
       throw new Error(
-        `something answers at ${url} already. Is another demo running? Choose another port: npm start -- --listen 127.0.0.1:7601`,
+        `another program already responds at ${url}. Is another demo running? Choose another port: npm start -- --listen 127.0.0.1:7601`,
       );
     const server = this.#start(
       "server",

@@ -93,7 +93,9 @@ function openServerAgent(
   let is_said = false;
   const early = (): void => {
     if (!is_said)
-      log.warn("the robot's clock is behind: the server's certificate is not valid yet by it, and was accepted by its signature");
+      log.warn(
+        "the robot's clock is behind: by this clock the server's certificate is not valid yet; it was accepted because its signature is valid",
+      );
     is_said = true;
   };
   return serverAgent(server, { ca, environment, least: () => time.least(), early });
@@ -126,7 +128,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const { log, local } = agentLog({ level: config.log_level, now, print, sink: limiter });
   const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
     reason === undefined
-      ? local.info({ what }, "the disk takes writes again")
+      ? local.info({ what }, "writes to the disk succeed again")
       : local.error({ what, reason }, "writes to the disk fail: the newest records are kept in memory");
   const spool = new LogSpool({
     directory: join(config.state_directory, "logs"),
@@ -141,7 +143,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   if (config.failpoint !== undefined) log.warn({ failpoint: config.failpoint.spec }, "this agent kills itself at a failpoint");
   if (config.failpoint_ignored === true) log.warn("ROAMFLEET_FAILPOINT is ignored: it needs --crash-at-failpoint");
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
-  if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
+  if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "reports that were not sent to the server yet are damaged on the disk");
   const close = (): void => {
     limiter.close();
     shipper.stop();
@@ -204,7 +206,7 @@ async function run(
   link.start();
   ros.start();
   const sources = await startSources(robot, ros).catch((error: unknown) => {
-    log.error({ reason: errorText(error) }, "logs of other sources cannot be read");
+    log.error({ reason: errorText(error) }, "log sources other than workloads cannot be read");
   });
   const stop = async (): Promise<void> => {
     await sources?.stop();

@@ -113,15 +113,15 @@ export function readConfig(
   robot: RobotConfig = ROBOT_CONFIG_DEFAULT,
 ): AgentConfig {
   const server = flags.server ?? env.ROAMFLEET_SERVER;
-  if (!server) throw new UsageError("which server? Pass --server URL or set ROAMFLEET_SERVER");
+  if (!server) throw new UsageError("the server is required: pass --server URL or set ROAMFLEET_SERVER");
   const state = flags.state ?? env.ROAMFLEET_STATE;
-  if (!state) throw new UsageError("where to keep the robot's state? Pass --state DIR or set ROAMFLEET_STATE");
+  if (!state) throw new UsageError("the state directory is required: pass --state DIR or set ROAMFLEET_STATE");
   const allow_insecure_http = flags.allowInsecureHttp ?? false;
   const enroll_key = flags.enrollKey ?? env.ROAMFLEET_ENROLL_KEY;
   const name = flags.name ?? env.ROAMFLEET_ROBOT_NAME;
   const log_level = flags.logLevel ?? env.ROAMFLEET_AGENT_LOG_LEVEL ?? "info";
   if (!LOG_LEVELS_ALLOWED.includes(log_level))
-    throw new UsageError(`--log-level is one of ${LOG_LEVELS_ALLOWED.join(", ")}, not "${log_level}"`);
+    throw new UsageError(`--log-level must be one of ${LOG_LEVELS_ALLOWED.join(", ")}, not "${log_level}"`);
   return {
     server: parseServer(server, allow_insecure_http),
     state_directory: resolve(state),
@@ -154,7 +154,7 @@ function onOff(name: string, text: string | undefined): boolean | undefined {
   if (!text) return undefined;
   if (["on", "true", "1"].includes(text)) return true;
   if (["off", "false", "0"].includes(text)) return false;
-  throw new UsageError(`${name} is on or off, not "${text}"`);
+  throw new UsageError(`${name} must be on or off, not "${text}"`);
 }
 
 const CONTAINER_SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"];
@@ -174,8 +174,8 @@ function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): No
   const bytes = Buffer.byteLength(socket);
   if (bytes > SOCKET_PATH_BYTES_MAX)
     throw new UsageError(
-      `the path of the agent's socket has ${bytes} bytes, and a unix socket's has at most ${SOCKET_PATH_BYTES_MAX}: ` +
-        `take a shorter --state, or name a shorter one with --socket (${socket})`,
+      `the path of the agent's socket is too long (${bytes} bytes; a unix socket's path has at most ${SOCKET_PATH_BYTES_MAX}): ` +
+        `use a shorter --state, or set a shorter path with --socket (now ${socket})`,
     );
   return { socket, ...(group ? { group } : {}) };
 }
@@ -208,7 +208,7 @@ function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCon
   if (!(seconds > 0 && seconds <= GATE_TIMEOUT_SECONDS_MAX))
     throw new UsageError(`--safe-to-update-timeout must be a number of seconds, at most ${GATE_TIMEOUT_SECONDS_MAX}`);
   const timeout_ms = seconds * 1_000;
-  if (command && url) throw new UsageError("--safe-to-update-command and --safe-to-update-url: pass one of the two");
+  if (command && url) throw new UsageError("--safe-to-update-command and --safe-to-update-url cannot be used together");
   if (command) return { safe_to_update: { command, timeout_ms } };
   if (!url) return {};
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
@@ -219,7 +219,7 @@ function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCon
 function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {
   if (!spec || !log_file)
     throw new UsageError(
-      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since a crash that is not logged proves nothing",
+      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE to record the crash",
     );
   return { spec, log_file };
 }
@@ -241,7 +241,8 @@ export function parseServer(text: string, allow_insecure_http: boolean): string 
   if (url === undefined || (url.protocol !== "http:" && url.protocol !== "https:")) {
     throw new UsageError(`--server must be an http or https address such as https://fleet.example.com, not "${text}"`);
   }
-  if (url.username || url.password || url.search || url.hash) throw new UsageError("--server must not hold a user, a query or a fragment");
+  if (url.username || url.password || url.search || url.hash)
+    throw new UsageError("--server must not contain a user, a query or a fragment");
   if (url.protocol === "http:" && !allow_insecure_http && !isLoopback(url.hostname)) {
     throw new UsageError(
       `${url.origin} is plain http to another machine: anyone on the network path could read and change what this robot runs. ` +

@@ -145,7 +145,7 @@ test("install stores the enrollment key readable only by root, and uninstall kee
   said = "";
   uninstall({ root }, print);
   assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
-  assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
+  assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory is kept/);
   said = "";
   uninstall({ root }, print);
   assert.equal(said, "nothing was installed\n");

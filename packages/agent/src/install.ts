@@ -69,7 +69,7 @@ function programOf({
     const inside = file.startsWith(join(image, "/")) ? file.slice(image.length) : file;
     if (existsSync(join(image, inside))) return inside;
     throw new UsageError(
-      `the image at ${image} has no ${inside}: put the agent into the image first, or name the robot's own path with ${option}`,
+      `the image at ${image} has no ${inside}: put the agent into the image first, or pass the path on the robot with ${option}`,
     );
   };
   return { node: onRobot("--node", node), program: onRobot("--program", program) };
@@ -128,7 +128,7 @@ export function uninstall(flags: PlaceFlags, print: Print): void {
   }
   if (booted) systemctl("daemon-reload");
   if (there.length === 0) print("nothing was installed\n");
-  else print("the state directory stays; to forget who this robot is, remove it\n");
+  else print("the state directory is kept; to delete the robot's identity, remove it\n");
 }
 
 function systemctl(...words: string[]): void {

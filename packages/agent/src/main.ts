@@ -26,7 +26,7 @@ function withRunOptions(command: Command): Command {
     .option("--enroll-key <key>", "enrollment key, needed once (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)")
     .option(
       "--config <file>",
-      "the robot's own config file: which streams, devices and directories may be used (/etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
+      "the robot's own config file: which streams, devices and directories may be used (default: /etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
     )
     .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE)")
     .option("--name <name>", "name of the robot when it enrolls (or ROAMFLEET_ROBOT_NAME)")
@@ -38,23 +38,32 @@ function withRunOptions(command: Command): Command {
     .option("--allow-mounts <dir>", "directory below which containers may mount directories of the robot; repeatable", collect)
     .option(
       "--container-socket <path>",
-      "unix socket of dockerd or podman, or none (or ROAMFLEET_CONTAINER_SOCKET; by default their default sockets)",
+      "unix socket of dockerd or podman, or none (default: their default sockets; or ROAMFLEET_CONTAINER_SOCKET)",
     )
-    .option("--socket <path>", "unix socket for the robot's own software (run/agent.sock in the state directory)")
+    .option("--socket <path>", "unix socket for the robot's own software (default: run/agent.sock in the state directory)")
     .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
-    .option("--safe-to-update-command <command>", "asked before an update: exit 0 = safe (or ROAMFLEET_SAFE_TO_UPDATE_COMMAND)")
-    .option("--safe-to-update-url <url>", "asked before an update: 200 = safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
-    .option("--safe-to-update-timeout <seconds>", "no answer by then means not safe (10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)")
-    .option("--log-spool-mib <number>", "log records kept on disk while the server is unreachable, in MiB (64)")
-    .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
+    .option(
+      "--safe-to-update-command <command>",
+      "command that decides before each update: exit code 0 means safe (or ROAMFLEET_SAFE_TO_UPDATE_COMMAND)",
+    )
+    .option("--safe-to-update-url <url>", "URL that decides before each update: status 200 means safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
+    .option(
+      "--safe-to-update-timeout <seconds>",
+      "timeout of that command or URL; no answer means not safe (default: 10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)",
+    )
+    .option("--log-spool-mib <number>", "log records kept on disk while the server is unreachable, in MiB (default: 64)")
+    .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (default: info)")
     .option(
       "--ca-fingerprint <sha256:…>",
       "trust the server's own certificate authority that has this fingerprint (or ROAMFLEET_CA_FINGERPRINT)",
     )
-    .option("--ca-file <file>", "trust the certificate authority in this PEM file, and no other")
-    .option("--trust-on-first-use", "trust whatever certificate authority the server presents at the first connection")
+    .option("--ca-file <file>", "trust only the certificate authority in this PEM file")
+    .option(
+      "--trust-on-first-use",
+      "trust the certificate authority that the server presents at the first connection, without verification",
+    )
     .option("--allow-insecure-http", "accept a plain http server on another machine")
-    .option("--crash-at-failpoint", "for tests of crashes only: the agent kills itself where ROAMFLEET_FAILPOINT says");
+    .option("--crash-at-failpoint", "for crash tests only: the agent kills itself at ROAMFLEET_FAILPOINT");
 }
 
 async function run(flags: ConfigFlags): Promise<void> {
@@ -102,25 +111,25 @@ function program(): Command {
     .showHelpAfterError("(rf-agent --help lists the commands and flags)");
   withRunOptions(command.command("run").description("enroll if needed, then run until SIGTERM")).action(run);
   withRunOptions(command.command("install").description("write a systemd unit that runs the agent at boot, as root"))
-    .option("--user <name>", "user that the agent and its workloads run as (root)")
+    .option("--user <name>", "user that the agent and its workloads run as (default: root)")
     .option("--allow-new-privileges", "with --user: workloads may use sudo and setuid programs")
-    .option("--dry-run", "print the unit, write nothing")
-    .option("--root <dir>", "write below this directory, for an image of a disk")
-    .option("--node <path>", "where the robot finds Node (the one that runs this)")
-    .option("--program <path>", "where the robot finds the agent (this program)")
+    .option("--dry-run", "print the unit without writing it")
+    .option("--root <dir>", "write below this directory, for a disk image")
+    .option("--node <path>", "path of Node on the robot (default: the Node that runs this command)")
+    .option("--program <path>", "path of the agent on the robot (default: this program)")
     .action((flags: InstallFlags) => install(flags, (text) => process.stdout.write(text)));
   command
     .command("uninstall")
-    .description("stop the service and remove what install wrote; the state directory stays")
+    .description("stop the service and remove the files that install wrote; the state directory is kept")
     .option("--dry-run", "print what would be done")
-    .option("--root <dir>", "work below this directory, for an image of a disk")
+    .option("--root <dir>", "work below this directory, for a disk image")
     .action((flags: PlaceFlags) => uninstall(flags, (text) => process.stdout.write(text)));
   command
     .command("trust-key")
-    .description("trust releases signed by these keys and no others, whatever the server says; the agent must not run meanwhile")
+    .description("trust only releases signed by these keys, regardless of the server's keys; stop the agent first")
     .argument("<file...>", "PEM file of a public key")
     .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
-    .option("--optional", "accept unsigned releases too")
+    .option("--optional", "also accept unsigned releases")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
   // The agent itself starts this command, to read and write files as another user.
   command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/own-process.ts")).serveStdio());

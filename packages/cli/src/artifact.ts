@@ -34,7 +34,7 @@ export async function digestFile(file: string, on_progress: (done: number, total
 export async function readManifest(file: string): Promise<Record<string, unknown>> {
   const content = await readFile(file);
   if (content.length > MANIFEST_BYTES_MAX)
-    throw usage(`${file} is too long for a manifest: ${content.length} bytes of at most ${MANIFEST_BYTES_MAX}`);
+    throw usage(`${file} is too large for a manifest: ${content.length} bytes (maximum ${MANIFEST_BYTES_MAX})`);
   const is_yaml = /\.ya?ml$/i.test(file);
   let value: unknown;
   try {
@@ -69,7 +69,7 @@ export async function detectContent(file: string, size: number): Promise<Artifac
   }
 }
 
-const OTHER_KINDS = "Make one with `docker save IMAGE -o FILE`. For other content pass --kind app_bundle (a tar.gz) or --kind file.";
+const OTHER_KINDS = "Create one with `docker save IMAGE -o FILE`. For other content pass --kind app_bundle (a tar.gz) or --kind file.";
 
 async function startsAsGzip(file: string): Promise<boolean> {
   await using handle = await open(file);

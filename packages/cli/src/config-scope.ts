@@ -16,7 +16,7 @@ export interface ScopeOptions {
 
 export type Scope = Pick<ConfigEntry, "scope"> & { scope_id: string | undefined };
 
-export const namespaceOption = (command: Command, meaning = "Namespace of the key (default: default)"): Command =>
+export const namespaceOption = (command: Command, meaning = "Namespace of the key (default: `default`)"): Command =>
   command.option("--namespace <name>", meaning);
 
 /** Adds the options that select the scope of an entry. */

@@ -127,7 +127,7 @@ function findProfile(file: string, content: TomlContent, name: string, in_use: b
   if (profile !== undefined) return profile;
   const hints = [
     `Create it: rf login --profile ${name}`,
-    ...(in_use ? ["Or switch back to the top of the file: rf profiles use default"] : []),
+    ...(in_use ? ["Or switch back to the default profile: rf profiles use default"] : []),
   ];
   throw usage(`there is no profile ${name} in ${file}`, ...hints);
 }

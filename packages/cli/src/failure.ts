@@ -54,7 +54,7 @@ export function toFailure(error: unknown, base_url_source?: string, pinned?: str
   const message = error instanceof Error ? error.message : String(error);
   return new Failure(EXIT.error, message || "unknown error", {
     cause: error,
-    hints: ["Set ROAMFLEET_DEBUG=1 to see where it occurred."],
+    hints: ["Set ROAMFLEET_DEBUG=1 to print the stack trace."],
   });
 }
 
@@ -109,7 +109,7 @@ function apiHints(error: ApiError): string[] {
     ];
   if (error.status === 404) {
     const list = LISTS.find(([kind]) => kind.test(error.message));
-    return list === undefined ? [] : [`\`${list[1]}\` lists what exists.`];
+    return list === undefined ? [] : [`To see what exists, run \`${list[1]}\`.`];
   }
   if (error.status >= 500 && error.request_id !== undefined)
     return [`Details are in the server's log under request ${plain(error.request_id)}.`];

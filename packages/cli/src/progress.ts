@@ -18,7 +18,7 @@ export async function startProgress(out: Output, clock: Clock, title: string, fo
   if (!out.can_animate) return { update: () => {}, stop: () => {} };
   const { default: progress } = await import("cli-progress");
   const bar = new progress.SingleBar({
-    format: `${title} {bar} {percentage} %  {amounts}`,
+    format: `${title} {bar} {percentage}%  {amounts}`,
     barsize: 18,
     barCompleteChar: "━",
     barIncompleteChar: "─",

@@ -142,7 +142,7 @@ test("refuses to sign keys if the server's serial is lower than one seen before"
   ]) {
     const { code, stderr } = await rf(...args);
     assert.equal(code, 1, stderr);
-    assert.match(stderr, /keys are at serial 2, but this machine has seen serial 4; nothing was signed/);
+    assert.match(stderr, /list of keys has serial 2, but this machine has seen serial 4; nothing was signed/);
   }
   assert.equal(said.length, 1);
 

@@ -58,11 +58,11 @@ function isSame(listed: SigningKeys, trust: Trust): boolean {
 
 function unproven({ keys }: SigningKeys, { public_key, known }: Anchors): Failure {
   const id = known ?? keyIdOf(public_key);
-  return new Failure(EXIT.error, `the keys that the server lists are not proven by statements that key ${id} signed; nothing was signed`, {
+  return new Failure(EXIT.error, `the list of keys from the server does not follow from changes signed by key ${id}; nothing was signed`, {
     hints: [
       "The server lists:",
       ...keys.map((key) => line`  ${keyIdOf(key.public_key)} ${key.name}${key.revoked_at === null ? "" : ", revoked"}`),
-      "If the --sign key is trusted but has never changed the keys, name one that has: --known <id>",
+      "If the --sign key is trusted but has never signed a change of the keys, pass the id of a key that has: --known <id>",
     ],
   });
 }
@@ -92,7 +92,7 @@ export async function requireUnseen(environment: Environment, org_id: string, se
   if (serial > seen) return;
   throw new Failure(
     EXIT.error,
-    `the server's keys are at serial ${serial - 1}, but this machine has seen serial ${seen}; nothing was signed`,
+    `the server's list of keys has serial ${serial - 1}, but this machine has seen serial ${seen}; nothing was signed`,
     {
       hints: [
         "The server hides a key change, or was restored from an old backup.",

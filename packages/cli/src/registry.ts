@@ -53,7 +53,7 @@ export const registry: readonly Group[] = [
         list: "List the keys that robots trust",
         add: "Trust another key",
         revoke: "Revoke a key",
-        require: "Require signed releases, or not",
+        require: "Require signatures of releases, or make them optional",
       }),
       {
         name: "configs",
@@ -97,7 +97,7 @@ export const registry: readonly Group[] = [
           { name: "logs", summary: "Show or follow the logs of a robot", load: async () => (await import("./commands/logs.ts")).robotLogs },
           {
             name: "timeline",
-            summary: "Show what happened to a robot",
+            summary: "Show the timeline of a robot",
             load: async () => (await import("./commands/timeline.ts")).robotTimeline,
           },
           ...verbs(() => import("./commands/robots.ts"), {
@@ -117,7 +117,7 @@ export const registry: readonly Group[] = [
           ...verbs(() => import("./commands/forward.ts"), { forward: "Forward local ports to a robot" }),
         ],
       },
-      ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show what happened to all robots" }),
+      ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
       noun("sites", "Manage sites, which contain fleets", () => import("./commands/sites.ts"), {
         list: "List sites",
         create: "Create a site",

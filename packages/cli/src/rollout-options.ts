@@ -29,13 +29,17 @@ export const rolloutOptions = (command: Command): Command =>
   command
     .option(
       "--wave <size>",
-      "Wave size: up to 5% or 20 robots, or labels:zone=a; repeatable, in order; the remaining robots form the last wave",
+      "Robots of a wave: up to 5% or 20 of all robots, or labels:zone=a; repeatable, in order; the remaining robots form the last wave",
       collect,
     )
     .option("--soak <time>", "Soak time of a wave before the next one starts, such as 10m", seconds)
-    .option("--gate", "Wait for rf deployments promote after each wave")
+    .option("--gate", "Wait for `rf deployments promote` after each wave")
     .option("--max-parallel <n>", "Maximum robots updating at once", wholeNumber(1))
-    .option("--max-unavailable <n>", "Maximum robots unavailable at once: 3 or 10%, in total, or 10%/site, 10%/label:zone", unavailable)
+    .option(
+      "--max-unavailable <n>",
+      "Maximum robots unavailable at once: 3 or 10% of all robots, 10%/site for each site, or 10%/label:zone for each value of the label",
+      unavailable,
+    )
     .option("--fail-threshold <n>", "Robots that may fail: 3, or 10% of the completed robots", amount)
     .option("--min-decided <n>", "Minimum completed robots before the threshold applies", wholeNumber(1))
     .addOption(new Option("--on-failure <what>", "Action when the threshold is exceeded").choices(["stop", "pause", "rollback"]))

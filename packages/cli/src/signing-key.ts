@@ -45,7 +45,7 @@ export interface StatementOptions {
 }
 
 export const KNOWN_FLAG = "--known <id>";
-export const KNOWN_HELP = "Id of a key that you trust; needed if the --sign key has never changed the keys";
+export const KNOWN_HELP = "Id of a key that you trust; needed if the --sign key has never signed a change of the keys";
 
 /**
  * Changes the org's keys: signs the next statement on this machine and sends it. The statement repeats the current keys as proven by
@@ -102,13 +102,17 @@ export function signOptions(command: Command): Command {
     .option("--sign <key>", "Sign the release on this machine with the Ed25519 private key in this PEM file")
     .option(
       "--release-version <n>",
-      "Signed version, which increases with each release of the app (default: Unix time in seconds)",
+      "Version in the signature, which must increase with each release of the app (default: Unix time in seconds)",
       wholeNumber(0),
     )
-    .option("--minimum-version <n>", "Signed: robots that ran this release reject lower versions", wholeNumber(0))
-    .option("--signature-days <n>", "Signed: robots reject the release after this many days (default: 365)", wholeNumber(1))
-    .option("--for-robot <id>", "Signed: only this robot accepts it (repeatable)", collect)
-    .option("--for-label <key=value>", "Signed: only robots started with this label accept it (repeatable)", collect);
+    .option("--minimum-version <n>", "Robots that have run this release reject lower versions; part of the signature", wholeNumber(0))
+    .option("--signature-days <n>", "Robots reject the release after this many days; part of the signature (default: 365)", wholeNumber(1))
+    .option("--for-robot <id>", "Only this robot accepts the release; part of the signature (repeatable)", collect)
+    .option(
+      "--for-label <key=value>",
+      "Only robots that were started with this label accept the release; part of the signature (repeatable)",
+      collect,
+    );
 }
 
 /** The request body of a new release, with defaults applied. */

@@ -33,7 +33,7 @@ export function streamFailure({ code, reason }: Ending, { right, again, nothing_
     case CLOSE.token_revoked:
       return ended(EXIT.auth, "the token was revoked or has expired", "Run `rf login` with a valid token.");
     case CLOSE.role_lost:
-      return ended(EXIT.auth, `your role no longer permits to ${right}`);
+      return ended(EXIT.auth, `your role no longer allows you to ${right}`);
     case CLOSE.robot_removed:
       return ended(EXIT.not_found, "the robot was removed");
     case CLOSE.ended_by_robot:

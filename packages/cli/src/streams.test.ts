@@ -62,7 +62,7 @@ test("rf robots logs --follow prints the stored records of an offline robot and 
 
 const endings: [number, number, RegExp][] = [
   [4401, 4, /revoked or has expired/],
-  [4403, 4, /no longer permits/],
+  [4403, 4, /no longer allows/],
   [4404, 5, /removed/],
   [4410, 1, /robot ended the stream: not supported by this agent/],
   [4429, 1, /too many open streams/],

@@ -35,7 +35,7 @@ test("rf robots topics list prints names and types, and the adapter on stderr", 
     "/scan     sensor_msgs/msg/LaserScan",
     "",
   ]);
-  assert.equal(people.stderr, "2 topics, by foxglove (jazzy)\n");
+  assert.equal(people.stderr, "2 topics, via foxglove (jazzy)\n");
   assert.deepEqual(people.lines, ["UPGRADE /api/robots/rob_1/ros/topics/echo"]);
   const program = await topics(["list", "--json"], answer);
   assert.deepEqual([program.code, JSON.parse(program.stdout)], [0, LIST]);
@@ -65,7 +65,7 @@ test("rf robots topics list prints each topic's adapter if there are several ada
     "",
   ]);
   assert.deepEqual(stderr.split("\n"), [
-    "2 topics, by dds (jazzy), ros1",
+    "2 topics, via dds (jazzy), ros1",
     String.raw`foxglove lost: closed with\x1b[2J 1006`,
     "/tf has several types: echo and hz read tf2_msgs/msg/TFMessage unless --type names another",
     "",
@@ -124,16 +124,16 @@ test("rf robots topics hz counts sent and skipped messages and stops after --cou
 });
 
 test("rf robots topics prints why the robot ended the stream or that the robot is offline", TIMEOUT, async () => {
-  const none = await topics(["list"], (socket) => socket.close(4410, "no ROS answers on this robot"));
+  const none = await topics(["list"], (socket) => socket.close(4410, "ROS does not respond on this robot"));
   assert.deepEqual([none.code, none.stdout], [1, ""]);
-  assert.match(none.stderr, /the robot ended the stream: no ROS answers on this robot/);
+  assert.match(none.stderr, /the robot ended the stream: ROS does not respond on this robot/);
   const offline = await topics(["echo", "/chatter"], (socket) => socket.close(4409, "agent offline"));
   assert.deepEqual([offline.code, offline.stderr.split("\n")[0]], [7, "agent offline"]);
 });
 
 for (const [words, why] of [
   [["echo"], /a topic is required/],
-  [["list", "/chatter"], /list takes no topic/],
+  [["list", "/chatter"], /list accepts no topic/],
   [["hz", "/scan", "--rate", "5"], /hz counts all messages/],
   [["show"], /list, echo, hz/],
   [["echo", "/scan", "--rate", "0"], /above 0/],

@@ -19,12 +19,12 @@ values and preserves comments, order and unknown keys.
   base_url = "https://lab.example.org"
   org = "org_…"
 
-Only \`token\` and \`base_url\` at the top are required. \`rf login\` writes them
+Only \`token\` and \`base_url\` at the top level are required. \`rf login\` writes them
 after the service has accepted the token, \`rf logout\` deletes the file. A token
 stays valid on the service until it is revoked: rf tokens revoke <id>.
 
-A profile is a table of the credentials file. The top of the file is the profile
-\`default\`. Missing values are inherited from the top, except the token
+A profile is a table of the credentials file. The file's top level is the profile
+\`default\`. Missing values are inherited from the top level, except the token
 if the profile has another address: a token is sent only to the address that it was
 saved with. --base-url and ROAMFLEET_BASE_URL override the address.
 
@@ -32,10 +32,10 @@ saved with. --base-url and ROAMFLEET_BASE_URL override the address.
   rf robots list --profile lab      for this call
   export ROAMFLEET_PROFILE=lab      for this shell
   rf profiles use lab               as the default
-  rf profiles use default           back to the top of the file
+  rf profiles use default           back to the default profile
 
 Each value comes from the first source that has it: flag, environment variable, profile,
-top of the file. A token in ROAMFLEET_TOKEN overrides that of any profile.
+top level. A token in ROAMFLEET_TOKEN overrides that of any profile.
 `;
 
 const OUTPUT = `  -o table   human-readable columns (the default)
@@ -64,12 +64,12 @@ const SCRIPTING = `  rf robots list --json | jq -r '.items[] | select(.status ==
 
 With --json stdout contains exactly one document, also for an error:
 {"error": {"code": …, "message": …}}; messages are on stderr. --follow
-prints one record a line. A list contains all pages unless --limit is given.
+prints one record per line. A list contains all pages unless --limit is given.
 
 With ROAMFLEET_TOKEN and ROAMFLEET_BASE_URL no file is needed. Without a
 terminal there are no prompts: a secret is read from stdin.
 
-Responses 429 and 503 are retried after their Retry-After, up to a minute and
+Responses with status 429 or 503 are retried after their Retry-After, up to a minute and
 three times; a call without a response is retried if it cannot take effect twice.
 \`rf deploy --idempotency-key UUID\` lets a script retry its own call safely.
 
@@ -93,7 +93,7 @@ ${rows([
   ["cancelled", "cancelled by a user, expired, superseded, or without robots"],
 ])}
 
-A robot in it: pending (a later wave) → queued (waits for a condition) → dispatched
+A robot of a deployment: pending (a later wave) → queued (waits for a condition) → dispatched
 → downloading → staged → installing → verifying → applied. A robot on which the
 new release is unhealthy rolls back automatically: rolling_back → rolled_back, or
 failed if there is no previous release.
@@ -109,7 +109,7 @@ const TEXTS: Record<TopicName, string> = {
 ${rows(ENVIRONMENT)}
 
 Each value comes from the first source that has it: flag, environment variable, profile,
-top of the credentials file. The default address is ${DEFAULT_BASE_URL}.
+top level of the credentials file. The default address is ${DEFAULT_BASE_URL}.
 An empty variable counts as unset.
 `,
   credentials: CREDENTIALS,

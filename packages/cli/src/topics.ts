@@ -26,7 +26,7 @@ export const ENVIRONMENT: readonly (readonly [string, string])[] = [
   ["ROAMFLEET_DEBUG", "1: print stack traces of errors"],
   ["ROAMFLEET_COMPLETION_MS", "completion timeout in milliseconds (default 1500)"],
   ["XDG_CONFIG_HOME", "parent directory of roamfleet/ (default ~/.config)"],
-  ["NODE_EXTRA_CA_CERTS", "PEM file of additional trusted authorities"],
+  ["NODE_EXTRA_CA_CERTS", "PEM file of additional trusted certificate authorities"],
   ["PAGER", "shows long output (default less)"],
   ["VISUAL, EDITOR", "editor of rf configs edit"],
   ["NO_COLOR", "any value: no colors"],

@@ -49,11 +49,11 @@ const wrong: [string[], RegExp][] = [
   [["keys", "new", "--site", "s", "--fleet", "f", "--max-uses", "-1"], /whole number/],
   [["releases", "push"], /the path of a file, or --image/],
   [["releases", "push", "--image", "nav:latest", "--tag", "1"], /sha256/],
-  [["api", "FETCH", "/x"], /FETCH is not a method/],
+  [["api", "FETCH", "/x"], /FETCH is not an HTTP method/],
   [["api", "GET", "http://elsewhere.example/"], /without the address/],
   [["api", "GET", "/x", "-F", "novalue"], /use key=value/],
   [["robots", "list", "--profile", "none"], /no profile none/],
-  [["robots", "list", "--base-url", "localhost:1"], /not an address of a service/],
+  [["robots", "list", "--base-url", "localhost:1"], /not a valid address of a service/],
 ];
 for (const [args, message] of wrong) {
   test(`rf ${args.join(" ")} exits 2 with a usage error`, TIMEOUT, async () => {

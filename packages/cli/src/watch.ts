@@ -158,7 +158,7 @@ function progressText({ status, counts, wave, wave_count }: Deployment, only: Ta
     const share =
       only.status !== "downloading" || only.progress === null || only.progress.bytes_total === 0
         ? ""
-        : ` ${Math.floor((100 * only.progress.bytes_done) / only.progress.bytes_total)} %`;
+        : ` ${Math.floor((100 * only.progress.bytes_done) / only.progress.bytes_total)}%`;
     return plain(`${status}: robot ${only.status}${share}${only.waiting_for === null ? "" : `, waiting for ${only.waiting_for}`}`);
   }
   const parts = (["pending", "queued", "active", "failed", "rolled_back", "cancelled"] as const).flatMap((name) =>
@@ -176,7 +176,7 @@ export const WAITS: Record<string, string> = {
   slot: "are waiting: concurrency limit reached",
   window: "are waiting for their maintenance window",
   gate: "are waiting for promotion of the next wave",
-  robot: "postpone the update: it is locked, or not safe to update now",
+  robot: "postpone the update: the update lock is held, or it is not safe to update now",
 };
 
 function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wave_count: number, now: Date): string[] {
@@ -232,7 +232,7 @@ async function finish(
       out.line(line`${out.status(last.status)}: ${counts.rolled_back} of ${counts.total} robots rolled back (${id})`),
     );
   const why = reason ?? last.reason;
-  const hints = [...(context.structured ? [] : await failedTargets(client, id)), `More: rf deployments show ${id}`];
+  const hints = [...(context.structured ? [] : await failedTargets(client, id)), `Details: rf deployments show ${id}`];
   throw new Failure(EXIT.not_applied, `deployment ${id} ended ${last.status}${why === null ? "" : `: ${why}`}`, {
     hints,
     document: answer,

@@ -9,8 +9,8 @@ import { Maybe, OneOf, Shape } from "./schema.ts";
 
 const TEXT_MAX = 4_000;
 const NO_NUL = "^[^\\u0000]*$";
-const Text = Type.String({ maxLength: TEXT_MAX, pattern: NO_NUL, description: `text of at most ${TEXT_MAX} characters without NUL` });
-const Program = Type.String({ minLength: 1, maxLength: TEXT_MAX, pattern: NO_NUL, description: "non-empty text" });
+const Text = Type.String({ maxLength: TEXT_MAX, pattern: NO_NUL, description: `a string of at most ${TEXT_MAX} characters without NUL` });
+const Program = Type.String({ minLength: 1, maxLength: TEXT_MAX, pattern: NO_NUL, description: "a non-empty string" });
 /** An argument list; the program is its first item. */
 const Argv = Type.Array(Program, { minItems: 1, maxItems: 256 });
 const Port = Type.Integer({ minimum: 1, maximum: 65_535 });

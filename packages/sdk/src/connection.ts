@@ -45,11 +45,12 @@ export function openConnection(options: ClientOptions): Connection {
 export function checkBaseUrl(text: string): string {
   const url = URL.parse(text);
   if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) {
-    throw new TypeError(`"${text}" is not an address of a service: write it like http://127.0.0.1:7600`);
+    throw new TypeError(`"${text}" is not a valid address of a service: use a URL such as http://127.0.0.1:7600`);
   }
-  if (url.username !== "" || url.password !== "") throw new TypeError("the address of the service may not hold a user name or password");
+  if (url.username !== "" || url.password !== "")
+    throw new TypeError("the address of the service must not contain a user name or password");
   if (url.search !== "" || url.hash !== "")
-    throw new TypeError(`"${url.origin}${url.pathname}" is the address of the service; leave out what follows it`);
+    throw new TypeError(`the address of the service must not have a query or fragment: use "${url.origin}${url.pathname}"`);
   return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
 }
 

@@ -48,9 +48,9 @@ export class Unreachable extends Error {
 
 const REASONS: Record<string, string> = {
   ECONNREFUSED: "nothing listens there (connection refused)",
-  ECONNRESET: "the connection was cut",
-  EPIPE: "the connection was cut",
-  UND_ERR_SOCKET: "the connection was cut",
+  ECONNRESET: "the connection was lost",
+  EPIPE: "the connection was lost",
+  UND_ERR_SOCKET: "the connection was lost",
   ENOTFOUND: "the host name is unknown",
   EAI_AGAIN: "the host name could not be looked up",
   EHOSTUNREACH: "no route to the host",
@@ -64,10 +64,10 @@ const REASONS: Record<string, string> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "its certificate is signed by an authority not trusted here",
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another name",
   CERT_HAS_EXPIRED: "its certificate has expired",
-  ERR_SSL_WRONG_VERSION_NUMBER: "it does not speak TLS (http:// instead of https://?)",
-  ERR_SSL_PACKET_LENGTH_TOO_LONG: "it does not speak TLS (http:// instead of https://?)",
-  EPROTO: "it does not speak TLS (http:// instead of https://?)",
-  HPE_INVALID_CONSTANT: "it does not speak HTTP there (https:// instead of http://?)",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the server does not use TLS there (http:// instead of https://?)",
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: "the server does not use TLS there (http:// instead of https://?)",
+  EPROTO: "the server does not use TLS there (http:// instead of https://?)",
+  HPE_INVALID_CONSTANT: "the server does not use plain HTTP there (https:// instead of http://?)",
 };
 
 const UNTRUSTED = new Set([

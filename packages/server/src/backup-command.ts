@@ -32,12 +32,12 @@ export function addBackup(program: Command): void {
   program
     .command("backup")
     .description("copy database, artifacts and certificate authority of a running or stopped server")
-    .option("--to <dir>", "new directory for the backup; with --keep the directory of dated backups")
+    .option("--to <dir>", "new directory for the backup; with --keep, the directory that contains the dated backups")
     .option("--keep <number>", "create a dated backup in --to, then remove the oldest ones beyond this number")
     .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
     .action((flags: BackupFlags) => runBackup(flags))
     .command("verify")
-    .description("compare every file of a backup with the checksums in its manifests; exits with 1 when one differs")
+    .description("compare every file of a backup with the checksums in its manifests; exits with 1 if a file differs")
     .argument("<dir>", "the backup")
     .action((directory: string) => runVerify(directory));
 }
@@ -75,7 +75,7 @@ export function addRestore(program: Command): void {
         log,
         ...wanted,
       });
-      print(`restored the backup of ${made_at} into ${path.resolve(data_directory)}: the database and ${files} files`);
+      print(`restored the backup of ${made_at} into ${path.resolve(data_directory)}: the database and ${files} other files`);
       if (what.tokens) print(`revoked ${revoked?.tokens} tokens`);
       if (what.keys) print(`revoked ${revoked?.keys} enrollment keys`);
       if (what.approvals) print(`${revoked?.approvals} robots need an admin's approval to get secrets`);
@@ -93,10 +93,10 @@ async function runBackup({ to, data, keep }: BackupFlags): Promise<void> {
   const is_elsewhere = readBlobs() !== undefined;
   const made: BackupMade & { removed?: string[] } =
     keep === undefined ? await makeBackup(options) : await makeRotatedBackup({ ...options, keep: Number(keep) });
-  for (const name of made.damaged) warn(`the artifact ${name} differs from the upload; it was copied unchanged`);
+  for (const name of made.damaged) warn(`the stored artifact ${name} differs from what was uploaded; it was copied as it is`);
   if (is_elsewhere) warn("artifacts are in the S3 store of ROAMFLEET_BLOBS_URL and not in the backup");
-  if (made.left_out.length > 0) warn(`not of Roamfleet, and not in the backup: ${made.left_out.join(", ")}`);
-  print(`backup written to ${made.directory}: the database and ${made.files} files of ${made.bytes} bytes`);
+  if (made.left_out.length > 0) warn(`not in the backup, because they do not belong to Roamfleet: ${made.left_out.join(", ")}`);
+  print(`backup written to ${made.directory}: the database and ${made.files} other files (${made.bytes} bytes)`);
   for (const name of made.removed ?? []) print(`removed the old backup ${name}`);
 }
 
@@ -104,10 +104,10 @@ async function runVerify(directory: string): Promise<void> {
   const { made_at, files, bytes, damaged } = await verifyBackup(directory);
   for (const name of damaged) warn(`${name} is missing or differs from what was backed up`);
   if (damaged.length > 0) {
-    warn(`the backup of ${made_at} is damaged: ${damaged.length} of ${files} files. Use another backup`);
+    warn(`the backup of ${made_at} is damaged: ${damaged.length} of ${files} files are missing or changed. Use another backup`);
     await endProcess(1);
   }
-  print(`the backup of ${made_at} is complete: ${files} files of ${bytes} bytes match their checksums`);
+  print(`the backup of ${made_at} is complete: ${files} files (${bytes} bytes) match their checksums`);
 }
 
 interface Revoked {

@@ -40,7 +40,7 @@ test("refuses an invalid artifact store URL without repeating it in the error", 
       (error) => error instanceof SettingsError && message.test(error.message) && !/secret/.test(error.message),
     );
   };
-  refused({ ROAMFLEET_BLOBS_URL: "s3://id:secret@robots" }, /^ROAMFLEET_BLOBS_URL: holds credentials/);
+  refused({ ROAMFLEET_BLOBS_URL: "s3://id:secret@robots" }, /^ROAMFLEET_BLOBS_URL: contains credentials/);
   refused({ ROAMFLEET_BLOBS_URL: "/srv/secret" }, /^ROAMFLEET_BLOBS_URL: expected s3:\/\/bucket/);
   refused({ ROAMFLEET_BLOBS_URL: "s3://robots", AWS_SECRET_ACCESS_KEY: "secret" }, /^AWS_ACCESS_KEY_ID and .* one of them is missing$/);
 });

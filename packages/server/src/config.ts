@@ -145,8 +145,8 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
   const behind_proxy = readProxies(flags.behindProxy ?? env.ROAMFLEET_BEHIND_PROXY);
   if (!LOOPBACK.test(listen.host) && tls === undefined && behind_proxy.length === 0) {
     throw new SettingsError(
-      `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network in the clear.\n` +
-        "Give --tls auto (a certificate authority of this server), --tls-cert FILE and --tls-key FILE, " +
+      `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network unencrypted.\n` +
+        "Pass --tls auto (a certificate authority of this server), --tls-cert FILE and --tls-key FILE, " +
         "or --behind-proxy ADDRESS,… if a proxy in front of this server provides TLS.",
     );
   }
@@ -279,7 +279,7 @@ function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv, has_bus: boolean):
 function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {
   if (!spec || !log_file)
     throw new SettingsError(
-      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since an unrecorded crash proves nothing",
+      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE to record the crash",
     );
   return { spec, log_file };
 }
@@ -309,8 +309,8 @@ function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undef
   if (mode !== undefined && mode !== "auto")
     throw new SettingsError(`--tls ${mode}: the only value is auto; for your own files use --tls-cert FILE and --tls-key FILE`);
   if (mode === "auto" && (cert_file ?? key_file) !== undefined)
-    throw new SettingsError("--tls auto creates its own certificate: leave out --tls-cert and --tls-key, or --tls auto");
-  if (mode === undefined && names.length > 0) throw new SettingsError("--tls-name belongs to --tls auto");
+    throw new SettingsError("--tls auto creates its own certificate: remove --tls-cert and --tls-key, or remove --tls auto");
+  if (mode === undefined && names.length > 0) throw new SettingsError("--tls-name can only be used with --tls auto");
   readHostNames("--tls-name", names);
   if (mode === "auto") return { mode, names };
   if (cert_file === undefined && key_file === undefined) return undefined;
@@ -328,7 +328,8 @@ function readProxies(text: string | undefined): readonly string[] {
     );
   }
   const anyone = networks.find((network) => network.endsWith("/0"));
-  if (anyone !== undefined) throw new SettingsError(`--behind-proxy ${anyone} contains every address: give only those of the proxy`);
+  if (anyone !== undefined)
+    throw new SettingsError(`--behind-proxy ${anyone} contains every address: specify only the addresses of the proxy`);
   return networks;
 }
 
@@ -337,7 +338,7 @@ function readLimits(given: readonly string[]): Limits {
   for (const one of given) {
     const [name = "", text = ""] = one.split("=", 2);
     if (!(name in LIMIT_DEFAULTS))
-      throw new SettingsError(`--limit ${one}: unknown limit; known are ${Object.keys(LIMIT_DEFAULTS).join(", ")}`);
+      throw new SettingsError(`--limit ${one}: unknown limit; valid limits are ${Object.keys(LIMIT_DEFAULTS).join(", ")}`);
     limits[name as LimitName] = readLimit(name as LimitName, text, one);
   }
   return limits;
@@ -348,7 +349,7 @@ function readLimit(name: LimitName, text: string, given: string): number {
   const value = Number(text);
   if (text.trim() === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${given}: expected ${name}=NUMBER`);
   const [min, max] = TIMER_RANGES[name] ?? [0, Infinity];
-  if (value < min || value > max) throw new SettingsError(`--limit ${given}: ${name} is ${min} to ${max}`);
+  if (value < min || value > max) throw new SettingsError(`--limit ${given}: ${name} must be from ${min} to ${max}`);
   if (value === 0 && !MAY_BE_ZERO.has(name)) throw new SettingsError(`--limit ${given}: ${name} must be more than 0`);
   return value;
 }

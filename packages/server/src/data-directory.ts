@@ -35,7 +35,7 @@ interface Obstacle {
 export async function findObstacle(data_directory: string, { is_embedded }: { is_embedded: boolean }): Promise<Obstacle | undefined> {
   const directory = path.resolve(data_directory);
   const { place, is_directory } = await nearest(directory);
-  if (!is_directory) return { seen: `${place} is not a directory`, hint: "choose another with --data" };
+  if (!is_directory) return { seen: `${place} is not a directory`, hint: "choose another directory with --data" };
   const is_new = place !== directory;
   const denied = await writeDenied(place);
   if (denied !== undefined) return deniedObstacle(directory, place, denied);
@@ -48,7 +48,7 @@ export async function findObstacle(data_directory: string, { is_embedded }: { is
       hint: `chmod o-w ${directory}, and check its contents for changes by others`,
     };
   if (!is_new && (await isForeign(directory)))
-    return { seen: `${directory} contains files that are not Roamfleet's`, hint: "choose a new or empty directory with --data" };
+    return { seen: `${directory} contains files that do not belong to Roamfleet`, hint: "choose a new or empty directory with --data" };
   return is_embedded ? await databaseObstacle(directory, place) : undefined;
 }
 
@@ -57,11 +57,11 @@ function deniedObstacle(directory: string, place: string, code: string): Obstacl
     place === directory
       ? `${directory} cannot be written (${code})`
       : `${directory} does not exist and cannot be created in ${place} (${code})`;
-  if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "free disk space, or choose another with --data" };
-  if (code === "EROFS") return { seen, hint: "mount it writable, or choose another with --data" };
+  if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "free disk space, or choose another directory with --data" };
+  if (code === "EROFS") return { seen, hint: "mount it writable, or choose another directory with --data" };
   return {
     seen,
-    hint: "it must belong to the user who starts the server: chown it, start the server as its owner, or choose another with --data",
+    hint: "it must belong to the user who starts the server: chown it, start the server as its owner, or choose another directory with --data",
   };
 }
 
@@ -76,7 +76,7 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
   if (free < needed)
     return {
       seen: `the disk of ${directory} has ${Math.floor(free / MIB)} MiB free, and ${is_new ? "a new database" : "the database"} needs ${needed / MIB} MiB to start`,
-      hint: "free disk space, or choose another with --data",
+      hint: "free disk space, or choose another directory with --data",
     };
   if (is_new) return undefined;
   if ((found.mode & 0o027) !== 0)
@@ -101,7 +101,7 @@ async function versionObstacle(directory: string): Promise<Obstacle | undefined>
   const unknown = record.migrations.filter((name) => !known.has(name));
   if (unknown.length === 0 || oneAhead(record.migrations, known) !== undefined) return undefined;
   return {
-    seen: `the database in ${directory} belongs to a newer version of Roamfleet (${record.version}): it has ${unknown.join(", ")}`,
+    seen: `the database in ${directory} belongs to a newer version of Roamfleet (${record.version}): it has the migrations ${unknown.join(", ")}`,
     hint: "start the newer version, or restore a backup from before it",
   };
 }

@@ -23,11 +23,12 @@ export const SERVE_FLAGS: readonly Flag[] = [
   { flags: "--tls-key <file>", meaning: "private key of the certificate; reloaded when the file changes" },
   {
     flags: "--node-listen <host:port>",
-    meaning: "address for connections from the other servers of ROAMFLEET_BUS_URL only (default: 0.0.0.0:7601)",
+    meaning: "address for connections from other servers; used only with ROAMFLEET_BUS_URL (default: 0.0.0.0:7601)",
   },
   {
     flags: "--node-address <host:port>",
-    meaning: "address that the other servers use; port 0: the one of --node-listen (default: this machine's first IPv4 address)",
+    meaning:
+      "address at which other servers reach this server; port 0: the port of --node-listen (default: this machine's first IPv4 address)",
   },
   {
     flags: "--behind-proxy <networks>",
@@ -58,7 +59,7 @@ export function addFlags(command: Command, flags: readonly Flag[]): Command {
 
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
-  ["DATABASE_URL_FILE", "a file with this value"],
+  ["DATABASE_URL_FILE", "file that contains the value of DATABASE_URL"],
   [
     "ROAMFLEET_BLOBS_URL",
     "s3://bucket/prefix?endpoint=https://s3.example.com&region=…&path_style=1: store artifacts in this S3-compatible store instead of the data directory",
@@ -69,28 +70,28 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["AWS_REGION", "region, unless it is in the URL (default: us-east-1)"],
   [
     "ROAMFLEET_BUS_URL",
-    "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database notify each other of changes",
+    "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: NATS servers through which several Roamfleet servers on one database notify each other of changes",
   ],
-  ["ROAMFLEET_BUS_URL_FILE", "a file with this value"],
-  ["SERVICE_ADMIN_TOKEN", "token of the admin routes, at least 16 characters; unset, they are open to this machine only"],
-  ["SERVICE_ADMIN_TOKEN_FILE", "a file with this value"],
+  ["ROAMFLEET_BUS_URL_FILE", "file that contains the value of ROAMFLEET_BUS_URL"],
+  ["SERVICE_ADMIN_TOKEN", "token for the admin routes, at least 16 characters; without it, only this machine may use them"],
+  ["SERVICE_ADMIN_TOKEN_FILE", "file that contains the value of SERVICE_ADMIN_TOKEN"],
   [
     "ROAMFLEET_SECRETS_KEY",
     "key that encrypts secret configs, 32 bytes in hex or base64, followed by earlier keys (default: secrets.key in the data directory)",
   ],
-  ["ROAMFLEET_SECRETS_KEY_FILE", "a file with this value"],
-  ["ROAMFLEET_DATA", "like --data"],
-  ["ROAMFLEET_LISTEN", "like --listen"],
-  ["ROAMFLEET_TLS", "like --tls"],
-  ["ROAMFLEET_TLS_NAMES", "like --tls-name, separated by commas"],
-  ["ROAMFLEET_TLS_CERT", "like --tls-cert"],
-  ["ROAMFLEET_TLS_KEY", "like --tls-key"],
-  ["ROAMFLEET_NODE_LISTEN", "like --node-listen"],
-  ["ROAMFLEET_NODE_ADDRESS", "like --node-address"],
-  ["ROAMFLEET_BEHIND_PROXY", "like --behind-proxy"],
-  ["ROAMFLEET_HOST_NAMES", "like --host-name, separated by commas"],
-  ["ROAMFLEET_DASHBOARD", "off: like --no-dashboard"],
-  ["ROAMFLEET_LOG_LEVEL", "like --log-level"],
+  ["ROAMFLEET_SECRETS_KEY_FILE", "file that contains the value of ROAMFLEET_SECRETS_KEY"],
+  ["ROAMFLEET_DATA", "same as --data"],
+  ["ROAMFLEET_LISTEN", "same as --listen"],
+  ["ROAMFLEET_TLS", "same as --tls"],
+  ["ROAMFLEET_TLS_NAMES", "same as --tls-name, separated by commas"],
+  ["ROAMFLEET_TLS_CERT", "same as --tls-cert"],
+  ["ROAMFLEET_TLS_KEY", "same as --tls-key"],
+  ["ROAMFLEET_NODE_LISTEN", "same as --node-listen"],
+  ["ROAMFLEET_NODE_ADDRESS", "same as --node-address"],
+  ["ROAMFLEET_BEHIND_PROXY", "same as --behind-proxy"],
+  ["ROAMFLEET_HOST_NAMES", "same as --host-name, separated by commas"],
+  ["ROAMFLEET_DASHBOARD", "off: same as --no-dashboard"],
+  ["ROAMFLEET_LOG_LEVEL", "same as --log-level"],
 ];
 
 /** A limit without a description does not compile. */
@@ -102,13 +103,13 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   unknown_requests_per_minute:
     "failed attempts per minute from one address (IPv6: /64) to each server: unknown tokens, enrollment keys and robot signatures, and wrong admin tokens",
   database_connections: "connections of each server to the database",
-  artifact_bytes_max: "total bytes of the artifacts of one org; uploads in one request to other servers count when they are complete",
+  artifact_bytes_max: "total bytes of the artifacts of one org; an upload in one request to another server counts when it is complete",
   free_disk_bytes_min: "bytes that uploads must leave free in the data directory",
   uploads_per_org_max: "incomplete uploads of one org",
   upload_disk_share_percent: "percent of the data directory's free disk that one org's incomplete uploads may take if there are other orgs",
   upload_silence_seconds: "seconds without data after which an incomplete upload is deleted; it can be started again",
-  log_retention_days: "days that log records are kept; whole days are dropped",
-  health_retention_days: "days that the health history of robots is kept; whole days are dropped",
+  log_retention_days: "days that log records are kept; whole days are deleted",
+  health_retention_days: "days that the health history of robots is kept; whole days are deleted",
   timeline_retention_days: "days that timeline entries of robots are kept; 0: forever",
   audit_retention_days: "days that audit entries are kept; 0: forever",
   deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
@@ -123,23 +124,23 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
     "bytes of uncompressed log records per second from one robot; a robot that logs more is slowed down, and its records wait in its spool",
   log_burst_bytes_per_robot: "burst of bytes of log records from one robot, such as after a time without a link",
   deployment_expiry_hours: "hours after its start when a deployment expires: targets that have not begun to install are then cancelled",
-  heartbeat_seconds: "seconds between heartbeats of a robot; three missed ones end its link",
+  heartbeat_seconds: "seconds between heartbeats of a robot; after three missed heartbeats its link is closed",
   health_seconds: "seconds between health snapshots of a robot",
   log_flush_ms: "milliseconds that a robot collects log records before it sends them",
   robots_max: "robots connected to each server",
   unauthenticated_links_max: "connections of robots to each server that are not yet authenticated",
-  link_accepts_per_second: "robots accepted per second by each server; further ones get a time to retry; 0: no limit",
+  link_accepts_per_second: "robots accepted per second by each server; further robots get a time to retry; 0: no limit",
   followers_per_robot_max: "live log readers of one robot",
-  streams_per_robot_max:
-    "streams of one robot (logs, shells, cameras, …) that viewers have open; also streams of one fleet's logs on each server",
-  streams_per_org_max: "streams that viewers have open on each server, of one org's robots connected there and of its fleets' logs",
+  streams_per_robot_max: "open streams of viewers for one robot (logs, shells, cameras, …); also for one fleet's logs on each server",
+  streams_per_org_max:
+    "open streams of viewers on each server, for the robots of one org that are connected there and for the logs of its fleets",
   streams_kept_for_shells: "streams reserved for shells, in the two limits above and among the 64 streams of a robot's link",
   event_streams_per_token_max: "open event streams of one token on each server; each page of the dashboard uses one",
   event_streams_per_org_max: "open event streams of one org on each server",
   org_requests_per_hour: "org requests per hour from one address to each server; 0: none allowed",
   pending_org_days: "days after which an org that was not approved is deleted; 0: never",
   session_idle_hours: "hours until an unused browser session ends",
-  session_hours: "hours until a browser session ends in any case",
+  session_hours: "hours until a browser session ends, even if it is used",
   drain_seconds: "seconds that a server continues to serve during shutdown, while /readyz reports it, so that load balancers notice",
 };
 
@@ -153,5 +154,5 @@ export const serveHelp = (): string => `
 Limits and their defaults:
 ${rows(Object.entries(LIMIT_DEFAULTS).map(([name, value]) => [`${name}=${value}`, LIMIT_MEANINGS[name as LimitName]]))}
 
-Environment (flags win):
+Environment (flags take precedence):
 ${rows(SERVE_ENVIRONMENT)}`;

@@ -33,7 +33,7 @@ addRestore(program);
 
 program
   .command("upgrade-database")
-  .description("move the embedded database to the newest installed PostgreSQL; the old database is kept")
+  .description("upgrade the embedded database to the newest installed PostgreSQL; the old database is kept")
   .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
   .action(async (flags: { data?: string }) => {
     const log = createLog({ level: "warn" });
@@ -162,8 +162,8 @@ try {
   }
   const { code, address, port } = error as { code?: string; address?: string; port?: number };
   if (code === "EADDRINUSE" || code === "EACCES") {
-    const why = code === "EADDRINUSE" ? "is in use by another process" : "may not be listened on by this user";
-    process.stderr.write(`roamfleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
+    const why = code === "EADDRINUSE" ? "is in use by another process" : "cannot be used by this user (ports below 1024 need a privilege)";
+    process.stderr.write(`roamfleet: ${address}:${port} ${why}; choose another address with --listen HOST:PORT\n`);
     suggestDoctor();
     await endProcess(1);
   }

@@ -17,7 +17,7 @@ const WATCH_MS = LEASE_MS * 0.7;
 export function addNodes(program: Command): void {
   program
     .command("nodes")
-    .description("list the servers on the database; takes some seconds to see which are alive")
+    .description("list the servers on the database; takes some seconds to detect which are running")
     .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
     .option("--json", "one JSON document instead of a table")
     .action(async ({ data, json }: { data?: string; json?: boolean }) => {

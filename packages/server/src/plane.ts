@@ -269,7 +269,7 @@ async function openBus({ settings, clock, log, activity = idleActivity }: PlaneO
   const onConnected = (connected: boolean): void => metrics.bus_connected.set(connected ? 1 : 0);
   onConnected(settings.bus === undefined);
   const exposure = settings.bus && exposureOf(settings.bus);
-  if (exposure !== undefined) log.warn({ missing: exposure }, "ROAMFLEET_BUS_URL names another machine without credentials or TLS");
+  if (exposure !== undefined) log.warn({ missing: exposure }, "ROAMFLEET_BUS_URL uses another machine without credentials or TLS");
   const shared = settings.bus && natsBus({ address: settings.bus, clock, log, activity, onConnected });
   const bus = (await shared) ?? localBus({ log, activity });
   bus.onGap(() => metrics.bus_gaps.inc());
@@ -286,7 +286,7 @@ async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promi
   const { rewrapped, unknown } = await rewrapDataKeys(db, { secrets });
   if (unknown > 0 && settings.bus !== undefined && (await countDataKeys(db, { secrets })).readable === 0)
     throw new SettingsError(
-      "the secrets key of this server decrypts none of the secrets in the database, which other servers encrypted: all servers need the same key, in ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE. If it is lost for good, see docs/guide/operating.md, The secrets key.",
+      "the secrets key of this server decrypts none of the secrets in the database, which other servers encrypted: all servers need the same key, in ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE. If it is permanently lost, see docs/guide/operating.md, The secrets key.",
     );
   if (rewrapped > 0) log.info({ data_keys: rewrapped }, "re-encrypted data keys with the new secrets key");
   if (unknown > 0)
@@ -370,6 +370,6 @@ export async function undoAll(started: readonly (() => Promise<unknown>)[]): Pro
       failures.push(error);
     }
   }
-  if (failures.length > 1) throw new AggregateError(failures, "several parts of the server did not stop in order");
+  if (failures.length > 1) throw new AggregateError(failures, "several parts of the server could not be stopped cleanly");
   if (failures.length === 1) throw failures[0];
 }

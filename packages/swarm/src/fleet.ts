@@ -61,7 +61,7 @@ export class Fleet {
     const known = this.#file?.robots ?? new Map<number, StoredRobot>();
     const all_known = Array.from({ length: robots }, (_, i) => i + 1).every((number) => known.has(number));
     if (key === undefined && !all_known)
-      throw new UsageError(`${state_directory} holds ${known.size} robots: pass --key KEY to enroll the others`);
+      throw new UsageError(`${state_directory} contains ${known.size} robots: pass --key KEY to enroll the others`);
     const tls = await this.#trust();
     const http = httpClient(clock, undefined, tls);
     const shared = this.#share(tls.ca, http);

@@ -7,7 +7,7 @@ import { runSwarm } from "./run.ts";
 
 const SERVER_DEFAULT = "http://127.0.0.1:7600";
 
-const program = new Command("roamfleet swarm").description("run simulated robots against a server, to try a rollout or to load it");
+const program = new Command("roamfleet swarm").description("run simulated robots against a server, to try a rollout or to load-test it");
 for (const { flags, meaning, repeatable } of SWARM_FLAGS) {
   if (repeatable === true) program.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
   else program.option(flags, meaning);

@@ -55,7 +55,7 @@ test("rf-agent status, configs and events show the agent's state", LIMIT, async 
   const { state, peer, say } = await startRobot(t);
   const status = await say("status");
   assert.equal(status.code, 0, status.err);
-  assert.match(status.out, /^arm \(rob_1\), agent \S+, connected\nupdate lock: free\nnothing is installed\n$/);
+  assert.match(status.out, /^arm \(rob_1\), agent \S+, connected\nupdate lock: free\nno apps installed\n$/);
   const { robot_id, connected } = JSON.parse((await say("status", "--json")).out) as { robot_id: string; connected: boolean };
   assert.deepEqual([robot_id, connected], ["rob_1", true]);
   mkdirSync(join(state, "configs"), { recursive: true });
@@ -189,7 +189,7 @@ test("rf-agent lock writes a lock for the agent's next start when no agent runs"
   assert.deepEqual([status.code, status.err], [7, `rf-agent: no agent listens at ${socketIn(state)}\n`]);
   const taken = await say("lock", "--owner", "docking", "--ttl", "2h");
   assert.equal(taken.code, 0, taken.err);
-  assert.match(taken.err, /the lock applies from its next start/);
+  assert.match(taken.err, /the lock takes effect when the agent starts/);
   assert.equal((await say("lock", "--owner", "mission")).code, 6);
   const again = rfAgent(t, {}, ...args);
   await until("the socket", () => again.err().includes("the local socket is open") && peer.connected);

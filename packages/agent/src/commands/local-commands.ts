@@ -79,8 +79,11 @@ function addLockCommands(program: Command, end: (code: number) => void): void {
     .requiredOption("--owner <name>", "name of the lock's owner")
     .option("--ttl <time>", "maximum duration, such as 90s, 10m or 2h", parseSeconds, TTL_SECONDS_DEFAULT)
     .option("--wait [time]", "wait while another owner holds the lock or an update is in progress; at most 1h by default", parseSeconds)
-    .argument("[command...]", "after --: run this under the lock, renew the lock, and release it afterwards")
-    .description("hold back updates until `rf-agent unlock`, until the lock expires, or while a command runs")
+    .argument(
+      "[command...]",
+      "command to run under the lock, after --; the lock is renewed while the command runs, and released afterwards",
+    )
+    .description("postpone updates until `rf-agent unlock`, until the lock expires, or while a command runs")
     .action(async (command: string[], flags: LockFlags) => {
       if (!isOwner(flags.owner)) throw new UsageError("--owner must be a short name");
       if (!isTtl(flags.ttl)) throw new UsageError(`--ttl must be from 1s to ${LOCK_TTL_SECONDS_MAX / 3_600}h`);
@@ -98,7 +101,7 @@ function addLockCommands(program: Command, end: (code: number) => void): void {
     .description("release the lock, so that updates continue")
     .action(async (flags: PlaceFlags & { owner?: string; force?: boolean }) => {
       if ((flags.owner === undefined) === (flags.force !== true))
-        throw new UsageError("whose lock? Pass --owner NAME, or --force for any owner");
+        throw new UsageError("the owner of the lock is required: pass --owner NAME, or --force for any owner");
       const { releaseLock } = await import("./lock.ts");
       const released = await releaseLock({ ...readClientPlace(flags), clock: systemClock, say }, flags.owner);
       process.stdout.write(released ? "unlocked\n" : "there was no lock\n");
@@ -122,15 +125,15 @@ function statusText({ robot_id, name, agent_version, connected, apps, lock }: St
       : `update lock: held by ${lock.owner}${lock.pid === null ? "" : ` (process ${lock.pid})`} for another ${lock.expires_in_seconds} s`,
   );
   for (const app of apps) lines.push(appText(app));
-  if (apps.length === 0) lines.push("nothing is installed");
+  if (apps.length === 0) lines.push("no apps installed");
   return `${lines.join("\n")}\n`;
 }
 
 function appText({ app, current, desired, phase, held, workload }: AppStatus): string {
   const runs = current === null ? "nothing" : `${current.tag} (${current.kind})`;
   const parts = [`${app}: ${runs}${workload === null ? "" : `, ${workload.status}`}`];
-  if (desired !== null && desired.id !== current?.id) parts.push(`wanted: ${desired.tag}`);
+  if (desired !== null && desired.id !== current?.id) parts.push(`desired: ${desired.tag}`);
   if (phase !== null) parts.push(phase.replace("_", " "));
-  if (held !== null) parts.push(`held back by the ${held.by}: ${held.why}`);
+  if (held !== null) parts.push(`postponed by the ${held.by === "lock" ? "update lock" : "safe-to-update check"}: ${held.why}`);
   return parts.join("; ");
 }

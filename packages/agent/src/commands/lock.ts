@@ -31,7 +31,7 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
     // Use a lock file only if no agent runs and its state directory is known. An agent that runs but does not answer may be updating, and a
     // lock file in another directory would have no effect.
     if (!(error instanceof AgentAbsent) || state_directory === undefined) throw error;
-    place.say(`${error.message}: the lock applies from its next start`);
+    place.say(`${error.message}: the lock takes effect when the agent starts`);
     makeDirectory(state_directory);
     return whileBusy(place, () => {
       const lock = lockFile(place, state_directory);

@@ -46,8 +46,8 @@ signed: { allow: [shell, forward] }
 test("an error in the robot's config file names the invalid key", async () => {
   for (const [text, message] of [
     ["streams: { shell: maybe }", /^streams\.shell must be on or off, not "maybe"$/],
-    ["streams: { shel: off }", /^streams\.shel is not known$/],
-    ["stream: { shell: off }", /^stream is not known$/],
+    ["streams: { shel: off }", /^streams\.shel is not a known setting$/],
+    ["stream: { shell: off }", /^stream is not a known setting$/],
     ["streams:\n  # shell: off\n", /^streams is empty: leave it out, or write \{\} for none$/],
     ["files:\n  directories:\n  # - /var/log\n", /^files\.directories is empty: write \[\] for none$/],
     ["forward:\n  allow:\n", /^forward\.allow is empty: write \[\] for none$/],
@@ -59,15 +59,15 @@ test("an error in the robot's config file names the invalid key", async () => {
     ["shell: { command: [] }", /^shell\.command must name a program$/],
     ["cameras: [{ ffmpeg: [a] }]", /^cameras\[0\]\.name is missing$/],
     ["cameras: [{ name: a, mjpeg: 'ftp://x' }]", /^cameras\[0\]\.mjpeg must be an address that begins with http:/],
-    ["cameras: [{ name: a, ros: /x, test_picture: on }]", /give one of ffmpeg, mjpeg, ros and test_picture/],
+    ["cameras: [{ name: a, ros: /x, test_picture: on }]", /set exactly one of ffmpeg, mjpeg, ros and test_picture/],
     ["cameras: [{ name: a, ros: /x }, { name: a, ros: /y }]", /the name "a" is given twice/],
-    ["ros: { adapters: [dds, corba] }", /corba is none of dds/],
+    ["ros: { adapters: [dds, corba] }", /corba is not one of dds/],
     ["ros: { prefixes: [ws] }", /^ros\.prefixes: "ws" is not absolute$/],
     ["ros: { domain_id: 300 }", /must be a whole number from 0 to 232, not 300/],
     ["logs: { journald: sometimes }", /^logs\.journald must be on or off, not "sometimes"$/],
     ["forward: { allow: [localhost] }", /"localhost" is not host:port/],
     ["files: { directories: [tmp] }", /"tmp" is not absolute/],
-    ["signed: { allow: [topics] }", /^signed\.allow: topics is none of shell, forward, files$/],
+    ["signed: { allow: [topics] }", /^signed\.allow: topics is not one of shell, forward, files$/],
     ["signed: { allow: [files] }", /^signed\.allow: shell and files need shell\.user/],
     ["forward: {}\nsigned: { allow: [forward] }", /^signed\.allow: forward needs forward\.allow/],
     ["a: [", /./],
@@ -83,5 +83,5 @@ test("reading a config file fails if it is missing or has an unknown key", async
   await writeFile(file, "streams: { shell: off }");
   assert.equal((await readRobotConfig(file)).streams.shell, false);
   await writeFile(file, "oops: 1");
-  await assert.rejects(readRobotConfig(file), { message: `${file}: oops is not known` });
+  await assert.rejects(readRobotConfig(file), { message: `${file}: oops is not a known setting` });
 });

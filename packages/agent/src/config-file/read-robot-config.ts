@@ -92,7 +92,7 @@ function readCamera(section: Section): CameraSource {
   if (section.onOff("test_picture") === true) sources.push({ name, kind: "test_picture" });
   const [source] = sources;
   if (source === undefined || sources.length > 1)
-    throw new ConfigFileError(`${section.at("name")} ${name}: give one of ffmpeg, mjpeg, ros and test_picture`);
+    throw new ConfigFileError(`${section.at("name")} ${name}: set exactly one of ffmpeg, mjpeg, ros and test_picture`);
   return source;
 }
 
@@ -209,7 +209,7 @@ class Section {
   text(name: string): string | undefined {
     const value = this.#take(name);
     if (value === undefined) return undefined;
-    if (typeof value !== "string" || value === "") throw this.#wrong(name, "must be a text", value);
+    if (typeof value !== "string" || value === "") throw this.#wrong(name, "must be a string", value);
     return value;
   }
 
@@ -217,7 +217,7 @@ class Section {
     const value = this.#take(name);
     if (value === undefined) return undefined;
     if (!Array.isArray(value) || !value.every((one) => typeof one === "string" && one !== ""))
-      throw this.#wrong(name, "must be a list of texts");
+      throw this.#wrong(name, "must be a list of strings");
     return value as string[];
   }
 
@@ -233,7 +233,7 @@ class Section {
   choices<T extends string>(name: string, known: readonly T[]): T[] | undefined {
     return this.texts(name)?.map((text) => {
       const found = known.find((one) => one === text);
-      if (found === undefined) throw new ConfigFileError(`${this.at(name)}: ${text} is none of ${known.join(", ")}`);
+      if (found === undefined) throw new ConfigFileError(`${this.at(name)}: ${text} is not one of ${known.join(", ")}`);
       return found;
     });
   }
@@ -262,7 +262,7 @@ class Section {
   /** Throws if a key was not read. */
   end(): void {
     const [name] = this.#values.keys();
-    if (name !== undefined) throw new ConfigFileError(`${this.at(name)} is not known`);
+    if (name !== undefined) throw new ConfigFileError(`${this.at(name)} is not a known setting`);
   }
 
   #take(name: string): unknown {

@@ -149,7 +149,7 @@ class ConfigWorker {
       this.#options.reporter.report({ kind: "config", namespace: this.#state.namespace, version: applied.version, sha256 });
     } catch (error) {
       this.#reported_sha256 = undefined;
-      this.#options.log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
+      this.#options.log.error({ namespace: this.#state.namespace, err: error }, "could not store a report");
     }
   }
 
@@ -182,7 +182,7 @@ class ConfigWorker {
         }
         failures += 1;
         const { reason, message } = failureOf(error, "rejected_by_robot");
-        log.error({ namespace: this.#state.namespace, reason, err: error }, "config could not be put in place");
+        log.error({ namespace: this.#state.namespace, reason, err: error }, "could not write a config file");
         const now = this.#desired ?? desired;
         if (desired.target_id !== null)
           this.#finish(now.target_id === desired.target_id ? now : desired, { status: "failed", changed: false, reason, message });
@@ -254,7 +254,7 @@ class ConfigWorker {
       const outcome = { status, ...(status === "applied" ? { changed } : {}), ...explain(reason, message) };
       reporter.report({ kind: "target", target_id, deployment_id, attempt, ...outcome });
     } catch (error) {
-      log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
+      log.error({ namespace: this.#state.namespace, err: error }, "could not store a report");
       return;
     }
     if (!finished.reported)
@@ -328,10 +328,10 @@ async function fetchConfig(namespace: string, sha256: string, options: FetchConf
         on_answer: () => (answers += 1),
       });
       if (hash("sha256", bytes) === sha256) return bytes;
-      failure = new StepFailure("digest_mismatch", `the server's bytes do not have the SHA-256 ${sha256}`);
+      failure = new StepFailure("digest_mismatch", `the downloaded config does not have the SHA-256 ${sha256}`);
     } catch (error) {
       if (error instanceof RetryLater) asked_wait_ms = error.wait_ms;
-      failure = new StepFailure("download_failed", `the config could not be fetched: ${errorText(error)}`);
+      failure = new StepFailure("download_failed", `the config could not be downloaded: ${errorText(error)}`);
     }
     throwIfAborted(signal);
     if (answers >= timing.download_tries) throw failure;

@@ -70,7 +70,7 @@ export class HeldUpdate {
     const due = is_new || clock.monotonic() - before.reported_at >= HELD_REPORT_MS;
     this.#now = { ...held, step, reported_at: due ? clock.monotonic() : before.reported_at };
     if (!due) return;
-    log.info({ app, held_by: held.by, why: held.why }, "the robot holds the update back");
+    log.info({ app, held_by: held.by, why: held.why }, "the robot postpones the update");
     this.tell();
     on_change();
   }

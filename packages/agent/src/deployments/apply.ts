@@ -221,7 +221,7 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   context.enter({ ...before, phase: "rolling_back", tries, failure });
   if (state.current === null) {
     await removeAll(context);
-    const message = `${failure.message}; there is no earlier release to roll back to: it was stopped and removed`;
+    const message = `${failure.message}; the release was stopped and removed, because there is no earlier release to roll back to`;
     return end(context, newest(context, before), "failed", { reason: failure.reason, message }, { current: null, previous: null });
   }
   const old = state.current;

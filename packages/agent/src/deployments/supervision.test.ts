@@ -30,7 +30,7 @@ test("an HTTP health check requires the status code that the manifest names", op
   await until("the workload to be shown as unhealthy", () => rig.deployments.workloads()[0]?.status === "unhealthy");
   const end = await rig.ended(rig.deploy(await shellRelease("v2", WELL, { health })));
   assert.deepEqual([end.status, end.reason], ["rolled_back", "health_check_failed"]);
-  assert.match(end.message ?? "", /answered 500, expected 204/);
+  assert.match(end.message ?? "", /returned status 500, expected 204/);
   server.closeAllConnections();
   server.close();
 });
@@ -241,6 +241,6 @@ test("the example app hello-robot applies 1.0.0 and 1.1.0 and rolls back 2.0.0",
   assert.equal((await rig.ended(rig.deploy(releaseOf("hello-1.1.0", better!.bytes), { verify_seconds: 4 }))).status, "applied");
   const end = await rig.ended(rig.deploy(releaseOf("hello-2.0.0", bad!.bytes), { verify_seconds: 10 }));
   assert.deepEqual([end.status, end.reason], ["rolled_back", "health_check_failed"]);
-  assert.match(end.message ?? "", /alive is .* s old, at most 3 s are healthy; release hello-1.1.0 runs again/);
+  assert.match(end.message ?? "", /alive is .* s old; the maximum is 3 s; release hello-1.1.0 runs again/);
   assert.equal(rig.processes("main", "hello-1.1.0").length, 1);
 });

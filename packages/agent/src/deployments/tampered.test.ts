@@ -86,7 +86,7 @@ test("reports a tampered signed bundle as failed and starts it only after a new 
   assert.equal(rig.deployments.workloads()[0]?.status, "failed");
   assert.deepEqual(rig.processes("main"), []);
   const { message = "" } = rig.logs.find(({ level }) => level === "error") ?? {};
-  assert.match(message, /main is not started: run\.sh is not what the release contains \(release v1\)/);
+  assert.match(message, /main is not started: run\.sh differs from the release \(release v1\)/);
   rig.server.trouble = () => undefined;
   await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
   assert.ok(!outOf(rig).includes("EVIL"));

@@ -88,7 +88,7 @@ export class AppWorker {
     const { work } = this.#state;
     if (work !== null && namesTarget(desired) && isWanted(work, desired) && desired.attempt > work.attempt) {
       const adopted = { ...work, attempt: desired.attempt };
-      this.#keep({ ...this.#state, work: adopted }, "a newer attempt could not be journaled");
+      this.#keep({ ...this.#state, work: adopted }, "could not write a newer attempt to the journal");
       this.#reportPhase(adopted);
     }
     const finished = work === null ? finishedTarget(this.#state, desired) : undefined;
@@ -154,7 +154,7 @@ export class AppWorker {
         if (error instanceof StepAborted) continue;
         // Usually the journal could not be written: the step has done nothing, and is retried.
         failures += 1;
-        this.#options.log.error({ app: this.app, step, err: error }, "step could not be taken");
+        this.#options.log.error({ app: this.app, step, err: error }, "a deployment step failed, trying again");
         if (step === "ensure_running") this.#startFailed();
         else await this.#sleep(this.#backoff(failures));
       }
@@ -290,7 +290,7 @@ export class AppWorker {
     const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
     if (outcome.status === "applied" && current !== null) state.signed = this.#options.guard?.ran(before.signed, current) ?? before.signed;
     // If the journal cannot be written, only the outcome is lost: after a restart the work is done, or refused, again.
-    this.#keep(state, "the end of a deployment could not be journaled");
+    this.#keep(state, "could not write the end of a deployment to the journal");
     const is_unrequested = outcome.target_id === null && outcome.status === "failed";
     this.#converge_failures = is_unrequested ? this.#converge_failures + 1 : 0;
     if (is_unrequested)
@@ -312,7 +312,7 @@ export class AppWorker {
       this.#options.reporter.report(body);
       return true;
     } catch (error) {
-      this.#options.log.error({ app: this.app, err: error }, "report could not be kept");
+      this.#options.log.error({ app: this.app, err: error }, "could not store a report");
       return false;
     }
   }

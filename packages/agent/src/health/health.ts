@@ -124,11 +124,11 @@ export function runChecks(
     checks.push({
       name: `disk:${disk.mount}`.slice(0, 255),
       status: grade(percent, DISK_PERCENT),
-      message: `${percent.toFixed(0)} % used`,
+      message: `${percent.toFixed(0)}% used`,
     });
   }
   const memory = percentOf(measured.memory.used_bytes, measured.memory.total_bytes);
-  checks.push({ name: "memory", status: grade(memory, MEMORY_PERCENT), message: `${memory.toFixed(0)} % used` });
+  checks.push({ name: "memory", status: grade(memory, MEMORY_PERCENT), message: `${memory.toFixed(0)}% used` });
   const { temperature_celsius } = measured.cpu;
   if (temperature_celsius !== null) {
     checks.push({

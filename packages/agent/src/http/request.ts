@@ -39,7 +39,7 @@ export function httpClient(clock: Clock, activity: Activity = idleActivity, tls:
     // The robot's signature contains the TLS channel binding, which requires TLS 1.3.
     const options = { agent: false, minVersion: "TLSv1.3", ...tls, method, headers: { ...headers, ...length }, signal } as const;
     const request = send(url, options);
-    const silent = new Error(`the server was silent for ${HTTP_SILENCE_MS / 1000} s`);
+    const silent = new Error(`the server sent nothing for ${HTTP_SILENCE_MS / 1000} s`);
     const idle = new IdleTimeout(clock, HTTP_SILENCE_MS, () => request.destroy(silent));
     const ended = activity.begin();
     try {
@@ -89,7 +89,7 @@ async function* readBody(response: IncomingMessage, idle: IdleTimeout, activity:
       yield chunk as Buffer;
       idle.resume();
     }
-    if (!response.complete) throw new Error("the connection broke before the end of the answer");
+    if (!response.complete) throw new Error("the connection was lost before the end of the response");
   } finally {
     idle.stop();
     response.destroy();
@@ -104,7 +104,7 @@ function headerOf(response: IncomingMessage, name: string): string | null {
 
 /** Reads a response to its end. Throws if it is longer than `bytes_max`. */
 export const readText = async (answer: FetchAnswer, bytes_max: number): Promise<string> =>
-  (await readAll(answer.body, bytes_max, () => new Error(`the answer is over ${bytes_max} bytes`))).toString("utf8");
+  (await readAll(answer.body, bytes_max, () => new Error(`the response is larger than ${bytes_max} bytes`))).toString("utf8");
 
 /** Returns the message of an error envelope; undefined for another text, such as a proxy's page. */
 export function envelopeMessage(text: string): string | undefined {

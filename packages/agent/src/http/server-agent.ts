@@ -60,11 +60,11 @@ class CheckingAgent extends HttpsAgent {
     const take = (socket: Duplex | null | undefined): void => {
       if (!(socket instanceof Socket)) return;
       waiting.push(socket);
-      socket.setTimeout(SECURE_MS_MAX, () => settle(new Error(`no secure connection within ${SECURE_MS_MAX / 1_000} s`)));
+      socket.setTimeout(SECURE_MS_MAX, () => settle(new Error(`no TLS connection within ${SECURE_MS_MAX / 1_000} s`)));
       // With a proxy this socket leads to the proxy; the callback receives the TLS connection through it.
       if (!(socket instanceof TLSSocket)) return;
       socket.once("error", (error) => settle(error));
-      socket.once("close", () => settle(new Error("the connection was closed before it was secure")));
+      socket.once("close", () => settle(new Error("the connection was closed before the TLS handshake finished")));
       if (isSecured(socket)) check(socket);
       else socket.once("secureConnect", () => check(socket));
     };
@@ -101,7 +101,7 @@ function certificateFault(socket: TLSSocket, host: string, { ca, least, early }:
   const expired = used.find((certificate) => Date.parse(certificate.validTo) < least());
   if (expired === undefined) return undefined;
   const at = new Date(least()).toISOString();
-  return Object.assign(new Error(`the server's certificate expired on ${expired.validTo}, and it is at least ${at}`), {
+  return Object.assign(new Error(`the server's certificate expired on ${expired.validTo}, and the current time is at least ${at}`), {
     code: "CERT_HAS_EXPIRED",
   });
 }

@@ -59,11 +59,11 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
 function refusal(server: string, { authority, reason }: Presented): string {
   if (!isUntrusted(reason)) return `${server} cannot be trusted: its certificate is not valid (${reason})`;
   if (authority === undefined)
-    return `${server} has a certificate of an authority that this machine does not know: pass its certificate with --ca-file FILE`;
+    return `${server} has a certificate from an authority that this machine does not trust: pass the authority's certificate with --ca-file FILE`;
   return (
-    `${server} has a certificate of an authority that this machine does not know.\n` +
+    `${server} has a certificate from an authority that this machine does not trust.\n` +
     `Its fingerprint is ${authority.fingerprint}\n` +
-    "If `roamfleet fingerprint` prints the same on the server, add:\n" +
+    "If `roamfleet fingerprint` prints the same value on the server, add:\n" +
     `  --ca-fingerprint ${authority.fingerprint}`
   );
 }
@@ -86,7 +86,7 @@ function pin({ config, log }: TrustOptions, pinned: string | undefined, ca: stri
   const { state_directory, server } = config;
   makeDirectory(join(state_directory, "identity"));
   writeAtomically(pinFile(state_directory), ca);
-  log.info({ server, ca_fingerprint: fingerprintOf(ca) }, "this certificate authority is trusted from now on, and no other");
+  log.info({ server, ca_fingerprint: fingerprintOf(ca) }, "from now on only this certificate authority is trusted");
   return { ca };
 }
 
@@ -110,7 +110,7 @@ export function certificateComplaint(error: Error, ca: string | undefined): stri
   const code = "code" in error ? String(error.code) : undefined;
   if (!isUntrusted(code)) return undefined;
   if (ca === undefined)
-    return `the server's certificate authority is not known to this machine (${code}): start the agent with --ca-fingerprint`;
+    return `this machine does not trust the server's certificate authority (${code}): start the agent with --ca-fingerprint`;
   return (
     `the server presents another certificate authority than the pinned ${fingerprintOf(ca)}: ` +
     "either the connection is intercepted, or the server has a new authority; in the second case start the agent once with the new --ca-fingerprint"

@@ -36,7 +36,7 @@ export async function enroll(options: EnrollOptions): Promise<Enrollment> {
   const known = readEnrollment(config.state_directory, () => log.warn("the enrollment on disk is damaged, enrolling again"));
   if (known !== undefined) return known;
   if (config.enroll_key === undefined) {
-    throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (created by \`rf keys new\`)`);
+    throw new NotEnrolled(`${config.state_directory} contains no enrolled robot: pass --enroll-key KEY (created by \`rf keys new\`)`);
   }
   for (let attempt = 0; ; attempt += 1) {
     failpoint("enrol:before-request", "step");

@@ -19,7 +19,7 @@ test("never replaces a damaged key, since a new key would identify another robot
   openKey(directory);
   const path = join(directory, "identity", "key.pem");
   writeFileSync(path, "torn");
-  assert.throws(() => openKey(directory), /does not hold an Ed25519 key/);
+  assert.throws(() => openKey(directory), /does not contain an Ed25519 key/);
   assert.equal(readFileSync(path, "utf8"), "torn");
 });
 

@@ -45,7 +45,7 @@ function readKey(path: string): KeyObject | undefined {
   if (pem === undefined) return undefined;
   const key = parseKey(pem.toString("utf8"));
   if (key?.asymmetricKeyType !== "ed25519")
-    throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enroll again`);
+    throw new Error(`${path} does not contain an Ed25519 key; restore it, or remove the state directory and enroll again`);
   return key;
 }
 

@@ -31,7 +31,7 @@ test("a connection attempt times out after 60 s if the server does not answer", 
   assert.deepEqual(ended, []);
   await clock.advance({ seconds: 1 });
   await attempted;
-  assert.deepEqual(ended, ["no answer after 60 s"]);
+  assert.deepEqual(ended, ["no response after 60 s"]);
   socket.destroy();
 });
 
@@ -64,7 +64,7 @@ test("the connect timeout starts only when a queued robot gets its socket", asyn
   const socket = await silent.came;
   await clock.advance({ seconds: 60 });
   await attempted;
-  assert.deepEqual(ended, ["no answer after 60 s"]);
+  assert.deepEqual(ended, ["no response after 60 s"]);
   socket.destroy();
 });
 

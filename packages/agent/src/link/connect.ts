@@ -98,7 +98,7 @@ export function connect(options: ConnectOptions): Promise<void> {
       maxPayload: FRAME_HEADER_BYTES + FRAME_PAYLOAD_BYTES_MAX,
       finishRequest: (request) => {
         request.once("socket", (tcp) => {
-          const awaitAnswer = (): void => waitFor("answer", ANSWER_TIMEOUT_MS);
+          const awaitAnswer = (): void => waitFor("response", ANSWER_TIMEOUT_MS);
           if (!tcp.connecting && agent !== undefined) return awaitAnswer();
           waitFor("connection", CONNECT_TIMEOUT_MS);
           if (!(tcp instanceof TLSSocket)) return tcp.once("connect", awaitAnswer);

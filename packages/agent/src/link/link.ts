@@ -94,7 +94,7 @@ export class Link {
 
   /** Breaks the current connection without a close frame, like a network failure; the link then reconnects. */
   cut(): void {
-    this.#session?.cut("the line was cut");
+    this.#session?.cut("the connection was lost");
   }
 
   reportAdded(): void {
@@ -242,7 +242,7 @@ export class Link {
     try {
       this.#options.announce();
     } catch (error) {
-      this.#options.log.error({ reason: errorText(error) }, "could not report what runs");
+      this.#options.log.error({ reason: errorText(error) }, "could not report the installed releases");
     }
   }
 

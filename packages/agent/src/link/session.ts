@@ -120,7 +120,7 @@ export class Session {
       clock: options.clock,
       sources: options.sources,
       failed: (kind, error) => options.log.error({ kind, err: error }, "a stream failed"),
-      stuck: () => this.#finish({ reason: "the server does not read" }),
+      stuck: () => this.#finish({ reason: "the server does not read the agent's messages" }),
     });
     this.#last_heard = options.clock.monotonic();
     this.#greeted = options.activity.begin();
@@ -173,7 +173,7 @@ export class Session {
       this.#on_frame[frame.type](frame);
     } catch (error) {
       if (error instanceof FrameError)
-        return this.#finish({ reason: `the server broke the protocol: ${error.message}` }, CLOSE_PROTOCOL_ERROR);
+        return this.#finish({ reason: `the server violated the protocol: ${error.message}` }, CLOSE_PROTOCOL_ERROR);
       this.#options.log.error({ err: error }, "a frame could not be handled");
       this.#finish({ reason: "a frame of the server could not be handled" }, CLOSE_INTERNAL_ERROR);
     }
@@ -225,7 +225,7 @@ export class Session {
   #beat(heartbeat_ms: number): void {
     const silent_ms = this.#options.clock.monotonic() - this.#last_heard;
     if (silent_ms >= heartbeat_ms * SILENT_HEARTBEATS_MAX)
-      return this.#finish({ reason: `the server was silent for ${Math.round(silent_ms / 1000)} s` });
+      return this.#finish({ reason: `the server sent nothing for ${Math.round(silent_ms / 1000)} s` });
     this.#queue.pushControl(FrameType.PING, CONTROL_CHANNEL, ASK_TIME);
   }
 
@@ -240,7 +240,7 @@ export class Session {
 
   #goAway(frame: Frame): void {
     const wait_ms = sensibleWaitMs(parseObject(textIn(frame.payload))?.retry_after_ms);
-    this.#finish({ reason: "the server is going away", wait_ms }, CLOSE_GOING_AWAY);
+    this.#finish({ reason: "the server is shutting down", wait_ms }, CLOSE_GOING_AWAY);
   }
 
   /** Ends the session on our side, with a close code if the server may still receive it. */
@@ -309,7 +309,7 @@ function parseServerMessage(bytes: Uint8Array): ServerMessage | undefined {
       return { type: "log_follow", on: value.on === true };
     case "desired": {
       const desired = parseDesired(value);
-      if (desired === undefined) throw new FrameError("desired has the wrong shape");
+      if (desired === undefined) throw new FrameError("the desired state is malformed");
       return desired;
     }
     default:

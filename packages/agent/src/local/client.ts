@@ -38,7 +38,7 @@ function open(socket: string, method: string, path: string, headers: Record<stri
       const code = errorCode(error);
       if (code === "EACCES") return reject(new AgentUnreachable(`this user may not use ${socket}`));
       if (code === "ENOENT" || code === "ECONNREFUSED") return reject(new AgentAbsent(`no agent listens at ${socket}`));
-      if (code === "ECONNRESET" || code === "EPIPE") return reject(new AgentUnreachable(`the agent at ${socket} went away or is too busy`));
+      if (code === "ECONNRESET" || code === "EPIPE") return reject(new AgentUnreachable(`the agent at ${socket} stopped or is too busy`));
       reject(error);
     });
     call.end(body === undefined ? undefined : JSON.stringify(body));

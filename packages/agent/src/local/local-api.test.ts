@@ -260,7 +260,7 @@ test("rejects a state directory whose path is too long for a Unix socket", () =>
   const state = `/tmp/${"long".repeat(30)}`;
   assert.throws(
     () => readConfig({ server: "http://127.0.0.1:1", state }, {}),
-    (error) => error instanceof UsageError && /has 140 bytes.*at most 107.*--socket/.test(error.message),
+    (error) => error instanceof UsageError && /140 bytes.*at most 107.*--socket/.test(error.message),
   );
   assert.equal(
     readConfig({ server: "http://127.0.0.1:1", state, socket: "/run/roamfleet.sock" }, {}).local_api?.socket,

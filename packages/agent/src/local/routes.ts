@@ -69,7 +69,7 @@ export function answerLocal(view: AgentView, method: string, request: LocalReque
   if (route !== undefined) return route(view, request);
   const methods = Object.keys(LOCAL_ROUTES).flatMap((one) => (one.endsWith(` ${pattern}`) ? [one.split(" ")[0]] : []));
   if (methods.length === 0) throw new LocalError(404, "not_found", "there is no such path");
-  throw new LocalError(405, "method_not_allowed", `this path answers ${methods.join(", ")}`);
+  throw new LocalError(405, "method_not_allowed", `this path supports only ${methods.join(", ")}`);
 }
 
 function status({ robot_id, name, agent_version, connected, apps, permission }: AgentView) {
@@ -77,13 +77,14 @@ function status({ robot_id, name, agent_version, connected, apps, permission }: 
 }
 
 function lockRequest(body: unknown): LockRequest {
-  if (typeof body !== "object" || body === null || Array.isArray(body)) throw invalid("the body is a JSON object: owner, ttl_seconds, pid");
+  if (typeof body !== "object" || body === null || Array.isArray(body))
+    throw invalid("the body must be a JSON object with owner, ttl_seconds and pid");
   const { owner, ttl_seconds, pid, ...rest } = body as Record<string, unknown>;
   const unknown = Object.keys(rest)[0];
-  if (unknown !== undefined) throw invalid(`there is no field ${JSON.stringify(unknown.slice(0, 100))}`);
-  if (!isOwner(owner)) throw invalid(`owner is a text of 1 to ${LOCK_OWNER_CHARACTERS_MAX} printable characters`);
-  if (!isTtl(ttl_seconds)) throw invalid(`ttl_seconds is a number from 1 to ${LOCK_TTL_SECONDS_MAX}`);
-  if (pid !== undefined && !isPid(pid)) throw invalid("pid is the number of a process on this robot");
+  if (unknown !== undefined) throw invalid(`unknown field ${JSON.stringify(unknown.slice(0, 100))}`);
+  if (!isOwner(owner)) throw invalid(`owner must be a string of 1 to ${LOCK_OWNER_CHARACTERS_MAX} printable characters`);
+  if (!isTtl(ttl_seconds)) throw invalid(`ttl_seconds must be a number from 1 to ${LOCK_TTL_SECONDS_MAX}`);
+  if (pid !== undefined && !isPid(pid)) throw invalid("pid must be the id of a process on this robot");
   return { owner, ttl_seconds, ...(pid === undefined ? {} : { pid }) };
 }
 
@@ -103,7 +104,7 @@ function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLo
 
 function releaseLock({ permission }: AgentView, query: URLSearchParams): boolean {
   const owner = query.get("owner");
-  if (owner === null && query.get("force") !== "true") throw invalid("name the owner: ?owner=NAME, or ?force=true for any owner");
+  if (owner === null && query.get("force") !== "true") throw invalid("the owner is required: ?owner=NAME, or ?force=true for any owner");
   return answering(() => permission.releaseLock(owner ?? undefined));
 }
 

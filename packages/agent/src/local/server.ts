@@ -93,7 +93,8 @@ export class LocalApi {
       const url = new URL(request.url ?? "/", "http://robot");
       const method = request.method ?? "GET";
       if (url.pathname === EVENTS_PATH && method === "GET") {
-        if (ring.listeners >= EVENT_READERS_MAX) throw new LocalError(503, "busy", `${EVENT_READERS_MAX} readers listen already`);
+        if (ring.listeners >= EVENT_READERS_MAX)
+          throw new LocalError(503, "busy", `${EVENT_READERS_MAX} readers of events are already connected, the maximum`);
         return streamEvents(request, response, this.#options);
       }
       const body = await readBody(request);
@@ -121,7 +122,7 @@ function send(response: ServerResponse, status: number, body: unknown): void {
 async function readBody(request: IncomingMessage): Promise<unknown> {
   // Keep the socket open when the body is too large: the error response still needs it.
   const stream = request.iterator({ destroyOnReturn: false });
-  const tooLarge = (): Error => new LocalError(413, "too_large", `a body has at most ${LOCAL_BODY_BYTES_MAX} bytes`);
+  const tooLarge = (): Error => new LocalError(413, "too_large", `the body has more than ${LOCAL_BODY_BYTES_MAX} bytes`);
   const body = await readAll(stream, LOCAL_BODY_BYTES_MAX, tooLarge);
   if (body.length === 0) return undefined;
   try {

@@ -141,7 +141,7 @@ export class AdapterRunner {
     for (const list of [this.topics, this.nodes]) list.clear();
     changed();
     await adapter.close().catch((error: unknown) => log.warn({ adapter: name, reason: errorText(error) }, "an adapter did not close"));
-    if (is_needed && !this.#stopping.signal.aborted) log.warn({ adapter: name, reason }, "ROS is gone");
+    if (is_needed && !this.#stopping.signal.aborted) log.warn({ adapter: name, reason }, "ROS is no longer reachable");
   }
 
   async #searchOnce(): Promise<RosAdapter | undefined> {

@@ -32,7 +32,7 @@ export class RosSocket {
     };
     const pulse = clock.every(PING_INTERVAL_MS, () => {
       if (clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) {
-        failure = "it sends nothing";
+        failure = "no data received";
         return socket.terminate();
       }
       if (socket.readyState === socket.OPEN) socket.ping();

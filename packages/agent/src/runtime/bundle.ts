@@ -97,7 +97,7 @@ export class BundleExecutor implements Executor {
       await this.stage(app, release, { signal: limit.signal, progress: () => {} });
     } catch (error) {
       throwIfAborted(signal);
-      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be downloaded again: it is started as it is");
+      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be downloaded again: it is started anyway");
     }
   }
 
@@ -106,7 +106,7 @@ export class BundleExecutor implements Executor {
    * attempt.
    */
   async #replace(app: string, release: DesiredRelease, problem: string, signal: AbortSignal): Promise<void> {
-    const late = new StepFailure("download_failed", `it did not arrive within ${FETCH_AGAIN_MS / 1_000} s`);
+    const late = new StepFailure("download_failed", `the download did not finish within ${FETCH_AGAIN_MS / 1_000} s`);
     using limit = timeLimit(this.#options.clock, FETCH_AGAIN_MS, late, signal);
     try {
       await this.#fetch(app, release, { signal: limit.signal, progress: () => {} });
@@ -124,10 +124,7 @@ export class BundleExecutor implements Executor {
     const { paths, log, logs, requires_signature } = this.#options;
     if (!requires_signature()) return undefined;
     const problem = await checkTree(paths, app, release, (names) =>
-      log.warn(
-        { app, names: names.slice(0, NAMES_LOGGED), count: names.length },
-        "files that the signed release does not have were deleted",
-      ),
+      log.warn({ app, names: names.slice(0, NAMES_LOGGED), count: names.length }, "deleted files that are not part of the signed release"),
     );
     if (problem !== undefined) {
       log.error({ app, release: release.tag, problem }, "a signed release was changed on disk: it is not started, but downloaded again");
@@ -210,13 +207,13 @@ export class BundleExecutor implements Executor {
   async #probe({ manifest, workload, directory, env }: Running): Promise<ProbeResult> {
     const { clock, timing } = this.#options;
     if (!workload.alive) return { ok: false, message: `the program ${workload.last_exit ?? "is not running"}` };
-    if (manifest.health === null) return { ok: true, message: "it is up" };
+    if (manifest.health === null) return { ok: true, message: "running" };
     return probe(manifest.health, { directory, env, timeout_ms: timing.probe_timeout_ms, clock });
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
     const running = this.#running.get(app);
-    if (running?.release.id !== release.id) return { ok: false, message: "it is not running" };
+    if (running?.release.id !== release.id) return { ok: false, message: "not running" };
     return this.#probe(running);
   }
 
@@ -226,7 +223,7 @@ export class BundleExecutor implements Executor {
     const pid = workload?.pid;
     await clock.sleep(timing.rollback_alive_ms, signal);
     throwIfAborted(signal);
-    if (workload?.pid !== undefined && workload.pid === pid) return { ok: true, message: "it is up" };
+    if (workload?.pid !== undefined && workload.pid === pid) return { ok: true, message: "running" };
     return { ok: false, message: `the program ${workload?.last_exit ?? "is not running"}` };
   }
 

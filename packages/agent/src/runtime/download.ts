@@ -28,7 +28,7 @@ export class RetryLater extends Error {
   readonly wait_ms: number;
 
   constructor({ status, headers }: FetchAnswer, clock: Clock) {
-    super(`the server answered ${status}`);
+    super(`the server returned HTTP status ${status}`);
     this.wait_ms = retryAfterMs(headers.get("retry-after"), headers.get("date"), clock) ?? 0;
   }
 }
@@ -71,7 +71,7 @@ async function requireAnswer(answer: FetchAnswer, clock: Clock): Promise<void> {
 
 async function refuseAnswer({ status, body }: FetchAnswer): Promise<never> {
   await discardBody(body);
-  throw new Error(`the server answered ${status}`);
+  throw new Error(`the server returned HTTP status ${status}`);
 }
 
 export interface Artifact {
@@ -136,7 +136,8 @@ export async function fetchWhole(part: Part, artifact: Artifact, options: FetchO
     await fillPart(part, artifact, options);
     if (part.hash.copy().digest("hex") === artifact.sha256) return;
     await restart(part);
-    if (last) throw new StepFailure("digest_mismatch", `the artifact's bytes do not have the SHA-256 ${artifact.sha256}, in two attempts`);
+    if (last)
+      throw new StepFailure("digest_mismatch", `the downloaded artifact did not have the SHA-256 ${artifact.sha256} in two attempts`);
   }
 }
 
@@ -194,7 +195,7 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
     if (answered_tries >= timing.download_tries) {
       throw new StepFailure(
         "download_failed",
-        `no byte of the artifact arrived in ${answered_tries} attempts; the last: ${last_error || "the response ended early"}`,
+        `no data of the artifact was received in ${answered_tries} attempts; the last error: ${last_error || "the response ended early"}`,
       );
     }
     await clock.sleep(retryWaitMs(clock, timing, idle_tries, asked_wait_ms), signal);
@@ -205,7 +206,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
   const cut = new AbortController();
   const signal = AbortSignal.any([options.signal, cut.signal]);
   const { clock, timing } = options;
-  const stalled = new Error(`nothing arrived for ${timing.download_stall_ms} ms`);
+  const stalled = new Error(`no data was received for ${timing.download_stall_ms} ms`);
   const idle = new IdleTimeout(clock, timing.download_stall_ms, () => cut.abort(stalled));
   let reported_at = -Infinity;
   try {
@@ -223,7 +224,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
       // The body may yield a chunk after the abort, which must not be written.
       if (signal.aborted) throw signal.reason;
       if (part.bytes + chunk.length > artifact.size)
-        throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
+        throw new StepFailure("digest_mismatch", `the artifact is larger than the ${artifact.size} bytes that the release specifies`);
       await append(part, chunk);
       if (clock.monotonic() - reported_at >= PROGRESS_INTERVAL_MS || part.bytes === artifact.size) {
         reported_at = clock.monotonic();

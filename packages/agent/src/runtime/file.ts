@@ -166,7 +166,7 @@ export class FileExecutor implements Executor {
     const destination = this.#destination(app, parseFileManifest(release.manifest));
     try {
       const ok = (await digestOf(destination)) === release.artifact_sha256;
-      return { ok, message: ok ? "it is installed" : `${destination} has other content` };
+      return { ok, message: ok ? "installed" : `${destination} has other content` };
     } catch {
       return { ok: false, message: `${destination} cannot be read` };
     }

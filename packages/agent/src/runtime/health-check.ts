@@ -43,7 +43,7 @@ async function probeHttp(
 ): Promise<ProbeResult> {
   try {
     const { status } = await getOnce(url, { timeout_ms, clock });
-    return { ok: status === expect_status, message: `${url} answered ${status}, expected ${expect_status}` };
+    return { ok: status === expect_status, message: `${url} returned status ${status}, expected ${expect_status}` };
   } catch (error) {
     return { ok: false, message: `${url}: ${errorText(error)}` };
   }
@@ -92,7 +92,7 @@ function probeFile(check: { path: string; max_age_seconds: number }, { directory
     const age_seconds = Math.abs(clock.now().getTime() - mtimeMs) / 1_000;
     return {
       ok: age_seconds <= check.max_age_seconds,
-      message: `${check.path} is ${age_seconds.toFixed(1)} s old, at most ${check.max_age_seconds} s are healthy`,
+      message: `${check.path} is ${age_seconds.toFixed(1)} s old; the maximum is ${check.max_age_seconds} s`,
     };
   } catch {
     return { ok: false, message: `${check.path} does not exist` };
@@ -132,12 +132,12 @@ export async function verifyWorkload({ workload, probe, verify_seconds, clock, t
   const end = clock.monotonic() + window_ms;
   let streak = 0;
   let pid = workload.pid;
-  let last: ProbeResult = { ok: false, message: "it was never probed" };
+  let last: ProbeResult = { ok: false, message: "the app was never checked" };
   for (let probes = 1; ; probes += 1) {
     throwIfAborted(signal);
     // Read before the probe, so that the last result is from the end of the window or later.
     const at_end = clock.monotonic() >= end && probes >= PROBE_STREAK;
-    last = probe === undefined ? { ok: true, message: "it is up" } : await probe();
+    last = probe === undefined ? { ok: true, message: "running" } : await probe();
     const up = workload.pid !== undefined && workload.pid === pid;
     pid = workload.pid;
     streak = last.ok && up ? streak + 1 : 0;
@@ -151,7 +151,7 @@ export async function verifyWorkload({ workload, probe, verify_seconds, clock, t
 function verdict(workload: Watched, streak: number, last: ProbeResult): Verdict {
   if (streak >= PROBE_STREAK) return { healthy: true };
   if (!workload.alive || workload.exits > 0) return crashed(workload);
-  const message = last.ok ? `it was healthy only for the last ${streak} probes, ${PROBE_STREAK} in a row are needed` : last.message;
+  const message = last.ok ? `healthy only for the last ${streak} checks; ${PROBE_STREAK} in a row are needed` : last.message;
   return { healthy: false, reason: "health_check_failed", message };
 }
 

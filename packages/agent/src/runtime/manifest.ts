@@ -42,18 +42,18 @@ export function object(value: unknown, field: string, known: readonly string[]):
 }
 
 export function text(value: unknown, field: string): string {
-  if (typeof value !== "string" || value === "") throw bad(field, "must be a text that is not empty");
+  if (typeof value !== "string" || value === "") throw bad(field, "must be a non-empty string");
   if (value.includes("\0")) throw bad(field, "must not have a NUL");
   return value;
 }
 
 export function argv(value: unknown, field: string): string[] {
   if (value === undefined || value === null) throw bad(field, "is missing");
-  if (!Array.isArray(value) || value.length === 0) throw bad(field, "must be a list of texts, the program first");
+  if (!Array.isArray(value) || value.length === 0) throw bad(field, "must be a list of strings, the program first");
   if (value.length > MANIFEST_ARGUMENTS_MAX) throw bad(field, `must have at most ${MANIFEST_ARGUMENTS_MAX} items`);
   return value.map((item: unknown, index) => {
     if (index === 0) return text(item, `${field}[0]`);
-    if (typeof item !== "string" || item.includes("\0")) throw bad(`${field}[${index}]`, "must be a text without NUL");
+    if (typeof item !== "string" || item.includes("\0")) throw bad(`${field}[${index}]`, "must be a string without NUL");
     return item;
   });
 }
@@ -66,13 +66,13 @@ export function number(value: unknown, field: string, low: number, high: number)
 
 export function environment(value: unknown): Record<string, string> {
   if (value === undefined || value === null) return {};
-  if (typeof value !== "object" || Array.isArray(value)) throw bad("env", "must be an object of texts");
+  if (typeof value !== "object" || Array.isArray(value)) throw bad("env", "must be an object of strings");
   const entries = Object.entries(value);
   if (entries.length > MANIFEST_ENV_MAX) throw bad("env", `must have at most ${MANIFEST_ENV_MAX} fields`);
   for (const [name, content] of entries) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw bad(`env.${name}`, "is not a name for an environment variable");
     if (name.startsWith("ROAMFLEET_")) throw bad(`env.${name}`, "belongs to the agent");
-    if (typeof content !== "string" || content.includes("\0")) throw bad(`env.${name}`, "must be a text without NUL");
+    if (typeof content !== "string" || content.includes("\0")) throw bad(`env.${name}`, "must be a string without NUL");
   }
   return Object.fromEntries(entries) as Record<string, string>;
 }

@@ -154,7 +154,7 @@ export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }:
   const inherited = processesWithEnvironment({ ROAMFLEET_APP: app, ROAMFLEET_CONFIG_DIR: paths.configs });
   const strays = recorded === undefined ? inherited : [recorded, ...inherited];
   if (strays.length === 0) return;
-  log.info({ app, pids: strays.map(({ pid }) => pid) }, "ending processes that an earlier agent left");
+  log.info({ app, pids: strays.map(({ pid }) => pid) }, "stopping processes that an earlier agent left running");
   await stopStrays(strays, { clock, grace_ms });
 }
 

@@ -155,7 +155,7 @@ export async function checkTree(
   const found = (await readTree(directory).catch(() => undefined))?.tree;
   if (found === undefined) return "the staged files cannot be read";
   const changed = Object.keys(record.tree).find((name) => found[name] !== record.tree?.[name]);
-  if (changed !== undefined) return `${changed} is not what the release contains`;
+  if (changed !== undefined) return `${changed} differs from the release`;
   const extra = Object.keys(found).filter((name) => record.tree?.[name] === undefined);
   for (const name of extra) fs.rmSync(path.join(directory, name), { recursive: true, force: true });
   if (extra.length > 0) removed(extra);

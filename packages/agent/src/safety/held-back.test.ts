@@ -142,7 +142,7 @@ test("installs an update only after the safe-to-update URL returns 200", LIMIT, 
   await using _ = rig;
   const target = rig.deploy(one);
   await until("being held", () => status().held !== null);
-  assert.deepEqual(status().held, { by: "gate", why: `${url} answered 503: battery at 12%` });
+  assert.deepEqual(status().held, { by: "gate", why: `${url} returned status 503: battery at 12%` });
   answer = [200, ""];
   assert.equal((await rig.ended(target)).status, "applied");
 });

@@ -210,7 +210,7 @@ async function askGate(gate: SafeToUpdate, { env, directory, clock, signal }: Ga
   }
   try {
     const { status, body } = await getOnce(gate.url, { timeout_ms, clock, signal, body_max: OUTPUT_TAIL_CHARACTERS });
-    return { safe: status === 200, why: `${gate.url} answered ${status}${body === "" ? "" : `: ${body}`}` };
+    return { safe: status === 200, why: `${gate.url} returned status ${status}${body === "" ? "" : `: ${body}`}` };
   } catch (error) {
     return { safe: false, why: `${gate.url}: ${errorText(error)}` };
   }

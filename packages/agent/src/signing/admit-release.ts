@@ -54,15 +54,18 @@ function refusalByHistory(history: SignedHistory | undefined, statement: Release
   if (history === undefined) return undefined;
   const { tag, version } = statement;
   if (version < history.minimum)
-    return refuse("withdrawn", `release ${tag} has version ${version}, and the maker withdrew versions below ${history.minimum}`);
+    return refuse("withdrawn", `release ${tag} has version ${version}, but versions below ${history.minimum} were withdrawn`);
   if (version > history.highest || history.ran.includes(contentDigest(statement))) return undefined;
-  return refuse("downgrade", `release ${tag} has version ${version}; this robot has run version ${history.highest} and never this release`);
+  return refuse(
+    "downgrade",
+    `release ${tag} has version ${version}; this robot has already run version ${history.highest}, and never this release`,
+  );
 }
 
 function refusalOfContent({ release, known }: AdmissionCase, { tag, image_configs }: ReleaseStatement): SignatureRefusal | undefined {
   // Files are stored under the release id, which the server assigns: other content under an existing id would run the old files.
   if (known.some((other) => other.id === release.id && contentOf(other) !== contentOf(release)))
-    return refuse("other_content", `release ${tag} came under the id of another release that is on this robot`);
+    return refuse("other_content", `release ${tag} has the id of another release that is on this robot`);
   const config = release.layers?.config.sha256;
   if (config === undefined || image_configs === null || image_configs.includes(config)) return undefined;
   return refuse("other_content", `the signature is not for release ${tag}: its archive contains another image`);

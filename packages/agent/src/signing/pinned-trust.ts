@@ -81,7 +81,7 @@ export function trustKeys(files: readonly string[], { state, optional = false }:
     unlock();
   }
   const names = keys.map(({ name, public_key }) => `${name} (${keyIdOf(public_key)})`).join(", ");
-  print(`this robot trusts releases signed by ${names}${optional ? ", and accepts unsigned ones" : ", and no others"}\n`);
+  print(`this robot trusts releases signed by ${names}${optional ? ", and also accepts unsigned releases" : ", and no others"}\n`);
 }
 
 function readKey(file: string): TrustedKey {
@@ -89,6 +89,6 @@ function readKey(file: string): TrustedKey {
   try {
     return { name: basename(file).replace(/(?:\.pem)?(?:\.pub)?$/, ""), public_key: publicKeyOf(createPublicKey(pem)) };
   } catch {
-    throw new UsageError(`${file} holds no Ed25519 key in PEM form; \`rf signing-keys new\` makes one`);
+    throw new UsageError(`${file} contains no Ed25519 key in PEM format; \`rf signing-keys new\` creates one`);
   }
 }

@@ -129,7 +129,7 @@ test("a robot with a damaged key file trusts no signing key until new keys are s
   trustKeys([pem], { state: directory }, () => {});
   assert.deepEqual(readTrust(directory)?.keys, [{ name: "second", public_key: second.public_key }]);
   writeFileSync(pem, "nothing");
-  assert.throws(() => trustKeys([pem], { state: directory }, () => {}), /holds no Ed25519 key/);
+  assert.throws(() => trustKeys([pem], { state: directory }, () => {}), /contains no Ed25519 key/);
 });
 
 test("enrollment pins the organization's signing keys only if the robot has none", (t) => {

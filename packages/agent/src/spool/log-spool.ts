@@ -144,7 +144,7 @@ export class LogSpool {
    */
   sync(): void {
     this.#flush();
-    if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("writes of the log to the disk fail");
+    if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("log records cannot be written to the disk");
     if (this.#writer?.usable === true) this.#writer.sync();
   }
 

@@ -78,7 +78,8 @@ export class Outbox {
   /** Numbers the report and writes it to disk before it returns (to memory if the disk fails). Throws OutboxFullError. */
   append(body: ReportBody): Report {
     if (this.#pending.length >= OUTBOX_REPORTS_MAX) this.#compact();
-    if (this.#pending.length >= OUTBOX_REPORTS_MAX) throw new OutboxFullError(`${OUTBOX_REPORTS_MAX} reports wait for the server`);
+    if (this.#pending.length >= OUTBOX_REPORTS_MAX)
+      throw new OutboxFullError(`${OUTBOX_REPORTS_MAX} reports are waiting to be sent to the server`);
     if (this.#disk_refuses && this.#unwritten() >= OUTBOX_UNWRITTEN_MAX && !this.#writePending()) {
       throw new OutboxFullError(`writes to the disk fail and ${OUTBOX_UNWRITTEN_MAX} reports wait in memory`);
     }

@@ -43,7 +43,7 @@ export function streamSources(parts: StreamParts): ReadonlyMap<string, StreamSou
   return sources;
 }
 
-const switchedOff: StreamSource = (channel) => channel.reset(CLOSE_NOT_AVAILABLE, "switched off on the robot");
+const switchedOff: StreamSource = (channel) => channel.reset(CLOSE_NOT_AVAILABLE, "disabled on the robot");
 
 type SignaturePolicy = Pick<ReleaseGuard, "requires_signature" | "askRequired" | "onRequired">;
 
@@ -53,10 +53,7 @@ type SignaturePolicy = Pick<ReleaseGuard, "requires_signature" | "askRequired" |
  */
 function signedOnly(kind: SignedSwitch, source: StreamSource, robot: RobotConfig, policy: SignaturePolicy): StreamSource {
   const refuse = (channel: Channel): void =>
-    channel.reset(
-      CLOSE_NOT_AVAILABLE,
-      `this robot runs signed releases only, and its config file does not allow ${kind} beside them (signed.allow)`,
-    );
+    channel.reset(CLOSE_NOT_AVAILABLE, `this robot runs signed releases only, and its config file does not allow ${kind} (signed.allow)`);
   const is_allowed = robot.signed.allow.includes(kind);
   return async (channel, params) => {
     const left = new AbortController();

@@ -28,7 +28,7 @@ export const login = defineCommand<[Options]>(
       .option("--token <token>", "Token; prefer the prompt or a pipe, because other users can see command arguments")
       .option("--no-token", "Save only the address and its certificate authority")
       .option("--fingerprint <sha256:…>", "Trust the server's own certificate authority that has this fingerprint")
-      .option("--ca-file <file>", "Trust the certificate authority in this PEM file, and no other")
+      .option("--ca-file <file>", "Trust only the certificate authority in this PEM file")
       .option("--allow-insecure-http", "Allow sending the token to another machine over plain http, where it can be read in transit"),
   async (context, options) => {
     const file = credentialsPath(context.environment);
@@ -60,7 +60,7 @@ export const login = defineCommand<[Options]>(
     await context.out.result({ data: saved }, () => {
       context.out.line(
         check.who === undefined
-          ? line`Saved to ${place} for ${client_url}.${token === undefined ? " No token yet: `rf orgs create`, or `rf login`." : ""}`
+          ? line`Saved to ${place} for ${client_url}.${token === undefined ? " No token yet: create an org with `rf orgs create <name>`, or log in with `rf login`." : ""}`
           : line`Logged in to ${client_url} as ${check.who}. Saved to ${place}.`,
       );
     });
@@ -125,7 +125,7 @@ export const logout = defineCommand<[]>(
     const deleted = await deleteFile(file);
     await context.out.result({ data: { file, deleted } }, () => {
       context.out.line(deleted ? line`Deleted ${file}. The token stays valid until it is revoked.` : "You were not logged in.");
-      if (context.environment.token !== undefined) context.out.note("ROAMFLEET_TOKEN is still set and takes effect.");
+      if (context.environment.token !== undefined) context.out.note("ROAMFLEET_TOKEN is still set, so commands still use that token.");
     });
   },
 );
@@ -140,14 +140,14 @@ export const whoami = defineCommand<[]>(
     await context.out.result(answer, () => {
       const { out } = context;
       out.details([
-        ["Who", actor.name === null ? actor.id : line`${actor.name} (${actor.id})`],
+        ["Account", actor.name === null ? actor.id : line`${actor.name} (${actor.id})`],
         ["Token", `${token.prefix}…${token.label === null ? "" : ` ${token.label}`}`],
         ["Expires", relative(token.expires_at, context.now())],
         ["Org", `${org.name} (${org.id})`],
         ["Role", org.role],
         ["Service", client.base_url],
       ]);
-      for (const other of orgs) if (other.id !== org.id) out.line(line`Also ${other.role} of ${other.name}: --org ${other.id}`);
+      for (const other of orgs) if (other.id !== org.id) out.line(line`Also ${other.role} of ${other.name}: use --org ${other.id}`);
     });
   },
 );

@@ -28,7 +28,7 @@ export const api = defineCommand<[string, string, Options]>(
       .argument("<path>", "Path of the route, such as /api/robots?status=online")
       .option(
         "-F, --field <key=value>",
-        "Field with a JSON value, otherwise text; @FILE and @- read it (repeatable; key[sub]=, key[]=)",
+        "Field with a JSON value, or text if it is not valid JSON; @FILE reads the value from a file, @- from stdin (repeatable; nested: key[sub]=, key[]=)",
         collect,
       )
       .option("-f, --raw-field <key=value>", "Field with a text value (repeatable)", collect)
@@ -37,7 +37,7 @@ export const api = defineCommand<[string, string, Options]>(
       .option("-i, --include", "Print status and headers first"),
   async (context, word, given, options) => {
     const method = word.toUpperCase();
-    if (!METHODS.includes(method)) throw usage(`${word} is not a method`, `Use one of ${METHODS.join(", ")}.`);
+    if (!METHODS.includes(method)) throw usage(`${word} is not an HTTP method`, `Use one of ${METHODS.join(", ")}.`);
     if (URL.canParse(given)) throw usage("pass the path without the address of the service", "Choose the service with --base-url.");
     const client = await context.client();
     const fields = await fieldsToObject([

@@ -33,8 +33,8 @@ export const audit = defineCommand<[Options]>(
     adminOption(
       limitOption(
         command
-          .option("--since <time>", "Only entries since: 10m, 2h, 3d ago, or RFC 3339", readTime)
-          .option("--until <time>", "Only entries before", readTime)
+          .option("--since <time>", "Only entries since this time: an age such as 10m, 2h or 3d, or an RFC 3339 time", readTime)
+          .option("--until <time>", "Only entries before this time", readTime)
           .option("--action <name>", "Only entries of this operation, such as createDeployment or stream.opened")
           .option("--actor <id>", "Only entries by this user, token or robot")
           .option("--token-id <id>", "Only entries with this token")
@@ -43,7 +43,7 @@ export const audit = defineCommand<[Options]>(
       ),
     )
       .option("--export", "Print all entries as JSON lines")
-      .option("--service", "Show operations on the service itself, for its administrator"),
+      .option("--service", "Show operations on the service itself; needs the admin token"),
   async (context, options) => {
     const { action, actor: actor_id, tokenId: token_id, object: object_id, outcome } = options;
     const now = context.now();
@@ -71,7 +71,7 @@ export const audit = defineCommand<[Options]>(
 function show({ out }: Context, entries: readonly Entry[]): Promise<void> {
   return out.table(entries, [
     { title: "TIME", value: ({ at }) => at },
-    { title: "WHO", value: ({ actor }) => actor.name ?? actor.id ?? actor.type },
+    { title: "ACTOR", value: ({ actor }) => actor.name ?? actor.id ?? actor.type },
     { title: "ACTION", value: ({ action }) => action },
     { title: "OBJECT", value: ({ object_id }) => object_id ?? "–" },
     { title: "OUTCOME", value: ({ error }) => (error === null ? out.status("ok") : out.paint("bad", error)) },

@@ -46,8 +46,8 @@ export const camera = defineCommand<[string, Options]>(
   (command) =>
     command
       .argument("<id>", "Id of the robot")
-      .option("--camera <name>", "Name of the camera (default: the robot's first one)")
-      .option("--snapshot <file>", "Write one picture as JPEG; - is stdout")
+      .option("--camera <name>", "Name of the camera (default: the robot's first camera)")
+      .option("--snapshot <file>", "Write one frame as JPEG; - is stdout")
       .option("--save <file>", "Write the frames as MJPEG; .mp4, .mkv, .mov, .avi, .webm and .gif are encoded with ffmpeg; - is stdout")
       .option("--fps <number>", "Maximum frames per second", within("fps"))
       .option("--width <pixels>", "Maximum width; the aspect ratio is kept", within("width"))

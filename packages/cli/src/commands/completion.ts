@@ -11,6 +11,6 @@ export const completion = defineCommand<[Shell]>(
     "source <(rf completion bash)      # in ~/.bashrc",
     "source <(rf completion zsh)       # in ~/.zshrc, after compinit",
     "rf completion fish > ~/.config/fish/completions/rf.fish",
-    "rf robots show arm-1<Tab>         # a name finds its id",
+    "rf robots show arm-1<Tab>         # completes a name to its id",
   ],
 );

@@ -81,7 +81,7 @@ export const events = requestCommand(
       { title: "TIME", value: ({ at }) => at },
       { title: "STATUS", value: ({ status }) => out.status(status) },
       { title: "REASON", value: ({ reason }) => reason ?? "" },
-      { title: "WHAT", value: ({ message }) => message },
+      { title: "MESSAGE", value: ({ message }) => message },
     ]),
 );
 

@@ -27,13 +27,13 @@ interface Options extends ScopeOptions {
 
 export const set = defineCommand<[string, string | undefined, Options]>(
   "Set a config value for the whole org, or with --site, --fleet or --robot for that target only; with --fleet or --robot the value is then " +
-    "deployed there. Without a deployment no robot changes. The value is parsed as JSON, and is a string if that fails.",
+    "deployed there. Robots get a value only by a deployment. The value is parsed as JSON, and is a string if that fails.",
   (command) => {
     command.argument("<key>", "Key of the value").argument("[value]", "JSON or text; a secret is prompted for or read from stdin");
     scopeOptions(command)
       .option("--secret", "Encrypt the value and reveal it to robots only; needs the role admin")
       .option("--from-file <path>", "Read the value from a file; - is stdin")
-      .option("--no-deploy", "Do not deploy the value, also with --fleet or --robot")
+      .option("--no-deploy", "Do not deploy the value, even with --fleet or --robot")
       .option("--watch", "Follow the deployment to its end");
   },
   async (context, key, text, options) => {

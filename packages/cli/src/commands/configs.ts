@@ -122,7 +122,7 @@ const MEANINGS = {
 } as const;
 
 export const history = defineCommand<[string, ScopeOptions & LimitOption]>(
-  "List every version of a value, newest first, also of a removed value.",
+  "List every version of a value, newest first, even if the value was removed.",
   (command) => {
     command.argument("<key>", "Key, or id of the entry");
     limitOption(scopeOptions(command));
@@ -169,7 +169,7 @@ interface DiffOptions extends ScopeOptions {
 }
 
 export const diff = defineCommand<[string | undefined, DiffOptions]>(
-  "With a key, show the changes between two versions of its value (by default the last two). With --robot only, show what the next config " +
+  "With a key, show the changes between two versions of its value (by default the last two). With only --robot, show what the next config " +
     "deployment would change in the robot's files.",
   (command) => {
     command.argument("[key]", "Key, or id of the entry");

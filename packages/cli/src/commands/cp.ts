@@ -13,11 +13,11 @@ interface Options {
 }
 
 export const cp = defineCommand<[string, string, Options]>(
-  "Copy files from or to a robot. An interrupted copy resumes where it stopped, also when the command is run again. A file appears under its name only after all of it has arrived with a valid checksum. An existing file is replaced, as scp does.",
+  "Copy files from or to a robot. An interrupted copy resumes where it stopped, even if the command is run again. A file appears at its destination only when it is complete and its checksum is valid. An existing file is replaced, as with scp.",
   (command) =>
     command
       .argument("<source>", "Path on this machine, or ROBOT:PATH; a relative path starts in the home directory of the robot's user")
-      .argument("<target>", "Path as above; in a directory, the file keeps its name")
+      .argument("<target>", "Destination in the same form; if it is a directory, the file keeps its name")
       .option("-r, --recursive", "Copy directories recursively; links to directories are skipped"),
   async (context, from, to, { recursive = false }) => {
     const { source, target, robot_id } = parseCopy(from, to);

@@ -91,7 +91,7 @@ export async function showPlan({ out }: Context, answer: { data: DeploymentPlan 
       ["Release", `${data.release.tag} (${data.release.id})${data.artifact_stored ? "" : ", whose artifact is not uploaded yet"}`],
       ["Target", `${data.target_kind} ${data.robot_id ?? data.fleet_id}`],
       ["Robots", `${data.total}: ${data.offline} offline, ${data.incompatible} incompatible, ${data.already_installed} already installed`],
-      ["To send", bytes(data.bytes_to_send)],
+      ["To download", bytes(data.bytes_to_send)],
       ["Window", data.window === null ? undefined : `${data.window.opens_at} to ${data.window.closes_at}`],
       ["Expires", data.expires_at],
     ]);
@@ -104,7 +104,7 @@ export async function showPlan({ out }: Context, answer: { data: DeploymentPlan 
         { title: "OFFLINE", value: ({ offline }) => offline },
         { title: "INCOMPATIBLE", value: ({ incompatible }) => incompatible },
         { title: "INSTALLED", value: ({ already_installed }) => already_installed },
-        { title: "TO SEND", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
+        { title: "TO DOWNLOAD", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
       ]);
     }
     if (data.robots.length > 0) {
@@ -113,7 +113,7 @@ export async function showPlan({ out }: Context, answer: { data: DeploymentPlan 
         { title: "ROBOT", value: ({ name }) => name },
         { title: "WAVE", value: ({ wave }) => wave + 1 },
         { title: "STATE", value: (robot) => stateOf(robot) },
-        { title: "TO SEND", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
+        { title: "TO DOWNLOAD", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
         { title: "ID", value: ({ robot_id }) => robot_id },
       ]);
     }

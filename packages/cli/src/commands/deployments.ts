@@ -23,7 +23,7 @@ export const list = defineCommand<[ListOptions]>(
       .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
       .option("--robot <id>", "Only deployments to this robot")
       .option("--fleet <id>", "Only deployments to this fleet")
-      .option("--since <time>", "Only deployments created since: 10m, 2h, 3d ago, or RFC 3339", readTime)
+      .option("--since <time>", "Only deployments created since this time: an age such as 10m, 2h or 3d, or an RFC 3339 time", readTime)
       .option("--following", "Include automatic deployments to robots that follow their fleet; with --robot they are always listed"),
   async (context, options) => {
     const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet, since: options.since?.(context.now()) };
@@ -102,14 +102,16 @@ export const cancel = requestCommand(
   },
   ({ data: { id, status, counts } }, { out }) => {
     out.line(line`Deployment ${id} is ${out.status(status)}.`);
-    if (!isTerminal(status)) out.line(line`Robots still finishing: ${counts.active}. Follow it: rf deployments watch ${id}`);
+    if (!isTerminal(status)) out.line(line`Robots that are still installing: ${counts.active}. Follow it: rf deployments watch ${id}`);
   },
 );
 
 export const rollback = defineCommand<[string, { watch?: true }]>(
-  "Roll back a deployment's robots to their previous release. A running deployment reverses; for one that has ended, a new deployment is created.",
+  "Roll back a deployment's robots to their previous release. A running deployment is reversed; if the deployment has ended, a new one is created.",
   (command) =>
-    command.argument("<id>", "Id of the deployment").option("--watch", "Follow it to its end; it succeeds when no robot runs the release"),
+    command
+      .argument("<id>", "Id of the deployment")
+      .option("--watch", "Follow the rollback to its end; it succeeds when no robot of the deployment runs the release"),
   async (context, id, options) => {
     const { out } = context;
     const client = await context.client();
@@ -118,13 +120,15 @@ export const rollback = defineCommand<[string, { watch?: true }]>(
     const is_new = data.id !== id;
     if (options.watch === true) {
       if (!context.structured)
-        out.line(is_new ? line`Deployment ${data.id} rolls back ${data.counts.total} robots.` : line`Deployment ${id} is rolling back.`);
+        out.line(
+          is_new ? line`Deployment ${data.id} rolls back ${robotsText(data.counts.total)}.` : line`Deployment ${id} is rolling back.`,
+        );
       return watchDeployment(context, client, data, is_new ? ["applied"] : ["rolled_back", "cancelled"]);
     }
     await out.result(answer, () => {
       out.line(
         is_new
-          ? line`Deployment ${data.id} rolls back ${data.counts.total} robots to their release before ${id}.`
+          ? line`Deployment ${data.id} rolls back ${robotsText(data.counts.total)} to the release before deployment ${id}.`
           : line`Deployment ${id} is ${out.status(data.status)}.`,
       );
       if (!isTerminal(data.status)) out.line(line`Follow it: rf deployments watch ${data.id}`);
@@ -140,7 +144,7 @@ export const retry = defineCommand<[string, { watch?: true }]>(
     const client = await context.client();
     const answer = await client.retryDeployment({ params: { id }, body: {}, idempotency_key: context.idempotencyKey() });
     const { data } = answer;
-    const text = line`Deployment ${data.id} retries ${data.release.tag} on ${data.counts.total} robots.`;
+    const text = line`Deployment ${data.id} retries ${data.release.tag} on ${robotsText(data.counts.total)}.`;
     if (options.watch === true) {
       if (!context.structured) out.line(text);
       return watchDeployment(context, client, data);
@@ -151,6 +155,8 @@ export const retry = defineCommand<[string, { watch?: true }]>(
     });
   },
 );
+
+const robotsText = (count: number): string => `${count} ${count === 1 ? "robot" : "robots"}`;
 
 const TARGETS_SHOWN_MAX = 20;
 /** Maximum failed robots whose error messages are shown: each message costs a request. */
@@ -187,7 +193,7 @@ export const show = defineCommand<[string]>(
       await out.table(items, [
         { title: "ROBOT", value: ({ robot_id }) => robot_id },
         { title: "STATUS", value: ({ status }) => out.status(status) },
-        { title: "WHY", value: why },
+        { title: "REASON", value: why },
         { title: "CHANGED", value: ({ updated_at }) => relative(updated_at, context.now()) },
       ]);
       const more = answer.data.counts.total - items.length;

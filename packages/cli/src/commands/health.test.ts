@@ -17,7 +17,7 @@ const health = {
   ros: { distro: "jazzy", adapter: "dds", nodes: ["/nav"], topics: ["/scan", "/odom"] },
   workloads: [],
   checks: [
-    { name: "disk:/", status: "ok", message: "17 % used" },
+    { name: "disk:/", status: "ok", message: "17% used" },
     { name: "app:main", status: "error", message: "ended\nwith 7" },
   ],
 };
@@ -32,10 +32,10 @@ async function inspect(ros: object | null, more: object = {}): Promise<string[]>
 
 test("rf robots inspect prints health checks as a table and a summary of the ROS graph", TIMEOUT, async () => {
   const lines = await inspect(health.ros);
-  assert.match(lines.find((line) => line.startsWith("ROS")) ?? "", /^ROS +jazzy by dds: 1 node, 2 topics$/);
+  assert.match(lines.find((line) => line.startsWith("ROS")) ?? "", /^ROS +jazzy via dds: 1 node, 2 topics$/);
   assert.deepEqual(lines.slice(lines.indexOf("") + 1), [
-    "CHECK     STATUS  WHAT",
-    "disk:/    ok      17 % used",
+    "CHECK     STATUS  MESSAGE",
+    "disk:/    ok      17% used",
     "app:main  error   ended\\nwith 7",
     "",
   ]);
@@ -51,11 +51,11 @@ test("rf robots inspect lists ROS adapters if several are connected or one is lo
   const shown = async (ros: object | null, ...ros_adapters: object[]) =>
     (await inspect(ros, { ros_adapters })).filter((line) => line.startsWith("ROS")).map((line) => line.replaceAll(/ +/g, " "));
   assert.deepEqual(await shown(health.ros, dds, foxglove, rosbridge, ros1), [
-    "ROS jazzy by dds: 1 node, 2 topics",
+    "ROS jazzy via dds: 1 node, 2 topics",
     "ROS dds connected, jazzy: 1 node, 2 topics",
     "ROS foxglove lost: closed with 1006",
     "ROS ros1 connected, noetic: 2 nodes, 1 topic",
   ]);
-  assert.deepEqual(await shown(health.ros, dds, rosbridge), ["ROS jazzy by dds: 1 node, 2 topics"]);
+  assert.deepEqual(await shown(health.ros, dds, rosbridge), ["ROS jazzy via dds: 1 node, 2 topics"]);
   assert.deepEqual(await shown(null, foxglove, rosbridge), ["ROS foxglove lost: closed with 1006"]);
 });

@@ -21,12 +21,12 @@ async function show({ out, now }: Context, health: Body<"getRobotHealth">["data"
     ["Uptime", duration(health.uptime_seconds)],
     [
       "CPU",
-      `${cpu.percent.toFixed(0)} % of ${cpu.cores} cores, load ${cpu.load_1m}${cpu.temperature_celsius == null ? "" : `, ${cpu.temperature_celsius.toFixed(0)} °C`}`,
+      `${cpu.percent.toFixed(0)}% of ${cpu.cores} cores, load ${cpu.load_1m}${cpu.temperature_celsius == null ? "" : `, ${cpu.temperature_celsius.toFixed(0)} °C`}`,
     ],
     ["Memory", share(memory)],
     ...health.disks.map((disk) => [`Disk ${disk.mount}`, share(disk)] as const),
     ...health.network.map((network) => [`Net ${network.name}`, network.addresses.join(", ") || "–"] as const),
-    ["Battery", battery === null ? undefined : `${battery.percent} %${battery.charging ? ", charging" : ""}`],
+    ["Battery", battery === null ? undefined : `${battery.percent}%${battery.charging ? ", charging" : ""}`],
     ["ROS", ros === null ? undefined : rosText(ros)],
     ...ros_adapters
       .filter(({ state }) => state !== "not_found")
@@ -46,14 +46,14 @@ async function show({ out, now }: Context, health: Body<"getRobotHealth">["data"
     await out.table(health.checks, [
       { title: "CHECK", value: ({ name }) => name },
       { title: "STATUS", value: ({ status }) => out.status(status) },
-      { title: "WHAT", value: ({ message }) => message },
+      { title: "MESSAGE", value: ({ message }) => message },
     ]);
   }
 }
 
-/** Formats `jazzy by dds: 3 nodes, 12 topics`. */
+/** Formats `jazzy via dds: 3 nodes, 12 topics`. */
 function rosText({ distro, adapter, nodes, topics }: NonNullable<Body<"getRobotHealth">["data"]["ros"]>): string {
-  const what = [distro, adapter == null ? undefined : `by ${adapter}`].filter((word) => word != null).join(" ");
+  const what = [distro, adapter == null ? undefined : `via ${adapter}`].filter((word) => word != null).join(" ");
   const count = `${counted(nodes.length, "node")}, ${counted(topics.length, "topic")}`;
   return what === "" ? count : `${what}: ${count}`;
 }
@@ -67,7 +67,7 @@ function adapterText({ state, distro, nodes = 0, topics = 0, reason }: RosAdapte
 const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? "" : "s"}`;
 
 const share = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>
-  `${bytes(used_bytes)} of ${bytes(total_bytes)} (${total_bytes === 0 ? 0 : Math.round((100 * used_bytes) / total_bytes)} %)`;
+  `${bytes(used_bytes)} of ${bytes(total_bytes)} (${total_bytes === 0 ? 0 : Math.round((100 * used_bytes) / total_bytes)}%)`;
 
 /** Default number of points, which fits on one screen. */
 const POINTS_SHOWN = 60;
@@ -83,8 +83,8 @@ export const health = defineCommand<[string, Options]>(
   (command) =>
     command
       .argument("<id>", "Id of the robot")
-      .option("--since <time>", "Start time: 10m, 2h, 3d ago, or RFC 3339 (default: an hour ago)", readTime)
-      .option("--until <time>", "End time", readTime)
+      .option("--since <time>", "Start of the period: an age such as 10m, 2h or 3d, or an RFC 3339 time (default: an hour ago)", readTime)
+      .option("--until <time>", "End of the period, in the same form (default: now)", readTime)
       .option("--points <n>", `At most this many lines (default: ${POINTS_SHOWN})`, wholeNumber(2)),
   async (context, id, { since, until, points }) => {
     const { out } = context;
@@ -92,15 +92,15 @@ export const health = defineCommand<[string, Options]>(
     const answer = await (await context.client()).getRobotHealthHistory({ params: { id }, query });
     await out.result(answer, () => {
       if (answer.items.length === 0) return out.note("No health data in this period.");
-      const shown = (value: number | null, unit: string): string => (value === null ? "–" : `${value.toFixed(0)} ${unit}`);
+      const shown = (value: number | null, unit: string): string => (value === null ? "–" : `${value.toFixed(0)}${unit}`);
       return out.table(answer.items, [
         { title: "TIME", value: ({ at }) => at },
         { title: "CPU", value: ({ cpu_percent }) => shown(cpu_percent, "%") },
         { title: "LOAD", value: ({ load_1m }) => load_1m.toFixed(2) },
         { title: "MEMORY", value: ({ memory_percent }) => shown(memory_percent, "%") },
-        { title: "TEMPERATURE", value: ({ temperature_celsius }) => shown(temperature_celsius, "°C") },
+        { title: "TEMPERATURE", value: ({ temperature_celsius }) => shown(temperature_celsius, " °C") },
         { title: "BATTERY", value: ({ battery_percent }) => shown(battery_percent, "%") },
-        { title: "DISKS", value: ({ disks }) => disks.map(({ mount, percent }) => `${mount} ${percent.toFixed(0)} %`).join(", ") || "–" },
+        { title: "DISKS", value: ({ disks }) => disks.map(({ mount, percent }) => `${mount} ${percent.toFixed(0)}%`).join(", ") || "–" },
       ]);
     });
   },

@@ -53,8 +53,8 @@ const create = defineCommand<[NewKeyOptions]>(
       .option("--label <text>", "What the key is for")
       .option("--max-uses <n>", "Number of robots that may enroll with it; 0 means unlimited", wholeNumber(0))
       .option("--expires-in-hours <n>", "Lifetime in hours; 0 means no expiry", wholeNumber(0))
-      .option("--trusted", "Robots that enroll with it get secrets immediately; admins only, and their default")
-      .option("--no-trusted", "Robots that enroll with it get secrets only after an admin approves them"),
+      .option("--trusted", "Robots that enroll with it get secrets immediately (admins only; the default for admins)")
+      .option("--no-trusted", "Robots that enroll with it get secrets only after an admin approves them (the default for others)"),
   async (context, { site, fleet, label, maxUses, expiresInHours, trusted }) => {
     const { out } = context;
     const client = await context.client();

@@ -12,7 +12,7 @@ const PREFIX_LENGTH = 12;
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
 
 export const list = defineCommand<[]>(
-  "List the profiles in the credentials file; `default` is the top of the file. Only token prefixes are shown.",
+  "List the profiles in the credentials file; `default` is the file's top level. Only token prefixes are shown.",
   (command) => command,
   async ({ environment, flags, out }) => {
     const content = await readToml(credentialsPath(environment));
@@ -40,7 +40,7 @@ export const list = defineCommand<[]>(
 
 export const use = defineCommand<[string]>(
   "Use a profile by default, unless --profile or ROAMFLEET_PROFILE names another.",
-  (command) => command.argument("<profile>", "Name of the profile; default is the top of the credentials file"),
+  (command) => command.argument("<profile>", "Name of the profile; `default` is the top level of the credentials file"),
   async ({ environment, out }, name) => {
     const file = credentialsPath(environment);
     if (name !== DEFAULT_PROFILE) await requireProfile(file, name);
@@ -53,11 +53,11 @@ export const use = defineCommand<[string]>(
 );
 
 export const add = defineCommand<[string]>(
-  "Add a profile with the address of --base-url and the org of --org. Missing values are inherited from the top of the file; the token is inherited only if the address is the same.",
+  "Add a profile with the address of --base-url and the org of --org. Missing values are inherited from the file's top level; the token is inherited only if the address is the same.",
   (command) => command.argument("<profile>", "Name of the new profile"),
   async ({ environment, flags: { base_url, org }, out }, name) => {
     if (!NAME.test(name)) throw usage(`"${name}" is not a valid profile name: use up to 64 letters, digits, . _ and -`);
-    if (name === DEFAULT_PROFILE) throw usage("the profile default is the top of the credentials file", "`rf login` changes it.");
+    if (name === DEFAULT_PROFILE) throw usage("the profile `default` is the top level of the credentials file", "`rf login` changes it.");
     if (base_url === undefined && org === undefined) throw usage("the profile is empty: use --base-url <url>, --org <id> or both");
     const file = credentialsPath(environment);
     if (profilesOf(await readToml(file)).has(name)) {
@@ -97,7 +97,7 @@ export function checkedAddress(text: string): string {
 /** Removes a profile. If it was the profile in use, the values at the top of the file are used from then on. */
 export async function removeProfile(file: string, name: string): Promise<void> {
   if (name === DEFAULT_PROFILE)
-    throw usage("the profile default is the top of the credentials file", "`rf logout` deletes the whole file.");
+    throw usage("the profile `default` is the top level of the credentials file", "`rf logout` deletes the whole file.");
   const content = await requireProfile(file, name);
   const { editToml, removeTable } = await import("../toml-edit.ts");
   await changeToml(file, (text) => {
@@ -109,5 +109,5 @@ export async function removeProfile(file: string, name: string): Promise<void> {
 async function requireProfile(file: string, name: string): Promise<Record<string, unknown>> {
   const content = await readToml(file);
   if (profilesOf(content).has(name)) return content;
-  throw new Failure(EXIT.not_found, `profile ${name} does not exist`, { hints: ["`rf profiles list` lists what exists."] });
+  throw new Failure(EXIT.not_found, `profile ${name} does not exist`, { hints: ["To see the profiles, run `rf profiles list`."] });
 }

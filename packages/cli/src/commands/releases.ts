@@ -50,7 +50,7 @@ export const show = requestCommand(
 );
 
 export const remove = requestCommand(
-  "Delete a release that is not in use: no robot runs it, will run it or keeps it for a rollback, and it is not a fleet's current release. Its tag is freed immediately, the space of its artifact a day later.",
+  "Delete a release that is not in use: no robot runs it, will run it or keeps it for a rollback, and it is not a fleet's current release. Its tag can be reused immediately; the space of its artifact is freed a day later.",
   (command) => command.argument("<release>", "Tag or id of the release"),
   async (client, _, release: string) => client.deleteRelease({ params: { id: (await findRelease(client, release)).data.id } }),
   ({ data }) => line`Removed release ${data.tag}: ${data.id}`,
@@ -63,7 +63,7 @@ async function findRelease(client: Client, release: string): Promise<Body<"getRe
   const { items } = await client.listReleases({ query: { tag: release, limit: 1 } });
   // The list has fewer fields than the release route, so the release is read again by its id.
   if (items[0] !== undefined) return client.getRelease({ params: { id: items[0].id } });
-  throw new Failure(EXIT.not_found, `release ${release} does not exist`, { hints: ["`rf releases list` lists what exists."] });
+  throw new Failure(EXIT.not_found, `release ${release} does not exist`, { hints: ["To see the releases, run `rf releases list`."] });
 }
 
 /** Formats the signature: key, version, expiry; undefined if the release is unsigned. */
@@ -84,9 +84,9 @@ const layersText = (images: NonNullable<Body<"getRelease">["data"]["images"]>): 
   images
     .map(({ platform, layers }) => {
       const whole = layers.reduce((sum, { size }) => sum + size, 0);
-      return `${layers.length} of ${bytes(whole)}${platform === "" ? "" : ` for ${platform}`}`;
+      return `${layers.length}, ${bytes(whole)} in total${platform === "" ? "" : ` for ${platform}`}`;
     })
-    .join(", ");
+    .join("; ");
 
 export function showRelease(context: Context, release: Body<"getRelease">["data"]): void {
   const { out } = context;
@@ -132,7 +132,7 @@ export const push = defineCommand<[string | undefined, Options]>(
       )
       .option("--app <name>", "App of the release (default: main)")
       .option("--manifest <file>", "JSON or YAML file that defines how the app runs")
-      .option("--image <ref>", "registry/name@sha256:… to run, instead of a file");
+      .option("--image <ref>", "Image to run instead of a file, as registry/name@sha256:…");
     signOptions(command);
   },
   async (context, file, options) => {
@@ -203,7 +203,7 @@ function noteOf(file: string, said: string | undefined, { kind, is_gzip }: Artif
   if (kind === KIND_DEFAULT) return undefined;
   if (said !== undefined && kind === "app_bundle") return `${file} looks like an app bundle: did you mean --kind app_bundle?`;
   return is_gzip
-    ? `${file} is compressed: if it is an image, robots download all of it each time. Uncompressed (\`gunzip\`), they download only missing layers.`
+    ? `${file} is compressed: if it is an image, robots download all of it each time. If you decompress it first (\`gunzip\`), robots download only missing layers.`
     : `${file} is not an image archive (docker save): robots will refuse it as ${KIND_DEFAULT}. Pass --kind for other content.`;
 }
 
@@ -262,6 +262,6 @@ function brokenOff({ exit_code, message, hints, document }: Failure, cause: unkn
 }
 
 const ROOM = [
-  "Remove unused releases: rf releases remove <tag>. The space of their artifacts is freed a day later.",
+  "Remove unused releases: rf releases remove <tag>. The space of their artifacts is freed a day after that.",
   "The server's operator can raise the limit: roamfleet serve --limit artifact_bytes_max=<bytes>",
 ];

@@ -30,13 +30,16 @@ export const list = defineCommand<[Options]>(
     limitOption(command)
       .option("--search <text>", "Only robots whose name contains this text, ignoring case")
       .addOption(new Option("--status <status>", "Only robots in this status").choices(ROBOT_STATUSES))
-      .addOption(new Option("--health <health>", "Only robots with this health; failing if any check fails").choices(HEALTH_STATES))
+      .addOption(
+        new Option("--health <health>", "Only robots with this health; failing means that at least one check fails").choices(HEALTH_STATES),
+      )
       .option("--release <release>", "Only robots that run this release (tag or id)")
       .option("--app <name>", "Only robots with this app; --state then applies to this app")
       .addOption(
-        new Option("--state <state>", "Only robots with an app in this state; current and unknown apply to all apps").choices(
-          RELEASE_STATES,
-        ),
+        new Option(
+          "--state <state>",
+          "Only robots with an app in this state; for current and unknown, no app may be in a worse state",
+        ).choices(RELEASE_STATES),
       )
       .addOption(new Option("--config <state>", "Only robots with this config state").choices(CONFIG_STATES))
       .option("--label <key=value>", "Only robots with this label (repeatable; all must match)", collect)
@@ -140,7 +143,7 @@ export const show = defineCommand<[string]>(
       out.line();
       await out.table(robot.apps, [
         { title: "APP", value: ({ app }) => app },
-        { title: "RUNS", value: ({ current }) => current?.tag ?? "–" },
+        { title: "CURRENT", value: ({ current }) => current?.tag ?? "–" },
         { title: "DESIRED", value: ({ desired }) => desired?.tag ?? "–" },
         { title: "STATUS", value: ({ status }) => out.status(status) },
       ]);
@@ -191,7 +194,7 @@ export const label = defineCommand<[string[]]>(
     }
     if (ids.length === 0) throw usage("no robot given", "rf robots label <id…> KEY=VALUE KEY-");
     if (Object.keys(set).length + remove.length === 0) throw usage("no label given", "KEY=VALUE sets a label, KEY- removes it.");
-    await changeRobots(context, ids, { labels: { set, remove } }, "Labelled");
+    await changeRobots(context, ids, { labels: { set, remove } }, "Labeled");
   },
   ["rf robots label rob_… zone=a rack=7", "rf robots label rob_… rob_… zone=b spare-"],
 );

@@ -42,7 +42,8 @@ async function writeNew(file: string, content: string, mode: number): Promise<vo
     await writeFile(file, content, { flag: "wx", mode });
     await chmod(file, mode);
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "EEXIST") throw usage(`${file} already exists`, "Name another file.");
+    if (error instanceof Error && "code" in error && error.code === "EEXIST")
+      throw usage(`${file} already exists`, "Choose another file name.");
     throw error;
   }
 }
@@ -80,7 +81,7 @@ export const add = defineCommand<[string, StatementOptions & { name?: string }]>
       .option("--name <name>", "Name of the new key (default: the file name)")
       .option(
         "--start-over",
-        "All keys are lost: trust only this one. Each robot that trusts the lost keys must be reset on its own machine",
+        "If all trusted keys are lost: trust only this key. Each robot that trusts the lost keys must then be reset on its own machine",
       ),
   async (context, file, options) => {
     const public_key = await readPublicKey(file);
@@ -101,14 +102,14 @@ export const revoke = defineCommand<[string, StatementOptions]>(
   (command) =>
     command
       .argument("<id>", "Id of the key, as listed by `rf signing-keys list`")
-      .requiredOption("--sign <key>", "PEM file of a currently trusted private key; another key, if the revoked one was stolen")
+      .requiredOption("--sign <key>", "PEM file of a currently trusted private key; if the revoked key was stolen, pass another one")
       .option(KNOWN_FLAG, KNOWN_HELP),
   async (context, id, options) => {
     const answer = await changeSigningKeys(context, options, {
       keys: (before) => {
         const rest = before.filter(({ public_key }) => keyIdOf(public_key) !== id);
         if (rest.length < before.length) return rest;
-        throw new Failure(EXIT.not_found, `no trusted key has the id ${id}`, { hints: ["`rf signing-keys list` shows them."] });
+        throw new Failure(EXIT.not_found, `no trusted key has the id ${id}`, { hints: ["`rf signing-keys list` shows the ids."] });
       },
     });
     await context.out.result(answer, () => showSigningKeys(answer, context));

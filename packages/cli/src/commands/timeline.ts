@@ -31,7 +31,7 @@ export const timeline = defineCommand<[Options]>(
         { title: "ROBOT", value: ({ robot_name }) => robot_name },
         { title: "KIND", value: ({ kind }) => kind },
         { title: "BY", value: ({ actor }) => actor.name ?? actor.type },
-        { title: "WHAT", value: ({ summary }) => summary },
+        { title: "SUMMARY", value: ({ summary }) => summary },
         { title: "ROBOT ID", value: ({ robot_id }) => robot_id, wide: true },
       ]);
       if (answer.next_cursor !== null && options.limit === undefined) out.note("More entries exist: use --limit, --since or --kind.");
@@ -59,7 +59,7 @@ export const robotTimeline = defineCommand<[string, TimelineOptions]>(
         { title: "AGO", value: ({ at }) => out.paint("quiet", relative(at, context.now())) },
         { title: "KIND", value: ({ kind }) => kind },
         { title: "BY", value: ({ actor }) => actor.name ?? actor.type },
-        { title: "WHAT", value: ({ summary }) => summary },
+        { title: "SUMMARY", value: ({ summary }) => summary },
       ]);
       if (answer.next_cursor !== null && options.limit === undefined) out.note("Older entries exist: use --limit, --since or --kind.");
     });
@@ -78,8 +78,8 @@ const timelineOptions = (command: Command): Command =>
   limitOption(
     command
       .option("--kind <kind>", "Only entries of this kind, such as robot.connected or deployment.failed")
-      .option("--since <time>", "Only entries since: 10m, 2h, 3d ago, or RFC 3339", readTime)
-      .option("--until <time>", "Only entries before", readTime),
+      .option("--since <time>", "Only entries since this time: an age such as 10m, 2h or 3d, or an RFC 3339 time", readTime)
+      .option("--until <time>", "Only entries before this time", readTime),
   );
 
 /** Returns the options as a query. */

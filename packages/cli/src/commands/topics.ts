@@ -59,7 +59,7 @@ export const topics = defineCommand<[string, Action, string | undefined, Options
       .option("--count <n>", "Stop after this many messages (echo) or rates (hz)", wholeNumber(1)),
   async (context, robot_id, action, topic, options) => {
     if (action === "list") {
-      if (topic !== undefined || Object.keys(options).length > 0) throw usage("list takes no topic and no flags of echo or hz");
+      if (topic !== undefined || Object.keys(options).length > 0) throw usage("list accepts no topic and no flags of echo or hz");
       return list(context, await context.client(), robot_id);
     }
     if (topic === undefined) throw usage(`a topic is required: rf robots topics ${robot_id} ${action} /…`, "`list` shows the topics.");
@@ -104,13 +104,13 @@ async function list(context: Context, client: Client, robot_id: string): Promise
   });
 }
 
-/** Prints the adapters that found the topics, `12 topics, by dds (jazzy), ros1 (noetic)`, and the adapters that failed. */
+/** Prints the adapters that found the topics, `12 topics, via dds (jazzy), ros1 (noetic)`, and the adapters that failed. */
 function noteAdapters(out: Context["out"], { topics, adapter, distro, adapters }: Topics): void {
   const connected = adapters?.filter(({ state }) => state === "connected") ?? [{ name: adapter ?? "?", distro }];
   const names = connected.map((one) => (one.distro == null ? one.name : `${one.name} (${one.distro})`));
-  out.note(line`${topics.length} topics, by ${names.join(", ") || "?"}`);
+  out.note(line`${topics.length} ${topics.length === 1 ? "topic" : "topics"}, via ${names.join(", ") || "?"}`);
   for (const { name, state, reason } of adapters ?? [])
-    if (state === "failed" || state === "lost") out.note(line`${name} ${state}: ${reason ?? "no reason"}`);
+    if (state === "failed" || state === "lost") out.note(line`${name} ${state}: ${reason ?? "no reason given"}`);
 }
 
 async function firstOf<T>(stream: Stream): Promise<T | undefined> {

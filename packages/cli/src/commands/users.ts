@@ -92,8 +92,8 @@ export const remove = requestCommand(
       { title: "OBJECT", value: ({ kind }) => kind.replaceAll("_", " ") },
       { title: "ID", value: ({ id }) => id },
       { title: "LABEL", value: ({ label }) => label ?? "" },
-      { title: "WAS", value: ({ status }) => status },
-      { title: "NOW", value: ({ outcome }) => outcome },
+      { title: "STATUS", value: ({ status }) => status },
+      { title: "NEW STATUS", value: ({ outcome }) => outcome },
     ]);
   },
 );

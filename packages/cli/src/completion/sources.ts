@@ -104,7 +104,7 @@ export async function readSource(
   if (source === "profiles") {
     const profiles = profilesOf(await readToml(credentialsPath(readEnvironment())));
     return [
-      { value: DEFAULT_PROFILE, about: "the top of the file" },
+      { value: DEFAULT_PROFILE, about: "the file's top level" },
       ...[...profiles].map(([value, { base_url = "" }]) => ({ value, about: base_url })),
     ];
   }

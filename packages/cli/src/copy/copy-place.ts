@@ -23,7 +23,7 @@ export function parseCopy(from: string, to: string): { source: CopyPlace; target
   const [source, target] = [parseCopyPlace(from), parseCopyPlace(to)];
   const robot_id = source.robot_id ?? target.robot_id;
   if (robot_id === undefined || (source.robot_id !== undefined && target.robot_id !== undefined))
-    throw usage("one side must be on a robot and the other on this machine", "For example: rf robots cp rob_…:/var/log/nav.log ./");
+    throw usage("one path must be on a robot and the other on this machine", "For example: rf robots cp rob_…:/var/log/nav.log ./");
   if (source.path === "" || target.path === "") throw usage("a path is empty");
   return { source, target, robot_id };
 }

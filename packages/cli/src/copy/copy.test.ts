@@ -85,9 +85,9 @@ test("rf robots cp keeps no file after a wrong checksum or a failure during the 
   const wrong = await copyFrom(read({ type: "done", path: "/file", bytes: 5, moved: 5, sha256: sha256("other") }));
   assert.deepEqual([wrong.code, wrong.files], [1, []]);
   assert.match(wrong.stderr, /wrong checksum/);
-  const changing = await copyFrom(read({ type: "failed", code: "changed", message: "/file: the file was changed meanwhile" }));
+  const changing = await copyFrom(read({ type: "failed", code: "changed", message: "/file: the file was changed during the transfer" }));
   assert.deepEqual([changing.code, changing.files], [1, []]);
-  assert.match(changing.stderr, /changed meanwhile/);
+  assert.match(changing.stderr, /changed during the transfer/);
 });
 
 test("rf robots cp fails on an unexpected response from the robot", TIMEOUT, async () => {
@@ -104,13 +104,13 @@ test("rf robots cp fails on an unexpected response from the robot", TIMEOUT, asy
 const endings: [number, number, RegExp][] = [
   [4409, 7, /^agent offline/],
   [4401, 4, /revoked or has expired/],
-  [4403, 4, /your role no longer permits to copy files/],
-  [4410, 1, /robot ended the stream: switched off/],
+  [4403, 4, /your role no longer allows you to copy files/],
+  [4410, 1, /robot ended the stream: disabled/],
   [4429, 1, /too many open streams/],
 ];
 for (const [close_code, exit_code, words] of endings) {
   test(`rf robots cp exits ${exit_code} when the stream closes with ${close_code} before the transfer`, TIMEOUT, async () => {
-    const { code, stderr } = await copyFrom((_request, _say, socket) => socket.close(close_code, "switched off"));
+    const { code, stderr } = await copyFrom((_request, _say, socket) => socket.close(close_code, "disabled"));
     assert.match(stderr, words);
     assert.equal(code, exit_code);
   });

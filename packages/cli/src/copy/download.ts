@@ -125,7 +125,7 @@ async function fetchRest(session: FileSession, connection: ReconnectingSession, 
   for (let at = offset; ;) {
     const next = await session.next();
     if (!Buffer.isBuffer(next)) {
-      if (next.type !== "done") throw new Error(`the robot answered ${next.type} in the middle of a file`);
+      if (next.type !== "done") throw new Error(`the robot sent ${next.type} in the middle of a file`);
       if (hash.digest("hex") !== next.sha256 || at !== next.bytes) {
         // The part file may have belonged to different content, so a resumed download starts again from the beginning.
         await file.truncate(0);

@@ -180,7 +180,7 @@ export interface PortSpec {
 }
 
 const PORT_MAX = 65_535;
-const FORMS = "LOCAL:REMOTE, LOCAL:HOST:REMOTE, or one number for both ends; LOCAL 0 picks a free port";
+const FORMS = "LOCAL:REMOTE, LOCAL:HOST:REMOTE, or one number for both ports; 0 as LOCAL picks a free port";
 
 /** Parses `8080:80`, `8080:10.0.0.7:80`, `8080:[fd00::7]:80`, `0:80` or `80`. Throws a usage Failure. */
 export function parsePortSpec(text: string): PortSpec {

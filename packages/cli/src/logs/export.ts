@@ -29,6 +29,6 @@ export async function exportLogs(
   const body = Readable.fromWeb(response.body);
   await writeWhole(file, (sink) => pipeline(body, count, sink));
   await context.out.result({ data: { file, records, bytes } }, () =>
-    context.out.note(`${records} records, ${humanBytes(bytes)}, in ${file}`),
+    context.out.note(`${records} ${records === 1 ? "record" : "records"}, ${humanBytes(bytes)}, in ${file}`),
   );
 }

@@ -153,7 +153,7 @@ export class FleetNames {
     if (offline.length === 0) return;
     const names = offline.slice(0, NAMED_MAX).map(({ name }) => plain(name));
     const more = offline.length > names.length ? ` and ${offline.length - names.length} more` : "";
-    this.#context.out.note(`offline: ${names.join(", ")}${more}; they join when they come online`);
+    this.#context.out.note(`offline: ${names.join(", ")}${more}; their records appear when they come online`);
   }
 
   /** Returns a robot's name, even if the robot joined the fleet later or has left it. Returns the id of a deleted robot. */

@@ -214,6 +214,10 @@ test("rf fleets logs --follow lists offline robots once and reports robots that 
     stdout.split("\n").map((text) => text.split("  ")[1]),
     ["second", "first", "second", "late", undefined],
   );
-  assert.deepEqual(stderr.trim().split("\n"), ["offline: second; they join when they come online", "second is online", "late is online"]);
+  assert.deepEqual(stderr.trim().split("\n"), [
+    "offline: second; their records appear when they come online",
+    "second is online",
+    "late is online",
+  ]);
   assert.ok(service.lines.some((line) => line === "UPGRADE /api/fleets/fleet_1/logs/ws?cursor="));
 });

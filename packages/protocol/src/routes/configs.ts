@@ -125,7 +125,7 @@ export const configRoutes = defineRoutes("Configs", {
     responses: { 200: DataOf(ConfigEntry) },
   },
   listConfigHistory: {
-    summary: "List every version of a config entry, newest first, also of a removed one",
+    summary: "List every version of a config entry, newest first, even if the entry was removed",
     query: Shape({ ...page }),
     responses: { 200: ListOf(ConfigVersion) },
   },

@@ -130,7 +130,7 @@ export const deploymentFilters = {
 export const targetFilters = {
   status: Maybe(OneOf(TARGET_STATUSES)),
   robot_id: Maybe(Id),
-  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text in the robot's name, ignoring case" })),
+  q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the robot's name contains, ignoring case" })),
 };
 
 export const target = {
@@ -194,7 +194,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
     query: Shape({
       ...page,
       ...targetFilters,
-      wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Index of the wave, counted from 0" })),
+      wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Number of the wave; the first is 0" })),
     }),
     responses: { 200: ListOf(DeploymentTarget) },
   },
@@ -241,7 +241,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
     errors: [409],
   },
   rollBackDeployment: {
-    summary: "Roll back the robots of a deployment to their previous release; for an ended one by a new deployment",
+    summary: "Roll back the robots of a deployment to their previous release; if it has ended, a new deployment is created",
     body: Shape({}),
     responses: { 201: DataOf(Deployment), 202: DataOf(Deployment) },
     errors: [409],

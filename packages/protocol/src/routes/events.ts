@@ -62,7 +62,7 @@ export const eventRoutes = defineRoutes("Events", {
       coalesce: Maybe(
         Type.Boolean({
           description:
-            "Events `changes` in place of `change`: lists of the newest change of each object, at most four a second, with one summary in place of many changes of a kind",
+            "Sends `changes` events instead of `change` events: each lists the newest change of each object, with one summary for many changes of a kind; at most four per second",
         }),
       ),
     }),

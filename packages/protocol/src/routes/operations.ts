@@ -8,9 +8,9 @@ import { SignedText } from "./releases.ts";
 const Document = Type.Record(Type.String(), Type.Unknown());
 
 export const operationRoutes = defineRoutes("Operation", {
-  getOpenapi: { summary: "This document", tag: "Reference", responses: { 200: Document } },
+  getOpenapi: { summary: "Get this document", tag: "Reference", responses: { 200: Document } },
   getDocs: {
-    summary: "Interactive reference",
+    summary: "Get the interactive API reference",
     tag: "Reference",
     produces: "text/html",
     responses: { 200: null },
@@ -53,7 +53,7 @@ export type Enrolled = Of<typeof Enrolled>;
 
 export const agentRoutes = defineRoutes("Agent", {
   getAgentOpenapi: {
-    summary: "This document",
+    summary: "Get this document",
     document: "agent",
     responses: { 200: Document },
   },

@@ -25,8 +25,11 @@ export const Overview = Entity("Overview", {
     in_progress: Count,
     paused: Count,
     waiting_gate: Count,
-    failed: Type.Integer({ minimum: 0, description: "Created since failed_since and failed" }),
-    failed_since: Type.String({ format: "date-time", description: "7 days ago" }),
+    failed: Type.Integer({ minimum: 0, description: "Deployments that failed, created since failed_since" }),
+    failed_since: Type.String({
+      format: "date-time",
+      description: "Start of the period in which failed deployments are counted: 7 days ago",
+    }),
     following: Type.Integer({
       minimum: 0,
       description: "Unfinished automatic deployments of robots that follow their fleet; not included in the other counts",
@@ -34,7 +37,7 @@ export const Overview = Entity("Overview", {
   }),
   config_deployments: Shape({ in_progress: Count }),
   unhealthy_robots: Type.Array(Shape({ id: Id, name: Type.String(), fleet_id: Id, failing: Type.Array(Type.String()) }), {
-    description: "The ten newest deployments",
+    description: "Up to ten robots whose latest report has failing checks",
   }),
 });
 export type Overview = Of<typeof Overview>;

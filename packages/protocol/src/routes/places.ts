@@ -139,7 +139,7 @@ const keyRoutes = defineRoutes("Enrollment", {
       expires_in_hours: Maybe(Type.Integer({ minimum: 0, maximum: 87_600, description: "0: never", default: 24 })),
       trusted: Maybe(
         Type.Boolean({
-          description: "Robots enrolled with it get secrets immediately; only for admins of the whole org, and their default",
+          description: "Robots enrolled with it get secrets immediately. Only admins of the whole org may set true, which is their default",
         }),
       ),
     }),

@@ -155,7 +155,7 @@ export const robotRoutes = defineRoutes("Robots", {
       site_id: Maybe(Id),
       label: Maybe(
         Type.Union([LabelMatch, Type.Array(LabelMatch, { minItems: 1, maxItems: 16 })], {
-          description: "KEY:VALUE; with several, all must match",
+          description: "KEY:VALUE; if repeated, all must match",
         }),
       ),
       health: Maybe(OneOf(HEALTH_STATES)),
@@ -166,7 +166,7 @@ export const robotRoutes = defineRoutes("Robots", {
       ),
       config_state: Maybe(OneOf(CONFIG_STATES)),
       approval: Maybe(OneOf(["approved", "pending"])),
-      q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text in the name, ignoring case" })),
+      q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the name contains, ignoring case" })),
       sort: Maybe(OneOf(["newest", "name"], "Newest first, or by name in byte order")),
     }),
     responses: { 200: ListOf(Robot) },

@@ -132,7 +132,7 @@ export const DeploymentWave = Entity("DeploymentWave", {
   gate: OneOf(GATES),
   status: OneOf(WAVE_STATES),
   ...counters,
-  offline: Type.Integer({ minimum: 0, description: "Of the queued robots those that get the release when they connect" }),
+  offline: Type.Integer({ minimum: 0, description: "Queued robots that are offline and get the release when they connect" }),
   opened_at: Nullable(Time),
   passed_at: Nullable(Time),
   /** End of its soak time; null before its robots have finished. */

@@ -45,7 +45,7 @@ function sender(connection: Connection, { file, signal }: UploadBlobArguments): 
     });
 }
 
-const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error("given up"));
+const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error("the upload was aborted"));
 
 /** Statuses for which the Response constructor refuses a body. */
 const WITHOUT_BODY = new Set([204, 205, 304]);

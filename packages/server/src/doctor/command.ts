@@ -14,10 +14,10 @@ export const DOCTOR_FLAGS: readonly Flag[] = [
 ];
 
 const HELP = `
-Give it the same flags and environment as serve. It starts no server and changes nothing that stays: what it writes to try a
-directory or an S3 store it removes again, and it sends one test message over the bus. No password or key is shown.
+Pass the same flags and environment as to serve. doctor starts no server and leaves no changes: it removes what it writes to test a
+directory or an S3 store, and it sends one test message over the bus. It shows no passwords or keys.
 
-Exit codes: 0 nothing is wrong (there may be warnings), 1 the server would not work so, 2 doctor itself was called wrongly.`;
+Exit codes: 0 no problems (there may be warnings), 1 the server would not work with these settings, 2 invalid flags of doctor.`;
 
 const TIMEOUT_MS = 5_000;
 const TIMEOUT_MS_MAX = 600_000;

@@ -122,8 +122,8 @@ test("reports disks that are full, nearly full or on a network file system", () 
 test("reports an occupied address as a problem, or as a warning if Roamfleet uses it", () => {
   const at = { host: "::1", port: 443 };
   assertUnwell(evaluateListen(at, "EADDRINUSE", "unknown"), /^problem: \[::1\]:443 is in use/);
-  assertUnwell(evaluateListen(at, "EADDRINUSE", "roamfleet"), /^warning: a Roamfleet server answers/);
-  assertUnwell(evaluateListen(at, "EACCES", "unknown"), /^problem: .* for this user/);
+  assertUnwell(evaluateListen(at, "EADDRINUSE", "roamfleet"), /^warning: a Roamfleet server already listens/);
+  assertUnwell(evaluateListen(at, "EACCES", "unknown"), /^problem: this user may not listen/);
   assertUnwell(evaluateListen(at, "EADDRNOTAVAIL", "unknown"), /^problem: this machine has no address ::1/);
 });
 
@@ -133,7 +133,7 @@ test("warns about missing host names behind a proxy, and about robots refused fo
   assert.deepEqual(unwell([...of([], []), ...of(["fleet.test"], ["10.0.0.1"])]), []);
   assertUnwell(of([], ["10.0.0.1"]), /^warning: not set: behind a proxy/);
   const refused = of(["fleet.test"], ["10.0.0.1"], ["evil.test", "robots.fleet.test"]);
-  assertUnwell(refused, /^warning: within a day, robots were refused that signed for evil\.test, robots\.fleet\.test/);
+  assertUnwell(refused, /^warning: in the last 24 hours, requests were refused that robots had signed for evil\.test, robots\.fleet\.test/);
   assert.match(refused[0]?.hint ?? "", /--host-name/);
 });
 
@@ -142,11 +142,14 @@ test("reports a node address that is local, occupied or on the port of --listen"
   const of = (node_listen: string, port: number, listen_host: string, at = told) =>
     evaluateNodeAddress({ host: node_listen, port }, at, { host: listen_host, port: 7600 });
   assert.deepEqual(of("0.0.0.0", 7601, "0.0.0.0"), [
-    { status: "ok", seen: "other servers: 0.0.0.0:7601 is free, and they use 10.0.0.7:7601" },
+    { status: "ok", seen: "for other servers: 0.0.0.0:7601 is free, and they connect to 10.0.0.7:7601" },
   ]);
   assertUnwell(of("0.0.0.0", 7600, "127.0.0.1"), /^problem: --node-listen 0.0.0.0:7600 and --listen 127.0.0.1:7600 are the same port/);
   assert.deepEqual(unwell(of("10.0.0.7", 7600, "127.0.0.1")), []);
-  assertUnwell(of("0.0.0.0", 7601, "0.0.0.0", { host: "127.0.0.1", port: 7601 }), /^warning: other servers use the address 127.0.0.1:7601/);
+  assertUnwell(
+    of("0.0.0.0", 7601, "0.0.0.0", { host: "127.0.0.1", port: 7601 }),
+    /^warning: the address that other servers use for this server is 127.0.0.1:7601/,
+  );
   assertUnwell(evaluateListen(told, "EADDRINUSE", undefined, "--node-listen"), /^problem: 10.0.0.7:7601 is in use/);
 });
 
@@ -155,7 +158,7 @@ test("reports proxies that cannot reach the server, and proxy ranges that are to
   assert.deepEqual(unwell(of(["10.0.0.0/8", "fd00:3::/64"])), []);
   assert.deepEqual(unwell(of(["127.0.0.1"], "127.0.0.1")), []);
   assertUnwell(of(["10.0.0.1"], "127.0.0.1"), /^problem: the server only listens on this machine/);
-  assertUnwell(of(["10.0.0.0/7", "10.1.0.0/16", "fd00::/8"]), /^warning: 10.0.0.0\/7, fd00::\/8 is more/);
+  assertUnwell(of(["10.0.0.0/7", "10.1.0.0/16", "fd00::/8"]), /^warning: 10.0.0.0\/7, fd00::\/8 covers more/);
 });
 
 test("warns about a public server without an admin token, and about a guessable token", () => {
@@ -164,8 +167,8 @@ test("warns about a public server without an admin token, and about a guessable 
   assert.deepEqual(unwell(of(undefined)), []);
   assertUnwell(of(undefined, { behind_proxy: ["10.0.0.1"] }), /^warning: not set: behind a proxy/);
   assertUnwell(of(undefined, { listen: { host: "0.0.0.0", port: 1 } }), /^warning: not set/);
-  assertUnwell(of("hunter2"), /^warning: set, but short/);
-  assertUnwell(of("a".repeat(64)), /^warning: set, but short/);
+  assertUnwell(of("hunter2"), /^warning: set, but so short/);
+  assertUnwell(of("a".repeat(64)), /^warning: set, but so short/);
   assert.deepEqual(of("8f14e45fceea167a5a36dedd4bea2543"), { status: "ok", seen: "set" });
 });
 
@@ -177,7 +180,7 @@ test("reports certificates with invalid dates, no host name or a broken chain", 
   const authority = await openAuthority(directory, now);
   const chain = parseChain((await authority.issue(["fleet.example.com", "10.0.0.1"], now)).cert);
   assert.equal(chain.length, 2);
-  assert.deepEqual(evaluateChain(chain, now), [{ status: "ok", seen: "fleet.example.com, 10.0.0.1, for 90 days" }]);
+  assert.deepEqual(evaluateChain(chain, now), [{ status: "ok", seen: "fleet.example.com, 10.0.0.1, valid for 90 days" }]);
   assertUnwell(evaluateChain(chain, later(80)), /^warning: the certificate expires on 2030-04-01, in 10 days$/);
   assertUnwell(evaluateChain(chain, later(91)), /^problem: the certificate expired on 2030-04-01$/);
   assertUnwell(
@@ -185,7 +188,7 @@ test("reports certificates with invalid dates, no host name or a broken chain", 
     /^problem: the certificate is only valid from/,
     /^problem: Roamfleet CA .* in the chain is only valid from/,
   );
-  assertUnwell(evaluateChain(chain.slice(0, 1), now), /^warning: the chain ends with Roamfleet server, whose issuer is no public root/);
+  assertUnwell(evaluateChain(chain.slice(0, 1), now), /^warning: the chain ends with Roamfleet server, whose issuer is not a public root/);
   assertUnwell(
     evaluateChain([...chain.slice(0, 1), new X509Certificate(chain[0]!.raw), ...chain.slice(1)], now),
     /^problem: Roamfleet server is not signed by Roamfleet server/,
@@ -216,7 +219,7 @@ const database: DatabaseSeen = {
 test("reports a database with unsuitable version, durability, permissions, connections, clock or latency", () => {
   const of = (seen: Partial<DatabaseSeen>, database_url = "postgres://fleet:geheim@db.example.com/plant") =>
     evaluateDatabase({ ...database, ...seen }, { ...settings, database_url });
-  assert.deepEqual(of({}), [{ status: "ok", seen: "postgres://db.example.com/plant, PostgreSQL 15.4, 0.4 ms away" }]);
+  assert.deepEqual(of({}), [{ status: "ok", seen: "postgres://db.example.com/plant, PostgreSQL 15.4, 0.4 ms round trip" }]);
   assertUnwell(of({ version: 140_011, version_name: "14.11" }), /^problem: PostgreSQL 14.11; 15 or newer/);
   assertUnwell(of({ encoding: "SQL_ASCII" }), /^problem: its encoding is SQL_ASCII/);
   assertUnwell(of({ read_only: "replica" }), /^problem: it is a read-only replica/);
@@ -232,7 +235,7 @@ test("reports a database with unsuitable version, durability, permissions, conne
   assertUnwell(of({ clock_ahead_ms: -2_500 }), /^warning: its clock is 2.5 s behind/);
   assertUnwell(of({ clock_ahead_ms: 300_000 }), /^problem: its clock is 5 min ahead/);
   // A clock difference of less than half a round trip proves nothing.
-  assertUnwell(of({ clock_ahead_ms: 1_400, round_trip_ms: 1_000 }), /^warning: it is 1.0 s away/);
+  assertUnwell(of({ clock_ahead_ms: 1_400, round_trip_ms: 1_000 }), /^warning: a round trip takes 1.0 s/);
   assertUnwell(of({ is_encrypted: false }), /^warning: .* not encrypted/);
   assert.deepEqual(unwell(of({ is_encrypted: false }, "postgres://fleet:geheim@127.0.0.1/plant")), []);
 });
@@ -241,7 +244,7 @@ test("reports pending migrations as a warning, and migrations of a newer version
   const of = (seen: Partial<MigrationsSeen>) => evaluateMigrations({ pending: [], unknown: [], is_new: false, ...seen });
   assert.deepEqual(unwell([of({}), of({ is_new: true, pending: ["0001_initial"] })]), []);
   assertUnwell(of({ pending: ["0002_more"] }), /^warning: 1 pending: 0002_more/);
-  assertUnwell(of({ unknown: ["0009_later"] }), /^problem: .* newer version: it has 0009_later/);
+  assertUnwell(of({ unknown: ["0009_later"] }), /^problem: .* newer version: it has migrations that this version lacks: 0009_later/);
 });
 
 test("removes the password from the database's error message", () => {
@@ -253,7 +256,7 @@ test("removes the password from the database's error message", () => {
   const both = new AggregateError([Object.assign(new Error("connect ECONNREFUSED ::1:5432"), { code: "ECONNREFUSED" })]);
   const found = evaluateFailure(both, "postgres://localhost/plant");
   assertUnwell(found, /connect ECONNREFUSED ::1:5432$/);
-  assert.match(found.hint ?? "", /is PostgreSQL running/);
+  assert.match(found.hint ?? "", /check that PostgreSQL runs/);
 });
 
 test("reports secrets in the database that no configured key can decrypt", () => {
@@ -265,9 +268,9 @@ test("reports secrets in the database that no configured key can decrypt", () =>
   );
   assertUnwell(
     evaluateKeys({ keys: undefined, where: "f" }, { ...none, unknown: 2 }),
-    /^problem: there is no key, but the database contains/,
+    /^problem: there is no secrets key, but the database contains/,
   );
-  assertUnwell(evaluateKeys({ keys, where: "f" }, { ...none, unknown: 1 }), /^problem: the secrets of one data key cannot be read/);
+  assertUnwell(evaluateKeys({ keys, where: "f" }, { ...none, unknown: 1 }), /^problem: the secrets of one data key cannot be decrypted/);
   assertUnwell(evaluateKeys({ keys, where: "f" }, { ...none, damaged: 1 }), /^problem: 1 data keys .* damaged/);
 });
 
@@ -295,7 +298,7 @@ test("reports each NATS server that is unreachable, outdated, restricted or unen
   assertUnwell(of({ max_payload: 65_536 }), /^warning: .* up to 64.0 KiB/);
   assertUnwell(of({ round_trip_ms: undefined }), /^problem: .* did not deliver a test message/);
   assertUnwell(of({ forbidden: ["Permissions Violation"], round_trip_ms: undefined }), /^problem: .* Permissions Violation/);
-  assertUnwell(of({ wants_credentials: false, is_encrypted: false }), /^warning: .* without credentials/, /^warning: .* in the clear/);
+  assertUnwell(of({ wants_credentials: false, is_encrypted: false }), /^warning: .* without credentials/, /^warning: .* unencrypted/);
 });
 
 test("names the missing permission for each operation that the S3 store refuses", () => {
@@ -308,14 +311,14 @@ test("names the missing permission for each operation that the S3 store refuses"
     credentials: undefined,
   };
   const seen = { failed: [], left: [], clock_ahead_ms: -400, write_ms: 3 };
-  assertUnwell(evaluateS3(seen, place), /^warning: artifacts are transferred .* in the clear/);
+  assertUnwell(evaluateS3(seen, place), /^warning: artifacts are transferred .* unencrypted/);
   const secure = { ...place, endpoint: "https://s3.example.com" };
   assert.deepEqual(unwell(evaluateS3(seen, secure)), []);
   const denied = evaluateS3(
     { ...seen, failed: [{ step: "delete", error: new S3Error("DeleteObject", "AccessDenied", 403, "") }], left: ["doctor/x"] },
     secure,
   );
-  assertUnwell(denied, /^problem: s3:\/\/robots\/prod at https:\/\/s3.example.com: may not delete/, /^warning: .* doctor\/x/);
+  assertUnwell(denied, /^problem: s3:\/\/robots\/prod at https:\/\/s3.example.com: no permission to delete/, /^warning: .* doctor\/x/);
   assert.match(denied[0]?.hint ?? "", /s3:DeleteObject/);
   assertUnwell(evaluateS3({ ...seen, clock_ahead_ms: 300_000 }, secure), /^warning: the store's clock is 5 min ahead/);
   const missing = new S3Error("ListObjectsV2", "NoSuchBucket", 404, "");
@@ -333,8 +336,8 @@ test("reports unreachable servers, and settings that several servers must share"
   const shared = readSettings({}, { DATABASE_URL: "postgres://db/x", ROAMFLEET_BUS_URL: "nats://a", ROAMFLEET_BLOBS_URL: "s3://robots" });
   const of = (nodes: NodeSeen[], more: Partial<typeof shared> = {}) =>
     evaluateNodes(nodes, { own_id: "1", settings: { ...shared, ...more }, connections_max: 97 });
-  assert.deepEqual(of([]), [{ status: "ok", seen: "none lives" }]);
-  assert.deepEqual(of([node("2")]), [{ status: "ok", seen: "1 live: 2 at 10.0.0.2:7601" }]);
+  assert.deepEqual(of([]), [{ status: "ok", seen: "no other server is running" }]);
+  assert.deepEqual(of([node("2")]), [{ status: "ok", seen: "1 running: 2 at 10.0.0.2:7601" }]);
   assertUnwell(of([node("2")], { bus: undefined }), /^problem: other servers use this database/);
   assertUnwell(of([node("2")], { blobs: undefined }), /^warning: artifacts are in this server's directory/);
   assertUnwell(of([node("1")]), /^warning: a server with the id of this data directory/);

@@ -85,7 +85,10 @@ test("accepts a database without tables, and reports one that belongs to a newer
   await using newer = await createTestDatabase();
   await command(newer.connection, "insert into schema_migration (name, run_on) values ('9999_later', now())", newer.connection.database);
   const found = await examined(t, { DATABASE_URL: urlOf(newer) }, {}, "migrations");
-  assert.match(unwell(found, "migrations").join(), /^migrations problem: the database belongs to a newer version: it has 9999_later/);
+  assert.match(
+    unwell(found, "migrations").join(),
+    /^migrations problem: the database belongs to a newer version: it has migrations that this version lacks: 9999_later/,
+  );
 });
 
 test("lists another server as live only if it renews its lease", LIMIT, async (t) => {
@@ -104,7 +107,7 @@ test("lists another server as live only if it renews its lease", LIMIT, async (t
   // Each call renews the lease.
   while (!is_over) await Lease.take(context, "node_living");
   const found = await examining;
-  assert.equal(found[0]?.seen, "1 live: node_living", JSON.stringify(found));
+  assert.equal(found[0]?.seen, "1 running: node_living", JSON.stringify(found));
   assert.match(
     unwell(found, "other servers").join("\n"),
     /problem: other servers use this database.*\n.*warning: artifacts are in this server's/,
@@ -123,11 +126,11 @@ test("reports a secrets key that does not decrypt the database's data keys", LIM
   const env = { DATABASE_URL: urlOf(database) };
   assert.match(
     unwell(await examined(t, env, {}, "secrets key"), "secrets key").join(),
-    /problem: there is no key, but the database contains the secrets of one data key/,
+    /problem: there is no secrets key, but the database contains the secrets of one data key/,
   );
   const ROAMFLEET_SECRETS_KEY = randomBytes(32).toString("hex");
   const found = await examined(t, { ...env, ROAMFLEET_SECRETS_KEY }, {}, "secrets key");
-  assert.match(unwell(found, "secrets key").join(), /problem: the secrets of one data key cannot be read/);
+  assert.match(unwell(found, "secrets key").join(), /problem: the secrets of one data key cannot be decrypted/);
   assert.ok(!JSON.stringify(found).includes(ROAMFLEET_SECRETS_KEY));
 });
 
@@ -167,7 +170,7 @@ test("accepts a durable database, and reports a wrong password, name or port wit
     // The same PostgreSQL, now examined as the embedded database of a running server.
     const findings = await examined(t, {}, { data: place.root });
     assert.deepEqual(problems(findings), []);
-    assert.match(unwell(findings, "data directory").join(), new RegExp(`a server runs on it now \\(process ${process.pid}\\)`));
+    assert.match(unwell(findings, "data directory").join(), new RegExp(`a server is using it \\(process ${process.pid}\\)`));
     assert.ok(findings.some(({ check, seen }) => check === "database" && seen.startsWith("embedded, PostgreSQL")));
   } finally {
     await embedded.stop();
@@ -217,7 +220,7 @@ test("reports a secret file that cannot be read, and skips the checks that need 
   ]);
   assert.deepEqual(
     findings.filter(({ status }) => status === "skipped").map(({ check, seen }) => [check, seen]),
-    about_secrets.map((check) => [check, "see settings"]),
+    about_secrets.map((check) => [check, "not checked: see the problem in settings"]),
   );
 });
 
@@ -247,7 +250,7 @@ test("tests an S3 store with temporary objects, and reports each refused operati
   const kept = await artifacts(env());
   assert.match(
     unwell(kept, "artifacts").join("\n"),
-    /problem: .* may not delete\nartifacts warning: test objects of this check could not be removed: doctor\//,
+    /problem: .* no permission to delete\nartifacts warning: test objects of this check could not be removed: doctor\//,
   );
   assert.ok(!JSON.stringify(kept).includes(place.credentials?.secret_access_key ?? "?"));
 });
@@ -261,12 +264,12 @@ test("reports a private key that does not match the certificate, and missing TLS
   await writeFile(tlsKey, other.key, { mode: 0o600 });
   const tls = async (flags: ServeFlags): Promise<string> => unwell(await examined(t, {}, flags, "TLS"), "TLS").join();
   assert.match(await tls({ tlsCert, tlsKey }), /^TLS problem: .*k\.pem is not the private key of .*c\.pem$/);
-  assert.match(await tls({ tlsCert, tlsKey: `${tlsKey}.gone` }), /^TLS problem: there is no .*k\.pem\.gone$/);
+  assert.match(await tls({ tlsCert, tlsKey: `${tlsKey}.gone` }), /^TLS problem: .*k\.pem\.gone does not exist$/);
   await writeFile(tlsKey, one.key);
   assert.equal(await tls({ tlsCert, tlsKey }), "");
   assert.equal(await tls({ data: directory, tls: "auto" }), "");
   await writeFile(path.join(directory, "tls", "ca-key.pem"), one.key);
-  assert.match(await tls({ data: directory, tls: "auto" }), /^TLS problem: the server's own authority cannot be used/);
+  assert.match(await tls({ data: directory, tls: "auto" }), /^TLS problem: the server's own certificate authority cannot be used/);
 });
 
 test("reports a data directory that is read-only, not a directory or partly restored", LIMIT, async (t) => {

@@ -69,7 +69,9 @@ const GRACE_MS = 2_000;
 export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, told }: ExamineOptions): Promise<Finding[]> {
   const { settings, wrong_parts, errors } = readAllSettings(flags, env);
   const reached = once(async () =>
-    wrong_parts.has("database") ? { absent: "see settings" } : await reachDatabase(settings, { clock, timeout_ms }),
+    wrong_parts.has("database")
+      ? { absent: "not checked: see the problem in settings" }
+      : await reachDatabase(settings, { clock, timeout_ms }),
   );
   const context = { settings, wrong_parts, wrong_settings: errors, env, clock, timeout_ms, database: reached };
   const running = checks.map((check) => runCheck(check, context));
@@ -95,7 +97,12 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
     abort.abort();
     // Waits for the cleanup of the check, because its findings are more useful than none.
     found = await within(clock, Math.min(GRACE_MS, timeout_ms), work);
-    found ??= [problem(`no answer within ${shownTime(timeout_ms)}`, "a firewall may block it, or it is slow: --timeout 30s waits longer")];
+    found ??= [
+      problem(
+        `no answer within ${shownTime(timeout_ms)}`,
+        "a firewall may block the connection, or the service is slow: --timeout 30s waits longer",
+      ),
+    ];
   }
   return found.map((one) => ({ check: name, ...one }));
 }
@@ -104,7 +111,7 @@ function unexpected(error: unknown, { database_url }: Settings): Seen {
   if (error instanceof Refusal) return problem(error.message, "see the message");
   return problem(
     `this check failed: ${said(error, secretsOf(database_url))}`,
-    "the message may explain why; otherwise it is a bug of this program",
+    "the message may explain why; otherwise this is a bug in Roamfleet",
   );
 }
 
@@ -114,7 +121,7 @@ async function reachDatabase(
   { clock, timeout_ms }: { clock: Clock; timeout_ms: number },
 ): Promise<Reached> {
   const address = database_url ?? (await runningDatabase(path.join(path.resolve(data_directory), "postgres")).catch(() => undefined));
-  if (address === undefined) return { absent: "the embedded one is started by serve, and only checked while it is running" };
+  if (address === undefined) return { absent: "serve starts the embedded database; it is checked only while it runs" };
   const abort = new AbortController();
   const late = clock.setTimer(timeout_ms, () => abort.abort());
   try {

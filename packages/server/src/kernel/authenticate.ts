@@ -143,7 +143,7 @@ const LOCAL_HOST = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
 /** Open mode: accepts only a direct request from this machine, not through a proxy and not from a page of another site. */
 function requireLoopback(policy: AdminPolicy, credentials: Credentials): void {
   const refuse = (why: string): never => {
-    throw forbidden(`admin routes are open to this machine only while SERVICE_ADMIN_TOKEN is not set (${why})`);
+    throw forbidden(`while SERVICE_ADMIN_TOKEN is not set, admin routes accept requests from this machine only (${why})`);
   };
   if (policy.behind_proxy) refuse("the server runs behind a proxy");
   if (credentials.peer === undefined || !LOOPBACK.has(credentials.peer)) refuse("the request came from another machine");
@@ -183,7 +183,7 @@ export async function authenticateRobot(
   if (scheme !== ROBOT_SIGNATURE_SCHEME || robot_id === undefined || nonce === undefined || channel === undefined || !NONCE.test(nonce)) {
     throw unauthorized("a robot's signature is needed");
   }
-  if (signature === undefined) throw unauthorized("the request is signed as earlier versions of the agent do: upgrade the agent");
+  if (signature === undefined) throw unauthorized("the request is signed in the format of earlier agent versions: upgrade the agent");
   const at = Number(at_text);
   const skew = Math.abs(plane.clock.now().getTime() - at);
   if (!(skew <= ROBOT_SIGNATURE_WINDOW_MS)) throw unauthorized("the robot's signature is too old or too new");

@@ -29,7 +29,7 @@ export function background(
       try {
         if ((await work()) === true) again = true;
       } catch (error) {
-        context.log.error({ err: error, work: name }, "background work failed");
+        context.log.error({ err: error, work: name }, "a background task failed");
       }
     } while (again && !stopped);
   };

@@ -103,7 +103,7 @@ export function roleOn({ grants, limit }: Grants, place: Place): Role | undefine
 /** Throws the error of `missing` if there is no role, and 403 if the role is too low. */
 export function requireReached(role: Role | undefined, needed: Role, missing: () => Fault): void {
   if (role === undefined) throw missing();
-  if (!roleAtLeast(role, needed)) throw forbidden(`this needs the role ${needed}; the token has ${role} there`);
+  if (!roleAtLeast(role, needed)) throw forbidden(`this needs the role ${needed}; the token has ${role} for this object`);
 }
 
 export const mayInWholeOrg = (caller: Grants, needed: Role): boolean => {
@@ -114,7 +114,8 @@ export const mayInWholeOrg = (caller: Grants, needed: Role): boolean => {
 /** Throws 403 unless the role applies to the whole org. */
 export function requireInWholeOrg(caller: Caller, needed: Role): void {
   requireRole(caller, needed);
-  if (!mayInWholeOrg(caller, needed)) throw forbidden(`this needs the role ${needed} in the whole org; the token has it in a part only`);
+  if (!mayInWholeOrg(caller, needed))
+    throw forbidden(`this needs the role ${needed} in the whole org; the token has it only for some sites or fleets`);
 }
 
 const EVERYTHING = sql``;

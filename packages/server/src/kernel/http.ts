@@ -53,7 +53,7 @@ const IDLE_TIMEOUT_MS = 120_000;
 const TLS_HANDSHAKE_TIMEOUT_MS = 7_000;
 /** Browsers that receive this header use only HTTPS for half a year. */
 const HSTS = "max-age=15768000";
-export const NO_PROXY = "this server is reached through its proxy only";
+export const NO_PROXY = "this server accepts connections from its proxy only";
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
 const URL_CHARACTERS_MAX = 8_192;
 
@@ -238,7 +238,7 @@ async function answerUnknown(plane: KernelPlane, methods: Methods, request: Fast
     reply.header("x-service-org-id", caller.org_id);
   }
   const allowed = methods.of(path);
-  if (allowed.length > 0) throw httpError(405, `${request.method} is not allowed here`, { allow: allowed.join(", ") });
+  if (allowed.length > 0) throw httpError(405, `this path does not allow ${request.method}`, { allow: allowed.join(", ") });
   throw notFound("path", path);
 }
 
@@ -282,7 +282,7 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
   if (plane.db_errors.isTimeout(error))
     return httpError(
       503,
-      "the database took too long for this; ask for less at a time (a shorter time range, fewer objects) or try again",
+      "the database took too long for this request; request less at a time (a shorter time range, fewer objects) or try again",
       {
         "retry-after": "5",
       },
@@ -291,7 +291,7 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
   if (status === 413) return httpError(413, `the body is larger than ${body_bytes_max} bytes`);
   if (status !== undefined && status >= 400 && status < 500)
     return FRAMEWORK_FAULTS[status]?.() ?? new Fault("bad_request", "the request is malformed");
-  return new Fault("internal_server_error", "internal error; find it by the request id in the server's log");
+  return new Fault("internal_server_error", "internal error; the server's log shows details under the request id");
 }
 
 /**

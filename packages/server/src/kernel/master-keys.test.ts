@@ -34,7 +34,7 @@ test("reads keys in hex and base64, newest first, and refuses an invalid key wit
   for (const text of ["", "  ", "abc", old.toString("hex").slice(2), `${old.toString("hex")} secret`]) {
     assert.throws(
       () => parseMasterKeys(text, "the variable"),
-      (error) => error instanceof MasterKeyError && /the variable must hold/.test(error.message) && !error.message.includes("abc"),
+      (error) => error instanceof MasterKeyError && /the variable must contain/.test(error.message) && !error.message.includes("abc"),
     );
   }
 });
@@ -56,7 +56,7 @@ test("creates a private key file in the data directory once, and then reuses it"
     );
     await assert.rejects(openMasterKeys({ data_directory, secrets_key_file: path.join(data_directory, "none") }), MasterKeyError);
     await writeFile(file, (await readFile(file, "utf8")).slice(0, 10));
-    await assert.rejects(openMasterKeys({ data_directory }), /must hold/);
+    await assert.rejects(openMasterKeys({ data_directory }), /must contain/);
   } finally {
     await rm(data_directory, { recursive: true });
   }

@@ -124,7 +124,7 @@ export function parseMasterKeys(text: string, where: string): MasterKeys {
   // The message does not contain the words: they may be keys.
   if (keys.length === 0 || keys.length > KEYS_MAX || keys.some(({ length }) => length !== KEY_BYTES))
     throw new MasterKeyError(
-      `${where} must hold 1 to ${KEYS_MAX} keys of ${KEY_BYTES} bytes, each as 64 hexadecimal digits or as base64, such as \`openssl rand -hex 32\` makes`,
+      `${where} must contain 1 to ${KEYS_MAX} keys of ${KEY_BYTES} bytes, each as 64 hexadecimal digits or as base64, such as \`openssl rand -hex 32\` prints`,
     );
   return new MasterKeys(keys);
 }

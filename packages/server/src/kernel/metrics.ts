@@ -30,14 +30,17 @@ export function createMetrics() {
     http_requests: counter("roamfleet_http_requests_total", "HTTP requests answered", ["route", "status"]),
     http_duration: new Histogram({
       name: "roamfleet_http_request_duration_seconds",
-      help: "Time to answer an HTTP request",
+      help: "Time to answer an HTTP request, in seconds",
       labelNames: ["route"] as const,
       buckets: BUCKETS_SECONDS,
       registers,
     }),
     robots_connected: gauge("roamfleet_robots_connected", "Robots connected to this node"),
-    node_info: gauge("roamfleet_node_info", "1, with the id of this node and the version of its program", ["node_id", "version"]),
-    nodes_living: gauge("roamfleet_nodes_living", "Living nodes on the database, as last seen by this node"),
+    node_info: gauge("roamfleet_node_info", "Always 1; the labels are the id of this node and the version of its program", [
+      "node_id",
+      "version",
+    ]),
+    nodes_living: gauge("roamfleet_nodes_living", "Running nodes on the database, as last seen by this node"),
     bus_connected: gauge("roamfleet_bus_connected", "Whether this node receives messages of other nodes; 1 if there are none"),
     bus_gaps: counter("roamfleet_bus_gaps_total", "Times that messages of other nodes may have been lost, after which state is read again"),
     streams_relayed: gauge("roamfleet_streams_relayed", "Viewers of this node that are forwarded to the node of their robot"),
@@ -46,8 +49,8 @@ export function createMetrics() {
     disk_free_bytes: sampled("roamfleet_disk_free_bytes", "Bytes free on the disk of the data directory"),
     database_bytes: sampled("roamfleet_database_bytes", "Size of the database in bytes"),
     wal_bytes: sampled("roamfleet_wal_bytes", "Size of PostgreSQL's write-ahead log in bytes"),
-    backup_age: sampled("roamfleet_backup_age_seconds", "Age of the last backup of the data directory; +Inf without one"),
-    oldest_log_age: sampled("roamfleet_oldest_log_age_seconds", "Age of the oldest logs of robots that are stored"),
+    backup_age: sampled("roamfleet_backup_age_seconds", "Age of the last backup of the data directory in seconds; +Inf without one"),
+    oldest_log_age: sampled("roamfleet_oldest_log_age_seconds", "Age of the oldest stored log records of robots in seconds"),
     database_restarts: counter("roamfleet_database_restarts_total", "Restarts of PostgreSQL that were observed"),
     log_records: counter("roamfleet_log_records_total", "Log records stored"),
     log_acks_delayed: counter(
@@ -81,8 +84,8 @@ interface LinkLoad {
 /** Gauges of the links, read at each scrape. */
 export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
-  gauge("roamfleet_links_in_line", "Connecting robots that wait in line", ({ admissions }) => admissions.queued);
-  gauge("roamfleet_links_booked", "Robots with a booked time to reconnect", ({ admissions }) => admissions.booked);
+  gauge("roamfleet_links_in_line", "Connecting robots that wait to be accepted", ({ admissions }) => admissions.queued);
+  gauge("roamfleet_links_booked", "Robots that were given a time to reconnect", ({ admissions }) => admissions.booked);
   gauge(
     "roamfleet_link_admissions_per_second",
     "Maximum robots that this node accepts per second, as measured",
@@ -109,7 +112,7 @@ export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: numb
   measure(
     metrics,
     "roamfleet_retention_clock_behind_seconds",
-    "How far the wall clock is ahead of the time that deletions by age use; over 3600 after a wrong clock or a long stop",
+    "Seconds by which the wall clock is ahead of the time that deletions by age use; over 3600 after a wrong clock or a long stop",
     () => clock.behind_ms / 1_000,
   );
 }

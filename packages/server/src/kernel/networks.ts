@@ -135,7 +135,7 @@ export function channelRefusal({ channel, is_tls }: BoundChannel, signed: string
   if (channel === "" && is_tls === true) return "this connection has no TLS channel to sign for: TLS 1.3 is required";
   if (channel === signed) return undefined;
   return (
-    "the signature was made for another TLS channel than this connection's: the robot connected to something in between " +
-    "(the server knows its proxies by --behind-proxy)"
+    "the signature was made for another TLS channel than this connection's: something between the robot and this server ends TLS. " +
+    "If it is your proxy, add its address to --behind-proxy"
   );
 }

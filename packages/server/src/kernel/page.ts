@@ -110,10 +110,10 @@ function decodeCursor(cursor: string, bound: string): string {
   try {
     parsed = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
   } catch {
-    throw badRequest("cursor is not one that a list answered");
+    throw badRequest("cursor is invalid: use next_cursor of the previous page");
   }
   if (!Array.isArray(parsed) || parsed.length !== 2 || typeof parsed[1] !== "string" || parsed[1].includes("\0")) {
-    throw badRequest("cursor is not one that a list answered");
+    throw badRequest("cursor is invalid: use next_cursor of the previous page");
   }
   if (parsed[0] !== bound) throw badRequest("cursor belongs to another list or filter");
   return parsed[1];

@@ -123,7 +123,7 @@ test("a start with a clock that is years ahead keeps the previous retention time
   assert.equal(ahead.retention.now().toISOString(), new Date(START_AT).toISOString());
   assert.equal(ahead.retention.behind_ms, 10 * YEAR_MS);
   assert.deepEqual(it.logged, [
-    "the clock is ahead of the last known time: nothing is deleted because of the new time until it has held for a day",
+    "the clock is ahead of the last known time: deletions by age use the new time only after it has been stable for a day",
   ]);
   await ahead.clock.advance({ days: 1 });
   assert.equal(ahead.retention.behind_ms, 0);

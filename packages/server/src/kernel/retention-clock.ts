@@ -172,7 +172,7 @@ export class RetentionClock {
     if (jump_ms > WORTH_AN_ERROR_MS)
       log.error(
         { jump_seconds: Math.round(jump_ms / 1_000), now, retention_time, hold_hours: HOLD_MS / 3_600_000 },
-        "the clock is ahead of the last known time: nothing is deleted because of the new time until it has held for a day",
+        "the clock is ahead of the last known time: deletions by age use the new time only after it has been stable for a day",
       );
     else if (jump_ms < -WORTH_AN_ERROR_MS)
       log.error({ jump_seconds: Math.round(jump_ms / 1_000), now, retention_time }, "the clock is behind the last known time");

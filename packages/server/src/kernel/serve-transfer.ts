@@ -66,7 +66,7 @@ class RobotTransfers {
       for (const { socket } of await this.#plane.authenticators.refusedRobots([...this.#open.values()])) socket.destroy();
     } catch (error) {
       // When the database is unreachable, the robots' state is unknown: their downloads continue.
-      this.#plane.log.warn({ err: error }, "could not check which downloading robots are refused");
+      this.#plane.log.warn({ err: error }, "could not check which downloading robots have lost access");
     }
   }
 }

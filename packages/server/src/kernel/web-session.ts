@@ -72,5 +72,5 @@ export function requireCsrfToken(headers: Headers, session: WebSession): void {
   const given = Buffer.from(one(headers[CSRF_HEADER.toLowerCase()]) ?? "");
   const expected = Buffer.from(session.csrf_token);
   if (given.length !== expected.length || !timingSafeEqual(given, expected))
-    throw forbidden(`the header ${CSRF_HEADER} must be the csrf_token of the session: GET /api/auth/session answers it`);
+    throw forbidden(`the header ${CSRF_HEADER} must be the csrf_token of the session: GET /api/auth/session returns it`);
 }

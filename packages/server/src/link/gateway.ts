@@ -295,7 +295,7 @@ export class Gateway implements Link {
     ws.once("close", (code, reason) => {
       if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
       if (this.#sessions.size === 0) this.#emptied?.();
-      const why = session.end_reason ?? (reason.length > 0 ? storableText(reason.toString("utf8")) : `closed with ${code}`);
+      const why = session.end_reason ?? (reason.length > 0 ? storableText(reason.toString("utf8")) : `connection closed (code ${code})`);
       session.ended(why);
       void this.#track(this.#disconnected(session, why));
     });
@@ -345,7 +345,7 @@ export class Gateway implements Link {
     const now = this.#context.clock.monotonic();
     for (const session of this.#sessions.values()) {
       if (session.paused) session.heard_at = now;
-      else if (now - session.heard_at > limit_ms) session.terminate("no heartbeat");
+      else if (now - session.heard_at > limit_ms) session.terminate("no heartbeat received");
     }
   }
 }

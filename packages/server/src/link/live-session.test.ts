@@ -28,7 +28,7 @@ test("counts a robot's WebSocket pings toward its rate limit until the link is t
   const tokens = session.frames?.tokens;
   session.heardControl();
   assert.equal(session.frames?.tokens, (tokens ?? 0) - 1);
-  session.terminate("the robot does not read");
+  session.terminate("the robot does not read the server's messages");
   session.heardControl();
   assert.equal(session.frames?.tokens, (tokens ?? 0) - 1);
 });

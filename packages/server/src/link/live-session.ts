@@ -160,7 +160,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   send(message: ServerMessage): boolean {
     if (this.#socket.readyState !== this.#socket.OPEN) return false;
     if (!sendMessage(this.#queue, message)) {
-      this.terminate("the robot does not read");
+      this.terminate("the robot does not read the server's messages");
       return false;
     }
     return true;
@@ -247,7 +247,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   #message(message: Uint8Array | undefined, credit: number): void {
     if (message === undefined) return;
     const parsed = parseMessage(message);
-    if (parsed.type === "hello") throw new MessageError("hello came twice");
+    if (parsed.type === "hello") throw new MessageError("hello was sent twice");
     this.#work ??= new WorkQueue(this.valve, this.#events.budget, this.org_id);
     const items = parsed.type === "logs" ? parsed.records.length : 1;
     this.#work.add(
@@ -265,7 +265,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   }
 
   #reply(type: FrameType, channel: number, payload: Uint8Array, flags: number): void {
-    if (!this.#queue.pushControl(type, channel, payload, flags)) this.terminate("the robot does not read");
+    if (!this.#queue.pushControl(type, channel, payload, flags)) this.terminate("the robot does not read the server's messages");
   }
 
   #assembler(bytes_max: number): MessageAssembler {
@@ -283,7 +283,7 @@ export class LiveSession implements Session, RateLimited, Holder {
       queue: this.#queue,
       end: "server",
       clock: this.#clock,
-      stuck: () => this.terminate("the robot does not read"),
+      stuck: () => this.terminate("the robot does not read the server's messages"),
     });
     this.#queue.on_room = () => table.retry();
     return (this.#channels = table);

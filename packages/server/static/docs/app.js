@@ -27,7 +27,7 @@ async function start() {
   try {
     roots = await Promise.all(DOCUMENTS.map(({ url }) => load(url)));
   } catch (error) {
-    fill(content, h("h1", {}, "The description of the API could not be loaded"), h("p", {}, error.message));
+    fill(content, h("h1", {}, "The API description could not be loaded"), h("p", {}, error.message));
     return;
   }
   byId("version").textContent = roots[0].info.version;
@@ -38,7 +38,7 @@ async function start() {
 
 async function load(url) {
   const response = await fetch(url, { credentials: "omit" });
-  if (!response.ok) throw new Error(`${url} answered ${response.status}`);
+  if (!response.ok) throw new Error(`${url} returned status ${response.status}`);
   return await response.json();
 }
 
@@ -71,7 +71,7 @@ function renderList() {
   const groups = Map.groupBy(found, ({ group }) => group);
   fill(
     byId("routes"),
-    found.length === 0 ? h("p", { class: "muted" }, "Nothing matches.") : null,
+    found.length === 0 ? h("p", { class: "muted" }, "No matching operations.") : null,
     [...groups].map(([group, list]) => h("section", {}, h("h3", {}, group), h("ul", {}, list.map(listItem)))),
   );
 }
@@ -115,7 +115,7 @@ function home() {
     h(
       "p",
       {},
-      "The documents themselves: ",
+      "OpenAPI documents: ",
       DOCUMENTS.map(({ url }, i) => [i === 0 ? "" : ", ", h("a", { href: url }, url)]),
       ".",
     ),

@@ -44,7 +44,7 @@ export function copyButton(label, read) {
           await navigator.clipboard.writeText(read());
           button.textContent = "Copied";
         } catch {
-          button.textContent = "The browser did not allow it";
+          button.textContent = "The browser blocked copying";
         }
         setTimeout(() => (button.textContent = label), 1_500);
       },

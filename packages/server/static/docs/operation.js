@@ -14,7 +14,7 @@ export function operationView(shown, credentials) {
     bodySection(root, operation.requestBody),
     h("h2", {}, "Try it"),
     tryIt(shown, credentials),
-    h("h2", {}, "Answers"),
+    h("h2", {}, "Responses"),
     Object.entries(operation.responses).map(([status, response]) => answerView(root, status, response)),
   ];
 }
@@ -23,8 +23,8 @@ function whoMay({ security = [], "x-required-role": role }) {
   if (role !== undefined) return `Needs a portal token whose role is at least \`${role}\`.`;
   const schemes = security.flatMap((one) => Object.keys(one));
   if (schemes.includes("service_admin_token"))
-    return "Needs the service's admin token; while the server has none, only its own machine may call.";
-  return schemes.includes("robot_signature") ? "For robots: the request is signed." : "Needs no token.";
+    return "Needs the service's admin token; if the server has none, only requests from its own machine are accepted.";
+  return schemes.includes("robot_signature") ? "For robots only: each request is signed with the robot's key." : "Needs no token.";
 }
 
 const section = (title, content) => (content === undefined ? null : [h("h2", {}, title), content]);

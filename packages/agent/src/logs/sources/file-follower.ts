@@ -271,7 +271,7 @@ export class FileFollower {
     this.#options.limiter.write({
       level: "warn",
       source: "roamfleet",
-      message: `${this.path} was rotated away or emptied: its last lines before that may be missing`,
+      message: `${this.path} was rotated or emptied: its last lines before that may be missing`,
       fields: { source: this.path },
     });
   }

@@ -115,7 +115,7 @@ export class FileLogs {
   #follower(path: string): FileFollower | undefined {
     const { clock, limiter, spoolHasRoom, log } = this.#options;
     if (this.#followers.size >= FILES_MAX) {
-      if (!this.#too_many) log.warn({ path, files_max: FILES_MAX }, "more log files than can be followed: this one and others are not");
+      if (!this.#too_many) log.warn({ path, files_max: FILES_MAX }, "too many log files: this file and further ones are not followed");
       this.#too_many = true;
       return undefined;
     }

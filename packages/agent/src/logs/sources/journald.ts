@@ -115,7 +115,7 @@ export class Journal {
         this.#child = undefined;
         resolve();
         if (this.#stopped) return;
-        if (missing) return log.info({ command: program }, "no journal here: there is no such command");
+        if (missing) return log.info({ command: program }, "journalctl is not installed: the journal is not read");
         this.#failures = clock.monotonic() - started_at > SETTLED_MS ? 0 : this.#failures + 1;
         log.warn({ how }, "journalctl ended unexpectedly");
         this.#again = clock.setTimer(backoffMs(clock, this.#failures), () => this.#run());
@@ -134,7 +134,7 @@ export class Journal {
       limiter.write({
         level: "warn",
         source: "roamfleet",
-        message: "1 records dropped: an entry of the journal is too long",
+        message: "1 record dropped: an entry of the journal is too long",
         fields: { gap: { count: 1 }, bytes: line.bytes },
       });
       return;
@@ -168,7 +168,7 @@ export class Journal {
     const said = text.trim().slice(0, STDERR_CHARACTERS_MAX);
     if (said === "" || said === this.#said) return;
     this.#said = said;
-    this.#options.log.warn({ said }, "journalctl says");
+    this.#options.log.warn({ said }, "journalctl reported an error");
   }
 }
 

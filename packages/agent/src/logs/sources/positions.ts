@@ -33,7 +33,7 @@ export class Positions {
   constructor(options: PositionsOptions) {
     this.#options = options;
     this.#path = join(options.state_directory, "log-positions.json");
-    const damaged = (): void => options.log.warn("the saved positions of log sources are damaged: sources are read from now on");
+    const damaged = (): void => options.log.warn("the saved positions of log sources are damaged: only new records are read");
     this.#stored = { ...fieldsOf(readJson(this.#path, damaged)) };
   }
 

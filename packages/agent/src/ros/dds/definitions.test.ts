@@ -77,7 +77,7 @@ test("an unknown message type fails with a reason, and its name cannot leave the
     await why("a/msg/B", []),
     "no definition of a/msg/B: AMENT_PREFIX_PATH is not set for the agent, and it is none of the common types",
   );
-  assert.match(await why("nav/msg/Goal", [directory]), /cannot be read: nav\/Place, of which nav\/msg\/Goal is made, is missing/);
+  assert.match(await why("nav/msg/Goal", [directory]), /cannot be read: nav\/Place, which nav\/msg\/Goal contains, is missing/);
   assert.match(await why("nav/msg/Bad", [directory]), /cannot be read/);
   for (const type of ["../../etc/msg/x", "a/msg/../b", "a/msg/__proto__/x", "constructor/msg/constructor"])
     assert.notEqual(await why(type, [directory]), "found");

@@ -65,7 +65,7 @@ function decodeBy(reader: MessageReader, type: string, source: string): Decode {
     try {
       return reader.readMessage(bytes);
     } catch (error) {
-      return new UndecodedMessage(bytes, `not what ${type} is by ${source}: ${errorText(error)}`);
+      return new UndecodedMessage(bytes, `does not match the definition of ${type} in ${source}: ${errorText(error)}`);
     }
   };
 }
@@ -131,10 +131,10 @@ async function findMsg(type: string, prefixes: readonly string[]): Promise<TypeD
       return { ...field, type: shortName(field.type.includes("/") ? field.type : `${own_package}/${field.type}`) };
     });
     definitions.set(shortName(wanted), { name: shortName(wanted), definitions: fields });
-    if (definitions.size > DEFINITIONS_MAX) throw new Error(`${type} is made of more than ${DEFINITIONS_MAX} types`);
+    if (definitions.size > DEFINITIONS_MAX) throw new Error(`${type} contains more than ${DEFINITIONS_MAX} types`);
     for (const field of fields) {
       if (field.isComplex !== true || definitions.has(field.type)) continue;
-      if (!(await add(field.type.replace("/", "/msg/")))) throw new Error(`${field.type}, of which ${wanted} is made, is missing`);
+      if (!(await add(field.type.replace("/", "/msg/")))) throw new Error(`${field.type}, which ${wanted} contains, is missing`);
     }
     return true;
   };
@@ -153,7 +153,7 @@ async function findIdl(type: string, prefixes: readonly string[]): Promise<TypeD
     if (file === undefined) return false;
     source ??= file.path;
     texts.set(wanted, file.text);
-    if (texts.size > DEFINITIONS_MAX) throw new Error(`${type} is made of more than ${DEFINITIONS_MAX} types`);
+    if (texts.size > DEFINITIONS_MAX) throw new Error(`${type} contains more than ${DEFINITIONS_MAX} types`);
     for (const [, included = ""] of file.text.matchAll(INCLUDE))
       if (!texts.has(included) && !(await add(included))) throw new Error(`${included}.idl, which ${wanted}.idl includes, is missing`);
     return true;

@@ -242,7 +242,7 @@ async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
   }
   if (encoding === "json") return (bytes) => JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"));
   const what = schema_encoding === undefined ? encoding : `${encoding} with a schema in ${schema_encoding}`;
-  return (bytes) => new UndecodedMessage(bytes, `messages in ${what} are not read here`);
+  return (bytes) => new UndecodedMessage(bytes, `messages in ${what} are not supported`);
 }
 
 async function ros2Decoder(definitions: ConstructorParameters<typeof Ros2Reader>[0]): Promise<Decode> {

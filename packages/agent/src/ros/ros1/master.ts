@@ -27,7 +27,7 @@ export class Ros1Master {
     const headers = { "content-type": "text/xml" };
     const answer = await this.#http({ method: "POST", url: this.uri, headers, body, signal: limit.signal });
     const text = await readText(answer, ANSWER_BYTES_MAX);
-    if (answer.status !== 200) throw new Error(`the ROS master answered ${answer.status}`);
+    if (answer.status !== 200) throw new Error(`the ROS master returned HTTP status ${answer.status}`);
     const value = readAnswer(text);
     if (!Array.isArray(value) || value.length !== 3) throw new Error("this is not a ROS master");
     if (value[0] !== SUCCESS) throw new Error(`the ROS master refused ${method}`);
@@ -90,7 +90,7 @@ const tokensOf = (text: string): Tokens =>
   new Tokens((text.replace(/^\s*<\?[^>]*\?>/, "").match(/<[^<>]*>|[^<>]+/g) ?? []).filter((token) => token.trim() !== ""));
 
 function readValue(tokens: Tokens, depth: number): unknown {
-  if (depth > DEPTH_MAX) throw new Error("the answer is nested too deep");
+  if (depth > DEPTH_MAX) throw new Error("the response is nested too deeply");
   expect(tokens, "<value>");
   const head = tokens.shift();
   if (head === "</value>") return "";
@@ -124,12 +124,12 @@ function readScalar(tokens: Tokens, head: string | undefined): unknown {
   if (type[1] === "string") return unescape(body);
   if (type[1] === "boolean") return body.trim() === "1";
   if (["int", "i4", "double"].includes(type[1]!)) return Number(body);
-  throw new Error(`a value of type ${type[1]} is not read here`);
+  throw new Error(`a value of type ${type[1]} is not supported`);
 }
 
 function expect(tokens: Tokens, tag: string): void {
   const token = tokens.shift();
-  if (token !== tag) throw new Error(`the answer has ${token ?? "its end"} where ${tag} should be`);
+  if (token !== tag) throw new Error(`the response has ${token ?? "its end"} instead of ${tag}`);
 }
 
 const escape = (text: string): string => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

@@ -217,6 +217,6 @@ class Ros1Adapter implements RosAdapter {
     this.distro ??= (await master.textParameter("/rosdistro")) ?? null;
     const node = await this.#node?.catch(() => undefined);
     const dropped = [...this.#subscriptions].some(([topic, { begun }]) => begun && node !== undefined && !node.isSubscribedTo(topic));
-    if (dropped) this.#gone.resolve("the agent's node was ended from outside");
+    if (dropped) this.#gone.resolve("the agent's ROS node was shut down by another process");
   }
 }

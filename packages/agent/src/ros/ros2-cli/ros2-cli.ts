@@ -108,7 +108,7 @@ class Ros2Adapter implements RosAdapter {
     this.#listed_at_ms = this.#clock.monotonic();
     this.#failed = lists === undefined ? this.#failed + 1 : 0;
     this.#lists = lists ?? this.#lists;
-    if (this.#failed >= FAILED_LISTS_MAX) this.#gone.resolve("ros2 lists no topics any more");
+    if (this.#failed >= FAILED_LISTS_MAX) this.#gone.resolve("ros2 no longer lists topics");
   }
 
   /**

@@ -75,5 +75,5 @@ test("container permissions come from flags, environment or config file, in this
   assert.deepEqual(of({}, { ROAMFLEET_ALLOW_HOST_NETWORK: "on" }), [false, true]);
   assert.deepEqual(of({}, {}, robot), [true, true]);
   assert.deepEqual(of({}, { ROAMFLEET_ALLOW_DEVICES: "off" }, robot), [false, true]);
-  assert.throws(() => of({}, { ROAMFLEET_ALLOW_DEVICES: "maybe" }), /is on or off/);
+  assert.throws(() => of({}, { ROAMFLEET_ALLOW_DEVICES: "maybe" }), /must be on or off/);
 });

@@ -225,9 +225,9 @@ test("checks a container's health by HTTP, by a command inside it, or by its out
     assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
   }
   const bad = [
-    ["c2", "true", { command: ["sleep", "60"] }, /did not end within|still hangs/],
+    ["c2", "true", { command: ["sleep", "60"] }, /did not end within|still running from an earlier check/],
     ["l2", "echo serving nothing", { log: { pattern: "^serving on \\d+$" } }, /no line of its output matches/],
-    ["h2", "true", { http: { url: `${rig.server.origin}/agent/configs/ill` } }, /answered 404/],
+    ["h2", "true", { http: { url: `${rig.server.origin}/agent/configs/ill` } }, /returned status 404/],
   ] as const;
   for (const [tag, more, health, message] of bad) {
     const end = await rig.ended(rig.deploy(await imageRelease(tag, await late(more), { health }, rig.server), { verify_seconds: 1.5 }));

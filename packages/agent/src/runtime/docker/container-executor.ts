@@ -125,7 +125,10 @@ export class ContainerExecutor implements Executor {
       return await this.#replacement.choose(app, release, options);
     } catch (error) {
       if (!lacksImage(error)) throw error;
-      this.#options.log.warn({ app, release: release.tag }, "the engine has lost the image of a release: it is loaded again");
+      this.#options.log.warn(
+        { app, release: release.tag },
+        "the container engine no longer has the image of a release: it is loaded again",
+      );
       await this.#load(app, release, { signal: options.signal, progress: () => {} });
       return this.#replacement.choose(app, release, options);
     }
@@ -197,7 +200,7 @@ export class ContainerExecutor implements Executor {
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
     const running = this.#running.get(app);
-    if (running?.release.id !== release.id) return { ok: false, message: "it is not running" };
+    if (running?.release.id !== release.id) return { ok: false, message: "not running" };
     return running.container.check();
   }
 
@@ -211,7 +214,7 @@ export class ContainerExecutor implements Executor {
       await clock.sleep(timing.rollback_alive_ms, signal);
       throwIfAborted(signal);
       await container.refresh();
-      if (container.pid !== undefined && container.pid === pid) return { ok: true, message: "it is up" };
+      if (container.pid !== undefined && container.pid === pid) return { ok: true, message: "running" };
       return { ok: false, message: `the container ${container.last_exit ?? "is not running"}` };
     };
     const restarts = { ...this.#options, app, container, containers: this.#containers, signal };
@@ -259,7 +262,7 @@ export class ContainerExecutor implements Executor {
     }
     if (container.down && running.spec.restart.policy === "always") await this.#restart(app, container);
     if (!container.gone) return;
-    log.warn({ app }, "the container is gone from the engine: it is created again");
+    log.warn({ app }, "the container no longer exists in the engine: it is created again");
     await this.#stopWatching(app, this.#detach(app));
     on_lost(app);
   }
@@ -270,7 +273,7 @@ export class ContainerExecutor implements Executor {
    */
   async #restart(app: string, { container_id }: WatchedContainer): Promise<void> {
     const { log } = this.#options;
-    log.warn({ app }, "the engine left the container down: it is started again");
+    log.warn({ app }, "the container engine did not restart the container: the agent starts it");
     await this.#containers
       .start(container_id, this.#closing.signal)
       .catch((error: unknown) => log.warn({ app, reason: engineMessage(error) }, "the container could not be started"));
@@ -337,7 +340,7 @@ export class ContainerExecutor implements Executor {
     const before = this.#cleanups.get(app) ?? Promise.resolve();
     const turn = before.then(work).catch((error: unknown) => {
       if (!this.#closing.signal.aborted)
-        this.#options.log.warn({ app, reason: engineMessage(error) }, "could not tidy up after a container");
+        this.#options.log.warn({ app, reason: engineMessage(error) }, "could not clean up after a container");
     });
     this.#cleanups.set(app, turn);
   }

@@ -21,7 +21,7 @@ test("rejects an invalid container manifest and names the field", () => {
     [{ env: { ROAMFLEET_APP: "x" } }, "env.ROAMFLEET_APP belongs to the agent"],
     [{ ports: [{ container: 0 }] }, "ports[0].container must be a number"],
     [{ ports: [{ container: 80.5 }] }, "ports[0].container must be a whole number"],
-    [{ host_network: true, ports: [{ container: 80 }] }, "ports have no meaning"],
+    [{ host_network: true, ports: [{ container: 80 }] }, "ports cannot be used with host_network"],
     [{ mounts: [{ type: "bind", source: "/srv/../etc", target: "/x" }] }, "mounts[0].source must be an absolute path"],
     [{ mounts: [{ type: "bind", target: "/x" }] }, "mounts[0].source is missing"],
     [{ mounts: [{ type: "volume", source: "/srv", target: "/x" }] }, "mounts[0].source must be the name of a volume"],

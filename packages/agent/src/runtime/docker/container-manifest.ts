@@ -65,7 +65,7 @@ export function readContainerManifest(value: unknown): ContainerSpec {
   const fields = given(value) ? object(value, "container", Object.keys(FIELDS)) : {};
   const host_network = flag(fields["host_network"], "host_network");
   const ports = list(fields["ports"], "ports", PORTS_MAX).map(readPort);
-  if (host_network && ports.length > 0) throw bad("ports", "have no meaning beside host_network: the container has the robot's own ports");
+  if (host_network && ports.length > 0) throw bad("ports", "cannot be used with host_network: the container uses the robot's ports");
   return {
     entrypoint: given(fields["entrypoint"]) ? argv(fields["entrypoint"], "entrypoint") : null,
     command: given(fields["command"]) ? readCommand(fields["command"]) : null,
@@ -120,7 +120,7 @@ function absolute(value: unknown, field: string): string {
 /** Validates the entrypoint's arguments. Unlike an entrypoint, the list may be empty and may contain empty texts. */
 function readCommand(value: unknown): string[] {
   return list(value, "command", MANIFEST_ARGUMENTS_MAX).map((item, index) => {
-    if (typeof item !== "string" || item.includes("\0")) throw bad(`command[${index}]`, "must be a text without NUL");
+    if (typeof item !== "string" || item.includes("\0")) throw bad(`command[${index}]`, "must be a string without NUL");
     return item;
   });
 }

@@ -78,7 +78,7 @@ test("does not mount a socket directory that contains other files, and logs this
   for (const [socket, why] of [
     [path.join(full, "a.sock"), /configs is not empty/],
     [path.join(full, "none", "a.sock"), /ENOENT/],
-    [path.join(full, "a:b", "a.sock"), /has a colon/],
+    [path.join(full, "a:b", "a.sock"), /contains a colon/],
   ] as const) {
     const { directory, lines } = directoryOf(socket, state);
     assert.equal(directory.prepare(), undefined);

@@ -136,7 +136,7 @@ function bindMounts({ spec, state_directory, configs_directory, mount_directorie
   const mounts = spec.mounts.flatMap(({ type, source, target, read_only }) => {
     if (type !== "bind" || source === null) return [];
     const from = allowedMount(source, mount_directories, [state_directory, ...engine_sockets]);
-    if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} has a colon`);
+    if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} contains a colon`);
     return [`${from}:${target}${read_only ? ":ro" : ""}`];
   });
   // Mounts the directory instead of the socket: a restarted agent creates a new socket file.
@@ -210,7 +210,7 @@ export class SocketDirectory {
 function whyNot(socket: string, directory: string, state_directory: string): string | undefined {
   try {
     if (socket === socketIn(state_directory)) makeDirectory(directory);
-    if (directory.includes(":")) return `${directory} has a colon`;
+    if (directory.includes(":")) return `${directory} contains a colon`;
     const other = fs.readdirSync(directory).find((name) => name !== path.basename(socket) && name !== CONFIGS);
     if (other !== undefined) return `${directory} contains other files too, such as ${other}`;
     // Create the mount point for the configs now: this is impossible later, when the directory is mounted read-only.

@@ -99,7 +99,7 @@ test("rejects a layer that is far larger unpacked than packed before loading it"
   const bomb = gzipSync(Buffer.alloc(100_000_000));
   const { failure, loads } = await load([bomb], () => {});
   assert.equal(failure.reason, "rejected_by_robot");
-  assert.match(failure.message, /more than \d+ bytes unpacked, of \d+ packed/);
+  assert.match(failure.message, /larger than \d+ bytes when unpacked \(\d+ bytes packed\)/);
   assert.equal(loads, 0);
 });
 

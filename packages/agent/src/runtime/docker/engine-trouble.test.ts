@@ -100,7 +100,7 @@ test("retries a pull from an unreachable registry for a limited number of attemp
   await registry.close();
   const failed = await rig.ended(rig.deploy(second));
   assert.deepEqual([failed.status, failed.reason], ["failed", "download_failed"]);
-  assert.match(failed.message ?? "", /in 6 attempts; the last: .*refused/);
+  assert.match(failed.message ?? "", /in 6 attempts; the last error: .*refused/);
   assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
 });
 
@@ -137,7 +137,7 @@ test("fails the deployment if the engine stays down, and runs the previous relea
   await own.stop();
   const end = await rig.ended(target);
   assert.deepEqual([end.status, end.reason], ["failed", "rollback_failed"]);
-  assert.match(end.message ?? "", /did not come back within 0.5 s/);
+  assert.match(end.message ?? "", /did not respond again within 0.5 s/);
   await own.restart();
   await until("the old one to run again, alone", async () => (await runningTags(own, rig.state)).join() === "v1");
 });

@@ -107,7 +107,7 @@ export class Engine {
         if (clock.monotonic() >= deadline)
           throw new StepFailure(
             "timeout",
-            `the container engine at ${this.#socket} went away and did not come back within ${wait_ms / 1_000} s`,
+            `the container engine at ${this.#socket} stopped and did not respond again within ${wait_ms / 1_000} s`,
           );
       }
       await clock.sleep(RETRY_MS, signal);

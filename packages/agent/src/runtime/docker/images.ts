@@ -228,7 +228,7 @@ export class Images {
         `the image needs more than ${room} bytes below ${root} unpacked, and ${DISK_FREE_FLOOR_BYTES} must stay free`,
       );
     if (unpacked > packed + most)
-      throw new StepFailure("rejected_by_robot", `the image is more than ${most} bytes unpacked, of ${packed} packed`);
+      throw new StepFailure("rejected_by_robot", `the image is larger than ${most} bytes when unpacked (${packed} bytes packed)`);
   }
 
   /**
@@ -255,9 +255,13 @@ export class Images {
         tries = progress.done > most ? 1 : tries + 1;
         most = Math.max(most, progress.done);
         if (tries >= timing.download_tries)
-          throw new StepFailure("download_failed", `the image could not be pulled in ${tries} attempts; the last: ${failure.message}`, {
-            cause: error,
-          });
+          throw new StepFailure(
+            "download_failed",
+            `the image could not be pulled in ${tries} attempts; the last error: ${failure.message}`,
+            {
+              cause: error,
+            },
+          );
       }
       await clock.sleep(retryWaitMs(clock, timing, tries), io.signal);
     }

@@ -128,7 +128,7 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     const image = (await containers.inspect(container_id, { signal }))?.Image;
     if (staged !== undefined && image !== undefined && bare(image) === bare(staged.image_id)) return true;
-    log.error({ app, release: release.tag }, "a container is not of the signed image: it is created again");
+    log.error({ app, release: release.tag }, "a container does not run the signed image: it is created again");
     await containers.remove(container_id, signal);
     return false;
   }
@@ -229,7 +229,7 @@ export class Replacement {
   #mayRunBeside(app: string, spec: ContainerSpec, before: Found): boolean {
     if (spec.replace === "after") return false;
     if (!portsClash(spec, before.ports)) return true;
-    this.#options.log.warn({ app }, "both containers want the same port: the old one is stopped first");
+    this.#options.log.warn({ app }, "both containers use the same port: the old one is stopped first");
     return false;
   }
 }

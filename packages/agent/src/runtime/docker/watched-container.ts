@@ -138,7 +138,7 @@ export class WatchedContainer {
     this.last_exit = state.Running && !state.Restarting ? "exited" : `exited with ${state.ExitCode}${out_of_memory}`;
     if (state.Error) this.last_exit = `could not be started: ${state.Error}`;
     log.warn({ app, how: this.last_exit, restarts: this.restarts }, "container exited");
-    const then = ended ? "it stays down" : "the engine starts it again";
+    const then = ended ? "it stays stopped" : "the engine starts it again";
     logs.write({
       level: "warn",
       source: "roamfleet",
@@ -152,7 +152,7 @@ export class WatchedContainer {
     if (!this.alive) return { ok: false, message: `the container ${this.last_exit ?? `is ${this.#state?.Status ?? "gone"}`}` };
     const { spec, clock, timing } = this.#options;
     const { health } = spec;
-    if (health === null) return { ok: true, message: "it is up" };
+    if (health === null) return { ok: true, message: "running" };
     if ("command" in health) return this.#commands.run(health.command, timing.probe_timeout_ms, this.#stop.signal, "health command");
     if ("log" in health) return this.#logResult(health.log.pattern);
     const check = { http: { url: this.#url(health.http), expect_status: health.http.expect_status } };
@@ -212,7 +212,7 @@ class ContainerCommands {
     const name = `${what} ${argv[0]}`;
     try {
       if (this.#busy !== undefined && (await this.#runs(this.#busy, signal)))
-        return { ok: false, message: `${name} still hangs from an earlier run` };
+        return { ok: false, message: `${name} is still running from an earlier check` };
       return await this.#runOnce(argv, timeout_ms, signal, name);
     } catch (error) {
       if (signal.aborted) throw new StepAborted();

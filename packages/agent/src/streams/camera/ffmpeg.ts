@@ -168,7 +168,8 @@ async function watchChild(child: ChildProcess, { signal, frame, refused }: Sourc
 }
 
 function endOf(code: number | null, killed: string | null, { line }: StderrTail, silent: boolean): SourceEnd {
-  if (silent) return { failed: true, reason: `no picture for ${FRAME_IDLE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
+  if (silent)
+    return { failed: true, reason: `no frame received for ${FRAME_IDLE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
   if (code === 0) return { failed: false, reason: "the file has ended" };
   return { failed: true, reason: `ffmpeg: ${line ?? (code === null ? `ended by ${killed}` : `ended with ${code}`)}` };
 }

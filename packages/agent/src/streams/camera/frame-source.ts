@@ -22,7 +22,7 @@ export function readCameraRequest(params: unknown): CameraRequest | "list" | { f
   const given = fieldsOf(params);
   if (given.list === true) return "list";
   const { camera } = given;
-  if (camera !== undefined && typeof camera !== "string") return { fault: "camera is no name" };
+  if (camera !== undefined && typeof camera !== "string") return { fault: "camera must be a name" };
   const numbers: Partial<Record<keyof typeof CAMERA_BOUNDS, number>> = {};
   for (const name of ["fps", "width", "height", "quality"] as const) {
     const value = given[name];
@@ -30,7 +30,7 @@ export function readCameraRequest(params: unknown): CameraRequest | "list" | { f
     const { minimum, maximum } = CAMERA_BOUNDS[name];
     const whole = name === "fps" || Number.isInteger(value);
     if (typeof value !== "number" || !whole || !(value >= minimum && value <= maximum))
-      return { fault: `${name} is a number from ${minimum} to ${maximum}` };
+      return { fault: `${name} must be a number from ${minimum} to ${maximum}` };
     numbers[name] = value;
   }
   return { camera, fps: numbers.fps ?? FPS_DEFAULT, width: numbers.width, height: numbers.height, quality: numbers.quality };

@@ -76,7 +76,7 @@ test("an HTTP camera that refuses or is unreachable fails with a reason without 
   await using web = await httpCamera((response) => response.end(), 401);
   await using rig = await cameraRig([web.camera, { name: "gone", kind: "mjpeg", url: "http://a:b@127.0.0.1:1/x?k=secret" }]);
   for (const [camera, why] of [
-    ["web", /^http:\/\/127\.0\.0\.1:\d+: answered 401$/],
+    ["web", /^http:\/\/127\.0\.0\.1:\d+: returned status 401$/],
     ["gone", /^http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED/],
   ] as const) {
     const channel = await rig.open({ camera });

@@ -17,7 +17,7 @@ export function mjpegFrames(url: string, clock: Clock): RunJpegs {
   return ({ signal, frame, refused, bytes_max }) =>
     new Promise((resolve) => {
       const failed = (reason: string): void => end({ failed: true, reason: `${withoutSecrets(url)}: ${reason}` });
-      const idle = new IdleTimeout(clock, FRAME_IDLE_MS, () => failed(`no picture for ${FRAME_IDLE_MS / 1_000} s`));
+      const idle = new IdleTimeout(clock, FRAME_IDLE_MS, () => failed(`no frame received for ${FRAME_IDLE_MS / 1_000} s`));
       const stop = (): void => end({ failed: false, reason: "no viewers" });
       const request = (url.startsWith("https:") ? httpsRequest : httpRequest)(url, { agent: false });
       let ended = false;
@@ -40,7 +40,7 @@ export function mjpegFrames(url: string, clock: Clock): RunJpegs {
       signal.addEventListener("abort", stop, { once: true });
       request.on("error", ({ message }) => failed(message));
       request.on("response", (response: IncomingMessage) => {
-        if (response.statusCode !== 200) return failed(`answered ${response.statusCode}`);
+        if (response.statusCode !== 200) return failed(`returned status ${response.statusCode}`);
         response.on("data", (chunk: Buffer) => splitter.push(chunk));
         response.on("error", ({ message }) => failed(message));
         response.on("close", () => failed("the stream ended"));
@@ -56,11 +56,11 @@ export function mjpegFrames(url: string, clock: Clock): RunJpegs {
  */
 export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | undefined, clock: Clock): RunJpegs {
   return async ({ signal, frame, refused, bytes_max }) => {
-    if (ros === undefined) return { failed: true, reason: "this agent has no ROS", final: true };
+    if (ros === undefined) return { failed: true, reason: "ROS is not available on this robot", final: true };
     const { promise, resolve } = Promise.withResolvers<SourceEnd>();
-    let trouble = "it has no publisher";
+    let trouble = "the topic has no publisher";
     const idle = new IdleTimeout(clock, FRAME_IDLE_MS, () =>
-      resolve({ failed: true, reason: `no picture from ${topic} for ${FRAME_IDLE_MS / 1_000} s: ${trouble}` }),
+      resolve({ failed: true, reason: `no frame received from ${topic} for ${FRAME_IDLE_MS / 1_000} s: ${trouble}` }),
     );
     const stop = (): void => resolve({ failed: false, reason: "no viewers" });
     signal.addEventListener("abort", stop, { once: true });

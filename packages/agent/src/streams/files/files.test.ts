@@ -321,7 +321,7 @@ test(
     });
     const { code, reason } = await (await unnamed.server.open("files", "camera")).ended;
     assert.equal(code, 4410);
-    assert.match(reason, /runs as root: name a user/);
+    assert.match(reason, /runs as root: set the user/);
   },
 );
 

@@ -30,8 +30,8 @@ export interface Place extends AsyncDisposable {
 
 /** Returns the absolute path of a request. Throws FileRefused for an invalid one. */
 function absolutePath(written: unknown, { home }: FileRoom): string {
-  if (typeof written !== "string" || written === "") throw new FileRefused("bad_request", "a path is needed");
-  if (written.includes("\0")) throw new FileRefused("bad_request", "a path has no zero byte");
+  if (typeof written !== "string" || written === "") throw new FileRefused("bad_request", "a path is required");
+  if (written.includes("\0")) throw new FileRefused("bad_request", "a path must not contain a NUL character");
   if (Buffer.byteLength(written) > PATH_BYTES_MAX) throw new FileRefused("bad_request", "the path is too long");
   if (written === "~") return home;
   return path.resolve(home, written.startsWith("~/") ? `./${written.slice(2)}` : written);
@@ -61,7 +61,7 @@ export async function findTarget(written: unknown, room: FileRoom): Promise<Plac
   const directory = await realpath(path.dirname(wanted));
   const target = path.join(directory, path.basename(wanted));
   const there = await lstat(target).catch(() => undefined);
-  if (there?.isSymbolicLink() === true) throw new FileRefused("forbidden", `${wanted}: this is a symbolic link to nothing`);
+  if (there?.isSymbolicLink() === true) throw new FileRefused("forbidden", `${wanted}: broken symbolic link`);
   return hold(target, room);
 }
 
@@ -84,7 +84,7 @@ async function hold(real: string, room: FileRoom): Promise<Place> {
 }
 
 function forbidden(place: string, { directories }: FileRoom): FileRefused {
-  const allowed = directories.length === 0 ? "nowhere" : `below ${directories.join(", ")} only`;
+  const allowed = directories.length === 0 ? "nowhere" : `only below ${directories.join(", ")}`;
   return new FileRefused("forbidden", `${place}: the robot's configuration allows files ${allowed}`);
 }
 
@@ -126,7 +126,7 @@ async function requireOneName(stats: Stats, place: Place, { closed }: FileRoom):
   if (stats.nlink === 1) return;
   const own = await stat(closed).catch(() => undefined);
   if (own === undefined || own.dev !== stats.dev || own.uid !== stats.uid) return;
-  throw new FileRefused("forbidden", `${place.path}: this file has another name too, which may be in the agent's state directory`);
+  throw new FileRefused("forbidden", `${place.path}: this file has another hard link, which may be in the agent's state directory`);
 }
 
 async function isInRoom(place: string, { directories }: FileRoom): Promise<boolean> {
@@ -187,7 +187,7 @@ export function refusalOf(error: unknown, path: string): FileRefused {
   if (error instanceof FileRefused) return error;
   const { code } = error as NodeJS.ErrnoException;
   if (code === undefined) throw error;
-  const [failure, words] = WORDS.get(code) ?? ["failed", `the robot could not do it (${code})`];
+  const [failure, words] = WORDS.get(code) ?? ["failed", `the operation failed on the robot (${code})`];
   return new FileRefused(failure, `${path}: ${words}`);
 }
 

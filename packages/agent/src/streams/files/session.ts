@@ -146,7 +146,7 @@ async function answerRead(port: MessagePort, room: FileRoom, request: ReadReques
   const version = versionOf(stats);
   const { size } = stats;
   const offset = Number(request.offset ?? 0);
-  if (!Number.isSafeInteger(offset) || offset < 0) throw new FileRefused("bad_request", "offset is a number of bytes");
+  if (!Number.isSafeInteger(offset) || offset < 0) throw new FileRefused("bad_request", "offset must be a number of bytes");
   if (offset > size || (request.version !== undefined && request.version !== version)) throw changed(place);
   await answer(port, { type: "reading", path: place.path, size, mode: modeOf(stats), version, offset });
   const hash = createHash("sha256");
@@ -157,7 +157,7 @@ async function answerRead(port: MessagePort, room: FileRoom, request: ReadReques
   await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
 }
 
-const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed meanwhile`);
+const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed during the transfer`);
 
 /** Sends one frame at a time, no faster than the other end reads. */
 async function sendFrom(

@@ -80,9 +80,9 @@ export class FileWriter {
 }
 
 function wantedOf({ size, sha256, mode }: WriteRequest): Wanted {
-  if (!Number.isSafeInteger(size) || Number(size) < 0) throw new FileRefused("bad_request", "size is a number of bytes");
-  if (typeof sha256 !== "string" || !/^[0-9a-f]{64}$/.test(sha256)) throw new FileRefused("bad_request", "sha256 is 64 hex digits");
-  if (!Number.isInteger(mode)) throw new FileRefused("bad_request", "mode is a number");
+  if (!Number.isSafeInteger(size) || Number(size) < 0) throw new FileRefused("bad_request", "size must be a number of bytes");
+  if (typeof sha256 !== "string" || !/^[0-9a-f]{64}$/.test(sha256)) throw new FileRefused("bad_request", "sha256 must be 64 hex digits");
+  if (!Number.isInteger(mode)) throw new FileRefused("bad_request", "mode must be a number");
   return { size: Number(size), sha256, mode: Number(mode) & MODE_MASK };
 }
 
@@ -124,9 +124,8 @@ async function take(port: MessagePort, place: Place, part: string, file: FileHan
     await hashPart(file, hash, offset);
     await answer(port, { type: "ready", path: place.path, offset });
     const bytes = await takeBytes(port, file, hash, offset, wanted.size);
-    if (bytes !== wanted.size) throw new FileRefused("bad_request", `${place.path}: ${bytes} of ${wanted.size} bytes came`);
-    if (hash.digest("hex") !== wanted.sha256)
-      throw new FileRefused("checksum", `${place.path}: what arrived is not what was sent (wrong checksum)`);
+    if (bytes !== wanted.size) throw new FileRefused("bad_request", `${place.path}: received ${bytes} of ${wanted.size} bytes`);
+    if (hash.digest("hex") !== wanted.sha256) throw new FileRefused("checksum", `${place.path}: the received data has a wrong checksum`);
     await putInPlace(place, part, file, wanted);
     await answer(port, { type: "done", path: place.path, bytes, moved: bytes - offset, sha256: wanted.sha256 });
   } catch (error) {
@@ -166,7 +165,7 @@ async function takeBytes(
       if (control.type === "end") return at;
       throw new FileRefused("bad_request", "a file is being written: bytes or its end are expected");
     }
-    if (at + data.length > size) throw new FileRefused("bad_request", "more bytes came than were announced");
+    if (at + data.length > size) throw new FileRefused("bad_request", "received more bytes than announced");
     hash.update(data);
     for (let written = 0; written < data.length;) {
       const { bytesWritten } = await file.write(data, written, data.length - written, at + written);

@@ -164,7 +164,7 @@ async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock,
   const found = isIP(host) === 0 ? await withinTime(clock, addressesOf(host), `the robot could not resolve ${host} in time`) : [host];
   const allowed = found.filter((address) => rules.allows(host, address, port));
   if (allowed.length === 0)
-    throw new NoConnection(`the robot's configuration does not allow ${nameOf(target)}: forward.allow names where tunnels may lead`);
+    throw new NoConnection(`the robot's configuration does not allow ${nameOf(target)}: forward.allow lists the allowed destinations`);
   let reason = "";
   for (const address of allowed) {
     const socket = connect({

@@ -50,7 +50,7 @@ export class ContainerTerminal implements Terminal {
     const connection = new AbortController();
     const { signal } = connection;
     const marker = `${MARKER}=${Buffer.from(clock.randomBytes(MARKER_BYTES)).toString("hex")}`;
-    const exec = await engine.use({ what: "make a shell in a container", signal, ...NO_WAIT }, (docker, abortSignal) =>
+    const exec = await engine.use({ what: "create a shell in a container", signal, ...NO_WAIT }, (docker, abortSignal) =>
       docker.getContainer(container_id).exec({
         Cmd: [...argv],
         AttachStdin: true,

@@ -39,16 +39,17 @@ export async function findShellUser(named: string | undefined, { environment = {
   if (kept_from !== undefined && own !== 0)
     throw new ShellRefused("this robot runs signed releases only, and its agent does not run as root: it cannot act as another user");
   if (named === undefined) {
-    if (own === 0) throw new ShellRefused("the agent runs as root: name a user for shells in its config file (shell.user), or root itself");
+    if (own === 0)
+      throw new ShellRefused("the agent runs as root: set the user of shells in its config file (shell.user), which may be root");
     return { ...((await lookUp(String(own))) ?? nameless(own, environment)), become: [] };
   }
   const user = await lookUp(named);
   if (user === undefined) throw new ShellRefused(`there is no user ${named} on the robot`);
   if (kept_from !== undefined) requireKept(kept_from, user, own);
   if (user.uid === own) return { ...user, become: [] };
-  if (own !== 0) throw new ShellRefused(`the agent does not run as root, and so cannot open a shell of ${named}`);
+  if (own !== 0) throw new ShellRefused(`the agent does not run as root, so it cannot open a shell as ${named}`);
   const setpriv = SETPRIV.find((file) => fs.existsSync(file));
-  if (setpriv === undefined) throw new ShellRefused(`setpriv is not installed, and so no shell of ${named} can be opened`);
+  if (setpriv === undefined) throw new ShellRefused(`setpriv is not installed, so no shell can be opened as ${named}`);
   // Drop supplementary groups, one of which may give access to a container engine. Disable setuid programs such as sudo, which could give
   // root.
   const rights = kept_from !== undefined ? ["--clear-groups", "--no-new-privs"] : ["--init-groups"];

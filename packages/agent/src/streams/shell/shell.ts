@@ -86,7 +86,7 @@ async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<T
   if (is_confined && app !== undefined)
     throw new ShellRefused("this robot runs signed releases only: no shell is opened where an app runs, since it could change the app");
   const place = app === undefined ? undefined : seams.place(app);
-  if (app !== undefined && place === undefined) throw new ShellRefused(`the app ${app} does not run on the robot`);
+  if (app !== undefined && place === undefined) throw new ShellRefused(`the app ${app} is not running on the robot`);
   if (place !== undefined && "container" in place)
     return ContainerTerminal.open({ ...place.container, argv: command ?? SHELL_IN_CONTAINER, tty, term, cols, rows, clock });
   const user = await findShellUser(seams.shell.user, {

@@ -52,10 +52,10 @@ export type CheckedParams = Required<Pick<ShellParams, "cols" | "rows" | "termin
 export function readShellParams(params: unknown): CheckedParams | string {
   if (typeof params !== "object" || params === null) return "the request for a shell is not an object";
   const { cols, rows, app, command, terminal = true, term = "xterm-256color" } = params as Record<string, unknown>;
-  if (!isSize(cols) || !isSize(rows)) return `a terminal has 1 to ${SIZE_MAX} columns and rows`;
+  if (!isSize(cols) || !isSize(rows)) return `a terminal must have 1 to ${SIZE_MAX} columns and rows`;
   if (app !== undefined && typeof app !== "string") return "app must be the name of an app";
   if (typeof terminal !== "boolean") return "terminal must be true or false";
-  if (typeof term !== "string" || !/^[\w.+-]{1,64}$/.test(term)) return "term must be the name of a kind of terminal";
+  if (typeof term !== "string" || !/^[\w.+-]{1,64}$/.test(term)) return "term must be the name of a terminal type, such as xterm-256color";
   if (command !== undefined && !isCommand(command)) return "command must be a list of words, and not too long";
   return { cols, rows, terminal, term, ...(app === undefined ? {} : { app }), ...(command === undefined ? {} : { command }) };
 }

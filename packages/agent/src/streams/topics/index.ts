@@ -39,7 +39,7 @@ async function serve(
   const ended = new AbortController();
   void channel.ended.then(() => ended.abort());
   try {
-    if (!(await ros.find({ rest_ms }))) return channel.reset(CLOSE_NOT_AVAILABLE, "no ROS answers on this robot");
+    if (!(await ros.find({ rest_ms }))) return channel.reset(CLOSE_NOT_AVAILABLE, "ROS does not respond on this robot");
     if (!ended.signal.aborted) await work(ended.signal);
   } catch {
     channel.reset(CLOSE_NOT_AVAILABLE, "the topics of this robot could not be read");
@@ -165,13 +165,13 @@ export function readTopicsRequest(params: unknown): TopicsRequest | string {
   if (typeof params !== "object" || params === null) return "params must be an object";
   const { op, follow, topic, type, rate, field, full } = params as Record<string, unknown>;
   if (op === "list") return { op, follow: follow === true };
-  if (op !== "echo") return "op is list or echo";
+  if (op !== "echo") return "op must be list or echo";
   if (typeof topic !== "string" || topic.length > TOPIC_CHARACTERS_MAX || !/^\/?[^/\s\p{Cc}][^\s\p{Cc}]*$/u.test(topic))
     return "topic must be the name of a topic, such as /chatter";
   if (type !== undefined && (typeof type !== "string" || type.length > TOPIC_CHARACTERS_MAX))
     return "type must be the type of a topic, such as std_msgs/msg/String";
   if (rate !== undefined && !(typeof rate === "number" && rate > 0 && rate <= RATE_MAX))
-    return `rate must be messages a second, above 0 and at most ${RATE_MAX}`;
+    return `rate must be a number of messages per second, above 0 and at most ${RATE_MAX}`;
   if (field !== undefined && (typeof field !== "string" || field.length > FIELD_CHARACTERS_MAX))
     return "field must be a path such as a.b[0].c";
   if (full !== undefined && typeof full !== "boolean") return "full must be true or false";

@@ -163,10 +163,10 @@ test("refuses a topic stream without ROS, with invalid parameters, or if switche
   const { ros, open } = startRobot(t);
   ros.there = false;
   const none = await open({ op: "echo", topic: "/a" });
-  assert.deepEqual(await none.ended, { code: 4410, reason: "no ROS answers on this robot" });
+  assert.deepEqual(await none.ended, { code: 4410, reason: "ROS does not respond on this robot" });
   await assert.rejects(open({ op: "echo" }), { code: 4410, message: "topic must be the name of a topic, such as /chatter" });
   const off = startRobot(t, { ...ROBOT_CONFIG_DEFAULT.streams, topics: false });
-  await assert.rejects(off.open({ op: "echo", topic: "/a" }), { code: 4410, message: "switched off on the robot" });
+  await assert.rejects(off.open({ op: "echo", topic: "/a" }), { code: 4410, message: "disabled on the robot" });
   assert.equal(off.ros.searches, 0);
 });
 

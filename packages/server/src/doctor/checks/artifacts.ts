@@ -11,7 +11,7 @@ const LOOPBACK = /^http:\/\/(localhost|127\.|\[::1\])/;
 export const artifactsCheck: Check = {
   name: "artifacts",
   async check({ settings, wrong_parts, clock, signal }) {
-    if (wrong_parts.has("artifacts")) return [skipped("see settings")];
+    if (wrong_parts.has("artifacts")) return [skipped("not checked: see the problem in settings")];
     if (settings.blobs === undefined) return await lookAtDirectory(settings);
     return evaluateS3(await probeS3(settings.blobs, { clock, signal }), settings.blobs);
   },
@@ -32,7 +32,7 @@ const PERMISSIONS: Readonly<Record<S3Step, string>> = {
   write: "s3:PutObject",
   read: "s3:GetObject",
   copy: "s3:GetObject and s3:PutObject",
-  "begin an upload of parts": "s3:PutObject",
+  "start a multipart upload": "s3:PutObject",
   "copy a part": "s3:GetObject and s3:PutObject",
   "complete an upload": "s3:PutObject",
   "list uploads": "s3:ListBucketMultipartUploads",
@@ -46,7 +46,8 @@ const DENIED = new Set(["AccessDenied", "Forbidden"]);
 export function evaluateS3(seen: S3Seen, place: Place): Seen[] {
   const where = `s3://${place.bucket}${place.prefix === "" ? "" : `/${place.prefix}`} at ${place.endpoint ?? `Amazon, ${place.region}`}`;
   const found: Seen[] = seen.failed.map(({ step, error }) => {
-    if (DENIED.has(error.reason)) return problem(`${where}: may not ${step}`, `give the credentials ${PERMISSIONS[step]} below the prefix`);
+    if (DENIED.has(error.reason))
+      return problem(`${where}: no permission to ${step}`, `grant the credentials ${PERMISSIONS[step]} below the prefix`);
     return problem(
       `${where}: ${error.message}`,
       HINTS[error.reason] ?? "compare ROAMFLEET_BLOBS_URL and AWS_… with the settings of the store",
@@ -59,18 +60,18 @@ export function evaluateS3(seen: S3Seen, place: Place): Seen[] {
     found.push(
       warning(
         `the store's clock is ${shownTime(Math.abs(ahead))} ${ahead > 0 ? "ahead of" : "behind"} this machine's`,
-        "set this machine's clock by NTP (timedatectl): beyond 15 minutes stores refuse every request",
+        "set this machine's clock by NTP (timedatectl): stores refuse all requests if the difference is over 15 minutes",
       ),
     );
   if (place.endpoint?.startsWith("http:") === true && !LOOPBACK.test(place.endpoint))
     found.push(
       warning(
-        `artifacts are transferred to and from ${place.endpoint} in the clear`,
+        `artifacts are transferred to and from ${place.endpoint} unencrypted`,
         "use an endpoint with https://, unless the network is private",
       ),
     );
   if (found.some(({ status }) => status === "problem")) return found;
-  return [ok(`${where}: written in ${shownTime(seen.write_ms ?? 0)}, read, copied, combined, removed`), ...found];
+  return [ok(`${where}: a test object was written in ${shownTime(seen.write_ms ?? 0)}, read, copied, combined and removed`), ...found];
 }
 
 const HINTS: Readonly<Record<string, string>> = {
@@ -79,7 +80,8 @@ const HINTS: Readonly<Record<string, string>> = {
   ENOTFOUND: "there is no such host: correct endpoint= in ROAMFLEET_BLOBS_URL, or add path_style=1 if buckets are not host names",
   RequestTimeTooSkewed: "set this machine's clock by NTP (timedatectl)",
   NotImplemented: "this store lacks a required operation: choose another",
-  DEPTH_ZERO_SELF_SIGNED_CERT: "NODE_EXTRA_CA_CERTS can name a file with additional authorities to trust",
-  SELF_SIGNED_CERT_IN_CHAIN: "NODE_EXTRA_CA_CERTS can name a file with additional authorities to trust",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "NODE_EXTRA_CA_CERTS can name a file with additional authorities to trust",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "to trust its certificate authority, set NODE_EXTRA_CA_CERTS to a PEM file with the authority's certificate",
+  SELF_SIGNED_CERT_IN_CHAIN: "to trust its certificate authority, set NODE_EXTRA_CA_CERTS to a PEM file with the authority's certificate",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    "to trust its certificate authority, set NODE_EXTRA_CA_CERTS to a PEM file with the authority's certificate",
 };

@@ -11,8 +11,8 @@ const LOOPBACK = /^(localhost|127\.|\[::1\])/;
 export const busCheck: Check = {
   name: "bus",
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
-    if (wrong_parts.has("bus")) return [skipped("see settings")];
-    if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set: correct for a single server")];
+    if (wrong_parts.has("bus")) return [skipped("not checked: see the problem in settings")];
+    if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set, which is correct for a single server")];
     // Shorter than the time limit of the check, so that a silent NATS server does not hide the findings of the others.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
     const use = wrong_parts.has("database") ? [] : evaluateUse(settings);
@@ -24,7 +24,7 @@ function evaluateUse({ database_url }: Settings): Seen[] {
   if (database_url !== undefined) return [];
   return [
     warning(
-      "a bus connects servers on one database, but this server uses the embedded one",
+      "a bus connects servers on one database, but this server uses the embedded database",
       "set DATABASE_URL, or unset ROAMFLEET_BUS_URL",
     ),
   ];
@@ -47,10 +47,11 @@ function evaluateFailure({ server, failure }: NatsSeen, others_are_there: boolea
       "correct them; special characters in user and password are written as %41",
     );
   const seen = `${server} ${reasonOf(failure?.reason ?? "")}`;
-  if (others_are_there) return warning(seen, "the others respond; remove this one from ROAMFLEET_BUS_URL if it no longer exists");
+  if (others_are_there)
+    return warning(seen, "the other NATS servers respond; remove this one from ROAMFLEET_BUS_URL if it no longer exists");
   return problem(
     seen,
-    "is nats-server running there, and does a firewall allow port 4222? Until then, changes by other servers arrive minutes later",
+    "check that nats-server runs there and that firewalls allow port 4222; until it is reachable, changes by other servers arrive minutes late",
   );
 }
 
@@ -70,30 +71,30 @@ function evaluateServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
   for (const words of new Set(forbidden))
     found.push(
       problem(
-        `${server} says: ${words}`,
-        "allow its user to publish and subscribe on <name>.>, where <name> is the last part of ROAMFLEET_BUS_URL, roamfleet without one",
+        `${server} reports: ${words}`,
+        "allow its user to publish and subscribe to the subjects <prefix>.>, where <prefix> is the path of ROAMFLEET_BUS_URL (default: roamfleet)",
       ),
     );
   if (forbidden.length === 0 && round_trip_ms === undefined)
-    found.push(problem(`${server} did not deliver a test message`, "its log says why"));
+    found.push(problem(`${server} did not deliver a test message`, "the log of nats-server shows the reason"));
   if (max_payload < PAYLOAD_BYTES_MIN)
     found.push(
       warning(
         `${server} accepts messages up to ${shownBytes(max_payload)}: after a larger one every server reloads its state`,
-        "max_payload: 1MB, its default",
+        "set max_payload to its default, 1MB, in the configuration of nats-server",
       ),
     );
   if (has_credentials && !seen.wants_credentials)
     found.push(
       warning(
         `${server} accepts connections without credentials`,
-        "add an authorization section to its configuration: any client could make servers reload their state",
+        "add an authorization section to its configuration; without it, any client can make servers reload their state",
       ),
     );
   if (has_credentials && !seen.is_encrypted && !LOOPBACK.test(server))
-    found.push(warning(`credentials are sent to ${server} in the clear`, "use tls:// instead of nats://, unless the network is private"));
+    found.push(warning(`credentials are sent to ${server} unencrypted`, "use tls:// instead of nats://, unless the network is private"));
   if (round_trip_ms !== undefined && round_trip_ms > ROUND_TRIP_SLOW_MS)
-    found.push(warning(`a message takes ${shownTime(round_trip_ms)} through ${server}`, "run servers and NATS in one data center"));
+    found.push(warning(`a message through ${server} takes ${shownTime(round_trip_ms)}`, "run servers and NATS in the same data center"));
   return found;
 }
 

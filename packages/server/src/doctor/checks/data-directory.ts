@@ -10,7 +10,7 @@ import { exists } from "../../kernel/files.ts";
 export const dataDirectoryCheck: Check = {
   name: "data directory",
   async check({ settings, wrong_parts }) {
-    if (wrong_parts.has("data")) return [skipped("see settings")];
+    if (wrong_parts.has("data")) return [skipped("not checked: see the problem in settings")];
     const directory = path.resolve(settings.data_directory);
     const is_embedded = settings.database_url === undefined;
     const obstacle = await findObstacle(directory, { is_embedded });
@@ -32,7 +32,7 @@ export const dataDirectoryCheck: Check = {
 async function readStopped(directory: string): Promise<Seen[]> {
   const record = await readSchemaRecord(directory);
   if (record === undefined) return [];
-  return [ok(`its database was started last by version ${record.version}, with migration ${record.migrations.at(-1) ?? "none"}`)];
+  return [ok(`its database was last started by version ${record.version}, with migration ${record.migrations.at(-1) ?? "none"}`)];
 }
 
 async function readHolder(directory: string, has_database_url: boolean): Promise<Seen[]> {
@@ -40,10 +40,10 @@ async function readHolder(directory: string, has_database_url: boolean): Promise
   if (holder === undefined) return [];
   return [
     warning(
-      `a server runs on it now (${holder})`,
+      `a server is using it (${holder})`,
       has_database_url
-        ? "it uses the embedded database; stop it before you start another one here with DATABASE_URL"
-        : "the checks show what a second server would find; it needs another --data",
+        ? "that server uses the embedded database; stop it before you start another server here with DATABASE_URL"
+        : "the checks apply to a second server, which needs another --data",
     ),
   ];
 }
@@ -107,7 +107,7 @@ export function evaluateDisk(disk: FileSystem, { limits, database_url, blobs }: 
 export const embeddedCheck: Check = {
   name: "PostgreSQL here",
   async check({ settings, wrong_parts }) {
-    if (wrong_parts.has("database")) return [skipped("see settings")];
+    if (wrong_parts.has("database")) return [skipped("not checked: see the problem in settings")];
     if (settings.database_url !== undefined) return [skipped("not needed with DATABASE_URL")];
     const directory = path.join(path.resolve(settings.data_directory), "postgres");
     try {

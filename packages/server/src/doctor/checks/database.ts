@@ -36,19 +36,19 @@ export const migrationsCheck: Check = {
   name: "migrations",
   async check({ database }) {
     const reached = await database();
-    if (!("seen" in reached)) return [skipped("the database was not reached")];
+    if (!("seen" in reached)) return [skipped("the database is unreachable")];
     const { migrations, user } = reached.seen;
     return [migrations === undefined ? skipped(`the user ${user} cannot read them`) : evaluateMigrations(migrations)];
   },
 };
 
 const HINTS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: "is PostgreSQL running, and does listen_addresses name that address?",
+  ECONNREFUSED: "check that PostgreSQL runs there and that its listen_addresses include that address",
   ENOTFOUND: "no such host: correct DATABASE_URL",
   EAI_AGAIN: "the DNS lookup failed temporarily",
   ETIMEDOUT: "a firewall may block it",
   EHOSTUNREACH: "there is no route to that host",
-  ENOENT: "the socket does not exist: is PostgreSQL running?",
+  ENOENT: "the socket does not exist: check that PostgreSQL runs",
   ERR_INVALID_URL: "it has the form postgres://USER:PASSWORD@HOST:5432/DATABASE, with special characters as %41",
   "28P01": "correct user or password in DATABASE_URL; special characters are written as %41",
   "28000": "PostgreSQL's pg_hba.conf must allow this user from this machine, perhaps only with TLS: ?sslmode=require",
@@ -71,7 +71,7 @@ export function evaluateFailure(error: unknown, database_url: string | undefined
   const code = codes.find((one) => typeof one === "string");
   const where = database_url === undefined ? "the embedded database" : shownUrl(database_url);
   const reason = said(error, secretsOf(database_url));
-  return problem(`${where}: ${reason}`, HINTS[code ?? ""] ?? "is DATABASE_URL correct?");
+  return problem(`${where}: ${reason}`, HINTS[code ?? ""] ?? "check DATABASE_URL");
 }
 
 export function evaluateDatabase(
@@ -83,14 +83,14 @@ export function evaluateDatabase(
   if (is_far && seen.round_trip_ms > ROUND_TRIP_SLOW_MS)
     found.push(
       warning(
-        `it is ${shownTime(seen.round_trip_ms)} away: every request takes several times that`,
-        "run server and database in one data center",
+        `a round trip takes ${shownTime(seen.round_trip_ms)}, and every request needs several`,
+        "run server and database in the same data center",
       ),
     );
   if (is_far && !seen.is_encrypted)
     found.push(warning("the connection is not encrypted", "append ?sslmode=verify-full to DATABASE_URL, unless the network is private"));
   const where = database_url === undefined ? "embedded" : shownUrl(database_url);
-  const summary = `${where}, PostgreSQL ${seen.version_name.split(" ", 1)[0]}, ${shownTime(seen.round_trip_ms)} away`;
+  const summary = `${where}, PostgreSQL ${seen.version_name.split(" ", 1)[0]}, ${shownTime(seen.round_trip_ms)} round trip`;
   return [ok(summary), ...found];
 }
 
@@ -149,18 +149,18 @@ function evaluateClock({ clock_ahead_ms, round_trip_ms }: DatabaseSeen): Seen[] 
   const off = Math.max(0, Math.abs(clock_ahead_ms) - round_trip_ms / 2);
   const seen = `its clock is ${shownTime(Math.abs(clock_ahead_ms))} ${clock_ahead_ms > 0 ? "ahead of" : "behind"} this machine's`;
   if (off > CLOCK_PROBLEM_MS)
-    found.push(problem(seen, "set both by NTP (timedatectl): otherwise deployments start and sessions end at the wrong time"));
-  else if (off > CLOCK_WARNING_MS) found.push(warning(seen, "set both by NTP (timedatectl)"));
+    found.push(problem(seen, "set both clocks by NTP (timedatectl): otherwise deployments start and sessions end at the wrong time"));
+  else if (off > CLOCK_WARNING_MS) found.push(warning(seen, "set both clocks by NTP (timedatectl)"));
   return found;
 }
 
 export function evaluateMigrations({ pending, unknown, is_new }: MigrationsSeen): Seen {
   if (unknown.length > 0)
     return problem(
-      `the database belongs to a newer version: it has ${unknown.join(", ")}, which are unknown to this program`,
+      `the database belongs to a newer version: it has migrations that this version lacks: ${unknown.join(", ")}`,
       "start the newer version, or restore a backup from before it",
     );
   if (is_new) return ok("the database is empty; the first start migrates it");
   if (pending.length === 0) return ok("up to date");
-  return warning(`${pending.length} pending: ${pending.join(", ")}`, "run roamfleet backup first; the next start runs them");
+  return warning(`${pending.length} pending: ${pending.join(", ")}`, "run roamfleet backup first; the next start applies them");
 }

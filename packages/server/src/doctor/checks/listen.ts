@@ -13,7 +13,7 @@ export const listenCheck: Check = {
     const { settings, wrong_parts } = context;
     const found: Seen[] = [];
     let occupant: Occupant | undefined;
-    if (wrong_parts.has("listen")) found.push(skipped("see settings"));
+    if (wrong_parts.has("listen")) found.push(skipped("not checked: see the problem in settings"));
     else {
       const failure = await tryListen(settings.listen);
       if (failure === "EADDRINUSE") occupant = await whoAnswers(context);
@@ -40,15 +40,15 @@ export function evaluateNodeAddress(node_listen: HostPort, told: HostPort, liste
   const at = addressText(node_listen);
   const overlap = node_listen.host === listen.host || [node_listen.host, listen.host].some((host) => WILDCARDS.has(host));
   if (node_listen.port !== 0 && node_listen.port === listen.port && overlap)
-    return [problem(`--node-listen ${at} and --listen ${addressText(listen)} are the same port`, "give them different ones")];
+    return [problem(`--node-listen ${at} and --listen ${addressText(listen)} are the same port`, "use different ports")];
   if (isLoopback(told.host))
     return [
       warning(
-        `other servers use the address ${addressText(told)}, which leads to themselves`,
-        "set an address of this machine that they can reach with --node-address, unless all are on this machine",
+        `the address that other servers use for this server is ${addressText(told)}, which is a loopback address`,
+        "set an address that they can reach with --node-address, unless all servers are on this machine",
       ),
     ];
-  return [ok(`other servers: ${at} is free, and they use ${addressText(told)}`)];
+  return [ok(`for other servers: ${at} is free, and they connect to ${addressText(told)}`)];
 }
 
 const WILDCARDS: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
@@ -72,9 +72,9 @@ export function evaluateListen(address: HostPort, code: string, occupant: Occupa
   if (code === "EADDRINUSE" && occupant === "roamfleet")
     return warning(
       flag === "--listen"
-        ? `a Roamfleet server answers at ${at} already`
+        ? `a Roamfleet server already listens at ${at}`
         : `a Roamfleet server running here probably listens at ${at} for other servers`,
-      `nothing to do if it is this server; a second one needs another ${flag}`,
+      `no action needed if it is this server; a second server needs another ${flag}`,
     );
   if (code === "EADDRINUSE")
     return problem(
@@ -83,12 +83,12 @@ export function evaluateListen(address: HostPort, code: string, occupant: Occupa
     );
   if (code === "EACCES")
     return problem(
-      `${at} is not allowed for this user`,
+      `this user may not listen at ${at}`,
       `ports below 1024 need a privilege (AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit); or choose a higher one with ${flag} HOST:PORT`,
     );
   if (code === "EADDRNOTAVAIL")
     return problem(`this machine has no address ${address.host}`, "`ip address` lists its addresses; 0.0.0.0 means all");
-  return problem(`${at} cannot be listened on (${code})`, `choose another with ${flag} HOST:PORT`);
+  return problem(`cannot listen at ${at} (${code})`, `choose another with ${flag} HOST:PORT`);
 }
 
 /** Identifies the program at the listen address by its response at /healthz, over HTTP or HTTPS. */

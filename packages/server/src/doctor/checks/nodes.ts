@@ -21,10 +21,10 @@ export const nodesCheck: Check = {
   timeout_ms_min: LEASE_MS,
   async check(context) {
     const { settings, wrong_parts, database, clock, timeout_ms, signal } = context;
-    if (wrong_parts.has("database")) return [skipped("see settings")];
+    if (wrong_parts.has("database")) return [skipped("not checked: see the problem in settings")];
     const reached = await database();
-    if (settings.database_url === undefined) return [skipped("an embedded database has one server only")];
-    if (!("seen" in reached) || !reached.seen.may_serve_orgs) return [skipped("the database was not reached")];
+    if (settings.database_url === undefined) return [skipped("not applicable: an embedded database has only one server")];
+    if (!("seen" in reached) || !reached.seen.may_serve_orgs) return [skipped("the database is unreachable")];
     const { connections_max } = reached.seen;
     const own_id = (await readFile(path.join(settings.data_directory, "node-id"), "utf8").catch(() => "")).trim();
     const found = await onDatabase(context, async (db) => {
@@ -68,12 +68,12 @@ export function evaluateNodes(nodes: readonly NodeSeen[], { own_id, settings, co
     found.push(
       warning(
         `a server with the id of this data directory (${own_id}) is running`,
-        "nothing to do if it is this server; otherwise remove node-id here: of two servers with the same id one stops",
+        "no action needed if it is this server; otherwise remove the file node-id from this data directory: of two servers with the same id, one stops",
       ),
     );
-  if (others.length === 0) return [ok("none lives"), ...found, ...evaluateSilent(nodes, own_id)];
+  if (others.length === 0) return [ok("no other server is running"), ...found, ...evaluateSilent(nodes, own_id)];
   found.unshift(
-    ok(`${others.length} live: ${others.map(({ id, address }) => (address === null ? id : `${id} at ${address}`)).join(", ")}`),
+    ok(`${others.length} running: ${others.map(({ id, address }) => (address === null ? id : `${id} at ${address}`)).join(", ")}`),
   );
   return [
     ...found,
@@ -91,12 +91,15 @@ function evaluateShared({ bus, blobs }: Settings): Seen[] {
     found.push(
       problem(
         "other servers use this database, and this one would not be notified of their changes",
-        "set the same ROAMFLEET_BUS_URL for all",
+        "set the same ROAMFLEET_BUS_URL on all servers",
       ),
     );
   if (blobs === undefined)
     found.push(
-      warning("artifacts are in this server's directory, which the other servers cannot read", "set the same ROAMFLEET_BLOBS_URL for all"),
+      warning(
+        "artifacts are in this server's directory, which the other servers cannot read",
+        "set the same ROAMFLEET_BLOBS_URL on all servers",
+      ),
     );
   return found;
 }
@@ -119,7 +122,7 @@ function evaluateAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen
         ),
       );
     if (address !== null && others.some((other) => other.id < id && other.address === address))
-      found.push(warning(`${id} has the same address as another server, ${address}`, "give each its own --node-address"));
+      found.push(warning(`${id} has the same address as another server, ${address}`, "set a different --node-address on each"));
   }
   return found;
 }
@@ -129,7 +132,7 @@ function evaluatePools(others: number, connections_max: number, { limits }: Sett
   if (wanted <= connections_max) return [];
   return [
     problem(
-      `${others + 1} servers need ${wanted} database connections, if all have database_connections=${limits.database_connections}; it has ${connections_max}`,
+      `${others + 1} servers need ${wanted} database connections, if all have database_connections=${limits.database_connections}; PostgreSQL allows ${connections_max}`,
       "raise max_connections of PostgreSQL, or lower --limit database_connections",
     ),
   ];
@@ -137,5 +140,5 @@ function evaluatePools(others: number, connections_max: number, { limits }: Sett
 
 function evaluateSilent(nodes: readonly NodeSeen[], own_id: string): Seen[] {
   const dead = nodes.filter(({ id, is_alive }) => id !== own_id && !is_alive).map(({ id }) => id);
-  return dead.length === 0 ? [] : [ok(`silent during the check; the next server that starts marks them as dead: ${dead.join(", ")}`)];
+  return dead.length === 0 ? [] : [ok(`no heartbeat during the check; the next server that starts marks as dead: ${dead.join(", ")}`)];
 }

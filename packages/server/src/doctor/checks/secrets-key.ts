@@ -43,7 +43,7 @@ async function readKeys({
     return {
       problem: problem(
         `${where} ${reason}`,
-        given === undefined ? "it must belong to the server's user" : "correct ROAMFLEET_SECRETS_KEY_FILE, or the rights of the file",
+        given === undefined ? "it must belong to the server's user" : "correct ROAMFLEET_SECRETS_KEY_FILE, or the permissions of the file",
       ),
     };
   }
@@ -58,7 +58,7 @@ async function evaluatePlace(settings: DoctorContext["settings"], { file }: Foun
     found.push(
       warning(
         "several servers on one database need the same key, but each creates a different one in its data directory",
-        "give all of them ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE",
+        "set the same ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE on all servers",
       ),
     );
   return found;
@@ -78,22 +78,22 @@ export function evaluateKeys({ keys, where }: Pick<FoundKeys, "keys" | "where">,
   const orgs = lost === 1 ? "the secrets of one data key" : `the secrets of ${lost} data keys`;
   if (keys === undefined && lost > 0)
     return problem(
-      `there is no key, but the database contains ${orgs}`,
-      `restore ${where} from a backup, or set the key as ROAMFLEET_SECRETS_KEY; the next start would create another`,
+      `there is no secrets key, but the database contains ${orgs}`,
+      `restore ${where} from a backup, or set the key as ROAMFLEET_SECRETS_KEY; the next start would create a new key`,
     );
   if (keys === undefined) return ok("created at the first start");
   if (counts !== undefined && counts.damaged > 0)
     return problem(
-      `${counts.damaged} data keys in the database are damaged or were not encrypted with this key`,
+      `${counts.damaged} data keys in the database are damaged or were not encrypted with the server's key`,
       "restore the database from a backup",
     );
   if (lost > 0)
     return problem(
-      `${orgs} cannot be read: encrypted with another key than in ${where}`,
-      "add the earlier key after this one, on a separate line or after a comma",
+      `${orgs} cannot be decrypted: they were encrypted with another key than that in ${where}`,
+      "add the earlier key after the current one, on a separate line or after a comma",
     );
-  if (counts === undefined) return ok(`${where} contains one; not compared with the database`);
+  if (counts === undefined) return ok(`${where} contains a key, which was not compared with the database`);
   return ok(
-    `${where} opens ${counts.readable === 0 ? "what the database holds: no data key yet" : `all ${counts.readable} data keys of the database`}`,
+    `${where} ${counts.readable === 0 ? "contains a key; the database has no data keys yet" : `decrypts all ${counts.readable} data keys of the database`}`,
   );
 }

@@ -31,9 +31,9 @@ export function evaluateSettings({ wrong_settings, env, settings }: Pick<DoctorC
     if (meant !== undefined) findings.push(warning(`${name} is set but not used`, `did you mean ${meant}?`));
   }
   if (settings.failpoint !== undefined)
-    findings.push(problem("--crash-at-failpoint: the server kills itself", "omit it: it is for crash tests"));
+    findings.push(problem("--crash-at-failpoint: the server kills itself", "remove the flag: it is for crash tests"));
   if (settings.failpoint_ignored === true)
-    findings.push(warning("ROAMFLEET_FAILPOINT is set but ignored without --crash-at-failpoint", "unset it: it is for tests"));
+    findings.push(warning("ROAMFLEET_FAILPOINT is set but ignored without --crash-at-failpoint", "unset the variable: it is for tests"));
   if (findings.length > 0) return findings;
   const set = Object.keys(env).filter((name) => KNOWN.has(name) && env[name] !== "");
   return [ok(set.length === 0 ? "no variables are set" : set.toSorted().join(", "))];
@@ -53,7 +53,8 @@ const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/;
 
 export const proxiesCheck: Check = {
   name: "proxies",
-  check: ({ settings, wrong_parts }) => (wrong_parts.has("proxies") ? [skipped("see settings")] : evaluateProxies(settings)),
+  check: ({ settings, wrong_parts }) =>
+    wrong_parts.has("proxies") ? [skipped("not checked: see the problem in settings")] : evaluateProxies(settings),
 };
 
 export function evaluateProxies({ behind_proxy, listen }: Pick<Settings, "behind_proxy" | "listen">): Seen[] {
@@ -73,8 +74,8 @@ export function evaluateProxies({ behind_proxy, listen }: Pick<Settings, "behind
   if (wide.length > 0)
     return [
       warning(
-        `${wide.join(", ")} is more than a network of your own`,
-        "give only the addresses of the proxy: clients at these addresses can forge any client address",
+        `${wide.join(", ")} covers more addresses than a private network`,
+        "specify only the addresses of the proxy: clients at these addresses can forge any client address",
       ),
     ];
   return [ok(behind_proxy.join(", "))];
@@ -82,7 +83,9 @@ export function evaluateProxies({ behind_proxy, listen }: Pick<Settings, "behind
 
 export const adminTokenCheck: Check = {
   name: "admin token",
-  check: ({ settings, wrong_parts }) => [wrong_parts.has("admin token") ? skipped("see settings") : evaluateAdminToken(settings)],
+  check: ({ settings, wrong_parts }) => [
+    wrong_parts.has("admin token") ? skipped("not checked: see the problem in settings") : evaluateAdminToken(settings),
+  ],
 };
 
 export function evaluateAdminToken({ admin_token, behind_proxy, listen }: Pick<Settings, "admin_token" | "behind_proxy" | "listen">): Seen {
@@ -93,7 +96,7 @@ export function evaluateAdminToken({ admin_token, behind_proxy, listen }: Pick<S
     return warning("not set: admin routes are open to every user of this machine", make);
   }
   if (admin_token.length < TOKEN_CHARACTERS_MIN || new Set(admin_token).size < TOKEN_DIFFERENT_MIN)
-    return warning("set, but short enough to be guessed", make);
+    return warning("set, but so short that it could be guessed", make);
   return ok("set");
 }
 
@@ -104,7 +107,7 @@ export const hostNamesCheck: Check = {
   name: "host names",
   async check(context) {
     const { settings, wrong_parts } = context;
-    if (wrong_parts.has("host names") || wrong_parts.has("proxies")) return [skipped("see settings")];
+    if (wrong_parts.has("host names") || wrong_parts.has("proxies")) return [skipped("not checked: see the problem in settings")];
     return evaluateHostNames(settings, await refusedHosts(context));
   },
 };
@@ -128,7 +131,7 @@ export function evaluateHostNames(settings: Pick<Settings, "host_names" | "behin
   if (refused.length > 0)
     found.push(
       warning(
-        `within a day, robots were refused that signed for ${refused.join(", ")}`,
+        `in the last 24 hours, requests were refused that robots had signed for ${refused.join(", ")}`,
         "if that is a name of this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server with that name relays robots' requests",
       ),
     );

@@ -14,7 +14,7 @@ const SERVER_AUTH = "1.3.6.1.5.5.7.3.1";
 export const tlsCheck: Check = {
   name: "TLS",
   async check({ settings, wrong_parts, clock }) {
-    if (wrong_parts.has("tls")) return [skipped("see settings")];
+    if (wrong_parts.has("tls")) return [skipped("not checked: see the problem in settings")];
     const { tls, behind_proxy } = settings;
     if (tls === undefined)
       return [ok(behind_proxy.length > 0 ? "none: the proxy provides it" : "none: the server only listens on this machine")];
@@ -30,7 +30,7 @@ async function lookAtFiles(files: { cert_file: string; key_file: string }, now: 
   } catch (error) {
     const code = errorCode(error);
     const file = (error as NodeJS.ErrnoException).path ?? files.cert_file;
-    if (code === "ENOENT") return [problem(`there is no ${file}`, "correct --tls-cert and --tls-key")];
+    if (code === "ENOENT") return [problem(`${file} does not exist`, "correct --tls-cert and --tls-key")];
     if (code === "EACCES") return [problem(`${file} cannot be read by this user`, "allow the server's user to read it")];
     return [
       problem(
@@ -59,7 +59,7 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
   } catch (error) {
     return [
       problem(
-        `the server's own authority cannot be used: ${(error as Error).message}`,
+        `the server's own certificate authority cannot be used: ${(error as Error).message}`,
         `restore ${path.dirname(file)} from a backup; removing it creates a new authority, and every robot needs its new fingerprint`,
       ),
     ];
@@ -68,10 +68,10 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
   const days = daysUntil(validToDate, now);
   const clock = `the clock of this machine shows ${now.toISOString().slice(0, 10)}`;
   const renew =
-    "set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and people";
+    "set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and users";
   if (days <= 0) return [problem(`${file} expired on ${validToDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   if (validFromDate > now) return [problem(`${file} is valid from ${validFromDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
-  return [ok(`the server's own authority, for ${days} days${further}`), ...(await evaluateKeyFile(key_file))];
+  return [ok(`the server's own certificate authority, valid for ${days} days${further}`), ...(await evaluateKeyFile(key_file))];
 }
 
 /** Returns every certificate of a PEM file, in order. */
@@ -112,12 +112,12 @@ export function evaluateChain(chain: readonly X509Certificate[], now: Date): See
   if (!isSignedBy(last, last) && !isKnownRoot(last))
     findings.push(
       warning(
-        `the chain ends with ${nameOf(last)}, whose issuer is no public root`,
+        `the chain ends with ${nameOf(last)}, whose issuer is not a public root`,
         "append the intermediate certificates (fullchain.pem), unless clients use the issuer as --ca-file",
       ),
     );
   if (findings.length > 0) return findings;
-  return [ok(`${leaf.subjectAltName?.replaceAll(/DNS:|IP Address:/g, "") ?? ""}, for ${daysUntil(leaf.validToDate, now)} days`)];
+  return [ok(`${leaf.subjectAltName?.replaceAll(/DNS:|IP Address:/g, "") ?? ""}, valid for ${daysUntil(leaf.validToDate, now)} days`)];
 }
 
 function evaluateDates(certificate: X509Certificate, what: string, now: Date): Seen[] {
@@ -125,7 +125,7 @@ function evaluateDates(certificate: X509Certificate, what: string, now: Date): S
   const ends = certificate.validToDate.toISOString().slice(0, 10);
   if (certificate.validFromDate > now)
     return [
-      problem(`${what} is only valid from ${certificate.validFromDate.toISOString().slice(0, 10)}`, "is the clock of this machine right?"),
+      problem(`${what} is only valid from ${certificate.validFromDate.toISOString().slice(0, 10)}`, "check the clock of this machine"),
     ];
   if (certificate.validToDate <= now)
     return [problem(`${what} expired on ${ends}`, "renew it; the server loads the new files without a restart")];

@@ -45,7 +45,7 @@ export class StagedFile implements Staged {
   async prepare(): Promise<void> {}
 
   async commit(key: string): Promise<void> {
-    if (this.#state === "discarded") throw new Error("the upload is discarded already");
+    if (this.#state === "discarded") throw new Error("the upload was already discarded");
     if (this.#state === "staged") await this.#place(key);
     this.#state = "committed";
   }
@@ -106,10 +106,10 @@ export class DirectoryUploads {
     const file = this.#path(key);
     await using handle = await this.#open(key);
     const { size } = await handle.stat();
-    if (size !== expect.size) throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
+    if (size !== expect.size) throw new BlobError("mismatch", `received ${size} bytes, expected ${expect.size}`);
     const ready = this.#digests.get(key);
     const sha256 = ready?.bytes === size ? ready.hash.copy().digest("hex") : (await hashFile(file)).sha256;
-    if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
+    if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the received data has SHA-256 ${sha256}, expected ${expect.sha256}`);
     await handle.sync();
     return new StagedFile(file, expect, async (blob_key) => {
       await this.#place(file, blob_key);

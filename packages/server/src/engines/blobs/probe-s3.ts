@@ -11,7 +11,7 @@ export type S3Step =
   | "write"
   | "read"
   | "copy"
-  | "begin an upload of parts"
+  | "start a multipart upload"
   | "copy a part"
   | "complete an upload"
   | "list uploads"
@@ -90,7 +90,7 @@ class Probe {
   async #assemble(to: string): Promise<void> {
     const store = this.#store;
     let id = "";
-    const begun = await this.#try("begin an upload of parts", async () => {
+    const begun = await this.#try("start a multipart upload", async () => {
       id = await store.beginParts(to, {});
     });
     if (!begun) return;

@@ -307,8 +307,8 @@ test("refuses to start if the store refuses the credentials, and only warns if i
   const echoed = "<AWSAccessKeyId>AKIATESTKEYID</AWSAccessKeyId><StringToSign>the-secret-of-the-test</StringToSign>";
   for (const [status, code, said] of [
     [403, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID"],
-    [403, "InvalidAccessKeyId", "the store does not know AWS_ACCESS_KEY_ID"],
-    [403, "AccessDenied", "permission denied: the credentials need to list, read, write and delete there"],
+    [403, "InvalidAccessKeyId", "AWS_ACCESS_KEY_ID does not exist in the store"],
+    [403, "AccessDenied", "permission denied: the credentials need permission to list, read, write and delete objects there"],
   ] as const) {
     s3.fault = () => s3Fault(status, code, echoed);
     const error = await s3Blobs(s3.place(), options).then(

@@ -116,7 +116,7 @@ class S3Blobs extends S3Uploads implements Blobs {
 
   async #sweep(): Promise<void> {
     await sweepLeftovers(this.#context).catch((error: unknown) => {
-      this.#context.log.warn({ err: error }, "leftovers in the S3 store could not be swept");
+      this.#context.log.warn({ err: error }, "could not delete leftover objects in the S3 store");
     });
   }
 }
@@ -155,5 +155,5 @@ export async function sweepLeftovers({ store, retention_clock, log }: S3Context)
     await store.abortParts(key, id);
     copies_aborted += 1;
   }
-  if (objects_removed + copies_aborted > 0) log.info({ objects_removed, copies_aborted }, "leftovers in the S3 store removed");
+  if (objects_removed + copies_aborted > 0) log.info({ objects_removed, copies_aborted }, "deleted leftover objects in the S3 store");
 }

@@ -2,9 +2,9 @@ import { systemClock } from "@roamfleet/clock";
 
 /** Explanations for people, by the store's error name. */
 const HINTS: Readonly<Record<string, string>> = {
-  AccessDenied: "permission denied: the credentials need to list, read, write and delete there",
-  Forbidden: "permission denied: the credentials need to list, read, write and delete there",
-  InvalidAccessKeyId: "the store does not know AWS_ACCESS_KEY_ID",
+  AccessDenied: "permission denied: the credentials need permission to list, read, write and delete objects there",
+  Forbidden: "permission denied: the credentials need permission to list, read, write and delete objects there",
+  InvalidAccessKeyId: "AWS_ACCESS_KEY_ID does not exist in the store",
   SignatureDoesNotMatch: "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID",
   ExpiredToken: "AWS_SESSION_TOKEN has expired",
   InvalidToken: "AWS_SESSION_TOKEN is not valid for this store",

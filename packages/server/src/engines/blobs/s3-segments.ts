@@ -270,7 +270,8 @@ export class S3Context {
    */
   async forget(keys: readonly string[]): Promise<void> {
     const [first = "", ...rest] = keys;
-    const warn = (error: unknown): void => this.log.warn({ err: error }, "objects of an upload could not be removed; they are swept later");
+    const warn = (error: unknown): void =>
+      this.log.warn({ err: error }, "could not delete objects of an upload; a later cleanup deletes them");
     await removeAll(this.store, first === "" ? [] : [first]).catch(warn);
     if (rest.length === 0) return;
     const removal = removeAll(this.store, rest).catch(warn);

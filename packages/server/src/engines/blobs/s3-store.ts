@@ -284,7 +284,7 @@ export class S3Store {
       return await this.#silence.unless(name, send);
     } catch (error) {
       const s3_error = toS3Error(name, error);
-      if (s3_error.is_full) throw new BlobError("no_space", "there is no space left for blobs", { cause: s3_error });
+      if (s3_error.is_full) throw new BlobError("no_space", "there is no space left for artifacts", { cause: s3_error });
       throw s3_error;
     }
   }

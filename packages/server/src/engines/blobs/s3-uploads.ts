@@ -176,13 +176,13 @@ export class StagedSegments implements Staged {
     if (this.#state !== "staged") return;
     this.#state = "discarded";
     await this.#placement.cancel().catch((error: unknown) => {
-      this.#context.log.warn({ err: error }, "a copy in the S3 store could not be aborted; it is swept later");
+      this.#context.log.warn({ err: error }, "could not abort a copy in the S3 store; a later cleanup aborts it");
     });
     await this.#context.forget(this.#keys);
   }
 
   #mustCommit(): boolean {
-    if (this.#state === "discarded") throw new Error("the upload is discarded already");
+    if (this.#state === "discarded") throw new Error("the upload was already discarded");
     return this.#state === "staged";
   }
 }
@@ -218,10 +218,10 @@ export class S3Uploads {
   async complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
     const { chain, strays } = await this.#find(key);
     const size = bytesOf(chain);
-    if (size !== expect.size) throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
+    if (size !== expect.size) throw new BlobError("mismatch", `received ${size} bytes, expected ${expect.size}`);
     const known = this.#digests.get(key);
     const sha256 = known?.chain === nameOf(chain) ? known.hash.copy().digest("hex") : await this.#digestOf(chain);
-    if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
+    if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the received data has SHA-256 ${sha256}, expected ${expect.sha256}`);
     return new StagedSegments(this.#context, chain, expect, { strays, onCommitted: () => this.#digests.delete(key) });
   }
 

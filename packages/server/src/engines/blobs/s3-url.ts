@@ -26,17 +26,17 @@ export function readS3Url(text: string): S3Place {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "s3:") throw new Error(`expected ${EXAMPLE}`);
   if (url.username !== "" || url.password !== "")
-    throw new Error("holds credentials: give them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which are never shown");
+    throw new Error("contains credentials: set them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which are never shown");
   if (url.port !== "" || !BUCKET.test(url.hostname))
-    throw new Error(`the bucket, right after s3://, has 3 to 63 of a-z, 0-9, "." and "-"; expected ${EXAMPLE}`);
-  if (url.hash !== "") throw new Error(`expected ${EXAMPLE}, nothing after #`);
+    throw new Error(`the bucket, right after s3://, must have 3 to 63 characters of a-z, 0-9, "." and "-"; expected ${EXAMPLE}`);
+  if (url.hash !== "") throw new Error(`expected ${EXAMPLE}, without a fragment (#)`);
   const prefix = url.pathname.replace(/^\/+|\/+$/g, "");
   if (prefix !== "" && !prefix.split("/").every((part) => PREFIX_PART.test(part)))
-    throw new Error(`the prefix, after the bucket, has parts of letters, digits, ".", "_" and "-"; expected ${EXAMPLE}`);
+    throw new Error(`the prefix, after the bucket, may only have letters, digits, ".", "_", "-" and "/"; expected ${EXAMPLE}`);
   const seen = new Set<string>();
   for (const name of url.searchParams.keys()) {
-    if (!PARAMETERS.has(name)) throw new Error(`has an unknown parameter; known are ${[...PARAMETERS].join(", ")}`);
-    if (seen.has(name)) throw new Error(`has ${name} twice`);
+    if (!PARAMETERS.has(name)) throw new Error(`has an unknown parameter; valid parameters are ${[...PARAMETERS].join(", ")}`);
+    if (seen.has(name)) throw new Error(`has the parameter ${name} twice`);
     seen.add(name);
   }
   return { bucket: url.hostname, prefix, ...readParameters(url.searchParams) };

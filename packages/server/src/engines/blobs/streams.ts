@@ -28,7 +28,7 @@ export async function* chunksOf(stream: Readable, signal: AbortSignal | undefine
     for await (const chunk of stream.iterator({ destroyOnReturn: false }))
       yield Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk as string);
   } catch (error) {
-    throw new BlobError("interrupted", "the upload broke off", { cause: error });
+    throw new BlobError("interrupted", "the upload was interrupted", { cause: error });
   } finally {
     signal?.removeEventListener("abort", abort);
   }
@@ -47,7 +47,7 @@ export async function statOf(path: string, key: string): Promise<BlobStat | unde
 /** Throws the error, converted to `no_space` if the disk, the quota or the inodes are exhausted. */
 export function refuse(error: unknown): never {
   if (errorCode(error) === "ENOSPC" || errorCode(error) === "EDQUOT")
-    throw new BlobError("no_space", "there is no space left for blobs", { cause: error });
+    throw new BlobError("no_space", "there is no space left for artifacts", { cause: error });
   throw error;
 }
 
@@ -82,7 +82,7 @@ class Measure {
     this.#size += chunk.byteLength;
     if (this.#size > max_bytes) throw new BlobError("too_large", `more than ${max_bytes} bytes`);
     if (expect?.size !== undefined && this.#size > expect.size)
-      throw new BlobError("mismatch", `more than the announced ${expect.size} bytes`);
+      throw new BlobError("mismatch", `received more than the expected ${expect.size} bytes`);
     this.#hash.update(chunk);
     return position;
   }
@@ -93,9 +93,9 @@ class Measure {
     const size = this.#size;
     const sha256 = this.#hash.digest("hex");
     if (expect?.size !== undefined && size !== expect.size)
-      throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
+      throw new BlobError("mismatch", `received ${size} bytes, expected ${expect.size}`);
     if (expect?.sha256 !== undefined && sha256 !== expect.sha256)
-      throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
+      throw new BlobError("mismatch", `the received data has SHA-256 ${sha256}, expected ${expect.sha256}`);
     return { size, sha256 };
   }
 }

@@ -173,7 +173,7 @@ export class ConnectionPool {
       if (this.#open.size + this.#opening < this.#options.max) return this.#add(key);
     }
     if (org_id !== undefined && this.#waiting.sizeOf(key) >= WAITING_PER_ORG_MAX)
-      throw new ConnectionLost("too many queries of the org wait for a database connection");
+      throw new ConnectionLost("too many queries of the org are waiting for a database connection");
     return new Promise((resolve, reject) => this.#waiting.push(key, { resolve, reject, since: systemClock.monotonic() }));
   }
 
@@ -242,7 +242,7 @@ export class ConnectionPool {
   }
 
   readonly #lost = (connection: Connection, error: Error): void => {
-    if (!this.#ended) this.#options.log.warn({ err: error }, "a database connection broke");
+    if (!this.#ended) this.#options.log.warn({ err: error }, "a database connection was lost");
     const at = this.#idle.indexOf(connection);
     if (at < 0) return; // It is in use: its statement fails, and its user releases it.
     this.#idle.splice(at, 1);

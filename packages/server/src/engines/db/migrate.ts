@@ -44,7 +44,7 @@ export async function migrate(
     await refuseChanged(client, directory);
     if (ahead !== undefined) {
       await options.on_schema?.(await listRun(client));
-      log.warn({ migration: ahead }, "the database is one version ahead of this program");
+      log.warn({ migration: ahead }, "the database is one version newer than this program");
       return [];
     }
     const before = await listRun(client);
@@ -57,7 +57,7 @@ export async function migrate(
     return done;
   };
   try {
-    const onLost = (error: Error): void => log.warn({ err: error }, "the connection that migrates broke");
+    const onLost = (error: Error): void => log.warn({ err: error }, "the connection for the migrations was lost");
     return await withClient(connection, run, { application_name: "roamfleet migrate", onLost });
   } catch (error) {
     throw classify(error);
@@ -89,7 +89,7 @@ async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<
   const unknown = run.filter((name) => !known.has(name));
   if (next === undefined && unknown.length > 0) {
     throw new Refusal(
-      `this database belongs to a newer version of Roamfleet: it has migration ${unknown.join(", ")}, which this program does not know. Start the newer version, or restore a backup from before it.`,
+      `this database belongs to a newer version of Roamfleet: it has migration ${unknown.join(", ")}, which this program does not have. Start the newer version, or restore a backup from before it.`,
     );
   }
   return next;
@@ -122,7 +122,7 @@ async function refuseChanged(client: pg.Client, directory: string): Promise<void
   for (const { name, checksum } of rows) {
     if (checksum === null || !known.has(name) || checksum === (await checksumOf(directory, name))) continue;
     throw new Refusal(
-      `migration ${name} of this program differs from the one that ran on this database: install an unchanged Roamfleet, or restore a backup of a database that this program made.`,
+      `migration ${name} of this program differs from the one that ran on this database: install an unchanged Roamfleet, or restore a backup of a database that this version created.`,
     );
   }
 }

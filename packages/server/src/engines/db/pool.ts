@@ -292,7 +292,7 @@ class PgEngine {
 
   async #track<T>(work: () => Promise<T>): Promise<T> {
     if (this.#closing !== undefined) throw new ConnectionLost("the database connections are being closed");
-    if (this.#connections.waiting >= POOL_WAITING_MAX) throw new ConnectionLost("too many queries wait for a database connection");
+    if (this.#connections.waiting >= POOL_WAITING_MAX) throw new ConnectionLost("too many queries are waiting for a database connection");
     const end = this.#options.activity?.begin();
     this.#under_way += 1;
     try {

@@ -52,7 +52,7 @@ test("validates one key alone, and constraints between keys only for the whole o
 
 test("the error for an invalid secret contains only its key", () => {
   const schema = compileSchema({ properties: { login: { additionalProperties: false, properties: { password: { minLength: 8 } } } } });
-  const told = { path: "login", problem: "does not fit its schema" };
+  const told = { path: "login", problem: "violates its schema" };
   assert.deepEqual(schema.member("login", { password: "short" }, true), told);
   assert.deepEqual(schema.member("login", { hunter2: 1 }, true), told);
   assert.equal(schema.member("login", { password: "short" })?.path, "login.password");
@@ -200,7 +200,7 @@ test("a schema set by an operator reveals nothing about existing secrets", TIMEO
   }
   // The schema applies to secrets that an admin sets from now on.
   const outcome = (await it.set({ key: KEY, value: "hunter2", secret: true })).outcome;
-  assert.equal(outcome, `400 value ${KEY} does not fit its schema (schema of namespace default)`);
+  assert.equal(outcome, `400 value ${KEY} violates its schema (schema of namespace default)`);
   assert.match((await it.set({ key: KEY, value: "other", secret: true })).outcome, /^200/);
   assert.match(await put("default", { required: [KEY, "missing"] }), /^200/);
   assert.match((await refusal()) ?? "", /must have required property 'missing'/);

@@ -130,7 +130,7 @@ function violationOf(error: ErrorObject | undefined, secret_keys: ReadonlySet<st
   const [, first = ""] = (error?.instancePath ?? "").split("/");
   const key = first.replaceAll("~1", "/").replaceAll("~0", "~");
   // The message must not reveal paths or names inside a secret.
-  if (secret_keys.has(key)) return { path: key, problem: "does not fit its schema" };
+  if (secret_keys.has(key)) return { path: key, problem: "violates its schema" };
   const { additionalProperty, unevaluatedProperty, propertyName } = (error?.params ?? {}) as Record<string, unknown>;
   const extra = additionalProperty ?? unevaluatedProperty ?? propertyName;
   if (typeof extra === "string" && error?.keyword !== "required")

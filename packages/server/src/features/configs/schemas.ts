@@ -60,7 +60,7 @@ async function putSchema(plane: Plane, db: Db, { org_id, actor }: Caller, namesp
     const broken = await listBroken(tx, org_id, namespace, compiled);
     if (broken.length > 0) {
       const more = broken.length > SHOWN_MAX ? "; and more" : "";
-      throw conflict(`values of namespace ${printable(namespace)} break the schema: ${broken.slice(0, SHOWN_MAX).join("; ")}${more}`);
+      throw conflict(`values of namespace ${printable(namespace)} violate the schema: ${broken.slice(0, SHOWN_MAX).join("; ")}${more}`);
     }
     await setSchema(tx, org_id, namespace, schema, actor, plane.clock.now());
     announce(tx, plane, org_id, { kind: "config_schema", id: namespace, change: "updated" });

@@ -95,7 +95,7 @@ async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, sec
   const key = `key ${printable(place.key)} of namespace ${printable(place.namespace)}`;
   throw secret
     ? conflict(
-        `${key} is set ${where} in the clear: unset it there first, and use a new secret, because the old value is readable in its history`,
+        `${key} is set ${where} unencrypted: unset it there first, and use a new secret, because the old value is readable in its history`,
       )
     : conflict(`${key} is a secret ${where}: set it with secret: true (rf: --secret)`);
 }
@@ -123,9 +123,7 @@ export function requireFileName(namespace: string): void {
   if (namespace === "." || namespace === "..") throw badRequest(`field namespace must not be ${namespace}`);
   const bytes = encodeFileName(namespace).length;
   if (bytes > FILE_NAME_BYTES_MAX) {
-    throw badRequest(
-      `field namespace makes a file name of ${bytes} bytes when it is percent-encoded; at most ${FILE_NAME_BYTES_MAX} are allowed`,
-    );
+    throw badRequest(`field namespace has ${bytes} bytes when percent-encoded as a file name; at most ${FILE_NAME_BYTES_MAX} are allowed`);
   }
 }
 

@@ -104,7 +104,7 @@ test("reports a failed dashboard build to log and browsers, and retries at the n
   assert.match(clone.lines.join(""), /main\.tsx:1: unexpected word/);
   const log = createLog({ level: "silent" });
   const dashboard = await openDashboard({ clock: systemClock, log }, clone.directory);
-  assert.match("problem" in dashboard ? dashboard.problem : "", /^Its build failed\. .*npm run build/);
+  assert.match("problem" in dashboard ? dashboard.problem : "", /^The build of the dashboard failed\. .*npm run build/);
   assert.deepEqual(await readdir(path.join(clone.directory, "packages/dashboard/dist")), []);
   await clone.write("mended");
   assert.ok("site" in (await openDashboard({ clock: systemClock, log }, clone.directory)));
@@ -118,7 +118,7 @@ test("reports that the server's user may not write the dashboard build", TIMEOUT
   const is_root = process.getuid?.() === 0;
   if (is_root) process.seteuid?.(UNPRIVILEGED_UID);
   try {
-    await assert.rejects(clone.build(), /may not write there/);
+    await assert.rejects(clone.build(), /may not write to its directory/);
   } finally {
     if (is_root) process.seteuid?.(0);
     await chmod(path.join(clone.directory, "packages/dashboard"), 0o755);
@@ -129,7 +129,7 @@ test("reports that the sources of the dashboard are not installed", TIMEOUT, asy
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-clone-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, directory);
-  assert.deepEqual(dashboard, { problem: "Its sources are not in this installation." });
+  assert.deepEqual(dashboard, { problem: "This installation does not contain the dashboard's sources." });
 });
 
 /** Opens all file descriptors that this process has left. */
@@ -157,7 +157,7 @@ test("reports a dashboard build that fails for lack of file descriptors, and con
   );
   for (const descriptor of held) closeSync(descriptor);
   assert.ok(held.length > 0);
-  assert.match("problem" in dashboard ? dashboard.problem : "", /^Its build failed\./);
+  assert.match("problem" in dashboard ? dashboard.problem : "", /^The build of the dashboard failed\./);
   assert.match(lines.join(""), /spawn .+ EMFILE.*the build of the dashboard failed/);
   assert.ok("site" in (await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, clone.directory)));
 });

@@ -52,7 +52,7 @@ async function makeDirectory(directory: string): Promise<void> {
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "EACCES" && code !== "EROFS" && code !== "EPERM") throw error;
     throw new NotBuilt(
-      "It is not built yet, and the user that this server runs as may not write there. Run “npm run build” as the owner of the files.",
+      "The dashboard is not built yet, and the server's user may not write to its directory. Run “npm run build” as the owner of the files.",
       {
         cause: error,
       },
@@ -85,7 +85,9 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
   });
   late.cancel();
   if (code === 0) return;
-  const why = is_late ? `Its build did not end within ${BUILD_TIMEOUT_MS / 1_000} seconds.` : "Its build failed.";
+  const why = is_late
+    ? `The build of the dashboard did not finish within ${BUILD_TIMEOUT_MS / 1_000} seconds.`
+    : "The build of the dashboard failed.";
   log.warn({ output: output.trim(), code }, "the build of the dashboard failed");
   throw new NotBuilt(`${why} See the server's log for the reason, and run “npm run build” to try again.`);
 }

@@ -75,11 +75,11 @@ test("paths outside the dashboard keep the JSON errors of the API", TIMEOUT, asy
   assert.equal((await it.call("POST", "/robots", { headers: HTML })).status, 404);
   assert.equal((await it.call("POST", "/", { headers: HTML })).status, 404);
   assert.equal((await it.call("POST", "/docs", { headers: HTML })).status, 405);
-  const without = await start({ problem: "Its build failed." });
+  const without = await start({ problem: "The build of the dashboard failed." });
   await using _ = without;
   const page = await without.call<string>("GET", "/robots", { headers: HTML });
   assert.equal(page.status, 503);
-  assert.match(page.body, /Its build failed\./);
+  assert.match(page.body, /The build of the dashboard failed\./);
   assert.match(String(page.headers["content-security-policy"]), /default-src 'none'/);
 });
 

@@ -49,7 +49,7 @@ export async function readSite(directory: string): Promise<BuiltSite> {
   const shown = names.filter((name) => !name.split("/").some((part) => part.startsWith(".")));
   const bytes = new Map(await Promise.all(shown.map(async (name) => [name, await readFile(path.join(directory, name))] as const)));
   const page = bytes.get(PAGE);
-  if (page === undefined) throw new Error(`${directory} holds no ${PAGE}`);
+  if (page === undefined) throw new Error(`${directory} contains no ${PAGE}`);
   const files = new Map<string, BuiltFile>();
   for (const [name, identity] of bytes) {
     if (name === PAGE || Object.values(ENDINGS).some((ending) => name.endsWith(ending))) continue;
@@ -78,10 +78,12 @@ export type Dashboard = { site: BuiltSite } | { problem: string };
  */
 export async function openDashboard({ clock, log }: { clock: Clock; log: Logger }, clone = CLONE): Promise<Dashboard> {
   try {
-    if (!hasSources(clone)) throw new NotBuilt("Its sources are not in this installation.");
+    if (!hasSources(clone)) throw new NotBuilt("This installation does not contain the dashboard's sources.");
     return { site: await readSite(await ensureBuilt({ clone, clock, log })) };
   } catch (error) {
-    log.warn({ err: error }, "there is no dashboard; the API works without it");
-    return { problem: error instanceof NotBuilt ? error.message : "It could not be built or read. See the server's log for the reason." };
+    log.warn({ err: error }, "the dashboard is not available; the API works without it");
+    return {
+      problem: error instanceof NotBuilt ? error.message : "The dashboard could not be built or read. See the server's log for the reason.",
+    };
   }
 }

@@ -72,7 +72,7 @@ export async function processItems<T extends WorkItem>(
     const postpone = new Map(isolated.map((item) => [partly.has(item.deployment_id) ? item.id : (item.deployment_id ?? item.id), item]));
     for (const [id, { org_id, deployment_id, work }] of postpone)
       if (postponed.failed(id, clock.now(), work))
-        log.error({ err: failures?.error, work, org_id, deployment_id, id }, "background work failed for one item");
+        log.error({ err: failures?.error, work, org_id, deployment_id, id }, "a background task failed for one item");
   }
 }
 

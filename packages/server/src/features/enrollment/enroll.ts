@@ -127,7 +127,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
     robot_id,
     kind: "robot.enrolled",
     actor: robotActor(robot_id),
-    summary: `The robot enrolled into fleet ${fleet.name}`,
+    summary: `The robot enrolled in fleet ${fleet.name}`,
     data: { enrollment_key_id: key_id, label: key.label, approval: trusted ? "approved" : "pending", site_id: fleet.site_id, fleet_id },
   });
   return { is_new: true, data: { robot_id, org_id, name } };
@@ -185,7 +185,7 @@ async function takePlace(
     robot_id,
     kind: "robot.replaced",
     actor: robotActor(robot_id),
-    summary: "A new computer replaced the robot's; the key of the previous one is refused",
+    summary: "The robot's computer was replaced; the key of the previous computer is refused",
     data: { enrollment_key_id: key_id, approval: approved ? "approved" : "pending" },
   });
   announce(tx, plane, org_id, [

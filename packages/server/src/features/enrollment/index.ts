@@ -64,7 +64,8 @@ async function createKey(plane: Plane, db: Db, caller: Caller, body: BodyOf<Rout
   const { org_id } = caller;
   const is_admin = mayInWholeOrg(caller, "admin");
   const { trusted = is_admin } = body;
-  if (trusted && !is_admin) throw forbidden("field trusted: only an admin of the whole org may create a key whose robots get secrets");
+  if (trusted && !is_admin)
+    throw forbidden("field trusted: only an admin of the whole org may create a key whose robots get secrets without approval");
   return await db.transaction(async (tx) => {
     await requireSite(tx, org_id, site_id);
     const fleet = await requireFleet(tx, org_id, fleet_id);
@@ -81,7 +82,7 @@ const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot_id: st
     if (decommissioned) throw conflict(`robot ${robot_id} is decommissioned: enroll its new computer as a new robot`);
     for (const { id } of await revokeReplacements(tx, org_id, robot_id, plane.clock.now()))
       announce(tx, plane, org_id, { kind: "enrollment_key", id, change: "updated", robot_id });
-    const label = `new computer of ${printable(name)}`;
+    const label = `replacement computer of ${printable(name)}`;
     const terms = { label, site_id, fleet_id, robot_id, trusted: mayInWholeOrg(caller, "admin"), max_uses: 1 };
     return await issueKey(plane, tx, caller, terms, EXPIRES_IN_HOURS_DEFAULT);
   });

@@ -98,7 +98,7 @@ export class Feed {
         this.#wake();
       }
     } catch (error) {
-      this.#plane.log.warn({ err: error, org_id: this.#org_id }, "could not look up the places of changes; readers reload");
+      this.#plane.log.warn({ err: error, org_id: this.#org_id }, "could not read the sites and fleets of changed objects; clients reload");
       this.lose();
     } finally {
       this.#taking = false;

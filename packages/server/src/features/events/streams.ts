@@ -82,7 +82,7 @@ export function createEventStreams(plane: Plane): EventStreams {
 /** Throws 429 when the token or its org has reached its limit of streams. */
 function requireRoom({ settings: { limits } }: Pick<Plane, "settings">, { readers }: Feed, token_id: string): void {
   const refuse = (whose: string): never => {
-    throw httpError(429, `too many streams of events are open ${whose}; close one of them`, {
+    throw httpError(429, `too many event streams are open ${whose}; close one of them`, {
       "retry-after": String(RETRY_MS / 1_000),
     });
   };

@@ -58,7 +58,7 @@ export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promis
     stop: async () => {
       await Promise.all([partitions.stop(), flushing.stop()]);
       await flush(plane, plane.clock.now()).catch((error: unknown) =>
-        plane.log.error({ err: error }, "could not write the last minutes of health"),
+        plane.log.error({ err: error }, "could not store the health of the last minutes"),
       );
     },
   };

@@ -13,7 +13,7 @@ export function healthRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getRobotHealth, async (_, { db, caller, params }) => {
     const { snapshot, received_at } = found(await findSnapshot(db, caller.org_id, params.id), "robot", params.id);
     if (snapshot === null || received_at === null)
-      throw new Fault("not_found", `health snapshot of robot ${params.id} does not exist: it has not sent any yet`);
+      throw new Fault("not_found", `health snapshot of robot ${params.id} does not exist: the robot has not sent one yet`);
     return { data: { robot_id: params.id, received_at: wireTime(received_at), ...snapshot } };
   });
 

@@ -106,7 +106,7 @@ export function publishBatch(
     try {
       listener(batch);
     } catch (error) {
-      plane.log.error({ err: error, robot_id: session.robot_id }, "a follower of a log failed");
+      plane.log.error({ err: error, robot_id: session.robot_id }, "a live log reader failed");
     }
   }
 }

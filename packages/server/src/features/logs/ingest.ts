@@ -97,7 +97,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     publishBatch(plane, session, received_at.toISOString(), records, before);
     return;
   }
-  throw new Error("the position of a robot's log kept moving");
+  throw new Error("the log of a robot was changed by other servers during every attempt to store records");
 }
 
 /**

@@ -77,7 +77,7 @@ function parseKey(text: string): LogKey {
   } catch {
     // Refused below.
   }
-  throw badRequest("cursor is not one that a list answered");
+  throw badRequest("cursor is invalid: use next_cursor of the previous page");
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;

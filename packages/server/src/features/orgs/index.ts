@@ -88,10 +88,10 @@ function createOrgRequests(plane: Plane): (db: Db, ip: string, body: BodyOf<Rout
   const { org_requests_per_hour: burst } = plane.settings.limits;
   const rate = new AddressRateLimit(plane.clock, "org-requests", { per_minute: burst / MINUTES_PER_HOUR, burst });
   return async (db, ip, { name, email }) => {
-    if (burst === 0) throw forbidden("this server accepts no requests for orgs; ask its administrator");
+    if (burst === 0) throw forbidden("this server does not accept org requests; ask its administrator");
     rate.take(ip);
     if ((await countPending(db)) >= PENDING_ORGS_MAX)
-      throw httpError(503, "too many requests for orgs are pending; try again later", { "retry-after": String(RETRY_AFTER_SECONDS) });
+      throw httpError(503, "too many org requests are pending; try again later", { "retry-after": String(RETRY_AFTER_SECONDS) });
     return await addOrg(plane, db, name, email);
   };
 }
@@ -126,7 +126,7 @@ async function change(plane: Plane, db: Db, id: string, from: "active" | "suspen
     return toWire(org);
   }
   const { status } = await requireOrg(db, id);
-  throw conflict(`org ${id} is ${status}, neither active nor suspended; approve it first`);
+  throw conflict(`org ${id} is ${status}, not active or suspended; approve it first`);
 }
 
 /** Changes the name and the settings that are in the body. */

@@ -100,7 +100,7 @@ test("limits requests for orgs by address, and refuses all of them if the limit 
   await using closed = await startFeaturePlane([off]);
   const refused = await closed.call("POST", "/api/orgs", { body: { name: "Acme", email: "ada@example.org" } });
   assert.equal(refused.status, 403);
-  assert.match(refused.body.error.message, /accepts no requests/);
+  assert.match(refused.body.error.message, /does not accept org requests/);
 });
 
 test("the name of a pending org is free after its rejection or expiry", TIMEOUT, async () => {

@@ -34,7 +34,7 @@ function checkPorts({ ports = [], host_network, replace }: ContainerManifest): v
     throw wrong("ports", "cannot be used with host_network: the container uses the robot's ports");
   const bound = ports.filter(({ host }) => host !== undefined);
   if (replace === "beside" && bound.length > 0)
-    throw wrong("replace", "cannot be beside with a fixed port of the robot: two containers cannot use it at the same time");
+    throw wrong("replace", "must not be beside if a port of the robot is fixed: two containers cannot use the port at the same time");
   requireDistinct(
     "ports",
     bound.map(({ host, host_address, protocol }) => `${host_address ?? ""}:${host}/${protocol ?? "tcp"}`),

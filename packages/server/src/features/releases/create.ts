@@ -45,7 +45,7 @@ export async function createRelease(
   if (kind === KIND_DEFAULT && manifest !== undefined) checkContainerManifest(manifest);
   if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
   if (!(await mayAddApp(db, org_id, app, APPS_MAX)))
-    throw conflict(`the releases of this org already name ${APPS_MAX} apps, the maximum; app ${app} cannot be added`);
+    throw conflict(`the releases of this org already have ${APPS_MAX} apps, the maximum; app ${app} cannot be added`);
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {
     id: plane.id(ID_PREFIXES.release),
@@ -79,7 +79,7 @@ export async function createRelease(
     }
     // The tag existed at the insert, but its release was deleted before it could be read: insert again.
   }
-  throw conflict(`release ${printable(tag)} is being created and deleted by others; try again`);
+  throw conflict(`release ${printable(tag)} is being created and deleted by other requests; try again`);
 }
 
 /** Throws 409 if the existing release differs. Ignores the notes, because they do not affect what runs. */

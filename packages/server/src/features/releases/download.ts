@@ -33,7 +33,8 @@ export async function answerArtifact(
   const etag = `"${sha256}"`;
   const condition = asText(headers["if-range"]);
   const range = condition === undefined || condition === etag ? readRange(asText(headers.range), size) : "whole";
-  if (range === "unsatisfiable") throw httpError(416, `the artifact has ${size} bytes`, { "content-range": `bytes */${size}`, etag });
+  if (range === "unsatisfiable")
+    throw httpError(416, `the range is outside the artifact, which has ${size} bytes`, { "content-range": `bytes */${size}`, etag });
   let stream: Readable;
   try {
     ({ stream } = await open(blobs, { org_id, sha256, size, within }, range));

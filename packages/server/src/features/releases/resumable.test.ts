@@ -163,7 +163,7 @@ test("a restarted server continues an upload, and checks the digest of the whole
   assert.equal(await rig.state(good.id), "stored");
   const refused = await bad.patch(MIB);
   assert.deepEqual([refused.status, refused.headers.get("tus-resumable")], [400, "1.0.0"]);
-  assert.match(refused.text, /sha256.*Nothing was kept/);
+  assert.match(refused.text, /SHA-256.*Nothing was kept/);
   assert.equal(await rig.state(bad.id), "awaiting_upload");
   assert.equal((await bad.look()).status, 404);
   assert.deepEqual(await uploadKeys(rig), []);
@@ -294,8 +294,8 @@ test("the 413 error states the limit, the used space and what will be deleted au
   assert.equal(status, 413);
   assert.equal(
     message,
-    "3145728 bytes (3.0 MiB) more would exceed the 4194304 bytes (4.0 MiB) (artifact_bytes_max) that the artifacts of an org may use: " +
-      "1049576 bytes (1.0 MiB) are stored, 1000 bytes of them of releases that were deleted less than a day ago, " +
+    "3145728 bytes (3.0 MiB) more would exceed the 4194304 bytes (4.0 MiB) (artifact_bytes_max) that an org may use for artifacts: " +
+      "1049576 bytes (1.0 MiB) are stored, 1000 bytes of them by releases that were deleted less than a day ago, " +
       "2097152 bytes (2.0 MiB) are reserved for open uploads",
   );
   Object.assign(rig.plane.settings.limits, { artifact_bytes_max: 2 ** 40, free_disk_bytes_min: 2 ** 62 });

@@ -95,7 +95,7 @@ const removeRelease = (plane: Pick<Plane, "clock" | "bus">, db: Db, { org_id }: 
     const release = found(await lockRelease(tx, org_id, id), "release", id);
     if (await releaseInUse(tx, org_id, id)) {
       throw conflict(
-        `release ${printable(release.tag)} is in use: a robot runs it, is to run it or keeps it for a rollback, or a deployment of it is open`,
+        `release ${printable(release.tag)} is in use: a robot runs it, will run it or keeps it for a rollback, or a deployment of it has not ended`,
       );
     }
     // Check fleets after deployments: a deployment that ends between the checks has then already updated its fleet.

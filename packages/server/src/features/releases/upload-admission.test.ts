@@ -65,7 +65,7 @@ test("returns 429 when an org has too many open uploads, without effect on other
   for (let i = 0; i < 3; i += 1) started.push((await it.start(it.mine, MIB)).id);
   const { answer } = await it.start(it.mine, MIB);
   assert.deepEqual([answer.status, answer.headers.get("retry-after")], [429, "60"]);
-  assert.match(await answer.text(), /3 open uploads of at most 3 \(uploads_per_org_max\)/);
+  assert.match(await answer.text(), /3 open uploads; the maximum is 3 \(uploads_per_org_max\)/);
   assert.equal((await it.start(it.other_token, MIB)).answer.status, 201);
 });
 

@@ -91,14 +91,18 @@ export class UploadAdmission {
     const { stored, deleted, promised, uploads } = await countTaken(tx, org_id);
     const own = [...this.#requests.values()].filter((other) => other.org_id === org_id);
     if (uploads + own.length >= uploads_per_org_max)
-      throw httpError(429, `the org has ${uploads + own.length} open uploads of at most ${uploads_per_org_max} (uploads_per_org_max)`, {
-        "retry-after": RETRY_SECONDS,
-      });
+      throw httpError(
+        429,
+        `the org has ${uploads + own.length} open uploads; the maximum is ${uploads_per_org_max} (uploads_per_org_max)`,
+        {
+          "retry-after": RETRY_SECONDS,
+        },
+      );
     const of_org = promised + sumOf(own, ({ size }) => size);
     if (stored + of_org + bytes > artifact_bytes_max) {
       throw httpError(
         413,
-        `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may use: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} are reserved for open uploads`,
+        `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that an org may use for artifacts: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them by releases that were deleted less than a day ago`}, ${sizeText(of_org)} are reserved for open uploads`,
       );
     }
     // Skip the check for an unlimited store: it would list all uploads while other checks wait for the lock.

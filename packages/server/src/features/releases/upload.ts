@@ -172,9 +172,9 @@ export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unk
   const of = `the artifact of release ${printable(tag)}`;
   switch (error.code) {
     case "mismatch":
-      return badRequest(`this is not ${of}: ${error.message}. Nothing was kept`);
+      return badRequest(`the uploaded data is not ${of}: ${error.message}. Nothing was kept`);
     case "too_large":
-      return badRequest(`this is not ${of}: it has more than the ${artifact_size} bytes announced. Nothing was kept`);
+      return badRequest(`the uploaded data is not ${of}: received more than the expected ${artifact_size} bytes. Nothing was kept`);
     case "interrupted":
       return badRequest("the upload was interrupted. Nothing was kept");
     case "no_space":

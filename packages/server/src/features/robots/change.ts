@@ -59,7 +59,7 @@ export const releaseQuarantine = (plane: Plane, db: Db, { org_id, actor }: Calle
     await lockActive(tx, org_id, robot_id);
     if ((await releaseQuarantined(tx, org_id, robot_id, plane.clock.now())) === 0) return;
     announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", status: "released" });
-    await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.released", actor, summary: "The robot was admitted again" });
+    await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.released", actor, summary: "The robot was unblocked" });
   });
 
 interface Change {
@@ -100,7 +100,7 @@ function outcomeOf(caller: Caller, robot_id: string, robot: BulkRow | undefined,
   const role = robot === undefined ? undefined : roleOn(caller, robot);
   if (robot === undefined || role === undefined) return { robot_id, outcome: "not_found", message: `robot ${robot_id} does not exist` };
   if (!roleAtLeast(role, "operator"))
-    return { robot_id, outcome: "forbidden", message: `this needs the role operator; the token has ${role} there` };
+    return { robot_id, outcome: "forbidden", message: `this needs the role operator; the token has ${role} for this robot` };
   if (robot.decommissioned) return { robot_id, outcome: "conflict", message: `robot ${robot_id} is decommissioned` };
   if (robot.labels_after > LABELS_MAX) {
     const message = `robot ${robot_id} would have ${robot.labels_after} labels; at most ${LABELS_MAX} are allowed`;

@@ -29,7 +29,7 @@ export function isSignedBy(public_key: Buffer, text: string, signature: string):
 /** Returns the fingerprint of a public key in the format of `ssh-keygen -l`. */
 export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha256", public_key, "base64").replace(/=+$/, "")}`;
 
-const QUARANTINED = "several machines use this robot's identity; an operator must decide which one it is";
+const QUARANTINED = "several machines use this robot's identity; an operator must decide which machine is the robot";
 
 /** An outbox on a robot's disk, which the robot names in its hello. Sequence numbers count within an outbox. */
 interface Outbox {
@@ -109,7 +109,7 @@ function refusalOf(
   if (wrong_channel !== undefined) return badSignature(wrong_channel);
   if (!isSignedBy(identity.public_key, text, hello.signature))
     return badSignature(
-      `the signature is not this robot's, or was made for a host other than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
+      `the signature was not made by this robot, or was made for a host other than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
     );
   // A malicious relay forwards the host that the robot signed: the signature is valid, but the host is not this server's.
   const wrong_host = hosts.refusal(expected.host);

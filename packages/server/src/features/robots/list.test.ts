@@ -77,7 +77,7 @@ test("finds robots by release, release state, config state, health and several l
     behind: { main: { current: "rel_1", desired: "rel_2" }, configs: ["in_sync", "drifted", "pending"], online: false },
     failed: { main: { current: "rel_1", desired: "rel_2", failed: "rel_2" }, configs: ["pending", "in_sync"] },
     trying: { main: { current: "rel_1", desired: "rel_2", failed: "rel_2", target: "tgt_1" }, configs: ["in_sync", "in_sync"] },
-    sick: { health: { state: "failing", failing: ["disk:/: 97 % used"] }, labels: { zone: "a", rack: "2" } },
+    sick: { health: { state: "failing", failing: ["disk:/: 97% used"] }, labels: { zone: "a", rack: "2" } },
     well: { main: {}, health: { state: "ok" }, camera: { current: "rel_cam" } },
     blind: { main: { current: "rel_2", desired: "rel_2" }, camera: { desired: "rel_cam", failed: "rel_cam" } },
     late: { main: { current: "rel_2", desired: "rel_2" }, camera: { desired: "rel_cam" } },
@@ -119,7 +119,7 @@ test("finds robots by release, release state, config state, health and several l
   for (const robot of (await it.list("")).items)
     for (const field of ["release_state", "config_state", "health"] as const)
       assert.ok((await it.names(`${field}=${robot[field]}`)).includes(robot.name), `${robot.name} ${field}`);
-  assert.deepEqual((await it.list("health=failing")).items[0]?.failing, ["disk:/: 97 % used"]);
+  assert.deepEqual((await it.list("health=failing")).items[0]?.failing, ["disk:/: 97% used"]);
   const missing = await it.rig.call("GET", "/api/robots?release_id=rel_9", { token: it.token });
   assert.deepEqual([missing.status, missing.body.error.message], [404, "release rel_9 does not exist"]);
 });

@@ -130,7 +130,7 @@ export class DisconnectWriter {
       const expired_at = clock.monotonic() - LEASE_MS;
       const expired = disconnects.filter((disconnect) => current.has(disconnect) && disconnect.since < expired_at);
       if (expired.length > 0)
-        log.warn({ err: error, org_id, robots: expired.length }, "the database did not respond; disconnects are left to the sweep");
+        log.warn({ err: error, org_id, robots: expired.length }, "the database did not respond; a later sweep records the disconnects");
       return disconnects.map((disconnect) => disconnect.since < expired_at || !current.has(disconnect));
     }
     return disconnects.map(() => true);
@@ -215,7 +215,7 @@ async function recordDuplicate(
   await recordTimeline(tx, plane, {
     ...common,
     kind: "robot.held",
-    summary: `The robot was quarantined: several machines used its identity ${DUPLICATES_MAX} times in ten minutes. An operator must decide`,
+    summary: `The robot was quarantined: several machines used its identity ${DUPLICATES_MAX} times in ten minutes. An operator must decide which machine is the robot`,
   });
   return { quarantined: true };
 }

@@ -201,11 +201,11 @@ test("a robot is online from connect to disconnect, and its timeline has both", 
     [online.status, online.agent_version, online.platform?.hostname, online.last_seen_at],
     ["online", "0.2.0", "arm-7", "2030-01-01T00:00:00.000Z"],
   );
-  await robotDisconnected(it.plane, link, "no heartbeat");
+  await robotDisconnected(it.plane, link, "no heartbeat received");
   assert.equal((await robot()).status, "offline");
   const [connected, disconnected, ...more] = await timeline();
   assert.deepEqual([connected?.kind, connected?.data["session_id"]], ["robot.connected", "sess_1"]);
-  assert.deepEqual([disconnected?.kind, disconnected?.data["reason"], more], ["robot.disconnected", "no heartbeat", []]);
+  assert.deepEqual([disconnected?.kind, disconnected?.data["reason"], more], ["robot.disconnected", "no heartbeat received", []]);
 });
 
 test("the disconnect of a replaced link changes nothing, and no duplicate is reported", TIMEOUT, async () => {

@@ -88,7 +88,7 @@ export async function sweepDeadNodes(plane: Plane): Promise<void> {
   await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
     plane.db.transaction(async (tx) => {
       const gone = await setOfflineOfDeadNodes(tx, plane.node, limit, offset);
-      await recordOffline(tx, plane, gone, () => ({ reason: "the server that it was connected to stopped" }));
+      await recordOffline(tx, plane, gone, () => ({ reason: "its server stopped" }));
       return gone.length;
     }),
   );
@@ -135,7 +135,7 @@ async function closeMismatched(
   }
   plane.log.warn(
     { robots: mismatched.length, sent_away: disconnecting.length },
-    "closed links of robots that are not connected here in the database",
+    "closed links of robots that the database does not list as connected to this server",
   );
-  plane.link.sendAway(disconnecting, "the other servers considered this one dead");
+  plane.link.sendAway(disconnecting, "other servers considered this server dead");
 }

@@ -14,7 +14,7 @@ import { decommissionRobot, lockRobot } from "./store.ts";
 
 export const CLOSE_REMOVED = CLOSE.robot_removed;
 export const CLOSE_REMOVED_REASON = "robot removed";
-export const CLOSE_REPLACED_REASON = "another computer took this robot's place";
+export const CLOSE_REPLACED_REASON = "the robot was replaced by another computer";
 /** Published to all nodes, as {org_id, robot_id}, when a robot was decommissioned. */
 export const ROBOT_REMOVED = "rf.robots.removed";
 

@@ -69,7 +69,7 @@ async function changeKeys(
 const startedOver = (serial: number, { keys }: Pick<Trust, "keys">): Trust => ({ serial, require_signature: false, keys });
 
 const serialConflict = (sent: number, serial: number): Fault =>
-  conflict(`the statement has serial ${sent}, but the org's keys are at ${serial}: read them again and sign the next serial`);
+  conflict(`the statement has serial ${sent}, but the org's keys are at ${serial}: get the keys again and sign the next serial`);
 
 function trustOf({ statement }: Pick<StatementRow, "statement">): Trust {
   const trust = parseTrustStatement(statement.text);

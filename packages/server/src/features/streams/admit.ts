@@ -91,7 +91,7 @@ async function identify(
   const org_id = query.get("org_id") ?? undefined;
   const ticket = query.get("ticket");
   if (ticket !== null) {
-    if (query.has("token")) throw badRequest("give a token or a ticket, not both");
+    if (query.has("token")) throw badRequest("send a token or a ticket, not both");
     return await countRequest(plane, credentials, "ticket", async () => {
       const { held, org_id: of } = await takeTicket(plane, ticket, { ...use, org_id });
       return { caller: await authenticateAgain(plane, held, of), held };
@@ -105,7 +105,7 @@ async function identify(
 function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {
   const allowed = ["token", "ticket", "org_id", ...known];
   for (const name of new Set(query.keys())) {
-    if (!allowed.includes(name)) throw badRequest(`unknown query parameter ${printable(name)}; known are ${allowed.join(", ")}`);
+    if (!allowed.includes(name)) throw badRequest(`unknown query parameter ${printable(name)}; valid parameters are ${allowed.join(", ")}`);
     if (query.getAll(name).length > 1) throw badRequest(`query parameter ${name} is given twice`);
     checkText(query.get(name) ?? "", "the query");
   }
@@ -115,7 +115,7 @@ const WEBSOCKET_VERSION = "13";
 
 /** Refuses invalid handshakes before the WebSocket library does, so that errors have the format of the API. */
 export function checkHandshake({ method, headers }: IncomingMessage): void {
-  if (method !== "GET") throw httpError(405, `${method} opens no WebSocket`, { allow: "GET, HEAD" });
+  if (method !== "GET") throw httpError(405, `a WebSocket cannot be opened with ${method}`, { allow: "GET, HEAD" });
   if (headers["sec-websocket-version"] !== WEBSOCKET_VERSION) {
     throw new Fault("bad_request", "Sec-WebSocket-Version must be 13", { headers: { "sec-websocket-version": WEBSOCKET_VERSION } });
   }

@@ -149,7 +149,7 @@ test("an invalid or too large camera frame ends the stream and is not forwarded"
     const viewer = await watch();
     await until("the channel", () => opened.length > 0);
     await opened.pop()!.channel.write(message);
-    assert.equal(await viewer.closed, "4410 the robot sent an invalid picture");
+    assert.equal(await viewer.closed, "4410 the robot sent an invalid frame");
     assert.equal(viewer.frames.length, 0);
   }
 });

@@ -53,7 +53,7 @@ async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params
     viewer,
     take: (message) => {
       const frame = frameOf(message);
-      if (frame === undefined) viewer.close(CLOSE.ended_by_robot, "the robot sent an invalid picture");
+      if (frame === undefined) viewer.close(CLOSE.ended_by_robot, "the robot sent an invalid frame");
       else slot.offer(frame);
     },
     greet: true,

@@ -128,7 +128,7 @@ class FleetLogStream {
 /** Returns the gap record that is sent in place of stored records beyond the limit. */
 function leftOut({ robot_id, seq, received_at: until }: LogRecord, after: Date, now: string): LogRecord {
   const since = wireTime(after);
-  const message = `records received between ${since} and ${until} are left out: there are too many`;
+  const message = `too many records: those received between ${since} and ${until} are left out`;
   return gapRecord(robot_id, seq, now, message, { since, until });
 }
 
@@ -244,7 +244,7 @@ class FleetPositions {
         await this.#readRobot(robot_id);
       } catch (error) {
         this.#unread.add(robot_id);
-        this.#plane.log.warn({ err: error, robot_id }, "could not read the log of a fleet's robot; tries again");
+        this.#plane.log.warn({ err: error, robot_id }, "could not read the log of a fleet's robot; trying again");
         break;
       }
     }

@@ -91,7 +91,7 @@ test("closes every viewer with the robot's reason when the robot refuses or ends
   const opened: Channel[] = [];
   const { server } = channelPair({
     camera: (channel) => void opened.push(channel),
-    off: (channel) => channel.reset(4410, "switched off on the robot"),
+    off: (channel) => channel.reset(4410, "disabled on the robot"),
   });
   const hub = new Hub();
   const close = async (key: string, open: () => Promise<Channel>): Promise<() => Promise<string>> => {
@@ -104,7 +104,7 @@ test("closes every viewer with the robot's reason when the robot refuses or ends
   const [first, second] = [await close("on", camera), await close("on", camera)];
   opened[0]!.close(4410, "the camera was unplugged");
   assert.deepEqual([await first(), await second()], ["4410 the camera was unplugged", "4410 the camera was unplugged"]);
-  assert.equal(await (await close("off", () => server.open("off", "camera")))(), "4410 switched off on the robot");
+  assert.equal(await (await close("off", () => server.open("off", "camera")))(), "4410 disabled on the robot");
   assert.equal(await (await close("old", () => server.open("none", "camera")))(), "4410 not supported by this agent");
   const gone = (): Promise<Channel> => Promise.reject(new ChannelRefused({ code: 1006, reason: "" }));
   assert.equal(await (await close("gone", gone))(), "4409 agent offline");

@@ -52,7 +52,7 @@ export class LogCursor {
   /** Decodes a cursor. Throws 400 if it is invalid or of another robot or fleet, or if retention may have deleted its records. */
   static decode(text: string, { id, plane }: { id: string; plane: Pick<Plane, "clock" | "settings"> }): LogCursor {
     const content = parse(text);
-    if (content === undefined) throw badRequest("cursor is not one that a log stream sent");
+    if (content === undefined) throw badRequest("cursor is invalid: use a cursor that this log stream sent");
     const [of, day] = content;
     if (of !== id) throw badRequest("cursor belongs to the log of another robot or fleet");
     const { log_retention_days } = plane.settings.limits;

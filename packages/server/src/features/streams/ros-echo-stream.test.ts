@@ -145,9 +145,9 @@ test("sends the list of topics, and again after each change, if no topic is give
 
 test("closes topic viewers with the robot's reason when the robot refuses or ends the stream", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t, (channel, params) => {
-    if ((params as { topic?: string }).topic === "/none") channel.reset(4410, "no ROS answers on this robot");
+    if ((params as { topic?: string }).topic === "/none") channel.reset(4410, "ROS does not respond on this robot");
   });
-  assert.equal(await (await watch("&topic=/none")).closed, "4410 no ROS answers on this robot");
+  assert.equal(await (await watch("&topic=/none")).closed, "4410 ROS does not respond on this robot");
   const two = await watch("&topic=/chatter&field=x");
   await until("its channel", () => opened.length === 2);
   opened[1]!.channel.reset(4410, "a/msg/B has no field x: there is y");

@@ -38,7 +38,7 @@ export function prepareRosEcho(query: URLSearchParams): StartStream {
     throw badRequest("query parameter type must be the type of a topic, such as std_msgs/msg/String");
   const messages = Number(rate ?? 1);
   if (rate === "" || !(messages > 0 && messages <= RATE_MAX))
-    throw badRequest(`query parameter rate must be messages a second, above 0 and at most ${RATE_MAX}`);
+    throw badRequest(`query parameter rate must be a number of messages per second, above 0 and at most ${RATE_MAX}`);
   if (field !== null && field.length > FIELD_CHARACTERS_MAX)
     throw badRequest(`query parameter field must have at most ${FIELD_CHARACTERS_MAX} characters`);
   if (full !== null && full !== "true" && full !== "false") throw badRequest("query parameter full must be true or false");

@@ -19,7 +19,7 @@ type ShellQuery = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "ter
  */
 export function prepareShell(query: URLSearchParams): StartStream {
   const term = query.get("term") ?? "xterm-256color";
-  if (!/^[\w.+-]{1,64}$/.test(term)) throw badRequest("query parameter term must be the name of a kind of terminal");
+  if (!/^[\w.+-]{1,64}$/.test(term)) throw badRequest("query parameter term must be the name of a terminal type, such as xterm-256color");
   const terminal = query.get("terminal") ?? "yes";
   if (terminal !== "yes" && terminal !== "no") throw badRequest("query parameter terminal must be yes or no");
   const request: ShellQuery = { cols: sizeIn(query, "cols", 80), rows: sizeIn(query, "rows", 24), terminal: terminal === "yes", term };
@@ -41,7 +41,7 @@ function sizeIn(query: URLSearchParams, name: "cols" | "rows", otherwise: number
 const isSize = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= SIZE_MAX;
 
 function commandIn(text: string): string[] {
-  const refused = badRequest("query parameter command must be a line for the shell, or a JSON list of words");
+  const refused = badRequest("query parameter command must be a command line, or a JSON list of words");
   if (text.trim() === "") throw refused;
   if (!text.startsWith("[")) return ["sh", "-c", text];
   let words: unknown;

@@ -11,7 +11,7 @@ import type { Viewer } from "./viewer.ts";
 /** Interval of the checks. Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
 const CHECK_EVERY_MS = 500;
 const PING_EVERY_MS = 30_000;
-const OUT_OF_REACH = "the robot has left the scopes of the token";
+const OUT_OF_REACH = "the robot is no longer in the scopes of the token";
 
 /** Checks all open streams at an interval: permissions, the robot's connection, and whether the viewer answers pings. */
 export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop(): void } {

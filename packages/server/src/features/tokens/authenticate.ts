@@ -66,7 +66,7 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     checkToken(credential, now, "the session's token");
     if (session.expires_at <= now) throw unauthorizedKnown("the session has expired");
     const used_at = used_sessions.get(session.id) ?? session.used_at;
-    if (used_at <= idleSince(now, limits)) throw unauthorizedKnown("the session was not used for too long");
+    if (used_at <= idleSince(now, limits)) throw unauthorizedKnown("the session expired because it was not used");
   }
 
   async function ofToken(hash: Buffer, org_id: string | undefined): Promise<Caller> {
@@ -160,7 +160,7 @@ function makeCaller(credential: FoundCredential, memberships: readonly Membershi
   if (org === undefined) {
     throw forbidden(
       named === undefined
-        ? "the token's default org is gone; name another in X-Service-Org-Id"
+        ? "the token's default org no longer exists; set another one in X-Service-Org-Id"
         : `the token is not a member of org ${printable(named)}`,
     );
   }

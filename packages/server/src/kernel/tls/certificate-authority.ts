@@ -74,7 +74,8 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
   const known = await readIfPresent(file);
   let key_pem = await readIfPresent(key_file);
   if (key_pem === undefined) {
-    if (known !== undefined) throw new TlsError(`${file} has lost its key ${key_file}: restore it from a backup, or remove both`);
+    if (known !== undefined)
+      throw new TlsError(`the key ${key_file} of ${file} is missing: restore it from a backup, or remove both files`);
     // The key is written first: a certificate without it would be useless.
     key_pem = await newKeyPem();
     await writeDurably(key_file, key_pem, 0o600);
@@ -87,7 +88,7 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
   const { validToDate: ends_at, validFromDate } = certificate;
   if (ends_at <= now)
     throw new TlsError(
-      `${file} expired on ${dayOf(ends_at)} and the clock shows ${dayOf(now)}: set the clock if it is wrong; otherwise remove the file and start again, then give its new fingerprint to robots and people`,
+      `${file} expired on ${dayOf(ends_at)} and the clock shows ${dayOf(now)}: set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and users`,
     );
   const made_at = validFromDate.getTime() + BACKDATED_MS;
   const timeOf = (at: Date): Date => new Date(Math.max(plausibleTime(at).getTime(), made_at));

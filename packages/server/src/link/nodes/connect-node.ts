@@ -63,7 +63,7 @@ export function connectNode(
   clock: Pick<Clock, "setTimer">,
 ): Promise<TLSSocket> {
   const address = parseAddress(node.address);
-  if (address === undefined) return Promise.reject(new Error("its address cannot be read"));
+  if (address === undefined) return Promise.reject(new Error("its address is invalid"));
   const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
   const socket = connect({ ...address, ...nodeTls(pair), checkServerIdentity: () => undefined });
   const late = clock.setTimer(CONNECT_TIMEOUT_MS, () => reject(new Error("does not answer")));

@@ -170,7 +170,7 @@ export class NodeListener {
     const address = socket.remoteAddress;
     const leave = address === undefined ? undefined : this.#admission.enter(address);
     if (leave === undefined) {
-      this.#refuse("too many handshakes of its network", address);
+      this.#refuse("too many TLS handshakes from its network", address);
       socket.destroy();
       return;
     }

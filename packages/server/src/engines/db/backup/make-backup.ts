@@ -42,7 +42,7 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
   const target = path.resolve(options.to);
   await requireFree(target);
   await access(data_directory).catch((error: unknown) => {
-    throw new Refusal(`there is no data directory ${data_directory}`, { cause: error });
+    throw new Refusal(`the data directory ${data_directory} does not exist`, { cause: error });
   });
   await refuseUnfinished(data_directory);
   const made_at = clock.now().toISOString();
@@ -77,10 +77,10 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
 async function requireFree(target: string): Promise<void> {
   const names = await readdir(target).catch((error: unknown) => {
     if (errorCode(error) === "ENOENT") return [];
-    if (errorCode(error) === "ENOTDIR") throw new Refusal(`${target} exists and is not a directory: name a new one for the backup`);
+    if (errorCode(error) === "ENOTDIR") throw new Refusal(`${target} exists and is not a directory: choose a new directory for the backup`);
     throw error;
   });
-  if (names.length > 0) throw new Refusal(`${target} is not empty: name a new directory for the backup`);
+  if (names.length > 0) throw new Refusal(`${target} is not empty: choose a new directory for the backup`);
 }
 
 async function copyDatabase({ data_directory, database_url, clock, log }: BackupOptions, to: string): Promise<Manifest["database"]> {

@@ -37,7 +37,7 @@ export async function readManifest(from: string): Promise<Manifest> {
   const manifest = await readJson<Manifest>(from, MANIFEST_FILE);
   const { database, database_manifest, files } = manifest;
   if (manifest.format !== FORMAT || !["postgres", "tables"].includes(database) || !Array.isArray(files) || !isFile(database_manifest))
-    throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Roamfleet reads`);
+    throw new Refusal(`${path.join(from, MANIFEST_FILE)} has a format that this version of Roamfleet cannot read`);
   for (const file of files) {
     if (!isFile(file) || isOfDatabase(file.path)) throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} lacks the name of a file`);
   }
@@ -63,7 +63,7 @@ export async function readWholeManifest(from: string): Promise<Manifest> {
 export async function readJson<T>(from: string, relative: string): Promise<Partial<T> & T> {
   const text = await readFile(path.join(from, relative), "utf8").catch((error: unknown) => {
     throw new Refusal(
-      `${from} is not a complete backup: it has no readable ${relative}, like an interrupted backup. Use another one, or create a new one`,
+      `${from} is not a complete backup: it has no readable ${relative}, so it was probably interrupted. Use another backup, or create a new one`,
       { cause: error },
     );
   });
@@ -74,7 +74,7 @@ export async function readJson<T>(from: string, relative: string): Promise<Parti
     throw new Refusal(`the backup is damaged: ${relative} is not JSON`, { cause: error });
   }
   if (typeof value !== "object" || value === null)
-    throw new Refusal(`${path.join(from, relative)} is not of a format that this version of Roamfleet reads`);
+    throw new Refusal(`${path.join(from, relative)} has a format that this version of Roamfleet cannot read`);
   return value as T;
 }
 

@@ -97,7 +97,7 @@ export async function loadRows(connection: DbAddress, from: string, log: EngineL
     await client.query(`delete from ${SCHEMA}.${MIGRATION_TABLE}`);
     for (const { name } of leaves) {
       const { rows } = await client.query(`select 1 from only ${name} limit 1`);
-      if (rows.length > 0) throw new Refusal(`the database has rows in ${name} already: restore into a new, empty database`);
+      if (rows.length > 0) throw new Refusal(`the database already has rows in ${name}: restore into a new, empty database`);
     }
     const keys = await dropForeignKeys(client);
     for (const table of leaves) if (table.file !== undefined) await loadTable(client, table, table.file, from);
@@ -125,7 +125,7 @@ async function readRows(from: string): Promise<RowsManifest> {
     !Array.isArray(manifest.migrations) ||
     !Array.isArray(manifest.sequences)
   )
-    throw new Refusal(`${path.join(from, ROWS_MANIFEST)} is not of a format that this version of Roamfleet reads`);
+    throw new Refusal(`${path.join(from, ROWS_MANIFEST)} has a format that this version of Roamfleet cannot read`);
   // Only names need this check, because they become part of SQL. Bounds are rebuilt, and columns are compared with the schema.
   for (const name of [
     ...manifest.tables.flatMap(({ name, parent }) => [name, parent ?? name]),

@@ -89,7 +89,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
       [/lacks backup_label/, "database/backup_label", (file) => rm(file)],
       [/has no readable manifest.json/, "manifest.json", (file) => rm(file)],
       [/is not JSON/, "manifest.json", (file) => writeFile(file, "{")],
-      [/not of a format/, "manifest.json", (file) => writeFile(file, "null")],
+      [/cannot read/, "manifest.json", (file) => writeFile(file, "null")],
       [/outside of itself/, "manifest.json", (file) => writeFile(file, JSON.stringify({ format: 1, directories: ["../up"], files: [] }))],
     ];
     for (const [message, name, spoil] of variants) {
@@ -147,7 +147,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await using other = await scratch();
     await mkdir(other.database);
     await writeFile(path.join(other.database, "PG_VERSION"), "18\n");
-    await assert.rejects(restore({ from: good, directory: other.database }), { name: "Refusal", message: /already holds a database/ });
+    await assert.rejects(restore({ from: good, directory: other.database }), { name: "Refusal", message: /already contains a database/ });
     await assert.rejects(restore({ from: good, directory: place.database }), { name: "Refusal", message: /already in use by process/ });
     assert.equal(await readFile(path.join(other.database, "PG_VERSION"), "utf8"), "18\n");
   });

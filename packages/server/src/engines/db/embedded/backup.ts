@@ -131,7 +131,7 @@ const PG_CONTROL_READS_MAX = 100;
  */
 export async function backup({ connection, dataDirectory, to }: BackupOptions): Promise<BackupManifest> {
   const target = path.resolve(to);
-  if ((await entriesOf(target)).length > 0) throw new Refusal(`${target} is not empty: name a new directory for the backup`);
+  if ((await entriesOf(target)).length > 0) throw new Refusal(`${target} is not empty: choose a new directory for the backup`);
   await mkdir(path.dirname(target), { recursive: true });
   const partial = await mkdtemp(`${target}.partial-`);
   try {

@@ -61,7 +61,10 @@ describe("selection of PostgreSQL binaries", () => {
     };
     const machine = { embedded: undefined, systemRoot: path.join(place.root, "system") };
     await install("14");
-    await assert.rejects(chooseBinaries(place.database, machine), { name: "Refusal", message: /no PostgreSQL to start.*DATABASE_URL/ });
+    await assert.rejects(chooseBinaries(place.database, machine), {
+      name: "Refusal",
+      message: /cannot find a PostgreSQL to start.*DATABASE_URL/,
+    });
     for (const major of ["9.6", "15", "100", "17"]) await install(major);
     assert.equal((await chooseBinaries(place.database, machine)).major, 100);
     await mkdir(place.database);
@@ -88,7 +91,7 @@ describe("selection of PostgreSQL binaries", () => {
     await writeFile(path.join(place.database, "PG_VERSION"), "13\n");
     await assert.rejects(startOn(place.database), {
       name: "Refusal",
-      message: /made by PostgreSQL 13, which is not installed: install it \(apt-get install postgresql-13\)/,
+      message: /created by PostgreSQL 13, which is not installed: install it \(apt-get install postgresql-13\)/,
     });
     assert.deepEqual(await readdir(place.root), ["postgres"]);
     assert.deepEqual(await readdir(place.database), ["PG_VERSION"]);
@@ -98,7 +101,7 @@ describe("selection of PostgreSQL binaries", () => {
     await using place = await scratch();
     await mkdir(place.database);
     await writeFile(path.join(place.database, "thesis.tex"), "");
-    await assert.rejects(startOn(place.database), { name: "Refusal", message: /holds files but no PostgreSQL database/ });
+    await assert.rejects(startOn(place.database), { name: "Refusal", message: /contains files but no PostgreSQL database/ });
     assert.deepEqual(await readdir(place.root), ["postgres"]);
   });
 

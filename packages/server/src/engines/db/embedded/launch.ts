@@ -95,7 +95,7 @@ export async function bringUp(cluster: Cluster, signal?: AbortSignal): Promise<R
     if (!started.held || cluster.clock.monotonic() > deadline || signal?.aborted) {
       throw new Refusal(`PostgreSQL did not start on ${cluster.directory}: ${started.failure}`);
     }
-    cluster.log.info({ directory: cluster.directory }, "the killed PostgreSQL still holds the database, trying again");
+    cluster.log.info({ directory: cluster.directory }, "processes of a killed PostgreSQL still use the database, trying again");
     await cluster.clock.sleep(HELD_RETRY_POLL_MS, signal);
   }
 }
@@ -118,7 +118,7 @@ async function adopt(cluster: Cluster, signal?: AbortSignal): Promise<Running | 
     }
     if (clock.monotonic() > deadline) {
       throw new Error(
-        `PostgreSQL (process ${file.pid}) on ${directory} is neither ready nor gone after ${READY_TIMEOUT_MS} ms: its state is ${file.status || "unknown"}`,
+        `PostgreSQL (process ${file.pid}) on ${directory} neither became ready nor stopped within ${READY_TIMEOUT_MS} ms: its state is ${file.status || "unknown"}`,
       );
     }
     await clock.sleep(ADOPTED_POLL_MS, signal);
@@ -155,7 +155,7 @@ function adoptedRunning(cluster: Cluster, identity: ProcessIdentity, socketDirec
 async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running: Running } | { failure: string; held?: boolean }> {
   const { directory } = cluster;
   const live = await tryLock(`${directory}.live`);
-  if (!live) return { failure: "processes of a killed PostgreSQL are still running on it", held: true };
+  if (!live) return { failure: "processes of a killed PostgreSQL still use the database", held: true };
   const output = await openLogFile(directory);
   let spawned: Spawned;
   try {

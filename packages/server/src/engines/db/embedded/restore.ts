@@ -39,7 +39,7 @@ export async function restore({ from, directory: given }: RestoreOptions): Promi
   const lock = await lockDirectory(directory);
   try {
     if ((await readMajor(directory)) !== undefined)
-      throw new Refusal(`${directory} already holds a database: restore into a new --data directory`);
+      throw new Refusal(`${directory} already contains a database: restore into a new --data directory`);
     // This name marks a partial database. If the restore is killed, the next start removes it.
     const half = await mkdtemp(`${directory}.init-`);
     try {
@@ -96,7 +96,7 @@ async function readManifest(from: string): Promise<BackupManifest> {
     throw new Refusal(`the backup is damaged: ${file} is not JSON`, { cause: error });
   }
   if (manifest?.format !== BACKUP_FORMAT || !Array.isArray(manifest.files) || !Array.isArray(manifest.directories)) {
-    throw new Refusal(`${file} is not of a format that this version of Roamfleet reads`);
+    throw new Refusal(`${file} has a format that this version of Roamfleet cannot read`);
   }
   return manifest as BackupManifest;
 }

@@ -58,7 +58,7 @@ describe("the account that PostgreSQL runs as", () => {
       await using place = await scratch();
       await assert.rejects(startOn(place.database, { userNamespaces: false }), {
         name: "Refusal",
-        message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a plain user/,
+        message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a user other than root/,
       });
     },
   );

@@ -44,7 +44,7 @@ export async function chooseRunAs(directory: string, bin: string, userNamespaces
     const reach = await run("/bin/sh", ["-c", 'cd -- "$0"', place], { cwd: "/", ...account });
     if (reach.code === 0) continue;
     throw new Refusal(
-      `PostgreSQL does not run as root, user namespaces are disabled here, and user ${account.uid} cannot reach ${place}: start the server as a plain user, or choose a place that user ${account.uid} can enter`,
+      `PostgreSQL does not run as root, user namespaces are disabled here, and user ${account.uid} cannot reach ${place}: start the server as a user other than root, or choose a directory that user ${account.uid} can access`,
     );
   }
   return { prefix: [], account };

@@ -147,7 +147,7 @@ describe("supervisor of the embedded PostgreSQL", { timeout: 5 * TIMEOUT }, () =
       await endServer(first, "SIGKILL");
       process.kill(first.pid, "SIGKILL");
       const waiting = Promise.withResolvers<void>();
-      const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
+      const log = { ...quietLog, info: (_: object, message: string) => message.includes("still use the database") && waiting.resolve() };
       const second = startOn(place.database, { log });
       await waiting.promise;
       // Waits until the postmaster's other children have ended.

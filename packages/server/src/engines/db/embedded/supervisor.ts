@@ -53,7 +53,7 @@ export async function finishSwitch(directory: string, log: EngineLog): Promise<v
   }
   await syncDirectory(parent);
   await rm(file);
-  log.info({ directory, kept }, "upgraded database is in place, the old one is kept");
+  log.info({ directory, kept }, "the upgraded database is in place, the old one is kept");
 }
 
 const DATABASE = "roamfleet";
@@ -102,7 +102,10 @@ export async function startEmbedded({ directory: given, ...options }: EmbeddedOp
     const connection = connectionTo(running);
     await ensureDatabase(connection);
     const { pid, adopted } = running;
-    options.log.info({ pid, postgresql: cluster.binaries.major, adopted }, adopted ? "running PostgreSQL adopted" : "PostgreSQL started");
+    options.log.info(
+      { pid, postgresql: cluster.binaries.major, adopted },
+      adopted ? "using a PostgreSQL that was already running" : "PostgreSQL started",
+    );
     return new Supervisor(cluster, lock, running, connection);
   } catch (error) {
     if (cluster && running) await shutDown(cluster, running);
@@ -198,7 +201,7 @@ class Supervisor implements Embedded {
         log.info({ pid: running.pid }, "PostgreSQL restarted");
         return running;
       } catch (error) {
-        if (!signal.aborted) log.error({ err: error, retry_ms: nextDelay(delay) }, "PostgreSQL did not start again");
+        if (!signal.aborted) log.error({ err: error, retry_ms: nextDelay(delay) }, "could not restart PostgreSQL");
       }
     }
     return undefined;

@@ -167,7 +167,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     await mkdir(`${place.database}.${OLD}.old`);
     await assert.rejects(upgrade(place.database), {
       name: "Refusal",
-      message: /exists: move the database kept by an earlier upgrade away/,
+      message: /exists: first move away the database that an earlier upgrade kept/,
     });
     assert.equal(await readMajor(place.database), OLD);
   });

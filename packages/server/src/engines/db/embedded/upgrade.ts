@@ -101,7 +101,7 @@ export async function upgradeDatabase({ directory: given, migrate, ...options }:
     if (to < from) throw new Refusal(`the database uses PostgreSQL ${from}; the newest installed is ${to}`);
     if (to === from) return { from, to, kept: undefined, tables: 0, rows: 0 };
     const kept = `${directory}.${from}.old`;
-    if (await exists(kept)) throw new Refusal(`${kept} exists: move the database kept by an earlier upgrade away first`);
+    if (await exists(kept)) throw new Refusal(`${kept} exists: first move away the database that an earlier upgrade kept`);
 
     options.log.info({ from, to }, "upgrading the database");
     const copied = await copyInto(directory, next, migrate, options);

@@ -18,13 +18,13 @@ const check = (rollout: Rollout, kind: "robot" | "fleet" = "fleet", scheduled_at
 };
 
 const REFUSED: [rollout: Rollout, says: RegExp, kind?: "robot" | "fleet", scheduled_at?: Date][] = [
-  [{ waves: [{ percent: 5 }] }, /^rollout\.waves are for a fleet/, "robot"],
-  [{ failure_threshold: { count: 1 } }, /^rollout\.failure_threshold is for a fleet/, "robot"],
+  [{ waves: [{ percent: 5 }] }, /^rollout\.waves can only be used with a fleet/, "robot"],
+  [{ failure_threshold: { count: 1 } }, /^rollout\.failure_threshold can only be used with a fleet/, "robot"],
   [{ waves: [{ percent: 5 }, {}] }, /^rollout\.waves\.1 needs one of percent, count and labels/],
-  [{ waves: [{ percent: 5, count: 1 }] }, /^rollout\.waves\.0 takes only one of percent, count and labels, not percent and count/],
-  [{ waves: [{ labels: {} }] }, /^rollout\.waves\.0\.labels names no label/],
+  [{ waves: [{ percent: 5, count: 1 }] }, /^rollout\.waves\.0 accepts only one of percent, count and labels, not percent and count/],
+  [{ waves: [{ labels: {} }] }, /^rollout\.waves\.0\.labels contains no label/],
   [{ failure_threshold: {} }, /^rollout\.failure_threshold needs one of percent and count/],
-  [{ max_unavailable: { count: 1, percent: 1 } }, /^rollout\.max_unavailable takes only one of/],
+  [{ max_unavailable: { count: 1, percent: 1 } }, /^rollout\.max_unavailable accepts only one of/],
   [{ window: { cron: "never", time_zone: "UTC", duration_minutes: 1 } }, /^rollout\.window\.cron/],
   [{ expires_at: "2029-12-31T00:00:00Z" }, /^rollout\.expires_at must be after now/],
   [{ expires_at: "2030-01-01T12:00:00Z" }, /^rollout\.expires_at must be after scheduled_at/, "fleet", LATER],
@@ -69,7 +69,7 @@ test("refuses an invalid deployment window and names the field", () => {
   assert.equal(checkWindow(NIGHTS, now), undefined);
   assert.match(checkWindow({ ...NIGHTS, cron: "every night" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
   assert.match(checkWindow({ ...NIGHTS, cron: "0 0 2 * * 1" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
-  assert.match(checkWindow({ ...NIGHTS, cron: "0 0 31 2 *" }, now) ?? "", /never opens/);
+  assert.match(checkWindow({ ...NIGHTS, cron: "0 0 31 2 *" }, now) ?? "", /never open/);
   assert.match(checkWindow({ ...NIGHTS, time_zone: "Europe/Nowhere" }, now) ?? "", /^rollout\.window\.time_zone/);
 });
 

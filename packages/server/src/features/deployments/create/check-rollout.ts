@@ -9,14 +9,15 @@ const DAY_MS = 86_400_000;
 export function checkRollout(rollout: Rollout, target_kind: "robot" | "fleet", now: Date, scheduled_at: Date | null): void {
   const { waves, failure_threshold: threshold, max_unavailable, window, expires_at } = rollout;
   if (target_kind === "robot") {
-    if (waves !== undefined) throw badRequest("rollout.waves are for a fleet: remove them to deploy to one robot");
-    if (threshold !== undefined) throw badRequest("rollout.failure_threshold is for a fleet: remove it to deploy to one robot");
+    if (waves !== undefined) throw badRequest("rollout.waves can only be used with a fleet: remove it to deploy to one robot");
+    if (threshold !== undefined)
+      throw badRequest("rollout.failure_threshold can only be used with a fleet: remove it to deploy to one robot");
   }
   for (const [number, wave] of waves?.entries() ?? [])
     requireOne(`rollout.waves.${number}`, { percent: wave.percent, count: wave.count, labels: wave.labels });
   waves?.forEach(({ labels }, number) => {
     if (labels !== undefined && Object.keys(labels).length === 0)
-      throw badRequest(`rollout.waves.${number}.labels names no label; remove the wave: robots in no wave are updated last`);
+      throw badRequest(`rollout.waves.${number}.labels contains no label; remove the wave, because robots in no wave are updated last`);
   });
   if (threshold !== undefined) requireOne("rollout.failure_threshold", { percent: threshold.percent, count: threshold.count });
   if (max_unavailable !== undefined)
@@ -39,7 +40,7 @@ function requireOne(field: string, fields: Record<string, unknown>): void {
   const given = names.filter((name) => fields[name] !== undefined);
   if (given.length === 1) return;
   const all = `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
-  throw badRequest(given.length === 0 ? `${field} needs one of ${all}` : `${field} takes only one of ${all}, not ${given.join(" and ")}`);
+  throw badRequest(given.length === 0 ? `${field} needs one of ${all}` : `${field} accepts only one of ${all}, not ${given.join(" and ")}`);
 }
 
 export type Window = NonNullable<WholeRollout["window"]>;
@@ -73,7 +74,7 @@ function isTimeZone(name: string): boolean {
 export function checkWindow(window: Window, now: Date): string | undefined {
   if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is not a known time zone; use a name such as Europe/Berlin";
   try {
-    return nextWindow(window, now) === null ? "rollout.window.cron never opens the window" : undefined;
+    return nextWindow(window, now) === null ? "rollout.window.cron matches no time, so the window would never open" : undefined;
   } catch {
     return "rollout.window.cron must be five fields: minute hour day-of-month month day-of-week, such as 0 2 * * 1-5";
   }

@@ -30,7 +30,7 @@ export async function rollBackDeployment(
       await stopFollowing(tx, engine, row);
       return { row: await createFromEnded(tx, engine, row, "rollback", undefined, caller), is_new: true };
     }
-    if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it`);
+    if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it instead`);
     if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
     if (row.status === "rolling_back") return { row, is_new: false };
     await requireReturnable(tx, engine, row);
