@@ -101,5 +101,5 @@ test("a robot shows topics of ROS 1 and ROS 2 independently, even if one of them
   for (const [i, { number, skipped }] of numbers.entries())
     if (i > 0) assert.equal(number, numbers[i - 1]!.number + skipped + 1, "none is missing");
   const after = await topics("list");
-  assert.match(after.stderr, /by rosbridge \(humble\)\nros1 lost: /);
+  assert.match(after.stderr, /via rosbridge \(humble\)\nros1 lost: /);
 });
