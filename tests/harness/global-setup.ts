@@ -5,6 +5,8 @@ import { startTestServer, TEST_SERVER_VARIABLE } from "../../packages/server/src
 
 /** Set by tools/test.ts if the run includes a test of the dashboard. */
 const BUILD_VARIABLE = "ROAMFLEET_TEST_DASHBOARD";
+/** Set by tools/test.ts to "1" if the run has several files. Test files get the directory of the bundled programs instead. */
+const PROGRAMS_VARIABLE = "ROAMFLEET_TEST_PROGRAMS";
 
 let stop: (() => Promise<void>) | undefined;
 
@@ -14,6 +16,7 @@ export async function globalSetup(): Promise<void> {
   stop = started.stop;
   process.env[TEST_SERVER_VARIABLE] = JSON.stringify(started.server);
   if (process.env[BUILD_VARIABLE] === "1") await buildDashboard();
+  if (process.env[PROGRAMS_VARIABLE] === "1") process.env[PROGRAMS_VARIABLE] = await (await import("./programs.ts")).buildPrograms();
 }
 
 /** Builds the dashboard. A failure is ignored here and fails only the tests of the dashboard. */

@@ -2,7 +2,7 @@
 import { readdirSync, renameSync, writeFileSync } from "node:fs";
 
 const file = process.env["ROAMFLEET_TEST_MEASURES"];
-if (file !== undefined && process.argv[1]?.endsWith("main.ts") === true) {
+if (file !== undefined && /\/(main\.ts|rf-agent\.mjs)$/.test(process.argv[1] ?? "")) {
   process.on("SIGUSR2", () => {
     gc?.();
     const { heapUsed, external, rss } = process.memoryUsage();

@@ -14,10 +14,23 @@ export const ROOT = path.resolve(import.meta.dirname, "../..");
  */
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE", "RF_TEST_RUN"];
 
+/** Entry files of the programs that a run of several files has bundled, with the paths of the bundles. */
+const BUNDLES: Partial<Record<string, string>> = {
+  "packages/agent/src/main.ts": "agent/rf-agent.mjs",
+  "packages/cli/src/main.ts": "rf/rf.mjs",
+};
+
+/** Returns the path of a program: its bundle, or its entry file. */
+function programFile(entry: string): string {
+  const { ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
+  const bundle = bundles && BUNDLES[entry];
+  return bundles && bundle ? path.join(bundles, bundle) : path.join(ROOT, entry);
+}
+
 /** Flags of Node that a program is started with in production. */
 const nodeFlags = (entry: string): readonly string[] => (entry === "packages/server/src/main.ts" ? SERVER_NODE_FLAGS : []);
 
-/** A program of this repository, run from source in a separate process, with its output. */
+/** A program of this repository in a separate process, with its output. */
 export class Program {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
@@ -28,7 +41,7 @@ export class Program {
   /** `within` is a command prefix, such as one that enters another network namespace. */
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
     const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
-    const [command = process.execPath, ...words] = [...within, process.execPath, ...nodeFlags(entry), path.join(ROOT, entry), ...args];
+    const [command = process.execPath, ...words] = [...within, process.execPath, ...nodeFlags(entry), programFile(entry), ...args];
     this.child = spawn(command, words, {
       // Servers in tests do not build the dashboard, except in its own tests.
       env: { ...inherited, ROAMFLEET_DASHBOARD: "off", ...env },

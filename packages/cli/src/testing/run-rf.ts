@@ -3,14 +3,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-const MAIN = path.resolve(import.meta.dirname, "../main.ts");
 /** Timeout of one call. */
 const CALL_MS_MAX = 240_000;
 /**
  * Without NODE_COMPILE_CACHE, two thirds of a short call are spent on compiling sources. The guard of a test run finds the process by
  * RF_TEST_RUN.
  */
-const { PATH, NODE_COMPILE_CACHE, RF_TEST_RUN } = process.env;
+const { PATH, NODE_COMPILE_CACHE, RF_TEST_RUN, ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
+/** The bundle, if the test run made one. */
+const MAIN = bundles ? path.join(bundles, "rf", "rf.mjs") : path.resolve(import.meta.dirname, "../main.ts");
 const INHERITED = { PATH: PATH!, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), ...(RF_TEST_RUN && { RF_TEST_RUN }) };
 
 export interface RfResult {
