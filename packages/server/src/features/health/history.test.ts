@@ -7,7 +7,7 @@ import type { Session } from "../../link/index.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { unwrittenPoints } from "./history.ts";
+import { addPoint, flush, unwrittenPoints } from "./history.ts";
 import { healthRoutes, ingestHealth, startHealthHistory } from "./index.ts";
 import { pack } from "./point.ts";
 import { insertBatches } from "./store.ts";
@@ -84,6 +84,27 @@ test("keeps the points since a write whose commit succeeded but reported an erro
   await of.history.stop();
   assert.equal((await of.read()).body.items.length, 12);
 });
+
+for (const during of [55, 60])
+  test(`keeps ${during} points that arrive during a write`, TIMEOUT, async () => {
+    await using of = await start();
+    const { plane, clock } = of.rig;
+    const { org_id } = await plane.db.one(sql(row({ org_id: text }))`select org_id from robot where id = ${of.robot_id}`);
+    const start_ms = clock.now().getTime();
+    const at = (minute: number): Date => new Date(start_ms + minute * 60_000);
+    const add = (from: number, to: number): void => {
+      for (let minute = from; minute < to; minute += 1) addPoint(plane, org_id, of.robot_id, healthOf(), at(minute));
+    };
+    add(0, 10);
+    const written = flush(plane, at(0));
+    // Memory has room for 60 points, so these replace points of the batch.
+    add(10, 10 + during);
+    await written;
+    assert.deepEqual(
+      unwrittenPoints(plane, of.robot_id).map((point) => point.at),
+      Array.from({ length: during }, (_, n) => at(10 + n)),
+    );
+  });
 
 test("averages the health history over long times, down to the requested number of points", TIMEOUT, async () => {
   await using of = await start();

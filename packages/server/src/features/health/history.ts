@@ -74,16 +74,17 @@ export async function flush(plane: Plane, before: Date): Promise<void> {
     const written = await isolateFailures(some, plane.db_errors.isOutage, (batches) => insertBatches(plane.db, batches));
     failures = written ?? failures;
     const failed = new Set(written?.failed);
-    for (const { robot_id, count } of some.filter((batch) => !failed.has(batch))) {
+    for (const { robot_id, last } of some.filter((batch) => !failed.has(batch))) {
       const robot = robots.get(robot_id);
-      robot?.points.splice(0, count);
+      // During the write, `addPoint` may have dropped points of the batch, even the last one. Then all points in memory are unwritten.
+      robot?.points.splice(0, robot.points.indexOf(last) + 1);
       if (robot?.points.length === 0) robots.delete(robot_id);
     }
   }
   if (failures !== undefined) throw failures.error;
 }
 
-function batchOf(org_id: string, robot_id: string, points: readonly TimedPoint[]): NewBatch & { count: number } {
+function batchOf(org_id: string, robot_id: string, points: readonly TimedPoint[]): NewBatch & { last: TimedPoint } {
   const [first, last] = [points[0], points.at(-1)] as [TimedPoint, TimedPoint];
-  return { org_id, robot_id, first_at: first.at, last_at: last.at, points: pack(points), count: points.length };
+  return { org_id, robot_id, first_at: first.at, last_at: last.at, points: pack(points), last };
 }
