@@ -209,6 +209,7 @@ export class Gateway implements Link {
   #open(request: IncomingMessage, socket: Duplex, head: Buffer, { ip, ...expected }: LinkSource): void {
     const release = this.#silent.take(ip);
     const uncount = (): void => {
+      socket.off("close", uncount);
       release();
       this.#admissions.roomFreed();
     };
@@ -216,7 +217,7 @@ export class Gateway implements Link {
     // Sends the response to the upgrade and the challenge in one write.
     socket.cork();
     this.#server.handleUpgrade(request, socket, head, (ws) => {
-      ws.on("error", () => {}); // a close event follows
+      ws.on("error", ignore); // a close event follows
       for (const event of CONTROL_EVENTS) ws.on(event, cut);
       this.#greeted.add(ws);
       const nonce = Buffer.from(this.#context.clock.randomBytes(NONCE_BYTES)).toString("base64url");
@@ -292,7 +293,8 @@ export class Gateway implements Link {
     ws.off("message", cut).on("message", (data, binary) => session.receive(data as Buffer, binary, clock.monotonic()));
     const heard = (): void => session.heardControl();
     for (const event of CONTROL_EVENTS) ws.off(event, cut).on(event, heard);
-    ws.once("close", (code, reason) => {
+    // Removes the listener of `#open`, which would keep in memory what the upgrade needed.
+    ws.removeAllListeners("close").once("close", (code, reason) => {
       if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
       if (this.#sessions.size === 0) this.#emptied?.();
       const why = session.end_reason ?? (reason.length > 0 ? storableText(reason.toString("utf8")) : `connection closed (code ${code})`);
