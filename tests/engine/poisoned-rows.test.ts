@@ -387,7 +387,7 @@ const FLUSHES: Case[] = [
       return [];
     },
     left: ({ org_id }) => sql(n)`select 1 - least(1, count(*))::int as n from log_usage where org_id = ${org_id}`,
-    message: "could not write the usage of logs",
+    message: "could not store how many bytes of logs each robot uses",
   },
   {
     loop: "token use",

@@ -226,7 +226,7 @@ test("limits the concurrent event streams of a token", COUNTED, async () => {
   for (let n = 0; n < STREAMS_MAX; n += 1) readers.push(await open(org.admin_token));
   const http = new Http(plane, org.admin_token);
   const refused = await http.get("/api/events");
-  assert.match(refused.refusal, /^429 http_error: too many streams of events/);
+  assert.match(refused.refusal, /^429 http_error: too many event streams/);
   assert.ok(Number(refused.headers.get("retry-after")) > 0);
   readers.pop()?.close();
   await plane.until("room", async () => (await http.get("/api/events")).status === 200);

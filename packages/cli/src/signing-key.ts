@@ -45,7 +45,7 @@ export interface StatementOptions {
 }
 
 export const KNOWN_FLAG = "--known <id>";
-export const KNOWN_HELP = "Id of a key that you trust; needed if the --sign key has never signed a change of the keys";
+export const KNOWN_HELP = "ID of a signing key that you already trust; needed if the --sign key has not signed a change of the key list yet";
 
 /**
  * Changes the org's keys: signs the next statement on this machine and sends it. The statement repeats the current keys as proven by

@@ -88,7 +88,7 @@ export class AppWorker {
     const { work } = this.#state;
     if (work !== null && namesTarget(desired) && isWanted(work, desired) && desired.attempt > work.attempt) {
       const adopted = { ...work, attempt: desired.attempt };
-      this.#keep({ ...this.#state, work: adopted }, "could not write a newer attempt to the journal");
+      this.#keep({ ...this.#state, work: adopted }, "could not write the number of the new attempt to the journal");
       this.#reportPhase(adopted);
     }
     const finished = work === null ? finishedTarget(this.#state, desired) : undefined;

@@ -45,7 +45,7 @@ export const camera = defineCommand<[string, Options]>(
   "List the cameras of a robot, and on a terminal show the frame rate. Save a snapshot, or all frames until interrupted.",
   (command) =>
     command
-      .argument("<id>", "Id of the robot")
+      .argument("<id>", "ID of the robot")
       .option("--camera <name>", "Name of the camera (default: the robot's first camera)")
       .option("--snapshot <file>", "Write one frame as JPEG; - is stdout")
       .option("--save <file>", "Write the frames as MJPEG; .mp4, .mkv, .mov, .avi, .webm and .gif are encoded with ffmpeg; - is stdout")

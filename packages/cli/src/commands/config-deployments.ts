@@ -74,7 +74,7 @@ export const deployments = defineCommand<[DeploymentsOptions]>(
 
 export const events = requestCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the config deployment"),
+  (command) => command.argument("<id>", "ID of the config deployment"),
   (client, _, id: string) => client.listConfigDeploymentEvents({ params: { id } }),
   ({ items }, { out }) =>
     out.table(items, [
@@ -87,7 +87,7 @@ export const events = requestCommand(
 
 export const cancel = requestCommand(
   "Cancel a config deployment: robots that have not applied it keep their current values.",
-  (command) => command.argument("<id>", "Id of the config deployment"),
+  (command) => command.argument("<id>", "ID of the config deployment"),
   (client, context, id: string) => client.cancelConfigDeployment({ params: { id }, idempotency_key: context.idempotencyKey() }),
   ({ data }, { out }) => line`Config deployment ${data.id} is ${out.status(data.status)}.`,
 );

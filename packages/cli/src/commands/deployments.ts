@@ -54,7 +54,7 @@ export const list = defineCommand<[ListOptions]>(
 
 export const watch = defineCommand<[string]>(
   "Follow a deployment until it is applied, failed, rolled back or cancelled. Ctrl-C stops watching; the deployment continues.",
-  (command) => command.argument("<id>", "Id of the deployment"),
+  (command) => command.argument("<id>", "ID of the deployment"),
   async (context, id) => {
     const client = await context.client();
     const { data } = await client.getDeployment({ params: { id } });
@@ -69,7 +69,7 @@ const changeState = (
 ): CommandDefinition =>
   requestCommand(
     description,
-    (command) => command.argument("<id>", "Id of the deployment"),
+    (command) => command.argument("<id>", "ID of the deployment"),
     (client, context, id: string) => client[route]({ params: { id }, idempotency_key: context.idempotencyKey() }),
     ({ data }) => line`Deployment ${data.id} ${done}: rf deployments ${next} ${data.id}`,
   );
@@ -95,7 +95,7 @@ export const promote = changeState("promoteDeployment", {
 export const cancel = requestCommand(
   "Cancel a deployment: robots that have not started to install stop, robots that are installing finish.",
   (command) =>
-    command.argument("<id>", "Id of the deployment").option("--rollback", "Roll back robots that are installing, once they finish"),
+    command.argument("<id>", "ID of the deployment").option("--rollback", "Roll back robots that are installing, once they finish"),
   (client, context, id: string, options: { rollback?: true }) => {
     const body = options.rollback === true ? { mode: "rollback" as const } : {};
     return client.cancelDeployment({ params: { id }, body, idempotency_key: context.idempotencyKey() });
@@ -110,7 +110,7 @@ export const rollback = defineCommand<[string, { watch?: true }]>(
   "Roll back a deployment's robots to their previous release. A running deployment is reversed; if the deployment has ended, a new one is created.",
   (command) =>
     command
-      .argument("<id>", "Id of the deployment")
+      .argument("<id>", "ID of the deployment")
       .option("--watch", "Follow the rollback to its end; it succeeds when no robot of the deployment runs the release"),
   async (context, id, options) => {
     const { out } = context;
@@ -138,7 +138,7 @@ export const rollback = defineCommand<[string, { watch?: true }]>(
 
 export const retry = defineCommand<[string, { watch?: true }]>(
   "Create a deployment to the robots on which an ended deployment failed or was rolled back.",
-  (command) => command.argument("<id>", "Id of the deployment that has ended").option("--watch", "Follow the new deployment to its end"),
+  (command) => command.argument("<id>", "ID of the deployment that has ended").option("--watch", "Follow the new deployment to its end"),
   async (context, id, options) => {
     const { out } = context;
     const client = await context.client();
@@ -179,7 +179,7 @@ const IN_ORDER: readonly TargetStatus[] = [
 
 export const show = defineCommand<[string]>(
   undefined,
-  (command) => command.argument("<id>", "Id of the deployment"),
+  (command) => command.argument("<id>", "ID of the deployment"),
   async (context, id) => {
     const { out } = context;
     const client = await context.client();
@@ -252,7 +252,7 @@ function showDeployment(context: Context, deployment: Body<"getDeployment">["dat
   const named = Object.entries(counts).flatMap(([name, count]) => (count === 0 || name === "total" ? [] : [`${count} ${name}`]));
   const time = (at: string | null): string | undefined => (at === null ? undefined : `${relative(at, context.now())} (${at})`);
   context.out.details([
-    ["Id", deployment.id],
+    ["ID", deployment.id],
     ["Release", `${deployment.release.tag} (${deployment.release.id}), app ${deployment.release.app}`],
     ["Target", `${deployment.target_kind} ${deployment.robot_id ?? deployment.fleet_id}`],
     ["Status", context.out.status(deployment.status)],

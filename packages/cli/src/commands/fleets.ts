@@ -41,7 +41,7 @@ export const list = defineCommand<[LimitOption & { site?: string; search?: strin
 
 export const show = requestCommand(
   "Show a fleet: its robots, the releases of its last applied deployments, and whether joining robots update to them.",
-  (command) => command.argument("<id>", "Id of the fleet"),
+  (command) => command.argument("<id>", "ID of the fleet"),
   (client, _, id: string) => client.getFleet({ params: { id } }),
   ({ data }, context) => showFleet(context, data),
 );
@@ -58,7 +58,7 @@ export const update = defineCommand<[string, { name?: string; follow?: "on" | "o
   "Rename a fleet, or set whether robots that join or reconnect late update automatically to its releases and config.",
   (command) =>
     command
-      .argument("<id>", "Id of the fleet")
+      .argument("<id>", "ID of the fleet")
       .option("--name <name>", "New name")
       .addOption(new Option("--follow <on|off>", "Update robots automatically to the fleet's releases and config").choices(["on", "off"])),
   async (context, id, { name, follow }) => {
@@ -71,7 +71,7 @@ export const update = defineCommand<[string, { name?: string; follow?: "on" | "o
 
 export const remove = requestCommand(
   "Remove a fleet that has no robots, with its enrollment keys.",
-  (command) => command.argument("<id>", "Id of the fleet"),
+  (command) => command.argument("<id>", "ID of the fleet"),
   (client, _, id: string) => client.deleteFleet({ params: { id } }),
   ({ data }) => line`Removed fleet ${data.name}: ${data.id}`,
 );
@@ -79,7 +79,7 @@ export const remove = requestCommand(
 function showFleet({ out, now }: Context, fleet: Body<"getFleet">["data"]): void {
   const desired = Object.entries(fleet.desired).map(([app, { id, tag }]) => `${app} ${tag} (${id})`);
   out.details([
-    ["Id", fleet.id],
+    ["ID", fleet.id],
     ["Name", fleet.name],
     ["Site", fleet.site_id],
     ["Robots", `${fleet.robot_count}, ${fleet.online_count} of them online`],

@@ -14,7 +14,7 @@ export const forward = defineCommand<[string, string[], Options]>(
   "Forward local ports to a robot until interrupted. LOCAL:REMOTE maps a local port to one on the robot; LOCAL:HOST:REMOTE reaches another host, if the robot's configuration allows it (forward.allow); 0 as LOCAL picks a free port.",
   (command) =>
     command
-      .argument("<id>", "Id of the robot")
+      .argument("<id>", "ID of the robot")
       .argument("<ports...>", "LOCAL:REMOTE or LOCAL:HOST:REMOTE")
       .option(
         "--bind <address>",

@@ -7,7 +7,7 @@ type RosAdapter = NonNullable<Body<"getRobotHealth">["data"]["ros_adapters"]>[nu
 
 export const inspect = requestCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the robot"),
+  (command) => command.argument("<id>", "ID of the robot"),
   (client, _, id: string) => client.getRobotHealth({ params: { id } }),
   ({ data }, context) => show(context, data),
 );
@@ -82,7 +82,7 @@ export const health = defineCommand<[string, Options]>(
   "Show a robot's health over time: one line per minute, or averages over longer intervals. `rf robots inspect` shows the current state.",
   (command) =>
     command
-      .argument("<id>", "Id of the robot")
+      .argument("<id>", "ID of the robot")
       .option("--since <time>", "Start of the period: an age such as 10m, 2h or 3d, or an RFC 3339 time (default: an hour ago)", readTime)
       .option("--until <time>", "End of the period, in the same form (default: now)", readTime)
       .option("--points <n>", `At most this many lines (default: ${POINTS_SHOWN})`, wholeNumber(2)),

@@ -65,7 +65,7 @@ const create = defineCommand<[NewKeyOptions]>(
     await out.result(answer, () => {
       const { data } = answer;
       out.details([
-        ["Id", data.id],
+        ["ID", data.id],
         ["Key", out.paint("strong", data.key)],
         ["Uses", data.max_uses === 0 ? "unlimited" : data.max_uses],
         ["Secrets", data.trusted ? "robots get them immediately" : "after an admin approves the robot"],
@@ -79,7 +79,7 @@ export { create as new };
 
 export const revoke = requestCommand(
   "Revoke an enrollment key. Robots enrolled with it stay.",
-  (command) => command.argument("<id>", "Id of the key"),
+  (command) => command.argument("<id>", "ID of the key"),
   (client, context, id: string) => client.revokeEnrollmentKey({ params: { id }, idempotency_key: context.idempotencyKey() }),
   ({ data }) => line`Key ${data.id} is revoked. Robots enrolled with it (${data.uses}) stay.`,
 );

@@ -8,7 +8,7 @@ import { checkOptions, logLine, type LogOptions, logOptions, type LogRecord, not
 const defineLogs = (of: "robot" | "fleet", description: string, examples: readonly string[]): CommandDefinition =>
   defineCommand<[string, LogOptions]>(
     description,
-    (command) => logOptions(command.argument("<id>", `Id of the ${of}`)),
+    (command) => logOptions(command.argument("<id>", `ID of the ${of}`)),
     async (context, id, options) => {
       checkOptions(options);
       const client = await context.client();

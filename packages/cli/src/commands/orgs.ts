@@ -90,11 +90,11 @@ export const list = defineCommand<[LimitOption & AdminOption]>(
 
 export const show = adminCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the org"),
+  (command) => command.argument("<id>", "ID of the org"),
   (client, id) => client.getAnyOrg({ params: { id } }),
   ({ data }, { out, now }) =>
     out.details([
-      ["Id", data.id],
+      ["ID", data.id],
       ["Name", data.name],
       ["E-mail", data.email ?? undefined],
       ["Status", out.status(data.status)],
@@ -112,7 +112,7 @@ export const create = adminCommand(
 
 export const approve = adminCommand(
   "Approve an org. Its bootstrap token, which has all permissions in the org, is shown only once.",
-  (command) => command.argument("<id>", "Id of the org"),
+  (command) => command.argument("<id>", "ID of the org"),
   // Sends no idempotency key: the response to a retry would not contain the token.
   (client, id) => client.approveOrg({ params: { id } }),
   ({ data }, { out }) => {
@@ -127,21 +127,21 @@ export const approve = adminCommand(
 
 export const reject = adminCommand(
   "Reject and delete a pending org; its name becomes available.",
-  (command) => command.argument("<id>", "Id of the org"),
+  (command) => command.argument("<id>", "ID of the org"),
   (client, id) => client.rejectOrg({ params: { id } }),
   ({ data }) => line`Org ${data.name} is rejected and deleted.`,
 );
 
 export const suspend = adminCommand(
   "Suspend an org: its tokens are refused, its robots disconnected and its deployments paused until it is resumed.",
-  (command) => command.argument("<id>", "Id of the org"),
+  (command) => command.argument("<id>", "ID of the org"),
   (client, id) => client.suspendOrg({ params: { id } }),
   ({ data }, { out }) => [line`Org ${data.name} is ${out.status(data.status)}.`, line`Resume it: rf orgs resume ${data.id}`],
 );
 
 export const resume = adminCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the org"),
+  (command) => command.argument("<id>", "ID of the org"),
   (client, id) => client.resumeOrg({ params: { id } }),
   ({ data }, { out }) => line`Org ${data.name} is ${out.status(data.status)}.`,
 );
@@ -178,7 +178,7 @@ export const setOwn = defineCommand<[{ name?: string; deploymentExpiresDays?: nu
 function showOwnOrg({ data: org }: Body<"getOrg">, { out, now }: Context): void {
   const days = org.settings.deployment_expires_days;
   out.details([
-    ["Id", org.id],
+    ["ID", org.id],
     ["Name", org.name],
     ["Status", out.status(org.status)],
     ["Deployments expire after", days === null ? "server default" : `${days} d`],

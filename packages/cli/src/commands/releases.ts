@@ -91,7 +91,7 @@ const layersText = (images: NonNullable<Body<"getRelease">["data"]["images"]>): 
 export function showRelease(context: Context, release: Body<"getRelease">["data"]): void {
   const { out } = context;
   out.details([
-    ["Id", release.id],
+    ["ID", release.id],
     ["Tag", release.tag],
     ["App", release.app],
     ["Kind", release.kind],

@@ -113,7 +113,7 @@ function labelQuery(text: string): string {
 
 export const show = defineCommand<[string]>(
   undefined,
-  (command) => command.argument("<id>", "Id of the robot"),
+  (command) => command.argument("<id>", "ID of the robot"),
   async (context, id) => {
     const { out } = context;
     const client = await context.client();
@@ -121,7 +121,7 @@ export const show = defineCommand<[string]>(
     const robot = answer.data;
     await out.result(answer, async () => {
       out.details([
-        ["Id", robot.id],
+        ["ID", robot.id],
         ["Name", robot.name],
         ["Status", out.status(robot.status)],
         ["Last seen", relative(robot.last_seen_at, context.now())],
@@ -173,7 +173,7 @@ async function explainAutomaticDeployments(client: Client, robot: Body<"getRobot
 
 export const rename = requestCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the robot").argument("<name>", "New name"),
+  (command) => command.argument("<id>", "ID of the robot").argument("<name>", "New name"),
   (client, _, id: string, name: string) => client.updateRobot({ params: { id }, body: { name } }),
   ({ data }) => line`Renamed robot ${data.id} to ${data.name}.`,
   ["rf robots rename rob_… cart-7"],
@@ -181,7 +181,7 @@ export const rename = requestCommand(
 
 export const label = defineCommand<[string[]]>(
   "Set or remove labels of robots: KEY=VALUE sets a label, KEY- removes it. Other labels are kept.",
-  (command) => command.argument("<id-or-label...>", "Ids of robots, and the labels to set or remove"),
+  (command) => command.argument("<id-or-label...>", "IDs of robots, and the labels to set or remove"),
   async (context, words) => {
     const set: Record<string, string> = {};
     const remove: string[] = [];
@@ -201,14 +201,14 @@ export const label = defineCommand<[string[]]>(
 
 export const move = defineCommand<[string[], { fleet: string }]>(
   "Move robots to another fleet and its site. They update to the fleet's releases and config, unless --follow is off there.",
-  (command) => command.argument("<id...>", "Ids of robots").requiredOption("--fleet <id>", "Target fleet"),
+  (command) => command.argument("<id...>", "IDs of robots").requiredOption("--fleet <id>", "Target fleet"),
   (context, ids, { fleet }) => changeRobots(context, ids, { fleet_id: fleet }, "Moved"),
   ["rf robots move rob_… rob_… --fleet fleet_…"],
 );
 
 export const replace = defineCommand<[string]>(
   "Create a key for a robot's replacement computer. The computer that enrolls with it becomes the robot, with its name, fleet and releases; the old computer is then refused.",
-  (command) => command.argument("<id>", "Id of the robot"),
+  (command) => command.argument("<id>", "ID of the robot"),
   async (context, id) => {
     const client = await context.client();
     // Sends no idempotency key: the response to a retry would not contain the secret.
@@ -230,7 +230,7 @@ export const replace = defineCommand<[string]>(
 
 export const admit = defineCommand<[string]>(
   "Unblock a robot that is quarantined because several machines use its identity. Turn off the other machines first, or give the robot a new key: rf robots replace <id>",
-  (command) => command.argument("<id>", "Id of the robot"),
+  (command) => command.argument("<id>", "ID of the robot"),
   async (context, id) => {
     const client = await context.client();
     const { held_at } = (await client.getRobot({ params: { id } })).data;
@@ -248,7 +248,7 @@ export const admit = defineCommand<[string]>(
 
 export const approve = defineCommand<[string]>(
   "Approve a robot that enrolled with an untrusted key: it then receives secret config values and registry logins. Verify first that the computer is yours. Needs the role admin in the whole org.",
-  (command) => command.argument("<id>", "Id of the robot"),
+  (command) => command.argument("<id>", "ID of the robot"),
   async (context, id) => {
     const client = await context.client();
     const before = (await client.getRobot({ params: { id } })).data.approval;
@@ -263,7 +263,7 @@ export const approve = defineCommand<[string]>(
 
 export const remove = requestCommand(
   "Decommission a robot permanently: its deployments are cancelled, its connection is closed, and its key is revoked. Its history is kept, and the machine keeps running its apps.",
-  (command) => command.argument("<id>", "Id of the robot"),
+  (command) => command.argument("<id>", "ID of the robot"),
   (client, _, id: string) => client.deleteRobot({ params: { id } }),
   ({ data }) => [
     line`Robot ${data.name} is decommissioned: ${data.id}`,

@@ -25,7 +25,7 @@ export const shell = defineCommand<[string, string[], Options]>(
   "Open a shell on a robot, or run a command there. The output is recorded. rf exits with the shell's exit code. `~.` after Enter ends a stuck connection. If stdin or stdout is not a terminal, bytes pass through unchanged and stderr is separate.",
   (command) =>
     command
-      .argument("<id>", "Id of the robot")
+      .argument("<id>", "ID of the robot")
       .argument("[command...]", "Command to run instead of a shell, after --")
       .option("--app <name>", "Run inside this app: in its container, or with its bundle's directory and environment")
       .option("-T, --no-tty", "Do not allocate a terminal on the robot"),

@@ -24,7 +24,7 @@ const create = defineCommand<[string]>(
     const data = { id: keyIdOf(public_key), public_key, file, public_file: `${file}.pub` };
     await out.result({ data }, () => {
       out.details([
-        ["Id", data.id],
+        ["ID", data.id],
         ["Private key", data.file],
         ["Public key", data.public_file],
       ]);
@@ -101,7 +101,7 @@ export const revoke = defineCommand<[string, StatementOptions]>(
   "Revoke a key. Robots receive the change before they install anything else; releases signed only by it are refused.",
   (command) =>
     command
-      .argument("<id>", "Id of the key, as listed by `rf signing-keys list`")
+      .argument("<id>", "ID of the key, as listed by `rf signing-keys list`")
       .requiredOption("--sign <key>", "PEM file of a currently trusted private key; if the revoked key was stolen, pass another one")
       .option(KNOWN_FLAG, KNOWN_HELP),
   async (context, id, options) => {

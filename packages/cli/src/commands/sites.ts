@@ -31,7 +31,7 @@ export const create = requestCommand(
 
 export const rename = requestCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the site").argument("<name>", "New name"),
+  (command) => command.argument("<id>", "ID of the site").argument("<name>", "New name"),
   (client, _, id: string, name: string) => client.updateSite({ params: { id }, body: { name } }),
   ({ data }) => line`Renamed site ${data.id} to ${data.name}.`,
   ["rf sites rename site_… 'Berlin north'"],
@@ -39,7 +39,7 @@ export const rename = requestCommand(
 
 export const remove = requestCommand(
   "Remove a site that has no fleets.",
-  (command) => command.argument("<id>", "Id of the site"),
+  (command) => command.argument("<id>", "ID of the site"),
   (client, _, id: string) => client.deleteSite({ params: { id } }),
   ({ data }) => line`Removed site ${data.name}: ${data.id}`,
 );

@@ -42,7 +42,7 @@ export const timeline = defineCommand<[Options]>(
 
 export const robotTimeline = defineCommand<[string, TimelineOptions]>(
   "Show a robot's connections, deployments and configs, newest first: 200 entries, or the number in --limit.",
-  (command) => timelineOptions(command.argument("<id>", "Id of the robot")),
+  (command) => timelineOptions(command.argument("<id>", "ID of the robot")),
   async (context, id, options) => {
     const { out } = context;
     const client = await context.client();

@@ -56,14 +56,14 @@ export const create = requestCommand(
 
 export const show = requestCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the token"),
+  (command) => command.argument("<id>", "ID of the token"),
   (client, _, id: string) => client.getToken({ params: { id } }),
   ({ data }, context) => showToken(context, data),
 );
 
 export const revoke = requestCommand(
   "Revoke a token. Its sessions end within two seconds, including open streams.",
-  (command) => command.argument("<id>", "Id of the token"),
+  (command) => command.argument("<id>", "ID of the token"),
   (client, context, id: string) => client.revokeToken({ params: { id }, idempotency_key: context.idempotencyKey() }),
   ({ data }) => line`Token ${data.id} (${data.prefix}…) is revoked.`,
 );
@@ -72,7 +72,7 @@ export const rotate = requestCommand(
   "Replace a token's secret. The new one is shown only once. Role, scopes and label are kept.",
   (command) =>
     command
-      .argument("<id>", "Id of the token")
+      .argument("<id>", "ID of the token")
       .option("--overlap-seconds <n>", "How long the old secret stays valid (default: 0)", wholeNumber(0)),
   // Sends no idempotency key: the response to a retry would not contain the secret.
   (client, _, id: string, { overlapSeconds = 0 }: { overlapSeconds?: number }) =>
@@ -87,7 +87,7 @@ export const rotate = requestCommand(
 function showToken({ out, now }: Context, token: Body<"getToken">["data"], secret?: string | null): void {
   const { created_by } = token;
   out.details([
-    ["Id", token.id],
+    ["ID", token.id],
     ["Label", token.label ?? undefined],
     ["Token", secret == null ? `${token.prefix}…` : out.paint("strong", secret)],
     ["Status", out.status(token.status)],

@@ -49,7 +49,7 @@ export const topics = defineCommand<[string, Action, string | undefined, Options
   "List the ROS topics of a robot, print the messages of one, or measure their rate. Long arrays and strings are summarized unless --full is given. If the connection or terminal is too slow, messages are skipped and the number is printed on stderr.",
   (command) =>
     command
-      .argument("<id>", "Id of the robot")
+      .argument("<id>", "ID of the robot")
       .addArgument(new Argument("<action>", ACTIONS.join(", ")).choices(ACTIONS))
       .argument("[topic]", "Name of the topic, for echo and hz")
       .option("--type <type>", "Type of the topic, if ROS 1 and ROS 2 have topics of the same name")

@@ -53,7 +53,7 @@ export const create = requestCommand(
 
 export const show = requestCommand(
   undefined,
-  (command) => command.argument("<id>", "Id of the user"),
+  (command) => command.argument("<id>", "ID of the user"),
   (client, _, id: string) => client.getUser({ params: { id } }),
   ({ data }, context) => showUser(context, data),
 );
@@ -61,7 +61,7 @@ export const show = requestCommand(
 export const update = defineCommand<[string, RoleOptions & { name?: string; wholeOrg?: boolean }]>(
   undefined,
   (command) =>
-    roleOptions(command.argument("<id>", "Id of the user").option("--name <name>", "New name"), "the user", { mandatory: false }).option(
+    roleOptions(command.argument("<id>", "ID of the user").option("--name <name>", "New name"), "the user", { mandatory: false }).option(
       "--whole-org",
       "Remove the limits to sites and fleets",
     ),
@@ -80,7 +80,7 @@ export const update = defineCommand<[string, RoleOptions & { name?: string; whol
 
 export const remove = requestCommand(
   "Remove a user from the org. The user's roles, tokens and enrollment keys are revoked, and pending deployments are cancelled. Prints each affected object and its new status.",
-  (command) => command.argument("<id>", "Id of the user"),
+  (command) => command.argument("<id>", "ID of the user"),
   (client, _, id: string) => client.deleteUser({ params: { id } }),
   async ({ data }, { out }) => {
     // A server of an earlier version removes the user but returns no list of affected objects.
@@ -100,7 +100,7 @@ export const remove = requestCommand(
 
 function showUser({ out, now }: Context, user: Body<"getUser">["data"]): void {
   out.details([
-    ["Id", user.id],
+    ["ID", user.id],
     ["Name", user.name],
     ["E-mail", user.email],
     ...user.grants.map(({ role, scopes }) => ["Role", `${role} of ${scopesText(scopes)}`] as const),

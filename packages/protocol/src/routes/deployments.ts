@@ -167,7 +167,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
   createDeployment: {
     summary: "Deploy a release to a robot or a fleet, immediately or at a scheduled time",
     body: Shape({
-      release: Type.String({ description: "Id or tag of the release" }),
+      release: Type.String({ description: "ID or tag of the release" }),
       ...target,
       scheduled_at: Maybe(Time),
       rollout: Maybe(RolloutOrTrial),

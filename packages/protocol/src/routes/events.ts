@@ -79,7 +79,7 @@ export const AuditEntry = Entity("AuditEntry", {
   action: Type.String({ description: "Operation id of the route in this document, or stream.opened and stream.closed" }),
   method: Type.String(),
   path: Type.String({ description: "Path of the request, without its query" }),
-  object_id: Nullable(Type.String({ description: "Id of the affected object" })),
+  object_id: Nullable(Type.String({ description: "ID of the affected object" })),
   status: Nullable(Type.Integer({ description: "HTTP status of the response; close code of a stream" })),
   error: Nullable(Type.String({ description: "Error code of the response; null on success" })),
   ip: Type.String({ description: "Client address of the request" }),

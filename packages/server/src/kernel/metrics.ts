@@ -42,7 +42,7 @@ export function createMetrics() {
     ]),
     nodes_living: gauge("roamfleet_nodes_living", "Running nodes on the database, as last seen by this node"),
     bus_connected: gauge("roamfleet_bus_connected", "Whether this node receives messages of other nodes; 1 if there are none"),
-    bus_gaps: counter("roamfleet_bus_gaps_total", "Times that messages of other nodes may have been lost, after which state is read again"),
+    bus_gaps: counter("roamfleet_bus_gaps_total", "Number of times that messages of other nodes may have been lost, and the node reloaded its state"),
     streams_relayed: gauge("roamfleet_streams_relayed", "Viewers of this node that are forwarded to the node of their robot"),
     node_connections_refused: counter("roamfleet_node_connections_refused_total", "Refused connections to the listener for other nodes"),
     disk_full: gauge("roamfleet_disk_full", "1 when the disk of the data directory has less than 16 MiB free"),
@@ -55,7 +55,7 @@ export function createMetrics() {
     log_records: counter("roamfleet_log_records_total", "Log records stored"),
     log_acks_delayed: counter(
       "roamfleet_log_acks_delayed_total",
-      "Times that the server began to delay acknowledgements because a robot sent more log records than log_bytes_per_robot_per_second",
+      "Number of times that the server began to delay acknowledgements because a robot sent more bytes of logs than log_bytes_per_robot_per_second allows",
     ),
     log_fields_replaced: counter(
       "roamfleet_log_fields_replaced_total",
@@ -88,7 +88,7 @@ export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   gauge("roamfleet_links_booked", "Robots that were given a time to reconnect", ({ admissions }) => admissions.booked);
   gauge(
     "roamfleet_link_admissions_per_second",
-    "Maximum robots that this node accepts per second, as measured",
+    "Robots that this node can accept per second, as it measured",
     ({ admissions }) => admissions.rate,
   );
   gauge("roamfleet_link_work_bytes", "Bytes of robots' messages waiting for the database", ({ work }) => work.bytes);

@@ -301,7 +301,7 @@ test("a shell of a running app has the app's directory and environment", LIMIT, 
     });
     const gone = await it.open({ app: "arm" });
     await gone.over;
-    assert.deepEqual(await gone.channel.ended, { code: 4410, reason: "the app arm does not run on the robot" });
+    assert.deepEqual(await gone.channel.ended, { code: 4410, reason: "the app arm is not running on the robot" });
     const seen = await it.open({ app: "nav", ...sh("pwd; echo app=$ROAMFLEET_APP") });
     await seen.over;
     assert.ok(seen.text.includes(directory) && seen.text.includes("app=nav"), seen.text);

@@ -19,8 +19,8 @@ test("suggests reopening a closed stream only after a temporary cause", () => {
 });
 
 test("formats the robot's reason for closing a stream as a sentence", () => {
-  const text = explainEnding({ code: CLOSE.ended_by_robot, reason: "switched off on the robot", was_open: true }, "it")?.text;
-  assert.equal(text, "Switched off on the robot.");
+  const text = explainEnding({ code: CLOSE.ended_by_robot, reason: "disabled on the robot", was_open: true }, "it")?.text;
+  assert.equal(text, "Disabled on the robot.");
 });
 
 test("explains that an agent is too old for a stream and suggests no retry", () => {
