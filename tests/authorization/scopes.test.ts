@@ -35,7 +35,7 @@ test("a viewer of the org who operates one site can deploy only to that site", L
   const http = new Http(plane, await userToken(plane, org, grants, "operator", []));
   const release = await org.release();
   const refused = await http.post("/api/deployments", { release: release.id, fleet_id: b }, keyed());
-  assert.equal(refused.refusal, "403 forbidden: this needs the role operator; the token has viewer there");
+  assert.equal(refused.refusal, "403 forbidden: this needs the role operator; the token has viewer for this object");
   assert.equal((await http.post("/api/deployments", { release: release.id, fleet_id: a1 }, keyed())).status, 201);
   // A move needs the role at both ends.
   assert.equal((await http.send("PATCH", `/api/robots/${robots.a1.id}`, { body: { fleet_id: b } })).status, 403);

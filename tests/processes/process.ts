@@ -14,16 +14,13 @@ export const ROOT = path.resolve(import.meta.dirname, "../..");
  */
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE", "RF_TEST_RUN"];
 
-/** Entry files of the programs that a run of several files has bundled, with the paths of the bundles. */
-const BUNDLES: Partial<Record<string, string>> = {
-  "packages/agent/src/main.ts": "agent/rf-agent.mjs",
-  "packages/cli/src/main.ts": "rf/rf.mjs",
-};
+/** Packages whose program a run of several files has bundled, with the paths of the bundles. */
+const BUNDLES: Partial<Record<string, string>> = { agent: "agent/rf-agent.mjs", cli: "rf/rf.mjs" };
 
 /** Returns the path of a program: its bundle, or its entry file. */
 function programFile(entry: string): string {
   const { ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
-  const bundle = bundles && BUNDLES[entry];
+  const bundle = BUNDLES[/^packages\/(\w+)\/src\/main\.ts$/.exec(entry)?.[1] ?? ""];
   return bundles && bundle ? path.join(bundles, bundle) : path.join(ROOT, entry);
 }
 

@@ -87,7 +87,7 @@ test("returns 404 for an object outside the token's limit, and 403 if the role i
   assert.doesNotThrow(check([], "fleet_1"));
   assert.throws(
     check([], "fleet_3"),
-    (error) => error instanceof Fault && error.code === "forbidden" && /the token has viewer there/.test(error.message),
+    (error) => error instanceof Fault && error.code === "forbidden" && /the token has viewer for this object/.test(error.message),
   );
   assert.throws(check([{ fleet_id: "fleet_2" }], "fleet_1"), (error) => error instanceof Fault && error.code === "not_found");
 });

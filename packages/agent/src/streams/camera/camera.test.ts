@@ -173,7 +173,7 @@ test("lists the robot's cameras, also in the error for an unknown camera", LIMIT
   });
   assert.deepEqual(await list.ended, { code: 1000, reason: "" });
   assert.equal(await refusal(rig.open({ camera: "rear" })), "4410 this robot has no camera of that name, only front, test");
-  assert.equal(await refusal(rig.open({ fps: 1_000 })), "4410 fps is a number from 0.1 to 30");
+  assert.equal(await refusal(rig.open({ fps: 1_000 })), "4410 fps must be a number from 0.1 to 30");
   await using none = await cameraRig([]);
   assert.equal(await refusal(none.open()), "4410 this robot has no camera");
 });

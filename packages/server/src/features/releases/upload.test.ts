@@ -47,7 +47,7 @@ test("returns 400 for an upload with another length or other bytes, and keeps no
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const cases: [string, NonNullable<RequestInit["body"]>, RegExp][] = [
     ["another content-length", Uint8Array.from(BYTES.subarray(1)), /artifact_size/],
-    ["other bytes", Uint8Array.from(BYTES.map((byte) => byte ^ 1)), /sha256/],
+    ["other bytes", Uint8Array.from(BYTES.map((byte) => byte ^ 1)), /has SHA-256 /],
     ["too many", streamOf(BYTES, BYTES), /more than/],
     ["too few", streamOf(BYTES.subarray(1)), /23 bytes/],
   ];
