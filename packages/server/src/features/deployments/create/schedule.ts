@@ -90,17 +90,26 @@ function partsOf(due: readonly Due[]): Due[][] {
   return parts;
 }
 
-/** Starts deployments to one robot each, in batches. Returns those whose batch failed: they must start separately. */
+/**
+ * Starts deployments to one robot each, in batches. If a batch fails, starts the deployments of each of its robots in one transaction.
+ * Returns those that fail again: they must start separately.
+ */
 async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
-  // All deployments to one robot are in the same batch, because concurrent batches draw order numbers in an arbitrary order.
-  const batches = batchGroups(Map.groupBy(due, ({ robot_id, id }) => robot_id ?? id).values(), BATCH_DEPLOYMENTS_MAX);
+  const byRobot = (some: readonly Due[]) => Map.groupBy(some, ({ robot_id, id }) => robot_id ?? id).values();
+  // All deployments to one robot are in the same transaction. Otherwise the older one could be dispatched before the newer one has started,
+  // and concurrent batches would draw order numbers in an arbitrary order.
+  const batches = batchGroups(byRobot(due), BATCH_DEPLOYMENTS_MAX);
   const failed: Due[] = [];
+  const start = (some: readonly Due[], onFailure: () => unknown): Promise<unknown> =>
+    startForRobots(org, engine, org_id, some, is_ordered).catch((error: unknown) => {
+      if (isConnectionLost(error)) throw error;
+      return onFailure();
+    });
   const worker = async (): Promise<void> => {
     for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
       const some = batch;
-      await startForRobots(org, engine, org_id, some, is_ordered).catch((error: unknown) => {
-        if (isConnectionLost(error)) throw error;
-        failed.push(...some);
+      await start(some, async () => {
+        for (const own of byRobot(some)) await start(own, () => failed.push(...own));
       });
     }
   };
