@@ -128,12 +128,25 @@ export class DockerEngine implements AsyncDisposable {
   }
 }
 
-/** Removes the leftovers of engines whose process was killed, for example with its test run. */
+/**
+ * Removes the leftovers of engines whose process was killed, for example with its test run. Errors are ignored: another process may be
+ * removing the same leftovers, or stopping its engine.
+ */
 export async function removeAbandonedEngines(): Promise<void> {
-  const names = new Set([os.tmpdir(), ...cgroupRoots()].flatMap((directory) => fs.readdirSync(directory)));
+  const names = new Set([os.tmpdir(), ...cgroupRoots()].flatMap(namesIn));
   for (const name of names) {
     const [, pid] = new RegExp(`^${PREFIX}(\\d+)-\\w+$`).exec(name) ?? [];
-    if (pid !== undefined && !fs.existsSync(`/proc/${pid}`)) await removeEngine(path.join(os.tmpdir(), name));
+    if (pid === undefined || fs.existsSync(`/proc/${pid}`)) continue;
+    await removeEngine(path.join(os.tmpdir(), name)).catch(() => {});
+  }
+}
+
+/** Returns the names in a directory; none if it was removed meanwhile. */
+function namesIn(directory: string): string[] {
+  try {
+    return fs.readdirSync(directory);
+  } catch {
+    return [];
   }
 }
 
@@ -189,8 +202,10 @@ const groupsBelow = (directory: string): string[] =>
 /** Kills the processes in a cgroup and its descendants: containers whose engine is gone. */
 function killMembers(directory: string): void {
   for (const inner of groupsBelow(directory)) killMembers(inner);
-  for (const pid of fs.readFileSync(path.join(directory, "cgroup.procs"), "utf8").split("\n").filter(Boolean))
-    process.kill(Number(pid), "SIGKILL");
+  for (const pid of fs.readFileSync(path.join(directory, "cgroup.procs"), "utf8").split("\n").map(Number)) {
+    // A process of another PID namespace is listed as 0, which would kill this process's own group.
+    if (pid > 0) process.kill(pid, "SIGKILL");
+  }
 }
 
 /** Removes cgroups as directories, innermost first. A cgroup that a process just left is busy for a moment. */
