@@ -73,7 +73,7 @@ export function policyLines(rollout: WholeRollout | Rollout): (readonly [string,
   if (has_waves || (threshold !== null && threshold !== undefined)) lines.push(["On failure", ON_FAILURE[rollout.on_failure ?? "stop"]]);
   if (max_parallel !== null && max_parallel !== undefined) lines.push(["Concurrency", `at most ${robots(max_parallel)}`]);
   if (max_unavailable !== null && max_unavailable !== undefined)
-    lines.push(["Maximum unavailable", ` ${amountText(max_unavailable)}${groupText(max_unavailable.group_by)}`]);
+    lines.push(["Maximum unavailable", `${amountText(max_unavailable)}${groupText(max_unavailable.group_by)}`]);
   if (window !== null && window !== undefined)
     lines.push(["Maintenance window", `${window.cron} (${window.time_zone}), open for ${durationText(60 * window.duration_minutes)}`]);
   if (max_attempts !== undefined) lines.push(["Attempts per robot", String(max_attempts)]);
