@@ -1,6 +1,7 @@
 import type { Me, Session } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk/browser";
 import { queryOptions, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useEffect } from "react";
 import { api, holdCsrfToken } from "./client.ts";
 import { query } from "./queries.ts";
 import { queryClient } from "./query-client.ts";
@@ -27,7 +28,15 @@ const SESSION = queryOptions({
 });
 
 /** Refreshes the session while the frame of all pages is shown. */
-export const useFreshSession = (): void => void useQuery(SESSION);
+export function useFreshSession(): void {
+  const { refetch } = useQuery(SESSION);
+  // A query is refetched when its page becomes visible. A window next to another one is always visible, and only gets focus.
+  useEffect(() => {
+    const refresh = (): void => void refetch({ cancelRefetch: false });
+    window.addEventListener("focus", refresh);
+    return () => window.removeEventListener("focus", refresh);
+  }, [refetch]);
+}
 
 /** Returns the session and the user; undefined if signed out. Throws if the server does not respond. */
 export async function readSession(): Promise<SignedIn | undefined> {
