@@ -35,7 +35,7 @@ export const AGENT_VERSION: string = metadata.version;
 export interface AgentOptions {
   config: AgentConfig;
   clock: Clock;
-  /** Counts work in flight, for tests with a simulated clock. */
+  /** Counts the pending work of the agent. Tests with a simulated clock use it to wait until the agent is idle. */
   activity?: Activity;
   /** Receives the agent's own log as human-readable lines. If absent, the lines are dropped. */
   log?: (line: string) => void;
@@ -51,7 +51,7 @@ export interface Agent {
   /** True while the link is up: from the server's welcome to the end of the session. */
   readonly connected: boolean;
   readonly log: Logger;
-  /** Stops the workloads (unless the config keeps them), closes the link, and releases the state directory. */
+  /** Stops the workloads, unless the config keeps them running. Then closes the link and releases the state directory. */
   stop(): Promise<void>;
 }
 
@@ -106,7 +106,10 @@ interface Disk {
   log: Logger;
   local: Logger;
   sink: LogSink;
-  /** Writes to the same spool as `sink`, with a rate limit per source: a source that writes too much loses only its own records. */
+  /**
+   * Writes log records to the same spool as `sink`, but with a rate limit for each source. A source that writes too much loses only its own
+   * records.
+   */
   limiter: LogRateLimiter;
   spool: LogSpool;
   shipper: LogShipper;
@@ -180,7 +183,7 @@ async function run(
   const { robot_id, org_id, name } = enrollment;
   const { state_directory, labels, workload_environment: environment } = config;
   const store = new DesiredStore({ state_directory, clock, log });
-  // The link is created last, since it needs all other parts. The other parts use it through `parts.link`.
+  // The link needs all other parts, so it is created last. The other parts access it through `parts.link`.
   const parts: { link?: Link } = {};
   const reporter: Reporter = {
     report: (body) => {
@@ -215,7 +218,7 @@ async function run(
     store.stop();
     await deployments.stop();
     await link.stop();
-    // Closing the link ends the shells. Wait here until processes that ignored this have been killed.
+    // Closing the link asks the shells to end. This line waits until shells that ignored the request have been killed.
     await shells.ended();
     log.info("agent stopped");
     disk.close();

@@ -10,18 +10,18 @@ import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpda
 export interface AgentConfig {
   /** Origin and base path of the server, without a slash at the end. */
   server: string;
-  /** Absolute path. */
+  /** Absolute path of the agent's state directory. */
   state_directory: string;
-  /** Used once, to enroll; absent on an enrolled robot. */
+  /** Enrollment key, used once to enroll; absent on an enrolled robot. */
   enroll_key?: string;
   name?: string;
   labels: Record<string, string>;
   keep_workloads: boolean;
   allow_insecure_http: boolean;
-  /** `sha256:…` of the server's certificate authority, if it is not a public one. */
+  /** `sha256:…` of the server's certificate authority. Needed only if no public authority signed the server's certificate. */
   ca_fingerprint?: string;
   ca_file?: string;
-  /** Pins the authority that the server presents at the first connection. */
+  /** If true, the robot trusts and pins the certificate authority that the server presents at the first connection. */
   trust_on_first_use: boolean;
   log_level: string;
   log_spool_bytes_max: number;
@@ -29,15 +29,15 @@ export interface AgentConfig {
   file_directories: string[];
   /** Absolute host directories that containers may mount. */
   mount_directories: string[];
-  /** Containers may use the robot's devices. */
+  /** Whether containers may use the robot's devices. */
   allow_devices: boolean;
-  /** Containers may use the host network. */
+  /** Whether containers may use the host network. */
   allow_host_network: boolean;
   /** Sockets of container engines. The first that answers is used; empty: this robot runs no containers. */
   container_sockets: string[];
   /** The socket for the robot's own software, and the group that may use it; absent: no socket. */
   local_api?: { socket: string; group?: string };
-  /** The safe-to-update check, asked before an update; absent: updates are always allowed. */
+  /** The safe-to-update check, which runs before each update. Absent: updates are always allowed. */
   safe_to_update?: SafeToUpdate;
   robot: RobotConfig;
   /** Path of the config file, if named; absent: the default path. */
@@ -49,9 +49,13 @@ export interface AgentConfig {
   workload_environment: Record<string, string>;
   /** Directory below which /proc, /sys and other system files are read; tests pass their own. */
   system_root: string;
-  /** Where to crash, and the log that proves it. For crash tests only, and only with --crash-at-failpoint. */
+  /**
+   * The failpoint at which the agent crashes, and the log file that records the crash. For crash tests only; requires --crash-at-failpoint.
+   */
   failpoint?: FailpointOptions;
-  /** True if the environment names a failpoint but no flag allows it. The failpoint is then ignored, with a warning. */
+  /**
+   * True if the environment names a failpoint but --crash-at-failpoint is not set. The agent then ignores the failpoint and logs a warning.
+   */
   failpoint_ignored?: boolean;
 }
 
@@ -62,7 +66,7 @@ const LOG_LEVELS_ALLOWED = ["trace", "debug", "info", "warn", "error", "fatal", 
 /** An invalid flag or environment variable. The program prints it without a stack trace and exits with code 2. */
 export class UsageError extends Error {}
 
-/** The command line's flags; the environment fills in absent ones. */
+/** Flags of the command line. For each absent flag, the environment variable is used. */
 export interface ConfigFlags {
   config?: string;
   server?: string;
@@ -91,9 +95,9 @@ export interface ConfigFlags {
 }
 
 /**
- * Reads the flags, the environment and the robot's own config file (`--config` or ROAMFLEET_AGENT_CONFIG). Throws UsageError for an error
- * in a flag or a variable. Throws ConfigFileError for an error in the file; the agent is then restarted, since the file can be corrected on
- * the robot. `root`: root directory of the disk image that contains the file.
+ * Reads the flags, the environment and the robot's config file (`--config` or ROAMFLEET_AGENT_CONFIG). `root` is the root directory of the
+ * disk image that contains the file. Throws UsageError for an error in a flag or a variable. Throws ConfigFileError for an error in the
+ * file: the service manager then restarts the agent, since the file can be corrected on the robot.
  */
 export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env, root = "/"): Promise<AgentConfig> {
   const named = flags.config ?? env.ROAMFLEET_AGENT_CONFIG;
@@ -159,7 +163,10 @@ function onOff(name: string, text: string | undefined): boolean | undefined {
 
 const CONTAINER_SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
-/** Returns the sockets to try. `none`: no containers; absent: the default sockets of dockerd and podman, including the user's own. */
+/**
+ * Returns the sockets of container engines to try. `none` means no containers. If not set, returns the default sockets of dockerd and
+ * podman, including the user's own.
+ */
 function containerSockets(text: string | undefined, env: NodeJS.ProcessEnv): string[] {
   if (text === "none") return [];
   const socket = text?.replace(/^unix:\/\//, "");
@@ -180,12 +187,13 @@ function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): No
   return { socket, ...(group ? { group } : {}) };
 }
 
-/** State directory of the packages, for commands without `--state`. */
+/** State directory of the installed packages. Commands without `--state` use it. */
 const STATE_DIRECTORY_DEFAULT = "/var/lib/roamfleet-agent";
 
 /**
- * Finds the agent that the local commands call: flags, ROAMFLEET_SOCKET (set for workloads), ROAMFLEET_STATE. The state directory is undefined if
- * only a socket is named which is not the default one of a state directory, for example in a container.
+ * Returns the socket and the state directory of the agent that a local command calls. Reads the flags, then ROAMFLEET_SOCKET (set for
+ * workloads) and ROAMFLEET_STATE. The state directory is undefined if only a socket is named and it is not at the default path, for example
+ * in a container.
  */
 export function readClientPlace(
   flags: Pick<ConfigFlags, "socket" | "state">,

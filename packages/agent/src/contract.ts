@@ -1,4 +1,4 @@
-/** Interfaces between the parts of the agent, for the most part those of the deployments part. */
+/** The interfaces between the parts of the agent. Most belong to the part that runs deployments. */
 import type { Clock } from "@roamfleet/clock";
 import type { Desired, LogLevel, Progress, ReportBody } from "@roamfleet/protocol/link";
 import type Docker from "dockerode";
@@ -16,42 +16,48 @@ export interface Reporter {
    * still sent, and are written once the disk accepts writes again. Throws only if that memory is full, too.
    */
   report(body: ReportBody): void;
-  /** Not durable: dropped when the link is down. */
+  /** Sends the progress of a download. Progress is not durable: it is dropped while the link is down. */
   progress(p: Omit<Progress, "type">): void;
 }
 
 export interface LogRecord {
   level: LogLevel;
-  /** Unit, app or ROS node; 1 to 200 characters. */
+  /** Name of the systemd unit, app or ROS node that wrote the record; 1 to 200 characters. */
   source: string;
-  /** Truncated to the protocol's limit; may contain newlines and control characters. */
+  /** Text of the record. It is truncated to the protocol's limit, and may contain newlines and control characters. */
   message: string;
   fields?: Record<string, unknown>;
-  /** When it happened; absent: now. */
+  /** Time of the record; absent: now. */
   at?: Date;
 }
 
 export interface LogSink {
-  /** Never throws and never waits: records that do not fit are counted and reported as a gap record. */
+  /**
+   * Writes a record. Never throws and never blocks: if there is no room, the record is dropped, counted and later reported as part of a
+   * gap.
+   */
   write(record: LogRecord): void;
 }
 
 interface FetchHeaders {
-  /** Header names are case-insensitive. Returns null for an absent header. */
+  /** Returns the value of a header, or null if it is absent. Header names are case-insensitive. */
   get(name: string): string | null;
 }
 
 export interface FetchAnswer {
   status: number;
   headers: FetchHeaders;
-  /** Throws if the connection breaks or stalls, and never ends early without an error. Abort the signal to stop reading. */
+  /**
+   * The response body. Iterating throws if the connection breaks or stalls; a truncated body never ends without an error. Abort the signal
+   * to stop reading.
+   */
   body: AsyncIterable<Uint8Array>;
 }
 
 export interface Fetcher {
   /**
-   * Sends a signed GET to the server (RobotSignature header). `path` starts with `/`. `range_start`: offset of the first byte to return, if
-   * the ETag still equals `if_range`; otherwise the whole body is returned. Throws if the server is unreachable.
+   * Sends a signed GET to the server (RobotSignature header). `path` starts with `/`. With `range_start`, the response begins at that
+   * offset if the ETag still equals `if_range`; otherwise it contains the whole body. Throws if the server is unreachable.
    */
   get(path: string, options: { range_start?: number; if_range?: string; signal: AbortSignal }): Promise<FetchAnswer>;
 }
@@ -68,11 +74,11 @@ export interface AppStatus {
   app: string;
   /** The release that runs, or that runs again after a restart. */
   current: ReleaseName | null;
-  /** The release that the server wants; null: none, or unknown. */
+  /** The release that the server wants on this robot; null: none, or not known yet. */
   desired: ReleaseName | null;
-  /** Phase of the change in progress; null: none. */
+  /** Phase of the change in progress; null: no change is in progress. */
   phase: Phase | null;
-  /** Why the robot blocks the update; null: it does not. */
+  /** Why the robot delays the update; null: it does not delay one. */
   held: { by: "lock" | "gate"; why: string } | null;
   /** Status of the app's workload; null: none runs. */
   workload: { status: string; restarts: number } | null;
@@ -86,8 +92,8 @@ export interface ReleaseName {
 
 export interface EngineCalls {
   /**
-   * Calls `work` with the container engine. `what` names the work in messages. `wait_ms` limits the wait for an engine that does not
-   * answer.
+   * Calls `work` with a client of the container engine. `what` names the operation in error messages. `wait_ms` is the maximum wait for an
+   * engine that does not answer.
    */
   use<T>(
     options: { what: string; signal: AbortSignal; wait_ms?: number },
@@ -101,21 +107,23 @@ export type AppPlace =
   | { container: { engine: EngineCalls; container_id: string } };
 
 export interface Deployments {
-  /** Sets the newest desired state, which the link has already stored on disk. */
+  /** Sets the newest desired state. The link has already stored it on disk. */
   desired(desired: Desired): void;
-  /** Receives the parts of each desired state that must not be written to disk: logins for registries. */
+  /** Receives the registry logins of a desired state. They are passed separately, since they must never be written to disk. */
   learn(desired: Desired): void;
   workloads(): WorkloadStatus[];
   /** Returns the status of every app, for the robot's own software. */
   apps(): AppStatus[];
   /** Returns where an app runs, for a shell in the same place; undefined if it does not run. */
   place(app: string): AppPlace | undefined;
-  /** Reports every app and config file; called after each connect. */
+  /** Reports the state of every app and config file to the server; called after each connect. */
   announce(): void;
   readonly kinds: string[];
-  /** Resumes from the journal and restarts workloads; works offline. */
+  /** Resumes unfinished work from the journal and restarts the workloads. Works offline. */
   start(): Promise<void>;
-  /** Interrupts the work in progress where the journal can resume it. Stops the workloads unless the config keeps them. */
+  /**
+   * Stops the work in progress at a point where the journal can resume it. Also stops the workloads, unless the config keeps them running.
+   */
   stop(): Promise<void>;
 }
 
@@ -129,11 +137,11 @@ export interface DeploymentsOptions {
   /** The desired state as last stored on disk; undefined before the first one. */
   desired: Desired | undefined;
   config: AgentConfig;
-  /** Checks by its signature whether a release may be installed; absent: every release may. */
+  /** Checks a release's signature before it is installed. Absent: every release may be installed. */
   guard?: Guard;
   /** Decides whether the robot may be changed now; absent: it always may be. */
   permission?: Permission;
-  /** Milliseconds since 1970 by the server's clock, as precisely as the robot knows it; absent: by the robot's clock. */
+  /** Returns the server's time as the robot estimates it, in milliseconds since 1970. Absent: the robot's clock is used. */
   server_time?: () => number;
   on_app?: () => void;
   on_config?: (namespace: string) => void;

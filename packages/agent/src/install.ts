@@ -9,14 +9,14 @@ import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
 const SERVICE = "roamfleet-agent";
 const UNIT_PATH = `/etc/systemd/system/${SERVICE}.service`;
 const ENVIRONMENT_PATH = "/etc/roamfleet/agent.env";
-/** Exists if systemd is running and `systemctl` can reach it. */
+/** Path that exists if the machine was booted with systemd, so that `systemctl` works. */
 const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SYSTEMCTL_TIMEOUT_MS = 120_000;
 
 export interface PlaceFlags {
-  /** Prints what would be done. */
+  /** If true, only prints what would be done. */
   dryRun?: boolean;
-  /** Directory of a disk image to work in instead of `/`. Nothing is started or stopped then. */
+  /** Root directory of a disk image to install into, instead of `/`. Services are then neither started nor stopped. */
   root?: string;
 }
 
@@ -36,8 +36,8 @@ interface UnitFlags {
 type Print = (text: string) => void;
 
 /**
- * Writes the systemd unit and its environment file (mode 0600, since it contains the enrollment key), and prints the next commands. With
- * `dryRun`, only prints the unit.
+ * Writes the systemd unit and its environment file, and prints the next commands. The environment file has mode 0600, since it contains the
+ * enrollment key. With `dryRun`, only prints the unit.
  */
 export async function install(flags: InstallFlags, print: Print): Promise<void> {
   const config = await loadConfig(flags, undefined, flags.root);
@@ -54,8 +54,8 @@ export async function install(flags: InstallFlags, print: Print): Promise<void> 
 }
 
 /**
- * Returns the paths of Node and the agent on the robot. In an image they are below its root: a path of the machine that builds the image is not valid
- * on the robot. Throws UsageError for a path that the image does not contain.
+ * Returns the paths of Node and the agent as the robot sees them. For a disk image, they are relative to the image's root, since paths of
+ * the build machine are not valid on the robot. Throws UsageError for a path that the image does not contain.
  */
 function programOf({
   root,
@@ -76,7 +76,7 @@ function programOf({
 }
 
 function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions, "user" | "allow_new_privileges"> {
-  // Only user names that Debian accepts: the unit contains the name without quotes.
+  // Accept only user names that are valid on Debian, since the unit contains the name without quotes.
   if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user))
     throw new UsageError(`--user must be the name of a user, not "${user}"`);
   return { ...(user === undefined ? {} : { user }), allow_new_privileges: allowNewPrivileges ?? false };
@@ -111,7 +111,7 @@ const places = ({ root = "/" }: PlaceFlags): { unit_path: string; environment_pa
   environment_path: join(resolve(root), ENVIRONMENT_PATH),
 });
 
-/** Stops the service, and removes what `install` wrote; the state directory with the robot's identity stays. */
+/** Stops the service and removes the files that `install` wrote. Keeps the state directory, which contains the robot's identity. */
 export function uninstall(flags: PlaceFlags, print: Print): void {
   const { unit_path, environment_path } = places(flags);
   const booted = flags.root === undefined && existsSync(BOOTED_BY_SYSTEMD);
@@ -136,16 +136,16 @@ function systemctl(...words: string[]): void {
   if (status !== 0) throw new Error(`systemctl ${words.join(" ")} failed: ${error?.message ?? stderr.trim()}`);
 }
 
-/** Seconds after which systemd kills the remaining processes: the maximum stop timeout of a manifest, plus 60 s for the agent. */
+/** Seconds after which systemd kills the remaining processes: the longest stop timeout that a manifest may set, plus 60 s for the agent. */
 const STOP_TIMEOUT_SECONDS = STOP_TIMEOUT_SECONDS_MAX + 60;
 
 interface UnitOptions {
   node: string;
   program: string;
   environment_file: string;
-  /** User of the agent and its workloads; absent: root. */
+  /** User that the agent and its workloads run as; absent: root. */
   user?: string;
-  /** Bundles may use sudo and other programs that change the user. */
+  /** Whether bundles may use sudo and other programs that change the user. */
   allow_new_privileges: boolean;
 }
 
@@ -179,13 +179,14 @@ WantedBy=multi-user.target
 }
 
 /**
- * Returns the unit's lines for its user. They restrict only the user and what unprivileged processes may do. Bundles are children of the
- * agent and share its sandbox, so limits on devices, directories or system calls would also affect the programs that drive the robot.
+ * Returns the lines of the systemd unit for an agent that does not run as root. They set the user and limit the rights of unprivileged
+ * processes, and nothing else. Bundles are children of the agent and share its sandbox. So limits on devices, directories or system calls
+ * would also affect the programs that drive the robot.
  */
 function userLines({ state_directory, local_api }: AgentConfig, { user, allow_new_privileges }: UnitOptions): string {
   if (user === undefined) return "";
   const group = local_api?.group;
-  // Root sets the owner of the directory at each start. The contents already belong to the user.
+  // At each start, root sets only the owner of the directory itself. Its contents already belong to the user.
   const make = ["/usr/bin/install", "-d", "-o", user, ...(group === undefined ? [] : ["-g", group])];
   const lines = [
     `User=${user}`,
@@ -202,14 +203,14 @@ const each = (name: string, values: readonly string[]): string[] => values.flatM
 const either = (name: string, is_set: boolean): string[] => (is_set ? [name] : []);
 
 /**
- * Returns, for each flag of `rf-agent run`, its words on the unit's command line. The type requires every flag, so a forgotten one does not
- * compile.
+ * For each flag of `rf-agent run`: a function that returns the flag's words for the unit's command line. The type requires an entry for
+ * every flag, so a forgotten flag does not compile.
  */
 const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> = {
   server: ({ server }) => ["--server", server],
   state: ({ state_directory }) => ["--state", state_directory],
   config: ({ config_file }) => flag("--config", config_file),
-  // It is in the environment file, which only root can read.
+  // The enrollment key is in the environment file, which only root can read.
   enrollKey: () => [],
   name: ({ name }) => flag("--name", name),
   label: ({ labels }) =>
@@ -235,7 +236,7 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
   caFingerprint: ({ ca_fingerprint }) => flag("--ca-fingerprint", ca_fingerprint),
   caFile: ({ ca_file }) => flag("--ca-file", ca_file),
   trustOnFirstUse: ({ trust_on_first_use }) => either("--trust-on-first-use", trust_on_first_use),
-  // For tests only.
+  // This flag is for tests only, so it is never in the unit.
   crashAtFailpoint: () => [],
 };
 

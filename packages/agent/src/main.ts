@@ -74,7 +74,7 @@ async function run(flags: ConfigFlags): Promise<void> {
   // A second signal exits without waiting for workloads to stop. The next start of the agent finds the remaining workloads and ends them.
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => (stopping.signal.aborted ? void endProcess(128 + constants.signals[signal]) : stopping.abort()));
-  // The reader of stderr may stall or disappear (a closed terminal or pipe). The agent continues.
+  // The reader of stderr may stall or disappear, for example a closed terminal. The agent continues all the same.
   const output = new LineOutput(process.stderr);
   output.onGap = (lines) =>
     output.write(`${systemClock.now().toISOString()} warn  dropped log lines that stderr did not accept lines=${lines}\n`);
@@ -96,8 +96,8 @@ async function run(flags: ConfigFlags): Promise<void> {
 }
 
 /**
- * Logs an uncaught exception: it ends neither a started agent nor the workloads that are its children. Node's default is to end the process, since
- * its state may be inconsistent; on a robot the stop of every workload is worse (docs/decisions/0063).
+ * Logs an uncaught exception without ending the agent, whose children are the workloads. By default Node would end the process, since its
+ * state may be inconsistent. On a robot, stopping every workload is worse (docs/decisions/0063).
  */
 function survive(log: (error: unknown, origin: string) => unknown): void {
   process.on("uncaughtException", log);
@@ -131,7 +131,7 @@ function program(): Command {
     .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
     .option("--optional", "also accept unsigned releases")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
-  // The agent itself starts this command, to read and write files as another user.
+  // Internal command: the agent starts it to read and write files as another user.
   command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/own-process.ts")).serveStdio());
   addLocalCommands(command, (code) => (exit_code = code));
   return command;
@@ -163,5 +163,5 @@ try {
     process.exitCode = exitCodeOf(error);
   }
 }
-// Unread output on stderr would keep the process alive forever, so exit explicitly.
+// Exit explicitly: output on stderr that is never read would keep the process alive forever.
 if (!(await flushOutput(process.stderr))) process.exit();

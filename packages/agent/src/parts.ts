@@ -1,4 +1,7 @@
-/** The parts of the agent that simulated robots reuse with a different runtime. */
+/**
+ * Exports the parts of the agent that simulated robots reuse. Such robots replace the runtime that
+ * installs and runs releases.
+ */
 export { parseLabels, parseServer, UsageError } from "./config.ts";
 export { type ConfigFiles, Configs } from "./configs/configs.ts";
 export type { Fetcher, Logger, Reporter } from "./contract.ts";

@@ -4,11 +4,13 @@ import type { Clock } from "@roamfleet/clock";
 import { writeAtomically } from "./disk/write-atomically.ts";
 import metadata from "../package.json" with { type: "json" };
 
-/** The robot's own clock is used while it differs from the server's time by less than this: the network delays the server's time. */
+/**
+ * Maximum difference from the server's time at which the robot's own clock is used. Smaller differences may be caused by network delay.
+ */
 const CLOCK_OFFSET_BELIEVED_MS = 5_000;
-/** The server's time is stored again once it is this much later than the stored one. */
+/** The server's time is stored on disk again when it is later than the stored time by this much. */
 const STORE_AFTER_MS = 24 * 60 * 60 * 1_000;
-/** Build time of this version of the agent: a lower bound of the current time. */
+/** Build time of this version of the agent. The current time cannot be earlier. */
 const MADE_AT = Date.parse(metadata.made_at);
 
 /**
@@ -21,7 +23,7 @@ export class RobotTime {
   #server: { time: number; monotonic: number } | undefined;
   #stored: number;
 
-  /** If `state_directory` is given, the server's time is stored there and read at the next start. */
+  /** `state_directory` is where the server's time is stored, to be read at the next start. If absent, it is not stored. */
   constructor(clock: Clock, state_directory?: string) {
     this.#clock = clock;
     this.#file = state_directory === undefined ? undefined : join(state_directory, "identity", "server-time");
@@ -31,14 +33,15 @@ export class RobotTime {
   /** Sets the server's current time (milliseconds since 1970). */
   sync(server_time: number): void {
     this.#server = { time: server_time, monotonic: this.#clock.monotonic() };
-    // If the server's time is before the stored one, store it immediately: the stored one came from a server with a wrong clock.
+    // A server's time before the stored one shows that the stored one came from a server with a wrong clock. Then store the new time
+    // immediately.
     const is_near = server_time >= this.#stored && server_time < this.#stored + STORE_AFTER_MS;
     if (this.#file === undefined || is_near) return;
     this.#stored = server_time;
     try {
       writeAtomically(this.#file, new Date(server_time).toISOString());
     } catch {
-      // The disk is full: the next start uses an older time.
+      // The time could not be stored, for example on a full disk. The next start then uses an older time.
     }
   }
 
@@ -52,7 +55,7 @@ export class RobotTime {
     return Math.max(MADE_AT, this.#server === undefined ? this.#stored : this.serverTime());
   }
 
-  /** Returns milliseconds since 1970 by the server's clock, for signed requests; by the robot's own clock before the first welcome. */
+  /** Returns the server's time in milliseconds since 1970, for signed requests. Before the first welcome, returns the robot's own time. */
   serverTime(): number {
     if (this.#server === undefined) return this.#clock.now().getTime();
     return Math.round(this.#server.time + this.#clock.monotonic() - this.#server.monotonic);

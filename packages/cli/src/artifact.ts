@@ -30,7 +30,7 @@ export async function digestFile(file: string, on_progress: (done: number, total
   return { sha256: hash.digest("hex"), size };
 }
 
-/** Reads the object in a file: YAML if the extension says so, otherwise JSON. */
+/** Parses a manifest file, which contains one object: as YAML if the extension is .yaml or .yml, otherwise as JSON. */
 export async function readManifest(file: string): Promise<Record<string, unknown>> {
   const content = await readFile(file);
   if (content.length > MANIFEST_BYTES_MAX)
@@ -48,7 +48,7 @@ export async function readManifest(file: string): Promise<Record<string, unknown
 
 /** The detected type of a file. */
 export interface ArtifactContent {
-  /** undefined: neither an app bundle nor an image archive. */
+  /** The release kind that the file fits; undefined if it is neither an app bundle nor an image archive. */
   kind: "container_image" | "app_bundle" | undefined;
   /** The images in the archive, one per platform; [] if it is not an image archive or is compressed. */
   images: readonly Image[];
@@ -85,7 +85,7 @@ async function isBundle(file: string): Promise<boolean> {
   try {
     for await (const name of tarNames(unpacked as AsyncIterable<Buffer>)) if (isBundleManifest(name)) return true;
   } catch {
-    // A broken or truncated archive is not treated as a bundle.
+    // A broken or truncated archive does not count as a bundle.
   } finally {
     source.destroy();
     unpacked.destroy();

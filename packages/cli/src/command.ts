@@ -16,13 +16,13 @@ export interface GlobalOptions {
 }
 
 export interface CommandDefinition {
-  /** Default: the summary. */
+  /** Description in the command's help. Default: the summary. */
   description: string | undefined;
-  /** Adds the arguments and options. */
+  /** Adds the command's arguments and options. */
   define: (command: Command) => unknown;
   /** Receives the arguments as commander passes them, then the options. */
   run: (context: Context, ...args: never[]) => Promise<void>;
-  /** Shown in the command's help and in the reference. */
+  /** Examples of calls, for the command's help and the reference. */
   examples: readonly string[];
 }
 

@@ -11,22 +11,22 @@ export interface Environment {
   org: string | undefined;
   profile: string | undefined;
   admin_token: string | undefined;
-  /** XDG_CONFIG_HOME. */
+  /** Directory for settings files, from XDG_CONFIG_HOME. */
   config_home: string | undefined;
   /** Whether output to a terminal may use colors. */
   colors: boolean;
   debug: boolean;
-  /** TERM, if its value is safe to pass on. */
+  /** Terminal type, from TERM; undefined if the value is not safe to pass on. */
   term: string | undefined;
-  /** Tokens may be sent to another machine unencrypted. */
+  /** Whether tokens may be sent to another machine unencrypted. */
   allow_insecure_http: boolean;
   /** ROAMFLEET_PAGER or PAGER; undefined if unset, empty to disable the pager. */
   pager: string | undefined;
   /** Timeout of a completion request, in milliseconds. */
   completion_ms: number;
-  /** VISUAL or EDITOR. */
+  /** Command of the user's editor, from VISUAL or EDITOR. */
   editor: string | undefined;
-  /** HTTPS_PROXY, HTTP_PROXY or their lower-case forms are set. */
+  /** Whether HTTPS_PROXY, HTTP_PROXY or one of their lower-case forms is set. */
   has_proxy: boolean;
   /** Environment of the pager process. */
   pagerEnvironment: () => NodeJS.ProcessEnv;
@@ -52,7 +52,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environme
     completion_ms: /^[1-9]\d{0,6}$/.test(env.ROAMFLEET_COMPLETION_MS ?? "") ? Number(env.ROAMFLEET_COMPLETION_MS) : COMPLETION_MS,
     editor: read("VISUAL") ?? read("EDITOR"),
     has_proxy: ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"].some((name) => read(name) !== undefined),
-    // The same flags that git sets: quit if the text fits on the screen, show colors, keep the text on the screen.
+    // Set the same pager flags as git: quit if the text fits on the screen, show colors, and leave the text on the screen.
     pagerEnvironment: () => ({ LESS: "FRX", LV: "-c", ...env }),
   };
 }

@@ -7,7 +7,7 @@ import { Failure, toFailure, usage } from "./failure.ts";
 import type { Output } from "./output.ts";
 import type { Transport } from "./trust.ts";
 
-/** A retry is reported only after at least this delay: shorter ones finish before the note could be read. */
+/** The user is notified of a retry only if its delay is at least this long: the note about a shorter one could not be read in time. */
 const RETRY_NOTE_MS_MIN = 2_000;
 
 /** The environment, output and clients of a running command. */
@@ -65,7 +65,7 @@ export class Context {
     org_id?: string | undefined;
     admin_token?: string | undefined;
     retries?: number;
-    /** Connection settings, if already known. Default: those of the credentials file. */
+    /** Connection settings, if already known. Default: the settings in the credentials file. */
     transport?: Transport;
   }): Promise<Client> {
     const { transport: given, ...rest } = options;
@@ -89,7 +89,7 @@ export class Context {
     }
   }
 
-  /** Fingerprint of the pinned authority; undefined if the system's authorities are used. */
+  /** Fingerprint of the pinned certificate authority; undefined if rf trusts the system's authorities. */
   get pinned(): string | undefined {
     return this.#pinned;
   }
@@ -101,7 +101,7 @@ export class Context {
     return transportTo(base_url, this.flags, this.environment);
   }
 
-  /** Returns a fresh UUIDv4, which deduplicates retries of the call. */
+  /** Returns a new UUIDv4. The server uses it to deduplicate the retries of one call. */
   idempotencyKey(): string {
     const bytes = Buffer.from(this.clock.randomBytes(16));
     bytes[6] = (bytes[6]! & 0x0f) | 0x40;

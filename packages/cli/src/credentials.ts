@@ -10,7 +10,7 @@ export interface Access {
   /** Origin that the saved token belongs to, if that token must not be sent to `base_url`; otherwise undefined. */
   token_origin: string | undefined;
   org_id: string | undefined;
-  /** Where the address was configured, for messages. */
+  /** Where `base_url` was configured, such as a flag or a file. Used in messages. */
   base_url_source: string;
 }
 
@@ -33,7 +33,7 @@ export interface Flags {
 /** Returns whether a text can be a token: printable ASCII without spaces, because other characters cannot be sent in a header. */
 export const isToken = (text: string): boolean => /^[\u0021-\u007e]+$/.test(text);
 
-/** Profile name of the values at the top of the file. No profile table can have this name. */
+/** Name of the profile that consists of the values at the top of the file. No profile table can have this name. */
 export const DEFAULT_PROFILE = "default";
 
 /** Returns the path of a file in this program's settings directory. */
@@ -107,7 +107,7 @@ function chosenProfile(flags: Flags, environment: Environment, content: TomlCont
   return name === DEFAULT_PROFILE ? undefined : name;
 }
 
-/** Returns the profile (undefined: top of the file) and address that a login writes. The profile may be new. */
+/** Returns the profile and the address that a login stores. Profile undefined means the top of the file. The profile may be new. */
 export async function loginTarget(flags: Flags, environment: Environment): Promise<{ profile: string | undefined; base_url: string }> {
   const content = await readToml(credentialsPath(environment));
   const profile = chosenProfile(flags, environment, content);

@@ -11,7 +11,7 @@ export class Failure extends Error {
   readonly hints: readonly string[];
   /** The document that `--json` writes to stdout; undefined writes none. */
   readonly document: unknown;
-  /** True: the message is printed without the `error:` prefix, because its text is specified exactly or it is not an error. */
+  /** Whether the message is printed without the prefix `error:`, because its exact text is specified or it is not an error. */
   readonly bare: boolean;
 
   constructor(
@@ -42,8 +42,8 @@ const CODES: Record<ExitCode, string> = {
 export const usage = (message: string, ...hints: string[]): Failure => new Failure(EXIT.usage, message, { hints });
 
 /**
- * Converts any error to a Failure. `base_url_source` states where the unreachable address was configured, `pinned` the fingerprint of the
- * only certificate authority trusted there.
+ * Converts any error to a Failure. `base_url_source`: where the address that is unreachable was configured. `pinned`: fingerprint of the
+ * only certificate authority trusted at that address.
  */
 export function toFailure(error: unknown, base_url_source?: string, pinned?: string): Failure {
   if (error instanceof Failure) return error;
@@ -84,7 +84,7 @@ function fromApi(error: ApiError): Failure {
   return new Failure(STATUS_EXITS[error.status] ?? EXIT.error, error.message, { hints: apiHints(error), document, cause: error });
 }
 
-/** The command that lists each kind of object. The server's error message begins with the kind. */
+/** The command that lists the objects of each kind. The kind is found at the start of the server's error message. */
 const LISTS: [RegExp, string][] = [
   [/^robot\b/, "rf robots list"],
   [/^release\b/, "rf releases list"],

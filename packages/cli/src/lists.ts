@@ -12,7 +12,7 @@ export interface LimitOption {
 
 export const limitOption = (command: Command): Command => command.option("--limit <n>", "Show at most this many", wholeNumber(1));
 
-/** Returns whether a query filters rows: an empty result then does not mean that nothing exists. */
+/** Returns whether a query filters rows. If it does, an empty result does not mean that no objects exist. */
 export const isFiltered = (query: Readonly<Record<string, unknown>>): boolean => Object.values(query).some((value) => value !== undefined);
 
 /** Reads a whole list as one response: follows pages to the end or until there are `limit` rows. */
@@ -39,13 +39,13 @@ export async function readList<N extends ListRouteName>(
 
 interface ListView<T> {
   limit?: number | undefined;
-  /** Default: the user's client. */
+  /** Client that sends the requests. Default: a client with the user's token. */
   client?: Client;
   /** Printed instead of a table without rows. */
   empty?: string;
   /** Printed instead of `empty` if `filter` restricts the rows. */
   no_match?: string;
-  /** Default: the query. */
+  /** Filters that may restrict the rows. Default: the query. */
   filter?: Readonly<Record<string, unknown>>;
   columns: readonly Column<T>[];
 }

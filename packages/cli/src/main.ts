@@ -18,7 +18,7 @@ else await main(helpInOrder(words));
 
 async function main(args: string[]): Promise<void> {
   const environment = readEnvironment();
-  // Also applies NO_PROXY.
+  // setGlobalProxyFromEnv applies NO_PROXY too.
   if (environment.has_proxy) setGlobalProxyFromEnv();
   const out = new Output({ format: scanFormat(args) ?? "table", colors: environment.colors });
   let context: Context | undefined;

@@ -7,7 +7,7 @@ import { jsonText, plain, render, Styled } from "./text.ts";
 export type Colors = ReturnType<typeof createColors>;
 type Tone = "good" | "bad" | "busy" | "quiet" | "strong";
 
-/** A Map, because an object would also have inherited properties: a status named `constructor` would be found in it. */
+/** The color tone of each status word. It is a Map, because an object also has inherited properties, such as `constructor`. */
 const TONES = new Map<string, Tone>(
   Object.entries({
     online: "good",
@@ -45,7 +45,7 @@ const CLEAR_LINE = "\r\u001b[2K";
 export interface Column<T> {
   title: string;
   value: (row: T) => unknown;
-  /** Shown with `-o wide`, or if --columns lists it. */
+  /** Whether the column is shown only with `-o wide`, or if --columns lists it. */
   wide?: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface OutputOptions {
   headers: boolean;
   /** The columns to show, in this order; undefined shows those of the format. */
   columns: readonly string[] | undefined;
-  /** Shows output longer than the terminal; undefined prints it. */
+  /** The pager that shows output longer than the terminal; undefined: all output is printed. */
   pager: { command: string; env: NodeJS.ProcessEnv } | undefined;
 }
 
@@ -64,9 +64,9 @@ export class Output {
   #options: OutputOptions;
   readonly #colors: Colors;
   readonly #error_colors: Colors;
-  /** True while a progress bar is on stderr: notes replace its line, and the bar is redrawn below. */
+  /** True while stderr shows a progress bar. A note then replaces the bar's line, and the bar is drawn again below. */
   in_line = false;
-  /** Output buffered until its length decides whether the pager is used. */
+  /** Output that is buffered until its length decides whether to use the pager; undefined: output is not buffered. */
   #held: string[] | undefined;
 
   constructor(options: { format: OutputFormat; colors: boolean }) {
@@ -75,7 +75,7 @@ export class Output {
     this.#error_colors = createColors(options.colors && process.stderr.isTTY);
   }
 
-  /** Applies flags and settings; before that only errors are printed. */
+  /** Applies flags and settings. Before this call, only errors are printed. */
   configure(options: OutputOptions): void {
     this.#options = options;
   }
@@ -94,7 +94,7 @@ export class Output {
     return process.stderr.isTTY && !this.structured;
   }
 
-  /** Escapes text and applies the color of its tone. */
+  /** Escapes the text of a value and applies the color of `tone`. */
   paint(tone: Tone, value: unknown): Styled {
     return new Styled(tones(this.#colors)[tone](plain(value)));
   }

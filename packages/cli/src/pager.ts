@@ -10,7 +10,8 @@ const NOT_FOUND = 127;
 export function isLong(text: string, terminal: { rows: number; columns: number }): boolean {
   let rows = 0;
   for (const line of text.split("\n")) {
-    // Colors take no space. Double-width characters are counted as one, so the pager may start slightly late.
+    // Colors take no space. Double-width characters are counted as one column, so a text slightly longer than the screen may be printed
+    // without the pager.
     const width = stripVTControlCharacters(line).length;
     rows += Math.max(1, Math.ceil(width / terminal.columns));
     if (rows > terminal.rows) return true;

@@ -8,7 +8,7 @@ import { topics } from "./topics.ts";
 
 export interface Program {
   program: Command;
-  /** Loads a noun's verbs, or a verb's arguments and options. */
+  /** Completes a command: loads the subcommands of a noun such as `robots`, or the arguments and options of a verb such as `list`. */
   complete: (command: Command) => Promise<void>;
   /** Examples of the loaded commands. */
   examples: ReadonlyMap<Command, readonly string[]>;

@@ -7,9 +7,9 @@ export interface Progress {
   stop(): void;
 }
 
-/** Tasks with a smaller total show no bar. */
+/** Minimum total of a task that shows a progress bar. */
 const SHOW_TOTAL_MIN = 1_000_000;
-/** Window over which speed is measured, so that old speeds do not affect the estimate. */
+/** The speed is averaged over this time, so that earlier speeds do not affect the estimate of the remaining time. */
 const SPEED_MS = 10_000;
 const MARK_MS = 500;
 

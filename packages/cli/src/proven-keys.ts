@@ -10,16 +10,17 @@ import { changeToml, isTable, readToml, textOf } from "./toml-file.ts";
 export type SigningKeys = Body<"getSigningKeys">["data"];
 
 export interface Anchors {
-  /** The key that signs the next statement: base64 of its raw public half. */
+  /** Public key of the key that will sign the next statement: base64 of the raw bytes. */
   public_key: string;
   /** Id of a key that the user trusts; needed if the signing key has not signed a statement yet. */
   known?: string | undefined;
 }
 
 /**
- * Returns the keys that the org's signed statements prove to be trusted; undefined if the org never had a key. Verifies the statements as
- * robots do, starting from the latest one that an anchor signed. The server's list alone proves nothing, and the signer of the next
- * statement vouches for all keys in it. Throws a Failure if the statements do not prove the list, or if no anchor signed any of them.
+ * Returns the keys that the org's signed statements prove to be trusted; undefined if the org never had a key. The keys that the server
+ * lists prove nothing, and the signer of the next statement vouches for all keys in it. So this function verifies the statements as robots
+ * do, starting from the latest one that an anchor signed. Throws a Failure if they do not prove the server's list, or if no anchor signed
+ * any of them.
  */
 export function provenTrust(listed: SigningKeys, anchors: Anchors): Trust | undefined {
   const { org_id, serial, statements } = listed;
@@ -36,7 +37,7 @@ function walk(org_id: string, statements: SigningKeys["statements"], { public_ke
     const trust = signed && parseTrustStatement(signed.text);
     return signed === undefined || trust?.org_id !== org_id ? [] : [{ signed, trust }];
   });
-  // An id is a hash of its key, so a key with this id is the right one.
+  // The id of a key is a hash of the key, so no other key can have the id that the user trusts.
   const named = said.flatMap(({ trust }) => trust.keys.map((key) => key.public_key)).filter((key) => keyIdOf(key) === known);
   const believed = [public_key, ...named.slice(0, 1)];
   const start = said.findLastIndex(({ signed }) => believed.some((key) => isSignedBy(signed, key)));
@@ -76,7 +77,7 @@ async function seenSerial(environment: Environment, org_id: string): Promise<num
   return isTable(org) ? Number(textOf(org.serial) ?? 0) : 0;
 }
 
-/** Stores the serial of the org's verified statements; it never decreases. */
+/** Stores the serial of an org's latest verified statement. A lower serial than the stored one is ignored. */
 export async function rememberSerial(environment: Environment, org_id: string, serial: number): Promise<void> {
   if (serial <= (await seenSerial(environment, org_id))) return;
   const { editToml } = await import("./toml-edit.ts");
@@ -84,8 +85,9 @@ export async function rememberSerial(environment: Environment, org_id: string, s
 }
 
 /**
- * Throws a Failure unless the serial is above every serial seen before. A server that hides the latest statement would make the next one
- * repeat revoked keys, or reuse a number that robots have seen and therefore ignore.
+ * Throws a Failure unless `serial`, the number of the next key statement, is above every serial that this machine has seen. Otherwise the
+ * server may be hiding the latest statement: the next one would then repeat revoked keys, or have a serial that robots have seen and
+ * therefore ignore.
  */
 export async function requireUnseen(environment: Environment, org_id: string, serial: number): Promise<void> {
   const seen = await seenSerial(environment, org_id);

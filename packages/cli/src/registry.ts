@@ -1,6 +1,6 @@
 import type { CommandDefinition } from "./command.ts";
 
-/** A command's name and summary, and how to load it: commands are loaded on demand so that `rf` starts fast. */
+/** A command, such as `list` of `rf robots list`. Its definition is loaded on demand, so that `rf` starts fast. */
 export interface Verb {
   name: string;
   summary: string;
@@ -19,7 +19,7 @@ interface Group {
 /** Returns the commands of a module that exports each command under its name. */
 const verbs = <N extends string>(load: () => Promise<Record<NoInfer<N>, CommandDefinition>>, summaries: Record<N, string>): Verb[] =>
   (Object.keys(summaries) as N[]).map((name) => ({ name, summary: summaries[name], load: async () => (await load())[name] }));
-/** A noun whose verbs are in one module. */
+/** Defines a noun, such as `robots`, whose commands are all in one module. */
 const noun = <N extends string>(name: string, summary: string, ...module: Parameters<typeof verbs<N>>): Noun => ({
   name,
   summary,

@@ -107,7 +107,7 @@ export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollo
     max_attempts: flags.maxAttempts,
     verify_seconds: flags.verify,
   };
-  // Drops undefined fields, as the serialized request does.
+  // Drop undefined fields, as the serialization of the request does.
   const sent = JSON.parse(JSON.stringify(rollout)) as Rollout;
   return Object.keys(sent).length === 0 ? undefined : sent;
 }

@@ -18,7 +18,7 @@ export const SETTING_NAMES = Object.keys(SETTINGS) as SettingName[];
 export interface Settings {
   output: OutputFormat | undefined;
   pager: string | undefined;
-  /** Describes an invalid setting in the file. */
+  /** Describes an invalid setting in the file; undefined if all are valid. */
   problem: string | undefined;
 }
 
@@ -37,7 +37,7 @@ export async function outputOptions(flags: GlobalOptions, environment: Environme
     throw usage(`--json and -o ${flags.output} cannot be used together`);
   const given = flags.json ? "json" : flags.output;
   const may_page = flags.pager && process.stdout.isTTY;
-  // A call that does not need the file must not fail because of it.
+  // If the settings cannot change the output, do not read the file, so that an invalid file causes no warning.
   const settings = given !== undefined && !may_page ? undefined : await readOrWarn(environment, warn);
   if (settings?.problem !== undefined) warn(settings.problem);
   const format = given ?? settings?.output ?? "table";
@@ -49,7 +49,7 @@ export async function outputOptions(flags: GlobalOptions, environment: Environme
   return { format, headers, columns, pager: paged ? { command, env: environment.pagerEnvironment() } : undefined };
 }
 
-/** An unreadable settings file is only a warning. */
+/** Reads the settings. If the file is unreadable, prints a warning and returns undefined. */
 async function readOrWarn(environment: Environment, warn: (text: string) => void): Promise<Settings | undefined> {
   try {
     return await readSettings(environment);

@@ -31,7 +31,7 @@ function parsed(file: string, pem: string, parse: (pem: string) => KeyObject, ha
   return key;
 }
 
-/** Changes for the next statement; everything else is repeated from the previous one. */
+/** What the next key statement changes. It repeats everything else from the previous statement. */
 export interface KeyChange {
   require_signature?: boolean;
   keys?: (before: readonly TrustedKey[]) => TrustedKey[];
@@ -39,7 +39,7 @@ export interface KeyChange {
 
 export interface StatementOptions {
   sign: string;
-  /** Id of a key that the user knows to be trusted. */
+  /** Id of a key that the user trusts. Statements that it signed prove the other keys. */
   known?: string;
   startOver?: boolean;
 }
@@ -65,7 +65,7 @@ export async function changeSigningKeys(
   const { publicKeyOf, signTrust } = await import("@roamfleet/protocol/signatures");
   const { provenTrust } = await import("./proven-keys.ts");
   const { rememberSerial, requireUnseen } = await import("./proven-keys.ts");
-  // Starting over discards the previous keys, so there is nothing to prove.
+  // If the user starts over, the previous keys are discarded, so they need no proof.
   const before = startOver ? { ...listed, keys: [] } : provenTrust(listed, { public_key: publicKeyOf(key), known });
   const present = before?.keys ?? [];
   const serial = (before?.serial ?? 0) + 1;

@@ -7,9 +7,9 @@ import { Failure } from "./failure.ts";
 interface StreamWords {
   /** What the required role permits: `read these logs`. */
   right: string;
-  /** What to do after a lost connection. */
+  /** Tip for the user: what to do after a lost connection. */
   again: string;
-  /** True if stdout is still empty, so that an error document may be printed. */
+  /** True if nothing was printed to stdout yet, so that an error document may still be printed there. */
   nothing_printed?: boolean;
 }
 

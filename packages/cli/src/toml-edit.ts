@@ -8,7 +8,7 @@ import { parse, type TomlTable } from "smol-toml";
 
 const UNCHANGEABLE = "its format cannot be changed without losing content";
 
-/** One key and value, header, comment or empty line, with its line ending. */
+/** A statement of a TOML text, with its line ending: a key and its value, a table header, a comment or an empty line. */
 interface Statement {
   text: string;
   /** Offset of the value: after the first `=`; -1 if there is none. */
@@ -40,7 +40,7 @@ export function removeTable(text: string, path: readonly string[]): string {
     const is_header = statement.text.trimStart().startsWith("[");
     if (is_header) inside = isDeepStrictEqual(headerPath(statement.text).slice(0, path.length), path);
     if (!inside) kept.push(...tail, statement.text);
-    // Comments after the last key may belong to the next table.
+    // Keep comments after the last key of the removed table: they may belong to the next table.
     tail = inside && !is_header && statement.value_at === -1 ? [...tail, statement.text] : [];
   }
   const edited = [...kept, ...tail].join("");
@@ -58,7 +58,10 @@ function removeFrom(table: TomlTable, path: readonly string[]): void {
   prune(table, path);
 }
 
-/** Removes parents of the table at `path` that have become empty: the edited text may omit them or still contain them. */
+/**
+ * Removes the empty parents of the table at `path`. Compared documents are pruned first, because the edited text may still contain such
+ * parents or omit them.
+ */
 function prune(table: TomlTable, path: readonly string[]): void {
   const [name = "", ...rest] = path;
   const child = table[name];
@@ -115,14 +118,14 @@ function rewrite(text: string, path: readonly string[], values: Readonly<Record<
   return joinLines([...before, ...header, ...kept, ...after], newline);
 }
 
-/** Adds a missing line ending to the last line if something follows it. */
+/** Joins parts of a file. Adds a missing line ending to a part that is followed by another one. */
 function joinLines(parts: readonly string[], newline: string): string {
   return parts.map((part, at) => (at < parts.length - 1 && part !== "" && !part.endsWith("\n") ? part + newline : part)).join("");
 }
 
 const keyText = (name: string): string => (/^[A-Za-z0-9_-]+$/.test(name) ? name : JSON.stringify(name));
 
-/** Index of a table's first statement, and of the one after its last. */
+/** Returns the range of a table's statements: the index of the first one, and the index after the last one. */
 function section(statements: readonly Statement[], path: readonly string[]): [number, number] {
   const headers = statements.flatMap((statement, at) => (statement.text.trimStart().startsWith("[") ? [at] : []));
   if (path.length === 0) return [0, headers[0] ?? statements.length];
@@ -155,7 +158,7 @@ function withValue(statement: Statement, value: string, newline: string): string
   return `${statement.text.slice(0, statement.value_at)} ${JSON.stringify(value)}${comment === "" ? "" : ` ${comment}`}${end}`;
 }
 
-/** A multi-line string, a string, a comment, or a single character. */
+/** Matches one TOML token: a multi-line string, a string, a comment, or any other single character. */
 const TOKENS = /"""(?:[^\\]|\\[^])*?"""+|'''[^]*?'''+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[^]/g;
 
 function split(text: string): Statement[] {

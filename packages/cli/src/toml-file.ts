@@ -7,7 +7,7 @@ export type TomlContent = Record<string, unknown>;
 
 export const isTable = (value: unknown): value is TomlContent => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Returns a non-empty string value. */
+/** Returns the value if it is a string that is not empty, otherwise undefined. */
 export const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
 
 /** Parses a TOML file; a missing file is empty. */
@@ -21,7 +21,7 @@ async function parseToml(file: string, content: string): Promise<TomlContent> {
   try {
     return parse(content);
   } catch (error) {
-    // Prints only the line number: the parser's error message quotes the line, which may contain the token.
+    // Report only the line number: the parser's error message quotes the line, which may contain the token.
     const place = error instanceof TomlError ? ` (line ${error.line})` : "";
     throw new Failure(EXIT.error, `${file} is not valid TOML${place}`, { hints: ["Fix it by hand, or remove it and run `rf login`."] });
   }

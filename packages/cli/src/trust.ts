@@ -17,7 +17,7 @@ export interface Pin {
 /** Connection settings for an address in the credentials file. */
 export interface Transport {
   pin: Pin | undefined;
-  /** The user allowed plain http to another machine. */
+  /** Whether the user allowed plain http to another machine. */
   insecure_http: boolean;
 }
 
@@ -55,7 +55,7 @@ async function readPin(environment: Environment, fingerprint: string): Promise<P
     const pem = await readFile(file, "utf8");
     if (fingerprintOf(pem) === fingerprint) return { fingerprint, pem };
   } catch {
-    // Reported below, whatever the cause.
+    // The error below also covers a file that cannot be read.
   }
   throw new Failure(EXIT.error, `the certificate authority ${fingerprint} that you trusted is missing in ${file}`, {
     hints: ["`rf login` fetches it again."],

@@ -7,7 +7,7 @@ import { Failure } from "./failure.ts";
 import { line, plain } from "./text.ts";
 
 const POLL_MS = 2_000;
-/** If nothing changes for this long, the reason is printed, and again after each further interval. */
+/** If nothing changes for this long, rf prints the reason. It repeats this after each further interval of this length. */
 export const STILL_MS = 60_000;
 /** The watch fails if the server is unreachable for longer than this; a restart takes less. */
 const UNREACHABLE_MS_MAX = 300_000;
@@ -44,9 +44,9 @@ export async function watchDeployment(
 }
 
 interface Polled<T> {
-  /** Returns undefined while the watched object has not ended. */
+  /** Reads the watched object. Returns undefined until it has ended. */
   read: () => Promise<T | undefined>;
-  /** Called with a line for the user after a failure that is retried; not for structured output. */
+  /** Called with a message for the user after a failure that is retried. Structured output has no such message. */
   on_retry: (text: string) => void;
 }
 
@@ -194,7 +194,10 @@ function explainStillness(deployment: Deployment, targets: readonly Target[], no
   return explainWaits(deployment.counts.total, targets, WAITS);
 }
 
-/** Returns what the unfinished robots are waiting for, one sentence per reason. `words` contains the sentence's words by `waiting_for`. */
+/**
+ * Returns what the unfinished robots are waiting for, one sentence per reason. `words` maps a value of `waiting_for` to the end of its
+ * sentence.
+ */
 export function explainWaits(
   total: number,
   targets: readonly Pick<Target, "status" | "waiting_for">[],

@@ -15,7 +15,10 @@ export interface TrackedActivity extends Activity {
   idle(): Promise<void>;
 }
 
-/** Consecutive event loop turns without pending work that count as idle. The code between two queries takes fewer. */
+/**
+ * Number of consecutive event loop turns without pending work after which the process counts as idle. The code between two queries takes
+ * fewer.
+ */
 const QUIET_TURNS = 6;
 const IDLE_TIMEOUT_MS = 120_000;
 
@@ -46,7 +49,7 @@ export function trackActivity(): TrackedActivity {
       try {
         let quiet = 0;
         while (quiet < QUIET_TURNS) {
-          // Waits without polling, which would keep a core busy that the awaited process (PostgreSQL) needs.
+          // Wait without polling. Polling would keep a core busy that the awaited process (PostgreSQL) needs.
           if (pending > 0) await Promise.race([all_ended.promise, expired.promise]);
           await new Promise((resolve) => setImmediate(resolve));
           quiet = pending === 0 ? quiet + 1 : 0;
@@ -64,9 +67,9 @@ export interface Timer {
 
 /** Time, timers and randomness. Product code uses only this interface, so that tests and simulations control time. */
 export interface Clock {
-  /** Wall-clock time; may jump. */
+  /** Returns the wall-clock time, which may jump. */
   now(): Date;
-  /** Milliseconds since an arbitrary start; never decreases. */
+  /** Returns the milliseconds since an arbitrary start. The number never decreases. */
   monotonic(): number;
   /** Calls `work` once after `ms` milliseconds. */
   setTimer(ms: number, work: () => unknown): Timer;
@@ -74,13 +77,13 @@ export interface Clock {
   every(ms: number, work: () => unknown): Timer;
   /** Resolves after `ms` milliseconds, or immediately when the signal aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** Uniform in [0, 1). */
+  /** Returns a random number, uniformly distributed in [0, 1). */
   random(): number;
-  /** Random bytes for ids. Secrets use node:crypto instead, also in simulations. */
+  /** Returns random bytes for ids. Secrets use node:crypto instead, also in simulations. */
   randomBytes(count: number): Uint8Array;
 }
 
-/** setTimeout fires immediately for longer delays (a signed 32-bit number of milliseconds). */
+/** Maximum delay of setTimeout, a signed 32-bit number of milliseconds. A timer with a longer delay would fire immediately. */
 const TIMER_MS_MAX = 2_147_483_647;
 
 function setTimer(ms: number, work: () => unknown): Timer {
@@ -134,7 +137,10 @@ export function sleepOn(clock: Pick<Clock, "setTimer">, ms: number, signal?: Abo
 
 const RANDOM_POOL_BYTES = 4_096;
 
-/** Reads random bytes in large batches, because each call costs 3 µs regardless of length. No byte is returned twice. */
+/**
+ * Returns a source of random bytes. It gets them in large batches, because each read costs 3 µs regardless of its length. No byte is
+ * returned twice.
+ */
 function randomPool(): (count: number) => Uint8Array {
   const pool = new Uint8Array(RANDOM_POOL_BYTES);
   let used = RANDOM_POOL_BYTES;

@@ -1,12 +1,15 @@
 import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
 
-/** The operation that a process was performing at a point. */
+/** The operation that a process is performing when it reaches a failpoint. */
 export type Within = "transaction" | "statement" | "journal" | "file" | "step";
 
 export interface FailpointOptions {
-  /** `list` logs every point reached and continues. `NAME[#NTH][!hold]` kills the process at that point, or stops it (SIGSTOP). */
+  /**
+   * `list` logs every failpoint that is reached. `NAME[#NTH][!hold]` kills the process at the failpoint NAME, or with `!hold` stops it
+   * (SIGSTOP).
+   */
   spec: string;
-  /** File for the log lines; each line is on disk before the action. */
+  /** File for the log lines. Each line is on disk before the process is killed or stopped. */
   log_file: string;
 }
 
@@ -22,7 +25,7 @@ export interface Reached {
 /** The armed failpoints. Undefined in production, where reaching a failpoint costs only one comparison. */
 let armed: Failpoints | undefined;
 
-/** Arms the failpoints of this process; without options disarms them. Called once by `main` with the settings from config.ts. */
+/** Arms the failpoints of this process; without options, disarms them. `main` calls it once with the settings from config.ts. */
 export function armFailpoints(options: FailpointOptions | undefined): void {
   armed = options === undefined ? undefined : new Failpoints(options);
 }
@@ -35,7 +38,10 @@ export function failpoint(name: string, within: Within): void {
   armed?.reach(name, within);
 }
 
-/** Like `failpoint`, for a write that a crash may cut off. `tear` writes a part of it; called only just before the process is killed. */
+/**
+ * Like `failpoint`, but for a write that a crash may cut off in the middle. `tear` writes a part of the data. It is called only just before
+ * the process is killed.
+ */
 export function tornFailpoint(name: string, within: Within, tear: () => void): void {
   armed?.reach(name, within, tear);
 }
@@ -54,7 +60,7 @@ class Failpoints {
     const nth = (this.#counts.get(point) ?? 0) + 1;
     this.#counts.set(point, nth);
     if (this.#target === undefined) {
-      // In list mode each name is logged once.
+      // In list mode, log each name only the first time.
       if (nth === 1) this.#write({ point, nth, within, action: "listed", pid: process.pid });
       return;
     }

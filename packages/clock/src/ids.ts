@@ -7,8 +7,8 @@ const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 export type IdSource = (prefix: string) => string;
 
 /**
- * Ids of one process increase strictly: within a millisecond the 12 bits of `rand_a` count up (RFC 9562, 6.2, method 1), so ids sort in
- * creation order.
+ * Returns a source of ids that strictly increase, so that the ids of a process sort in creation order. Within a millisecond, the 12 bits of
+ * `rand_a` count up (RFC 9562, 6.2, method 1).
  */
 export function idSource(clock: Pick<Clock, "now" | "randomBytes">): IdSource {
   let last_ms = 0;
@@ -38,11 +38,13 @@ export function idSource(clock: Pick<Clock, "now" | "randomBytes">): IdSource {
   };
 }
 
-/** Returns a text that sorts before every id with this prefix created at that millisecond or later, and after all earlier ones. */
+/**
+ * Returns a lower bound for ids with this prefix: a text that sorts after all ids created before that millisecond, and before all others.
+ */
 export function idFloor(prefix: string, at: Date): string {
   let text = "";
   let ms = Math.max(0, at.getTime());
-  // The first ten characters are two zero bits and the 48 bits of the time.
+  // The first ten characters encode two zero bits and the 48 bits of the time.
   for (let i = 0; i < 10; i += 1) {
     text = ALPHABET[ms % 32] + text;
     ms = Math.floor(ms / 32);

@@ -5,15 +5,19 @@ import { within } from "./time-limit.ts";
 /** Maximum characters buffered for the reader of a stream: about 5,000 log lines. */
 const WAITING_MAX = 1024 ** 2;
 
-/** How long a process that ends waits for the readers of its output. */
+/** Maximum time that a process waits, before it ends, for the readers of its output. */
 const EXIT_FLUSH_MS = 1_000;
 
-/** Ignores stream errors: a closed pipe (EPIPE) or a full disk must not end the program. The callback of each write counts lost lines. */
+/**
+ * Ignores an error of the stream, because a closed pipe (EPIPE) or a full disk must not end the program. The callback of each write counts
+ * the lost lines.
+ */
 const ignoreError = (): void => {};
 
 /**
- * Writes lines to stdout or stderr without blocking the event loop. While the pipe has room, a line is written before `write` returns. When
- * the pipe is full, up to WAITING_MAX characters are buffered. Further lines are dropped until the reader has read the whole buffer.
+ * Writes lines to stdout or stderr without blocking the event loop. While the pipe has room, `write` returns after the line was written.
+ * When the pipe is full, up to WAITING_MAX characters are buffered. When the buffer is full, lines are dropped until the reader has read
+ * the whole buffer.
  */
 export class LineOutput {
   readonly #stream: Writable;
@@ -27,17 +31,17 @@ export class LineOutput {
     if (!stream.listeners("error").includes(ignoreError)) stream.on("error", ignoreError);
   }
 
-  /** All lines that were not written: the reader was too slow, or writing failed. */
+  /** Number of lines that were not written, because the reader was too slow or writing failed. */
   get lines_dropped(): number {
     return this.#lines_dropped;
   }
 
   write(line: string): void {
     const waiting = this.#stream.writableLength;
-    // An empty buffer accepts any line. Otherwise a line longer than the limit, or an earlier error, would block the output forever.
+    // An empty buffer accepts any line, even one longer than the limit or after an error. Otherwise the output would be blocked forever.
     if (waiting === 0 || (this.#gap === 0 && waiting + line.length <= WAITING_MAX)) this.#stream.write(line, this.#written);
     else {
-      // The callback runs when everything buffered before has been read, including text from other writers.
+      // The callback of this empty write runs when the reader has read everything that was buffered, including text from other writers.
       if (this.#gap === 0) this.#stream.write("", (error) => error || this.#reportGap());
       this.#drop();
     }
@@ -61,7 +65,7 @@ export class LineOutput {
   }
 }
 
-/** Waits until everything written to the streams has been read, for EXIT_FLUSH_MS at most. Returns whether it was. */
+/** Waits until the readers of the streams have read everything, for at most EXIT_FLUSH_MS. Returns whether they have. */
 export async function flushOutput(...streams: readonly Writable[]): Promise<boolean> {
   const flushed = streams.filter(isWaiting).map((stream) => new Promise<void>((resolve) => void stream.write("", () => resolve())));
   return (await within(systemClock, EXIT_FLUSH_MS, Promise.all(flushed))) !== undefined;

@@ -65,7 +65,8 @@ export class SimulatedClock implements Clock {
       if (next === undefined) break;
       this.#due.delete(next);
       this.#now = Math.max(this.#now, next.at);
-      // Not counted as pending: a timer that sleeps on this clock would block `advance` forever. Its queries and frames are counted.
+      // Do not count the timer's function as pending work: if it sleeps on this clock, `advance` would wait forever. Its queries and frames
+      // are counted.
       void next.work();
     }
     this.#now = target;

@@ -5,12 +5,12 @@ export const exponentialMs = (first_ms: number, last_ms: number, failures: numbe
   Math.min(last_ms, first_ms * 2 ** Math.min(failures, 16));
 
 interface TimeLimit extends Disposable {
-  /** Aborted with `reason` after the time, or when the parent is aborted. */
+  /** A signal that is aborted with `reason` after the time limit, or when the parent signal is aborted. */
   readonly signal: AbortSignal;
   readonly expired: boolean;
 }
 
-/** Starts a time limit for some work; dispose it when the work has ended. */
+/** Starts a time limit for an operation. Dispose the result when the operation has ended. */
 export function timeLimit(clock: Pick<Clock, "setTimer">, ms: number, reason: Error, parent?: AbortSignal): TimeLimit {
   const limit = new AbortController();
   const timer = clock.setTimer(ms, () => limit.abort(reason));
@@ -39,7 +39,7 @@ export async function within<T>(
   }
 }
 
-/** Calls `late` after `ms` without activity. Uses one timer for many events, instead of one for each. */
+/** Calls `late` after `ms` milliseconds without activity. One timer serves many events, because a timer for each event would cost more. */
 export class IdleTimeout {
   readonly #clock: Pick<Clock, "setTimer" | "monotonic">;
   readonly #ms: number;

@@ -3,7 +3,9 @@ import * as search from "./search.ts";
 import { appRoute, nowhereRoute, rootRoute } from "./shell/app-route.tsx";
 import { lazyPage, type Load } from "./shell/lazy-page.ts";
 
-/** A page without child routes. Its code is loaded when it is opened. `read` reads its URL parameters. */
+/**
+ * Creates the route of a page without child routes. The page's code is loaded when the page is opened. `read` parses its URL parameters.
+ */
 const page = <Parent extends AnyRoute, const Path extends string, Name extends string, S extends object = search.NoSearch>(
   parent: Parent,
   path: Path,
@@ -19,7 +21,7 @@ const robotRoute = createRoute({
   component: lazyPage(() => import("./features/robots/robot-frame.tsx"), "RobotFrame"),
 });
 
-/** Pages without a session. The admin page requires the service's admin token. */
+/** Pages that need no session. The admin page requires the service's admin token instead. */
 const rootPages = [
   page(rootRoute, "/sign-in", () => import("./features/sign-in/sign-in-page.tsx"), "SignInPage", search.readSignInSearch),
   page(rootRoute, "/admin", () => import("./features/admin/admin-page.tsx"), "AdminPage", search.readAdminSearch),

@@ -6,7 +6,7 @@ export type Search = Record<string, unknown>;
 type Read<T> = (value: unknown) => T | undefined;
 type Found<Fields extends Record<string, Read<unknown>>> = { -readonly [K in keyof Fields]?: ReturnType<Fields[K]> };
 
-/** Returns a function that reads these parameters. Missing and invalid ones have no property. */
+/** Returns a function that parses the URL parameters in `fields`. Its result omits missing and invalid parameters. */
 function searchOf<const Fields extends Record<string, Read<unknown>>>(fields: Fields): (search: Search) => Found<Fields> {
   return (search) => {
     const found = Object.entries(fields).map(([name, read]) => [name, read(search[name])] as const);
@@ -21,16 +21,16 @@ export const readNothing = searchOf({});
 export type NoSearch = ReturnType<typeof readNothing>;
 
 /**
- * Wraps a reader for the router. Sets unknown and invalid parameters to undefined, because the router passes each parameter that a reader
- * leaves out to the page unchanged.
+ * Adapts a parser of URL parameters to the router. Sets unknown and invalid parameters to undefined: if the result omitted them, the router
+ * would pass them to the page unparsed.
  */
 export const exactSearch =
   <S extends object>(read: (search: Search) => S) =>
   (search: Search): S => ({ ...Object.fromEntries(Object.keys(search).map((name) => [name, undefined])), ...read(search) });
 
 /**
- * Reads a text. Ignores text that the API refuses: blank or too long, or with NUL characters or lone surrogates. Accepts numbers and
- * booleans, because the router parses `?q=404` as a number and `?q=true` as a boolean.
+ * Parses a text parameter. Returns undefined for text that the API refuses: blank or too long, or with NUL characters or lone surrogates.
+ * Accepts numbers and booleans, because the router parses `?q=404` as a number and `?q=true` as a boolean.
  */
 const text =
   (characters_max = 200): Read<string> =>
@@ -66,14 +66,14 @@ const isoOf = (at_ms: number): string | undefined => (at_ms >= 0 && at_ms < TIME
 const time: Read<string> = (value) => (typeof value === "string" ? isoOf(Date.parse(value)) : undefined);
 
 export const readSignInSearch = searchOf({
-  /** Only paths of this dashboard: prevents open redirects. */
+  /** Accepts only paths of this dashboard, to prevent open redirects. */
   next: (value) => (typeof value === "string" && /^\/(?![/\\])/.test(value) ? value : undefined),
 });
 
 export const readAdminSearch = searchOf({ status: oneOf(["pending", "active", "suspended"]), tab: oneOf(["orgs", "audit"]) });
 export type AdminSearch = ReturnType<typeof readAdminSearch>;
 
-/** The filters and the open entry. */
+/** Parses the filters of the audit log and the ID of the entry that is open. */
 export const readAuditSearch = searchOf({
   actor_id: text(),
   token_id: text(),
@@ -89,7 +89,10 @@ export type AuditSearch = ReturnType<typeof readAuditSearch>;
 const readConfigFilters = searchOf({ scope: oneOf(["site", "fleet", "robot"]), scope_id: text(), namespace: text(), q: text() });
 export type ConfigsSearch = ReturnType<typeof readConfigFilters>;
 
-/** Without a scope: the organization. A scope without an ID is valid, because the user may still select the object. */
+/**
+ * Parses the scope of the configs page; without one, the page shows the organization. A scope without an ID is valid: the user has yet to
+ * select the object.
+ */
 export function readConfigsSearch(search: Search): ConfigsSearch {
   const { scope_id, ...found } = readConfigFilters(search);
   return found.scope === undefined || scope_id === undefined ? found : { ...found, scope_id };
@@ -98,15 +101,15 @@ export function readConfigsSearch(search: Search): ConfigsSearch {
 export const readDriftSearch = ({ state }: Search) => ({ state: state === "pending" ? ("pending" as const) : ("drifted" as const) });
 
 export const readDeploymentsSearch = searchOf({
-  /** Shows config deployments instead of release deployments. */
+  /** `configs`: the page lists config deployments instead of release deployments. */
   tab: oneOf(["configs"]),
   status: oneOf(DEPLOYMENT_STATUSES),
   fleet_id: text(),
   robot_id: text(),
   release_id: text(),
-  /** Created at this time or later. */
+  /** Lists only deployments created at this time or later. */
   since: time,
-  /** Includes automatic updates of single robots. With a robot filter they are always included. */
+  /** Whether to list automatic updates of single robots too. If the list is filtered by robot, they are always included. */
   following: on,
 });
 export type DeploymentsSearch = ReturnType<typeof readDeploymentsSearch>;
@@ -114,7 +117,10 @@ export type DeploymentsSearch = ReturnType<typeof readDeploymentsSearch>;
 const readPreselection = searchOf({ release: text(), fleet_id: text(), robot_id: text() });
 export type NewDeploymentSearch = ReturnType<typeof readPreselection>;
 
-/** Reads the ID or tag of a release, and a target. Accepts the alternative names `fleet`, `robot` and `release_id`, too. */
+/**
+ * Parses the ID or tag of a release, and the robot or fleet to deploy it to. Also accepts the parameter names `fleet`, `robot` and
+ * `release_id`.
+ */
 export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
   const { release = search.release_id, fleet_id = search.fleet, robot_id = search.robot } = search;
   return readPreselection({ release, fleet_id, robot_id: fleet_id === undefined || fleet_id === "" ? robot_id : undefined });
@@ -122,7 +128,7 @@ export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
 
 export const readDeploymentSearch = searchOf({
   status: oneOf(TARGET_STATUSES),
-  /** Counted from 1, as the page shows it. */
+  /** Number of the wave, counted from 1, as on the page. */
   wave: whole(1, 1_001),
   q: text(),
 });
@@ -152,7 +158,7 @@ export function timeOf(value: string, now_ms: number): string | undefined {
 
 const logTime: Read<string> = (value) => (timeOf(String(value), Date.now()) === undefined ? undefined : String(value));
 
-/** The filters and display options of a log. `robot_id`: in a fleet's log, only this robot. */
+/** The filters and display options of a log. `robot_id` limits a fleet's log to one robot. */
 export const readLogSearch = searchOf({
   level: oneOf(LOG_LEVELS),
   source: text(),
@@ -164,7 +170,7 @@ export const readLogSearch = searchOf({
 });
 export type LogSearch = ReturnType<typeof readLogSearch>;
 
-/** Opens the shell in this app. */
+/** Name of the app in which the shell is opened. */
 export const readShellSearch = searchOf({ app: appName });
 export const SHELL_STATUSES = ["open", "ended", "aborted"] as const;
 export const readShellsSearch = searchOf({ robot_id: text(), actor_id: text(), status: oneOf(SHELL_STATUSES) });
@@ -173,7 +179,7 @@ export type ShellsSearch = ReturnType<typeof readShellsSearch>;
 export const readTopicSearch = searchOf({
   q: text(256),
   topic: text(256),
-  /** Set if several topics with different types have this name. */
+  /** Type of the topic. Set only if several topics with different types have the same name. */
   type: text(256),
   /** Maximum messages per second. */
   rate: (value) => (typeof value === "number" && value > 0 && value <= 1_000 ? value : undefined),
@@ -190,7 +196,7 @@ const LABELS_MAX = 16;
 const isLabel = (value: unknown): value is string =>
   typeof value === "string" && text(300)(value) !== undefined && value.length >= 3 && /^[^:]+:.*$/.test(value);
 
-/** Filters and sort order of the robots. `label`: KEY:VALUE each; robots must have all of them. */
+/** Filters and sort order of the robots. Each `label` is KEY:VALUE; a robot must have all of them. */
 export const readRobotsSearch = searchOf({
   status: oneOf(["online", "offline", "never_connected", "decommissioned"]),
   health: oneOf(["ok", "failing", "unknown"]),
@@ -212,7 +218,7 @@ export type RobotsSearch = ReturnType<typeof readRobotsSearch>;
 export const readHealthSearch = searchOf({ range: oneOf(["1h", "24h", "7d", "30d"]) });
 export type HealthRange = NonNullable<ReturnType<typeof readHealthSearch>["range"]>;
 
-/** YYYY-MM-DD in the browser's time zone. */
+/** Parses a date, YYYY-MM-DD, which the browser's time zone applies to. */
 const day: Read<string> = (value) => (/^\d{4}-\d{2}-\d{2}$/.test(String(value)) && time(value) !== undefined ? String(value) : undefined);
 export const readTimelineSearch = searchOf({
   kind: (value) => (typeof value === "string" ? text(100)(value) : undefined),

@@ -7,7 +7,10 @@ import type { Role } from "./states.ts";
  */
 export type Access = "public" | Role | "service_admin" | "robot";
 
-/** Kinds of objects that a scope can include. For `target` and `config_scope`, a neighboring field of the request names the actual kind. */
+/**
+ * Kinds of objects that a scope can include. With the kinds `target` and `config_scope`, a neighboring field of the request contains the
+ * actual kind of the object.
+ */
 export type ObjectKind =
   | "site"
   | "fleet"
@@ -20,30 +23,34 @@ export type ObjectKind =
   | "target"
   | "config_scope";
 
-/** The place of the field in the request. */
+/** A field of a request that contains the id of an object: its place, name and kind, and the required role. */
 export interface ObjectField {
   in: "params" | "query" | "body";
   field: string;
   kind: ObjectKind;
-  /** The role that the caller needs on the object. */
+  /** The role on the object that the caller needs. */
   role: Role;
 }
 
 /**
- * The response to a caller whose role does not cover the object. `not_found`: a referenced object, as if it did not exist. `filtered`: a
- * list without the object. `forbidden`: data of the whole org. `allowed`: data of the whole org that every member may see.
+ * How a route responds if the caller's role does not cover the object. `not_found`: as if the referenced object did not exist. `filtered`:
+ * with a list that omits the object. `forbidden`: with a refusal, because the data belongs to the whole org. `allowed`: normally, because
+ * every member may see this data of the whole org.
  */
 export type OutsideScope = "not_found" | "filtered" | "forbidden" | "allowed";
 
 export interface AccessRow {
   access: Access;
-  /** Human-readable name of the subject. */
+  /** Human-readable name of what the route accesses. */
   about: string;
   outside: OutsideScope;
   objects: readonly ObjectField[];
 }
 
-/** Fields that reference objects, with the object's kind. The field `id` is not listed: its kind is the subject of the access row. */
+/**
+ * Fields of requests that contain the id of an object, with the object's kind. The field `id` is missing, because its kind depends on the
+ * route.
+ */
 export const OBJECT_FIELDS = {
   site_id: "site",
   fleet_id: "fleet",
@@ -55,30 +62,33 @@ type FieldName = keyof typeof OBJECT_FIELDS;
 
 const fields = (place: ObjectField["in"], role: Role, names: readonly FieldName[]): ObjectField[] =>
   names.map((field) => ({ in: place, field, kind: OBJECT_FIELDS[field], role }));
-/** A query that names an object requires the role viewer on that object. */
+/** Returns the fields of a query that contain ids. The caller needs the role viewer on these objects. */
 const query = (...names: FieldName[]): ObjectField[] => fields("query", "viewer", names);
 
-/** A route to which scopes do not apply. */
+/** Returns the access row of a route to which scopes do not apply. */
 const free = <A extends Access>(access: A, about = "the service") => ({ access, about, outside: "allowed" as const, objects: [] });
-/** Whole-org data that every member may access. */
+/** Returns the access row of a route with whole-org data that every member may access. */
 const shared = <A extends Role>(access: A, about: string) => ({ access, about, outside: "allowed" as const, objects: [] });
-/** Whole-org data that requires the role in the whole org. */
+/** Returns the access row of a route with whole-org data. The caller needs the role in the whole org. */
 const whole = <A extends Role>(access: A, about: string) => ({ access, about, outside: "forbidden" as const, objects: [] });
-/** A list of what the caller may see. */
+/** Returns the access row of a route that lists only the objects that the caller may see. */
 const list = <A extends Role>(access: A, about: string, objects: ObjectField[] = []) => ({
   access,
   about,
   outside: "filtered" as const,
   objects,
 });
-/** The object whose id is in the path, and other objects that the request references. */
+/** Returns the access row of a route with an object's id in its path. `more`: other fields of the request that contain ids. */
 const one = <A extends Role>(access: A, kind: ObjectKind, more: ObjectField[] = []) => ({
   access,
   about: kind.replaceAll("_", " "),
   outside: "not_found" as const,
   objects: [{ in: "params", field: "id", kind, role: access } as const, ...more],
 });
-/** A route whose body references objects. The caller needs the role on those in `names`, and only viewer on those in `seen`. */
+/**
+ * Returns the access row of a route whose body contains ids. The caller needs the role on the objects in the fields `names`, and only
+ * viewer on those in the fields `seen`.
+ */
 const at = <A extends Role>(access: A, names: readonly FieldName[], seen: readonly FieldName[] = []) => ({
   access,
   about: names.map((name) => OBJECT_FIELDS[name].replaceAll("_", " ")).join(" or "),
@@ -121,7 +131,7 @@ export const access = {
   revokeToken: whole("admin", "tokens"),
   rotateToken: whole("admin", "tokens"),
 
-  // Each change is visible to callers that may read its object.
+  // The stream contains only changes of objects that the caller may read.
   streamEvents: list("viewer", "changes"),
 
   listAudit: whole("admin", "the audit"),
@@ -132,10 +142,10 @@ export const access = {
   listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id")),
 
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),
-  // Each robot of the list is checked and reported separately.
+  // The handler checks the role on each robot of the list and reports the result for each robot.
   bulkUpdateRobots: list("operator", "robots", fields("body", "operator", ["fleet_id"])),
   getRobot: one("viewer", "robot"),
-  // A move needs the role on both fleets.
+  // Moving a robot requires the role on both fleets.
   updateRobot: one("operator", "robot", fields("body", "operator", ["fleet_id"])),
   deleteRobot: one("admin", "robot"),
   replaceRobot: one("operator", "robot"),
@@ -157,7 +167,8 @@ export const access = {
   // A ticket needs the same role as its stream.
   createStreamTicket: at("viewer", ["robot_id", "fleet_id"]),
 
-  // A caller that may deploy to one fleet must see all releases, but may not change them, because they are deployed to every fleet.
+  // A caller that may deploy to only one fleet must still see all releases. It may not change them, because releases are deployed to every
+  // fleet.
   listReleases: shared("viewer", "releases"),
   createRelease: whole("operator", "releases"),
   getRelease: shared("viewer", "releases"),
@@ -191,7 +202,7 @@ export const access = {
   listConfigHistory: one("viewer", "config"),
   // Setting or restoring a secret needs the role admin in its scope.
   rollBackConfig: one("operator", "config"),
-  // The schema of a namespace concerns every robot of the org.
+  // A namespace's schema applies to every robot of the org.
   listConfigSchemas: shared("viewer", "config schemas"),
   getConfigSchema: shared("viewer", "config schemas"),
   setConfigSchema: whole("operator", "config schemas"),
@@ -238,7 +249,7 @@ export const access = {
   getAgentConfig: free("robot"),
 } as const satisfies Record<RouteName, AccessRow>;
 
-/** The WebSockets of viewers, with rows like those of the routes. */
+/** The access rows of the WebSockets of viewers. */
 export const streamAccess = {
   logs: one("viewer", "robot"),
   shell: one("operator", "robot"),
@@ -252,5 +263,5 @@ export const fleetStreamAccess = {
   fleet_logs: one("viewer", "fleet"),
 } as const satisfies Record<FleetStreamName, AccessRow & { access: Role }>;
 
-/** Returns the row of a route, widened to the common type. */
+/** Returns the access row of a route as the common type of all rows. */
 export const accessOf = (name: RouteName): AccessRow => access[name];

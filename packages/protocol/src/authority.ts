@@ -8,9 +8,9 @@ import { type ConnectionOptions, type DetailedPeerCertificate, TLSSocket } from 
  * lower-case hex digits, over the DER form of the certificate.
  */
 
-/** The server presents a certificate authority that this client does not trust. */
+/** Thrown if the server presents a certificate authority that this client does not trust. */
 export class UntrustedAuthority extends Error {
-  /** Fingerprint of the presented authority; undefined if the server sends none that can be pinned. */
+  /** Fingerprint of the authority that the server presents; undefined if the server sends none that could be pinned. */
   readonly presented: string | undefined;
   constructor(message: string, presented?: string) {
     super(message);
@@ -33,7 +33,7 @@ export function parseFingerprint(text: string): string | undefined {
 export interface Presented {
   /** Whether the system's authorities trust the server. */
   trusted: boolean;
-  /** OpenSSL's reason if the system's authorities do not trust the server. */
+  /** OpenSSL's reason why the system's authorities do not trust the server; undefined if they do. */
   reason: string | undefined;
   /** The self-signed certificate at the end of the chain; undefined if the server sends none. */
   authority: { pem: string; fingerprint: string; subject: string } | undefined;
@@ -86,7 +86,10 @@ export async function readPresented(
   });
 }
 
-/** Opens a TLS socket without verifying the certificate. Through a proxy, the TLS handshake is already complete. */
+/**
+ * Opens a TLS socket without verifying the certificate. If the connection uses a proxy, its TLS handshake is complete when the promise
+ * resolves.
+ */
 function openInsecurely(to: ConnectionOptions, proxyEnv: Readonly<Record<string, string | undefined>>): Promise<TLSSocket> {
   const agent = new Agent({ keepAlive: false, proxyEnv });
   return new Promise((resolve, reject) => {

@@ -45,17 +45,17 @@ const CONTAINER_ULIMITS = [
 
 const PortMapping = Shape({
   container: Port,
-  /** Absent: any free port. */
+  /** Port of the robot. Default: any free port. */
   host: Maybe(Port),
-  /** Absent: every address of the robot. */
+  /** Address of the robot. Default: every address. */
   host_address: Maybe(Type.String({ format: "ipv4", description: "an IPv4 address" })),
-  /** Absent: tcp. */
+  /** Transport protocol of the port. Default: tcp. */
   protocol: Maybe(OneOf(["tcp", "udp"])),
 });
 
 const Mount = Shape({
   type: OneOf(["bind", "volume", "tmpfs"]),
-  /** For bind, a path on the robot; for volume, the volume's name; absent for tmpfs. */
+  /** What is mounted: for type bind a path on the robot, for type volume the volume's name. Absent for type tmpfs. */
   source: Maybe(
     Type.String({
       maxLength: TEXT_MAX,
@@ -64,49 +64,49 @@ const Mount = Shape({
     }),
   ),
   target: AbsolutePath,
-  /** Absent: false. */
+  /** Whether the mount is read-only. Default: false. */
   read_only: Maybe(Type.Boolean()),
-  /** tmpfs only; absent: half of the memory. */
+  /** Size of a tmpfs mount. Default: half of the memory. */
   size_bytes: Maybe(Type.Integer({ minimum: 4_096, maximum: Number.MAX_SAFE_INTEGER })),
 });
 
 const Device = Shape({
   host: Type.String({ maxLength: TEXT_MAX, pattern: "^/dev/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]+$", description: "a path below /dev" }),
-  /** Absent: the same path as on the robot. */
+  /** Path of the device in the container. Default: the same path as on the robot. */
   container: Maybe(AbsolutePath),
-  /** Absent: rwm (read, write, make). */
+  /** Permissions on the device. Default: rwm (read, write, make). */
   permissions: Maybe(Type.String({ pattern: "^(?!.*(.).*\\1)[rwm]{1,3}$", description: "some of the letters r, w and m" })),
 });
 
 const Http = Shape({
-  /** An address that the robot itself can open. The alternative is `port` of the container, with `path`. */
+  /** Address of the health check, which the robot requests. Alternatively, `port` and `path` specify an address of the container. */
   url: Maybe(Type.String({ maxLength: 2_000, pattern: "^https?://[^\\s]+$", description: "an http or https address" })),
   port: Maybe(Port),
-  /** Absent: /. */
+  /** Path of the health check. Default: /. */
   path: Maybe(Type.String({ maxLength: 2_000, pattern: "^/[^\\s]*$", description: "a path that begins with /" })),
-  /** Absent: 200. */
+  /** HTTP status of a healthy container. Default: 200. */
   expect_status: Maybe(Type.Integer({ minimum: 100, maximum: 599 })),
 });
 
 const Health = Shape(
   {
     http: Maybe(Http),
-    /** Runs in the container; 0 is healthy. */
+    /** Command that runs in the container. Exit code 0 means healthy. */
     command: Maybe(Argv),
-    /** Healthy once a line of output matches. */
+    /** The container is healthy once a line of its output matches the pattern. */
     log: Maybe(Shape({ pattern: Type.String({ minLength: 1, maxLength: 500, description: "a regular expression" }) })),
   },
   { minProperties: 1, maxProperties: 1 },
 );
 
 const Ulimit = Shape({
-  /** -1: unlimited. */
+  /** Soft limit of the resource; -1 means unlimited. */
   soft: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
   hard: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
 });
 
 export const ContainerManifest = Shape({
-  /** Absent: the image's own. */
+  /** Entrypoint of the container. Default: the entrypoint of the image. */
   entrypoint: Maybe(Argv),
   command: Maybe(Type.Array(Text, { maxItems: 256 })),
   env: Maybe(
@@ -119,32 +119,35 @@ export const ContainerManifest = Shape({
   ports: Maybe(Type.Array(PortMapping, { maxItems: 256 })),
   mounts: Maybe(Type.Array(Mount, { maxItems: 64 })),
   devices: Maybe(Type.Array(Device, { maxItems: 64 })),
-  /** The container shares the robot's network, as ROS requires. Absent: false. */
+  /** Whether the container shares the robot's network, as ROS requires. Default: false. */
   host_network: Maybe(Type.Boolean()),
   restart: Maybe(
     Shape({
-      /** Absent: always. */
+      /** When the container is restarted after its exit. Default: always. */
       policy: Maybe(OneOf(CONTAINER_RESTART_POLICIES)),
-      /** on_failure only; absent: unlimited. */
+      /** Maximum restarts with the policy on_failure. Default: unlimited. */
       max_retries: Maybe(Type.Integer({ minimum: 1, maximum: 1_000 })),
     }),
   ),
   limits: Maybe(
     Shape({
       memory_bytes: Maybe(Type.Integer({ minimum: 6 * 1024 * 1024, maximum: Number.MAX_SAFE_INTEGER })),
-      /** Number of processors; may be fractional. */
+      /** Maximum number of processors that the container may use. It may be fractional. */
       cpus: Maybe(Type.Number({ minimum: 0.01, maximum: 1_024 })),
-      /** Processes and threads. */
+      /** Maximum number of processes and threads. */
       pids: Maybe(Type.Integer({ minimum: 1, maximum: 4_194_304 })),
     }),
   ),
   ulimits: Maybe(Shape(Object.fromEntries(CONTAINER_ULIMITS.map((name) => [name, Maybe(Ulimit)])))),
   health: Maybe(Health),
-  /** after (default): the old container stops before the new one starts; beside: it stops after the new one is verified. */
+  /**
+   * How a container is replaced. after (default): the old container stops before the new one starts. beside: the old container stops after
+   * the new one is verified.
+   */
   replace: Maybe(OneOf(CONTAINER_REPLACE_MODES)),
-  /** Seconds between SIGTERM and SIGKILL; absent: 10. */
+  /** Seconds between SIGTERM and SIGKILL when the container is stopped. Default: 10. */
   stop_timeout_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 600 })),
-  /** How the container is notified of a new config; absent: it watches the file. */
+  /** How the container is notified of a new config. By default it is not: it watches the config file. */
   reload: Maybe(Shape({ signal: Maybe(OneOf(CONTAINER_RELOAD_SIGNALS)), command: Maybe(Argv) }, { minProperties: 1, maxProperties: 1 })),
 });
 

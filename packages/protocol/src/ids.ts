@@ -1,4 +1,4 @@
-/** Prefix of each kind of id, before the underscore. */
+/** Prefix of each kind of id. An underscore follows it. */
 export const ID_PREFIXES = {
   org: "org",
   user: "usr",

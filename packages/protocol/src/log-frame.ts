@@ -1,8 +1,8 @@
 import type { LogRecord } from "./routes/index.ts";
 
 /**
- * A frame of a log stream that was opened with the query parameter `cursor`. A stream that is opened with the received value continues after
- * the records that were sent before this frame.
+ * A frame that contains a cursor. The server sends it in log streams that were opened with the query parameter `cursor`. A stream that is
+ * opened with this cursor continues after the records that were sent before this frame.
  */
 export interface LogCursorFrame {
   type: "cursor";

@@ -1,11 +1,13 @@
 const SAFE = /[A-Za-z0-9_~-]/;
 
-/** File systems allow 255 bytes; an extension and the suffix of a temporary file need space too. */
+/**
+ * Maximum bytes of an encoded file name. File systems allow 255 bytes, which must include an extension and the suffix of a temporary file.
+ */
 export const FILE_NAME_BYTES_MAX = 200;
 
 /**
- * Encodes any text as one file name. A robot names the file of a config namespace in this way. Percent-encodes all unsafe characters and a
- * leading dot, so that the name can never be a path, `.` or `..`. Inner dots stay readable. The server refuses names longer than
+ * Encodes any text as one file name, such as the name of a config namespace on a robot. Percent-encodes all unsafe characters and a leading
+ * dot, so that the name can never be a path, `.` or `..`. Other dots stay readable. The server refuses names longer than
  * FILE_NAME_BYTES_MAX.
  */
 export function encodeFileName(text: string): string {

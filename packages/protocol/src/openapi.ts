@@ -3,7 +3,7 @@ import { Problem, type Document, type Route, schemaNames } from "./routes/index.
 import { CSRF_HEADER, SESSION_COOKIES } from "./paths.ts";
 import { ROLES } from "./states.ts";
 
-/** A node of the document: plain JSON. */
+/** A node of the OpenAPI document, as plain JSON. */
 type Node = Record<string, unknown>;
 
 export interface OpenapiDocument extends Node {
@@ -240,7 +240,7 @@ function successOf(route: Route, status: number, schema: TSchema | null, schemas
   return {
     description: (STATUS_PROSE[status] ?? "OK") + (secret === undefined ? "" : `. A replay returns null in ${secret}`),
     ...(Object.keys(headers).length > 0 ? { headers } : {}),
-    // 204 has no body.
+    // A response with status 204 has no body.
     ...(status === 204
       ? {}
       : { content: { [route.produces ?? "application/json"]: schema === null ? {} : { schema: schemas.convert(schema) } } }),
@@ -302,7 +302,7 @@ function fieldsOf(place: "path" | "query", shape: TObject | undefined, schemas: 
   });
 }
 
-/** Converts TypeBox schemas to plain JSON; a named one becomes a reference wherever it occurs. */
+/** Converts TypeBox schemas to plain JSON. Each use of a named schema becomes a reference. */
 class Schemas {
   readonly #used = new Map<string, Node>();
 
@@ -310,7 +310,7 @@ class Schemas {
     const name = schemaNames.get(schema);
     if (name === undefined) return this.#plain(schema) as Node;
     if (!this.#used.has(name)) {
-      // Registered before its fields are converted, because a schema may contain itself.
+      // Register the schema before its fields are converted, because a schema may contain itself.
       this.#used.set(name, {});
       this.#used.set(name, this.#plain(schema) as Node);
     }

@@ -162,7 +162,7 @@ export const fleetStreamPaths = {
 } as const;
 export type FleetStreamName = keyof typeof fleetStreamPaths;
 
-/** Name of the cookie with the session's secret: over TLS, and over plain HTTP. */
+/** Name of the cookie that contains the session's secret: `secure` over TLS, `plain` over plain HTTP. */
 export const SESSION_COOKIES = { secure: "__Host-roamfleet_session", plain: "roamfleet_session" } as const;
 /** A page sends the session's CSRF token in this header. Pages of other sites cannot read the token, so they cannot send it. */
 export const CSRF_HEADER = "X-CSRF-Token";
@@ -206,5 +206,5 @@ const SHELL_ENDS: Readonly<Record<string, string>> = {
   server_lost: "the server failed",
 };
 
-/** Returns the text of the reason for which a shell session ended. The robot's reasons are texts already. */
+/** Converts the reason why a shell session ended to text. Reasons from robots are texts already and stay unchanged. */
 export const shellEndText = (reason: string): string => (Object.hasOwn(SHELL_ENDS, reason) ? SHELL_ENDS[reason]! : reason);

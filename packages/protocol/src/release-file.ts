@@ -4,13 +4,13 @@ const BLOCK_BYTES = 512;
 const NAME_BYTES = 100;
 const SIZE_AT = 124;
 const SIZE_BYTES = 12;
-/** Bytes of an unpacked bundle that are searched for its manifest: bundles have it near the beginning. */
+/** Maximum bytes of an unpacked bundle that are searched for its manifest. Bundles contain it near the beginning. */
 export const LOOK_BYTES_MAX = 256 * 1024 * 1024;
 const GZIP = [0x1f, 0x8b] as const;
 
 /**
- * Returns a file's name without directory and last extension. `.tar.gz` and similar count as one extension; a dot before a digit is part of
- * a version: `app-1.2.0` stays unchanged.
+ * Returns a file's name without its directory and last extension. `.tar.gz` and similar count as one extension. A dot before a digit
+ * belongs to a version, so `app-1.2.0` stays unchanged.
  */
 export function defaultTag(name: string): string {
   const extension = /\.(?:tar\.gz|tar\.xz|tar\.zst|tgz)$/i.exec(name) ?? /\.[^.\d][^.]*$/.exec(name);
@@ -26,7 +26,10 @@ export const isBundleManifest = (name: string): boolean => /^(?:\.\/)?roamfleet\
 /** Returns whether an image archive has an entry of this name at its root. */
 export const isImageIndex = (name: string): boolean => /^(?:\.\/)?(?:manifest|index)\.json$/.test(name);
 
-/** Parses the name of a tar entry and the distance to the next header from a 512-byte block; undefined if it is not a header. */
+/**
+ * Parses a 512-byte block as the header of a tar entry. Returns the entry's name and the distance to the next header; undefined if the
+ * block is no header.
+ */
 export function readTarEntry(block: Uint8Array): { name: string; length: number } | undefined {
   const name = textAt(block, 0, NAME_BYTES);
   const size = Number.parseInt(textAt(block, SIZE_AT, SIZE_BYTES).trim() || "0", 8);

@@ -27,13 +27,13 @@ export const TARGET_STATUSES = [
 export type TargetStatus = (typeof TARGET_STATUSES)[number];
 
 /**
- * What a target waits for. `robot`: the target is staged, and its robot does not allow the update yet. `approval`: config files contain
- * secrets, and an admin has not approved the robot.
+ * What a target of a deployment waits for. `robot`: the robot has downloaded the release and does not allow the update yet. `approval`: the
+ * config files contain secrets, and an admin has not approved the robot.
  */
 export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot", "approval"] as const;
 export type WaitingFor = (typeof WAITING_FOR)[number];
 
-/** Why a target or deployment ended or changed its course. */
+/** Why a deployment or one of its targets has its status, for example why it failed, was paused or rolled back. */
 export const REASONS = [
   "already_installed",
   "timeout",
@@ -74,5 +74,8 @@ export type Role = (typeof ROLES)[number];
 /** Returns whether `role` includes `needed`: each role includes all previous ones. */
 export const roleAtLeast = (role: Role, needed: Role): boolean => ROLES.indexOf(role) >= ROLES.indexOf(needed);
 
-/** Release kinds with a built-in executor; any other kind is stored and deployed only to agents that announce it. */
+/**
+ * Release kinds for which agents have a built-in executor. Releases of any other kind can be stored, but are deployed only to agents that
+ * announce the kind.
+ */
 export const RELEASE_KINDS = ["container_image", "app_bundle", "file"] as const;

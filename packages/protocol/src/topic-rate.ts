@@ -5,7 +5,7 @@ export interface TopicRate {
   min_s: number | null;
   max_s: number | null;
   std_dev_s: number | null;
-  /** Number of messages measured, including skipped ones. */
+  /** Number of messages from which the rate is computed, including skipped ones. */
   window: number;
 }
 
@@ -18,19 +18,19 @@ export class TopicRateMeter {
   readonly #intervals: { seconds: number; skipped: number }[] = [];
   #last_ms: number | undefined;
 
-  /** `intervals_max`: intervals measured; the oldest are dropped. */
+  /** `intervals_max` is the maximum number of intervals that are measured. At this number, the oldest is dropped. */
   constructor(intervals_max: number) {
     this.#intervals_max = intervals_max;
   }
 
-  /** Adds a message that the robot received at `at_ms`, after `skipped` others. */
+  /** Adds a message that the robot received at `at_ms`. `skipped` messages before it were skipped. */
   add(at_ms: number, skipped: number): void {
     if (this.#last_ms !== undefined) this.#intervals.push({ seconds: Math.max(0, at_ms - this.#last_ms) / 1_000, skipped });
     if (this.#intervals.length > this.#intervals_max) this.#intervals.shift();
     this.#last_ms = at_ms;
   }
 
-  /** Returns undefined before the second message. */
+  /** Returns the current rate; undefined before the second message. */
   read(): TopicRate | undefined {
     if (this.#intervals.length === 0) return undefined;
     const total_s = this.#intervals.reduce((sum, { seconds }) => sum + seconds, 0);

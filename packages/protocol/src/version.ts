@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 
-/** Set in bundles: the commit that they are built from, or "" if unknown. */
+/** The commit from which a bundle was built, or "" if unknown. Defined only in bundles. */
 declare const ROAMFLEET_COMMIT: string | undefined;
 
 const COMMIT_CHARACTERS = 7;
@@ -26,7 +26,7 @@ export function readCommit(clone: string): string | undefined {
   }
 }
 
-/** In a worktree or submodule `.git` is a file that contains the directory's path. */
+/** Returns the git directory of a clone. In a worktree or submodule, `.git` is a file that contains the path of this directory. */
 function gitDirectory(clone: string): string {
   const place = path.join(clone, ".git");
   try {

@@ -9,7 +9,7 @@ const BACKOFF_FIRST_MS = 200;
 const TIMEOUT_MS = 60_000;
 const RETRIES = 3;
 
-/** The options with defaults and derived values. */
+/** The options of a client with their defaults, and values derived from them. */
 export interface Connection {
   base_url: string;
   token: string | undefined;
@@ -81,8 +81,8 @@ export function urlOf(connection: Connection, path: string, query: Query = {}): 
 
 export interface Attempts {
   /**
-   * Whether the call is idempotent: a read, a PUT, or a request with an Idempotency-Key. After a lost connection or a 503, only idempotent
-   * calls are retried, because the server may have executed the call already.
+   * Whether the call is idempotent: a read, a PUT, or a request with an Idempotency-Key. After a lost connection or a 503, the server may
+   * have executed the call already, so only idempotent calls are retried.
    */
   repeatable: boolean;
   signal?: AbortSignal | undefined;

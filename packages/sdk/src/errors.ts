@@ -1,12 +1,12 @@
 import { type Clock, systemClock } from "@roamfleet/clock";
 
-/** An error response of the service. Code and message come from the error object in its JSON body, if it has one. */
+/** Thrown for an error response of the service. Code and message come from the error object in the JSON body, if there is one. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
-  /** Code of the error object in the body, otherwise `http_error`. */
+  /** Code of the error object in the response body, or `http_error` without one. */
   readonly code: string;
-  /** The body: parsed if it was JSON, otherwise its text. */
+  /** The response body: parsed if it was JSON, otherwise its text. */
   readonly body: unknown;
   readonly retry_after_seconds: number | undefined;
   readonly request_id: string | undefined;
@@ -22,7 +22,7 @@ export class ApiError extends Error {
   }
 }
 
-/** No response was received. The message never contains the URL's query, because it may contain a token. */
+/** Thrown if no response was received. The message never contains the URL's query, which may contain a token. */
 export class Unreachable extends Error {
   override readonly name = "Unreachable";
   readonly base_url: string;

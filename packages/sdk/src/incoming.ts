@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { ApiError } from "./errors.ts";
 
-/** Maximum response size. The responses read here, releases and errors, are smaller. */
+/** Maximum response size in bytes. Only releases and errors are read here, which are smaller. */
 const ANSWER_BYTES_MAX = 1_048_576;
 
 /** Converts a node:http response to a fetch Response. Throws for more than 1 MiB. */

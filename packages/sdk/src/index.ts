@@ -22,7 +22,10 @@ export function createClient(options: ClientOptions): Client {
   });
 }
 
-/** Most services have a publicly trusted certificate, so pinning is loaded on demand. */
+/**
+ * Returns a fetch that trusts only this certificate authority. It is loaded on demand, because most services have a publicly trusted
+ * certificate.
+ */
 function fetchWithAuthority(ca: string): typeof fetch {
   let made: Promise<typeof fetch> | undefined;
   return async (input, init) => {

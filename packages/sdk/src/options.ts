@@ -6,7 +6,7 @@ export interface ClientOptions {
   /** Address of the service, such as `https://fleet.example.org`; a path in it is prepended to every route. */
   base_url: string;
   token?: string | undefined;
-  /** Org to use if the token has several (`X-Service-Org-Id`). */
+  /** Org that the calls use if the token has access to several (`X-Service-Org-Id`). */
   org_id?: string | undefined;
   /** The service's admin token; sent to `/api/admin/` and `/metrics` only. */
   admin_token?: string | undefined;
@@ -24,10 +24,10 @@ export interface ClientOptions {
   on_retry?: (wait: { wait_ms: number; error: Error }) => void;
 }
 
-/** Names and values of a query; arrays repeat the name, undefined values are omitted. */
+/** Names and values of a URL query. An array repeats the name for each element. Undefined values are omitted. */
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
-/** Allows undefined for optional fields. Undefined fields are not sent. */
+/** Allows undefined as the value of optional fields. Such fields are not sent. */
 type Loose<T> = { [K in keyof T]: Record<never, never> extends Pick<T, K> ? T[K] | undefined : T[K] };
 type Part<K extends string, T> = keyof T extends never
   ? { [P in K]?: undefined }

@@ -24,7 +24,7 @@ export function routesClient(connection: Connection): RoutesClient {
   };
   for (const name of Object.keys(paths) as RouteName[])
     client[name] = async (args?: AnyArguments) => (await call(connection, name, args)).body;
-  // The table of paths has no types: TypeScript derives them from the routes.
+  // The cast is needed because the table of paths has no types: TypeScript derives the methods from the routes.
   return client as unknown as RoutesClient;
 }
 

@@ -12,7 +12,7 @@ const HANDSHAKE_MS_MAX = 15_000;
 const PING_INTERVAL_MS = 20_000;
 /** The connection counts as lost when neither a frame nor a pong has arrived for this long. */
 const SILENCE_MS_MAX = 60_000;
-/** Maximum frames buffered for a slow consumer. When it is reached, the socket is paused. */
+/** Maximum frames buffered for a slow consumer. At this number, the socket is paused. */
 const STREAM_FRAMES_MAX = 1_000;
 const STREAM_BYTES_MAX = 4 * 1024 * 1024;
 /** When more bytes than this are queued for sending, `send` waits. */
@@ -23,7 +23,7 @@ export interface StreamOptions {
   query?: Query | undefined;
   /** WebSocket subprotocols to offer; the server selects one that it supports, or none. */
   protocols?: readonly string[] | undefined;
-  /** Closes the stream. */
+  /** Signal that closes the stream when it is aborted. */
   signal?: AbortSignal | undefined;
 }
 
@@ -67,11 +67,11 @@ export async function openStream(
 ): Promise<Stream> {
   args.signal?.throwIfAborted();
   const { WebSocket: Socket } = await import("ws");
-  // The caller may have aborted meanwhile.
+  // The caller may have aborted during the import.
   args.signal?.throwIfAborted();
   const path = fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id: "fleet_id" in args ? args.fleet_id : args.robot_id });
   const url = urlOf(connection, path, { ...args.query, org_id: connection.org_id }).replace(/^http/, "ws");
-  // Not in the query, because proxies log it.
+  // Send the token in a header and not in the query, because proxies log queries.
   const { authorization } = credentialHeaders(connection, path);
   const socket = new Socket(url, [...(args.protocols ?? [])], {
     headers: authorization === undefined ? {} : { authorization },
@@ -113,7 +113,7 @@ class SocketStream implements Stream {
   readonly #frames: Frame[] = [];
   #bytes = 0;
   #wake: (() => void) | undefined;
-  /** Callers blocked in `send`. */
+  /** Resolve functions of the callers that wait in `send`. */
   readonly #room = new Set<() => void>();
 
   constructor(connection: Connection, socket: WebSocket) {
@@ -123,7 +123,7 @@ class SocketStream implements Stream {
       heard_at_ms = connection.clock.monotonic();
     };
     const pulse = connection.clock.every(PING_INTERVAL_MS, () => {
-      // While the consumer is slow, the paused socket reads no pongs. So a pause must not count as a lost connection.
+      // A pause must not count as a lost connection: while the consumer is slow, the socket is paused and receives no pongs.
       if (socket.isPaused) hear();
       if (connection.clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) return socket.terminate();
       if (socket.readyState === socket.OPEN) socket.ping();
@@ -138,7 +138,7 @@ class SocketStream implements Stream {
       if (this.#frames.length >= STREAM_FRAMES_MAX || this.#bytes >= STREAM_BYTES_MAX) socket.pause();
       this.#wake?.();
     });
-    // Without a listener an error after the handshake would end the process; the close event contains the reason.
+    // Without a listener, an error after the handshake would end the process. The close event contains the reason.
     socket.on("error", () => {});
     socket.on("close", (code, reason) => {
       pulse.cancel();
@@ -157,7 +157,7 @@ class SocketStream implements Stream {
     if (socket.readyState !== socket.OPEN) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#room.add(resolve);
-    // The callback runs when the data was sent or sending has failed.
+    // ws calls this function when the data was sent or sending has failed.
     socket.send(data, () => resolve());
     if (socket.bufferedAmount > SEND_BYTES_MAX) await promise;
     this.#room.delete(resolve);

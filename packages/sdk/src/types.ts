@@ -12,21 +12,21 @@ export interface Answer<T> {
 export interface RequestArguments extends CallOptions {
   query?: Query | undefined;
   headers?: Record<string, string> | undefined;
-  /** Sent unchanged if it is a string or bytes, otherwise as JSON. */
+  /** The request body. A string or bytes are sent unchanged, any other value as JSON. */
   body?: unknown;
 }
 
 type RouteMethods = { [N in JsonRouteName]: (...rest: Rest<N>) => Promise<Body<N>> };
 
 /**
- * One method per route. Each throws ApiError for an error response, Unreachable if there was no response, and the signal's reason if
- * aborted.
+ * One method per route. Each throws ApiError for an error response, Unreachable if there was no response, and the reason of `signal` if
+ * that was aborted.
  */
 export interface RoutesClient extends RouteMethods {
   readonly base_url: string;
   /** Calls the route `name` like its method, but returns status and headers too. */
   call<N extends JsonRouteName>(name: N, ...rest: Rest<N>): Promise<Answer<Body<N>>>;
-  /** Pages of a list, following the cursor to the end. */
+  /** Yields all pages of a list, up to its end. */
   pages<N extends ListRouteName>(name: N, ...rest: Rest<N>): AsyncGenerator<Body<N>, void, void>;
   /** Requests any path of the service; does not throw for an error status. */
   request(method: string, path: string, args?: RequestArguments): Promise<Response>;

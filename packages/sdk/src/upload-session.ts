@@ -14,9 +14,12 @@ const TUS = { "tus-resumable": "1.0.0" };
 
 export interface UploadArguments {
   release_id: string;
-  /** Size of the artifact, sent to the server first. */
+  /** Size of the artifact in bytes. The server gets it before the content. */
   size: number;
-  /** Called with the number of bytes stored or in transit. It starts at the resume offset, and decreases if bytes were lost. */
+  /**
+   * Called with the number of bytes stored or in transit. The first call has the offset from which the upload resumes. The number decreases
+   * if bytes were lost.
+   */
   on_progress?: ((bytes_done: number) => void) | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -29,7 +32,10 @@ export interface Part {
   on_progress: ((bytes_done: number) => void) | undefined;
 }
 
-/** Sends one request. Returns error responses too. Throws Passing if there was no response, and any other error if a retry is useless. */
+/**
+ * Sends one request and returns the response, also an error response. Throws Passing if there was no response. Throws any other error if a
+ * retry is useless.
+ */
 export type SendRequest = (method: string, path: string, headers: Record<string, string>, part: Part | undefined) => Promise<Response>;
 
 /**
@@ -40,7 +46,7 @@ export function uploadBy(connection: Connection, args: UploadArguments, send: Se
   return new Session(connection, args, send).run();
 }
 
-/** An error that a retry may fix, with the delay that the server requested. */
+/** Thrown for an error that a retry may fix. Contains the delay that the server requested, if any. */
 export class Passing extends Error {
   readonly wait_ms: number | undefined;
   constructor(cause: Error) {
@@ -50,7 +56,7 @@ export class Passing extends Error {
   }
 }
 
-/** Statuses that a retry may fix. For an upload in progress also 404 and 409: another client has deleted or continued it. */
+/** Statuses that a retry may fix. In an upload in progress, 404 and 409 are added: another client has deleted or continued the upload. */
 const PASSING = new Set([408, 423, 429, 500, 502, 503, 504]);
 const PASSING_WITHIN = new Set([...PASSING, 404, 409]);
 
@@ -93,7 +99,7 @@ class Session {
     const offset = offsetOf(started, size);
     const { body } = await readJson(started);
     if (offset < size || (body as Body<"getRelease">).data.artifact_state === "stored") return offset;
-    // All bytes are stored, but the server stopped before it verified them. Querying the offset makes it complete the upload.
+    // The server has stored all bytes but stopped before it verified them. A query of the offset makes it complete the upload.
     return offsetOf(await this.#call("startUpload", "HEAD", {}, PASSING_WITHIN), size);
   }
 
@@ -132,7 +138,7 @@ class Session {
     throw refusal;
   }
 
-  /** Waits before the next attempt. Throws if a retry is pointless or the time is over. */
+  /** Waits before the next attempt. Throws if a retry is pointless, or if no byte was accepted for GIVE_UP_MS. */
   async #wait(error: unknown, tries: number, moved_at: number): Promise<void> {
     if (!(error instanceof Passing)) throw error;
     const { clock, retries, on_retry } = this.#connection;

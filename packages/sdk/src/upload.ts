@@ -47,7 +47,8 @@ function sender(connection: Connection, { file, signal }: UploadFileArguments, a
     answered.catch(() => {});
     try {
       if (part === undefined) request.end();
-      // A server that refuses the upload may respond before it has read everything. Its response is used, not the broken pipe.
+      // Wait for the first of both: a server that refuses the upload may respond before it has read everything. Its response matters, not
+      // the broken pipe.
       else await Promise.race([answered, sendPart(file, part, request)]);
       return await readIncoming(await answered);
     } catch (error) {
@@ -73,7 +74,7 @@ async function sendPart(file: string, { start, end, on_progress }: Part, request
   }
 }
 
-/** An error of the file itself, such as a file removed during the upload. */
+/** Returns whether the error concerns the file, for example because it was removed during the upload. */
 const isFileError = (error: unknown): error is Error => error instanceof Error && "path" in error && "syscall" in error;
 
 function counting(offset: number, on_progress: ((bytes_done: number) => void) | undefined): Transform {

@@ -13,18 +13,18 @@ export interface Settings {
   data_directory: string;
   listen: { host: string; port: number };
   tls: TlsSettings | undefined;
-  /** Addresses and ranges of trusted proxies. If there are any, only they may connect. Empty without a proxy. */
+  /** Addresses and ranges of trusted proxies; empty without a proxy. If it is not empty, the server accepts connections only from them. */
   behind_proxy: readonly string[];
   /** Additional host names and addresses of this server, besides those that it detects. */
   host_names?: readonly string[];
   database_url: string | undefined;
-  /** S3 store for artifacts. Undefined: the data directory stores them. */
+  /** S3 store for artifacts. Undefined: the server stores artifacts in the data directory. */
   blobs?: S3Settings | undefined;
   admin_token: string | undefined;
-  /** Keys that encrypt secrets, or a file that contains them. If neither is set, the key is in the data directory. */
+  /** Master keys that encrypt secrets. If neither this nor `secrets_key_file` is set, the key is a file in the data directory. */
   secrets_key?: string | undefined;
   secrets_key_file?: string | undefined;
-  /** The NATS through which several servers on one database notify each other. Undefined: this is the only server. */
+  /** The NATS server through which several servers on one database notify each other. Undefined: this is the only server. */
   bus?: NatsAddress | undefined;
   /** Listen address for other servers, and the address that they use (undefined: detected). Undefined: other servers cannot connect. */
   nodes?: { listen: HostPort; address: HostPort | undefined } | undefined;
@@ -32,9 +32,9 @@ export interface Settings {
   limits: Limits;
   /** Serves the dashboard at `/`, and builds it at the start if it is missing or outdated. Default: no. */
   dashboard?: boolean;
-  /** The failpoint at which the server crashes, and the file that records the crash. For crash tests only; needs --crash-at-failpoint. */
+  /** The failpoint at which the server crashes, and the file that records the crash. Only for crash tests, with --crash-at-failpoint. */
   failpoint?: FailpointOptions | undefined;
-  /** ROAMFLEET_FAILPOINT is set without --crash-at-failpoint, so the server ignores it and logs a warning. */
+  /** True if ROAMFLEET_FAILPOINT is set without --crash-at-failpoint. The server then ignores the variable and logs a warning. */
   failpoint_ignored?: boolean;
 }
 
@@ -105,7 +105,7 @@ const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "drain_seconds",
 ]);
 
-/** Limits that set timers, with their allowed range. Node runs a timer that is longer than 2^31 ms after 1 ms. */
+/** Allowed ranges of the limits that set timers. Node fires a timer of more than 2^31 ms after 1 ms. */
 const TIMER_RANGES: Partial<Record<LimitName, readonly [min: number, max: number]>> = {
   heartbeat_seconds: [1, 3_600],
   health_seconds: [1, 24 * 3_600],
@@ -130,7 +130,7 @@ export interface ServeFlags {
   hostName?: string[];
   logLevel?: string;
   limit?: string[];
-  /** False with --no-dashboard. */
+  /** False if --no-dashboard was given. */
   dashboard?: boolean;
   crashAtFailpoint?: boolean;
 }
@@ -186,7 +186,7 @@ export function readStore(
 }
 
 /**
- * Returns the value of a variable, or the trimmed content of the file that `NAME_FILE` names, the usual way to pass secrets to containers.
+ * Returns the value of a variable, or the trimmed content of the file named by `NAME_FILE`. Containers usually get secrets as such files.
  * Throws if the file is missing or empty: without an admin token, for example, the admin routes would be open.
  */
 function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
@@ -199,7 +199,7 @@ function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_
   return secret;
 }
 
-/** Reads the admin token. Throws if it is short enough to guess, because admin routes give access to every org. */
+/** Reads the admin token. Throws if it is so short that it could be guessed: admin routes give access to every org. */
 function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
   const token = readSecret("SERVICE_ADMIN_TOKEN", env);
   if (token === undefined) return undefined;
@@ -344,7 +344,7 @@ function readLimits(given: readonly string[]): Limits {
   return limits;
 }
 
-/** `given` is the option as typed, for the error message. */
+/** Parses the value of a limit. `given` is the option as the user typed it, for the error message. */
 function readLimit(name: LimitName, text: string, given: string): number {
   const value = Number(text);
   if (text.trim() === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${given}: expected ${name}=NUMBER`);

@@ -9,14 +9,14 @@ import type { Tls } from "./kernel/tls/tls.ts";
 import type { Link } from "./link/index.ts";
 import type { Settings } from "./config.ts";
 
-/** Everything that handlers and background loops may use. Created once, in plane.ts, and passed as an argument. */
+/** The server's shared objects, which handlers and background loops receive as an argument. plane.ts creates them once. */
 export interface Plane extends KernelPlane {
   db: DbEngine;
   bus: Bus;
   blobs: Blobs;
   /** The robots that are connected to this node. */
   link: Link;
-  /** The clock for deletions by age. Everything else uses `clock`. */
+  /** Clock for deleting old rows. All other code uses `clock`. */
   retention_clock: Pick<RetentionClock, "now" | "behind_ms" | "start">;
   metrics: Metrics;
   settings: Settings;
@@ -24,7 +24,7 @@ export interface Plane extends KernelPlane {
   stopping: AbortSignal;
   /** Undefined if the server uses plain HTTP, on loopback or behind a proxy. */
   tls: Tls | undefined;
-  /** The host names for which robots' signatures are accepted. */
+  /** The host names for which the server accepts robots' signatures. */
   hosts: HostNames;
   /** The id of this node, and the epoch of this run of it. Presence rows store both, to distinguish this run from earlier ones. */
   node: { id: string; epoch: number };

@@ -25,13 +25,13 @@ const NEW_DATABASE_BYTES = 128 * MIB;
 /** Free space needed to start an existing database: PostgreSQL writes its lock file, and a crash recovery writes changes. */
 const STARTED_DATABASE_BYTES = 2 * MIB;
 
-/** Why a server does not start on a data directory, and how to fix it. */
+/** Why a server cannot start on a data directory, and how to fix it. */
 interface Obstacle {
   seen: string;
   hint: string;
 }
 
-/** Returns the first problem that prevents a server from starting on this directory; undefined if there is none. Leaves nothing changed. */
+/** Returns the first problem that prevents a server from starting on this directory; undefined if there is none. Changes no files. */
 export async function findObstacle(data_directory: string, { is_embedded }: { is_embedded: boolean }): Promise<Obstacle | undefined> {
   const directory = path.resolve(data_directory);
   const { place, is_directory } = await nearest(directory);
@@ -83,7 +83,7 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
     return { seen: `${database} is open to other users (mode ${(found.mode & 0o777).toString(8)})`, hint: `chmod 700 ${database}` };
   const can_start = await findBinaries(database).then(
     () => true,
-    // Not reported here: if no installed PostgreSQL fits this database, the server refuses it, with advice, when it chooses the binaries.
+    // Returns no obstacle if no installed PostgreSQL fits: the server reports that later, when it chooses the binaries.
     () => false,
   );
   if (can_start && !(await isControlFileWhole(database)))
@@ -106,7 +106,7 @@ async function versionObstacle(directory: string): Promise<Obstacle | undefined>
   };
 }
 
-/** Returns the directory, or its nearest existing parent. */
+/** Returns the directory if it exists, else its nearest existing parent. */
 export async function nearest(directory: string): Promise<{ place: string; is_directory: boolean }> {
   const found = await stat(directory).catch((error: unknown) => {
     if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return undefined;

@@ -49,7 +49,7 @@ export const SERVE_FLAGS: readonly Flag[] = [
   },
 ];
 
-/** Adds options to a command. A repeatable one collects its values in a list. */
+/** Adds options to a command. An option that may be repeated collects its values in a list. */
 export function addFlags(command: Command, flags: readonly Flag[]): Command {
   for (const { flags: names, meaning, repeatable } of flags)
     if (repeatable) command.option(names, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
@@ -94,7 +94,7 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["ROAMFLEET_LOG_LEVEL", "same as --log-level"],
 ];
 
-/** A limit without a description does not compile. */
+/** Descriptions of all limits. The type requires a description for each. */
 export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   token_requests_per_minute: "requests per minute of one portal token to each server",
   token_burst: "burst of requests of one portal token to each server",

@@ -13,11 +13,11 @@ export const OPENING_MAX = 64;
  */
 export class ConnectionOpener {
   readonly #tls: ConnectionOptions;
-  /** Queue of requests, at most one per robot. Requests of robots that have stopped are skipped later. */
+  /** Queue of requests for a connection, at most one per robot. Requests of stopped robots are skipped when they reach the front. */
   readonly #waiting: { open: () => void; signal: AbortSignal }[] = [];
   #under_way = 0;
 
-  /** `ca`: PEM of the only trusted authority; absent: the system's authorities. */
+  /** `ca` is the PEM of the only trusted certificate authority. If it is undefined, the system's authorities are trusted. */
   constructor(ca: string | undefined) {
     this.#tls = { secureContext: createSecureContext(ca === undefined ? {} : { ca }) };
   }
@@ -46,7 +46,7 @@ export class ConnectionOpener {
       this.#advance();
     };
     socket.once(is_secure ? "secureConnect" : "connect", over).once("close", over);
-    // The caller has an `error` listener too, unless it has aborted. Without any, an error would crash the process.
+    // An error without any listener would crash the process. The caller listens too, unless it has aborted.
     socket.on("error", () => {});
     return socket;
   }

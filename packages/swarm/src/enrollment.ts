@@ -2,10 +2,10 @@ import { askOnce, backoffMs, EnrollmentRefused, type HttpClient } from "@roamfle
 import type { Clock } from "@roamfleet/clock";
 import { deriveRobotKey, type StoredRobot, robotKey } from "./robot-file.ts";
 
-/** Timeout for enrolling the first robot. After that, retries are unlimited. */
+/** Timeout for enrolling the first robot. After its success, retries are unlimited. */
 const FIRST_WAIT_MS = 30_000;
 
-/** The server does not respond, or its response is invalid. */
+/** Thrown if the server does not respond, or if its response is invalid. */
 export class EnrollmentError extends Error {}
 
 export interface EnrollmentOptions {

@@ -33,15 +33,18 @@ export interface FleetShared {
   log: Logger;
   http: HttpClient;
   tally: Tally;
-  /** Id of this run: robot numbering of an earlier run is separate. */
+  /** Random id of this run of the swarm. It is part of the ids of the robots' outboxes, which start empty in each run. */
   run_id: string;
   agent_version: string;
   real_time: boolean;
   /** Duration of a step in milliseconds, randomized on each call. */
   delay: () => number;
-  /** Returns whether install number `install` of robot `number` fails verification. `first`: it is the app's first release. */
+  /**
+   * Returns whether an install fails its verification. `install` counts the installs of robot `number`. `first`: it is the first release of
+   * the app.
+   */
   isUnwell: (robot: { number: number; install: number; first: boolean }) => boolean;
-  /** Downloads an artifact with `own`: for each robot, or once for all robots. */
+  /** Downloads an artifact by calling `own`, either for each robot or once for all robots. */
   fetchArtifact: (artifact: Artifact, io: StageIo, own: () => Promise<void>) => Promise<void>;
   /** Called when the state that a real robot would store on disk has changed. */
   keep: (robot: StoredRobot) => void;
@@ -104,7 +107,7 @@ export class FleetRobot {
     return this.#link.connected;
   }
 
-  /** Resumes its previous state and connects; the link reconnects automatically until `stop`. */
+  /** Resumes the robot's previous state and connects. The link reconnects automatically until `stop`. */
   start(): void {
     for (const app of Object.keys(this.stored.apps)) this.#workerOf(app);
     this.#link.start();

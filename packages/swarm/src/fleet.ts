@@ -132,7 +132,7 @@ export class Fleet {
       run_id: Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex"),
       agent_version: `${AGENT_VERSION}-swarm`,
       real_time,
-      // Between 50% and 150%, so that robots do not act in lockstep.
+      // Randomize the duration between 50% and 150%, so that robots do not act in lockstep.
       delay: () => latency_ms * (0.5 + random()),
       isUnwell: ({ number, install, first }) =>
         (failing.has(number) && !first) || (failure_rate > 0 && chance(seed, number, install) < failure_rate),
@@ -141,7 +141,7 @@ export class Fleet {
     };
   }
 
-  /** Drops the link of each robot at random times, on average once per `mean_ms`. */
+  /** Drops the link of each robot at random times. The mean interval is `mean_ms`. */
   #flap(mean_ms: number): void {
     const random = seededRandom(this.#options.seed + 1);
     this.#flapping = this.#parts.clock.every(FLAP_TICK_MS, () => {
@@ -150,7 +150,10 @@ export class Fleet {
   }
 }
 
-/** The first robot that needs an artifact downloads and verifies it while the others wait. If that fails, the next one tries. */
+/**
+ * Returns a function that downloads and verifies each artifact for the first robot that needs it, while other robots wait. If that fails,
+ * the next robot tries.
+ */
 function shareDownloads(): FleetShared["fetchArtifact"] {
   const fetched = new Map<string, Promise<void>>();
   return async ({ sha256 }, _io, own) => {

@@ -43,7 +43,7 @@ export class MemoryLogSpool {
   }
 }
 
-/** Keeps only the digests of config files: no simulated program reads them. */
+/** Creates an in-memory store for config files. It stores only their digests, because no simulated program reads the files. */
 export function memoryConfigFiles(): ConfigFiles {
   const digests = new Map<string, string>();
   return {
@@ -52,7 +52,7 @@ export function memoryConfigFiles(): ConfigFiles {
   };
 }
 
-/** Unacknowledged reports, oldest first: the agent stores them on disk, a simulated robot in memory. */
+/** The reports that the server has not acknowledged, oldest first. Real agents store them on disk. */
 export class MemoryOutbox {
   outbox_id: string;
   #reports: Report[] = [];
@@ -76,7 +76,7 @@ export class MemoryOutbox {
     return report;
   }
 
-  /** Reports with a sequence number above `seq`, oldest first. */
+  /** Returns at most `count_max` reports with a sequence number above `seq`, oldest first. */
   after(seq: number, count_max: number): Report[] {
     const from = this.#reports.findIndex((report) => report.seq > seq);
     return from === -1 ? [] : this.#reports.slice(from, from + count_max);
@@ -87,8 +87,8 @@ export class MemoryOutbox {
   }
 
   /**
-   * Applies the last sequence number that the server acknowledged; call it on connect. If this outbox has never used that number, it
-   * belongs to an earlier outbox with the same id. Then this outbox gets a new id, and the function returns false.
+   * Applies the last sequence number that the server acknowledged. Call it on connect. If this outbox has never used the number, the server
+   * refers to an earlier outbox with the same id: then this outbox gets a new id, and the function returns false.
    */
   reconcile(acked_seq: number): boolean {
     if (acked_seq <= this.#last_seq) {

@@ -34,7 +34,7 @@ export const SWARM_FLAGS: readonly { flags: string; meaning: string; repeatable?
   { flags: "--verbose", meaning: "log why each link was lost" },
 ];
 
-/** The values of these flags. */
+/** The values of the flags of `roamfleet swarm`. */
 export interface SwarmFlags {
   server?: string;
   key?: string;
@@ -71,28 +71,31 @@ export interface FleetOptions {
   /** Mean additional duration of each step. */
   latency_ms: number;
   seed: number;
-  /** Absolute path; undefined: robots are in memory only. */
+  /** Absolute path of the directory that stores the robots' state; undefined: the state is in memory only. */
   state_directory: string | undefined;
   name_prefix: string;
   labels: Record<string, string>;
-  /** One robot downloads and verifies an artifact for all. */
+  /** Whether one robot downloads and verifies an artifact for all robots. */
   share_downloads: boolean;
-  /** Verification takes as long as the deployment specifies. */
+  /** Whether the verification of an install takes as long as the deployment specifies. */
   real_time: boolean;
   ca_fingerprint: string | undefined;
   ca_file: string | undefined;
   trust_on_first_use: boolean;
-  /** Also prints link failures. */
+  /** Whether to print link failures too. */
   verbose: boolean;
 }
 
-/** More would exceed the 20,000 files that a process may open: each robot needs one for its link and one for a download. */
+/**
+ * Maximum robots of a process. More would exceed the 20,000 files that it may open: each robot needs one for its link and one for a
+ * download.
+ */
 export const ROBOTS_MAX = 15_000;
 const SEED_MAX = 2 ** 31;
 const FLAP_SECONDS_DEFAULT = 60;
 const LATENCY_MS_MAX = 3_600_000;
 
-/** Reads the flags. Throws UsageError for what is missing or malformed. */
+/** Parses the flags. Throws UsageError if one is missing or malformed. */
 export function readFleetOptions(flags: SwarmFlags): FleetOptions {
   if (!flags.server) throw new UsageError("a server is required: pass --server URL");
   if (!flags.key && flags.state === undefined)

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Fleet } from "./fleet.ts";
 
-/** The output; a terminal shows one line that is updated. */
+/** The output of the swarm. A terminal shows one line that is updated. */
 export interface Screen {
   is_terminal: boolean;
   /** Width of the terminal. */
@@ -62,7 +62,10 @@ export class Progress {
   }
 }
 
-/** `100 robots: 100 enrolled, 98 connected · 3 downloading · ended: 90 applied, 5 rolled back · running: 1.1 90, 1.0 10`. */
+/**
+ * Formats the progress of a swarm. Example: `100 robots: 100 enrolled, 98 connected · 3 downloading · ended: 90 applied, 5 rolled back ·
+ * running: 1.1 90, 1.0 10`.
+ */
 export function describeFleet(robots: number, connected: number, tally: Fleet["tally"]): string {
   const under_way = [...tally.under_way].filter(([, count]) => count > 0).map(([status, count]) => `${count} ${status.replace("_", " ")}`);
   const ended = Object.entries(tally.ended)

@@ -6,14 +6,14 @@ import type { Clock, Timer } from "@roamfleet/clock";
 
 /** Everything that a simulated robot would store on its disk. */
 export interface StoredRobot {
-  /** From 1, in enrollment order. */
+  /** Number of the robot, from 1, in enrollment order. */
   number: number;
-  /** 32 bytes of the Ed25519 key, base64. */
+  /** The robot's private Ed25519 key: base64 of 32 bytes. */
   key: string;
   robot_id: string;
   org_id: string;
   name: string;
-  /** Number of installs started, which seeds the random outcome of each. */
+  /** Number of installs that the robot has started. It seeds the random outcome of the next one. */
   installs: number;
   /** Id of the first release of each app. */
   first: Record<string, string>;
@@ -23,8 +23,8 @@ export interface StoredRobot {
 const FLUSH_MS = 1_000;
 
 /**
- * Stores the robots of a swarm in one file. Each line is the state of one robot, and the last line of a robot is valid. Changes are written
- * every second, so a killed swarm restarts like robots after a power failure.
+ * Stores the robots of a swarm in one file. Each line is the state of one robot, and the last line of each robot is valid. Changes are
+ * written every second, so a swarm that was killed restarts like robots after a power failure.
  */
 export class RobotFile {
   readonly robots = new Map<number, StoredRobot>();
@@ -63,7 +63,7 @@ export class RobotFile {
     this.#changed.add(robot);
   }
 
-  /** Resolves when all changes so far are written or have failed: failed ones are retried with the next write. */
+  /** Resolves when all changes so far were written, or writing them has failed. Failed changes are retried with the next write. */
   flush(): Promise<void> {
     const robots = [...this.#changed];
     const lines = robots.map(lineOf).join("");
@@ -74,7 +74,7 @@ export class RobotFile {
 
   async #append(lines: string, robots: readonly StoredRobot[]): Promise<void> {
     try {
-      // Starts a new line, because a failed write may have left a partial one.
+      // After a failed write, start a new line, because that write may have left a partial one.
       await appendFile(this.#file, this.#failing ? `\n${lines}` : lines);
       this.#failing = false;
     } catch (error) {
@@ -90,7 +90,7 @@ export class RobotFile {
   }
 }
 
-/** Registry credentials are temporary and not stored. */
+/** Formats a robot's state as one line. Omits registry credentials, because they are temporary. */
 const lineOf = (robot: StoredRobot): string =>
   `${JSON.stringify(robot, (key, value: unknown) => (key === "registry_auth" ? undefined : value))}\n`;
 
@@ -115,8 +115,8 @@ export function deriveRobotKey(enroll_key: string, seed: number, number: number)
 }
 
 /**
- * Signs with a key of 32 bytes. The key object is created for each signature: thousands of them would take megabytes, and robots sign
- * rarely.
+ * Returns a key that signs with 32 private bytes. It creates the key object for each signature: thousands of stored objects would take
+ * megabytes, and robots sign rarely.
  */
 export function robotKey(raw: Buffer): RobotKey {
   const der = createPublicKey(privateKey(raw)).export({ type: "spki", format: "der" });

@@ -60,7 +60,7 @@ function explain(error: Error): string {
     : error.message;
 }
 
-/** Drops consecutive repetitions of a message. */
+/** Wraps `say` to drop consecutive repetitions of a message. */
 function onceEach(say: (reason: string, wait_ms: number) => void): (reason: string, wait_ms: number) => void {
   let last = "";
   return (reason, wait_ms) => {
@@ -70,13 +70,13 @@ function onceEach(say: (reason: string, wait_ms: number) => void): (reason: stri
   };
 }
 
-/** Minimum interval between equal messages, which may come from different robots. */
+/** Minimum interval between equal log messages. Different robots may send the same message. */
 const QUIET_MS = 10_000;
 const LINES_REMEMBERED_MAX = 100;
 
 /**
- * The combined log of all robots. When a server restarts, thousands of robots log the same reason: it is shown once per interval, or always
- * with `verbose`.
+ * Creates the combined log of all robots. When a server restarts, thousands of robots log the same reason. The log prints it once per
+ * interval, or with `verbose` always.
  */
 export function swarmLog(say: (line: string) => void, verbose: boolean, clock: Clock): Logger {
   const said = new Map<string, number>();

@@ -14,7 +14,7 @@ import {
 import type { Clock } from "@roamfleet/clock";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 
-/** Kinds that a simulated robot pretends to install. */
+/** Release kinds whose installation a robot simulates. */
 export const KINDS = ["app_bundle", "file", "container_image"] as const;
 
 export interface RuntimeOptions {
@@ -32,8 +32,8 @@ export interface RuntimeOptions {
 }
 
 /**
- * Records what would run, where an agent unpacks, starts and monitors it. The artifact is real: downloaded by the agent's own code with
- * size and digest verified; only its bytes are discarded.
+ * Creates executors that only record what would run, where an agent unpacks, starts and monitors it. The artifact is real: the agent's own
+ * code downloads it and verifies its size and digest. Only the bytes are discarded.
  */
 export function simulatedExecutors(options: RuntimeOptions): Executor[] {
   const running = new Map<string, { kind: string; release: DesiredRelease }>();
@@ -55,7 +55,7 @@ class SimulatedExecutor implements Executor {
     const { delay, fetch, staging } = this.#options;
     staging(app, release);
     await this.#spend(delay(), io.signal);
-    // A registry image has no artifact on the server, and there is no container engine here to pull it.
+    // Skip the download of a registry image. It has no artifact on the server, and there is no container engine here that could pull it.
     if (release.image === null) await fetch({ sha256: release.artifact_sha256, size: release.artifact_size }, io);
   }
 
@@ -112,7 +112,7 @@ class SimulatedExecutor implements Executor {
   }
 }
 
-/** Discards written bytes. */
+/** A file that discards all bytes written to it. */
 const NOWHERE: PartFile = {
   write: (_bytes, _offset, length) => Promise.resolve({ bytesWritten: length }),
   truncate: () => Promise.resolve(),

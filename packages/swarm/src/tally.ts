@@ -13,7 +13,7 @@ export class Tally {
     failed: 0,
     cancelled: 0,
   };
-  /** Targets in progress, by last reported status. */
+  /** Number of targets in progress, by their last reported status. */
   readonly under_way = new Map<ReportedStatus, number>();
   readonly #phases = new Map<string, ReportedStatus>();
   readonly #runs = new Map<string, string>();
@@ -27,7 +27,7 @@ export class Tally {
     const before = this.#phases.get(key);
     if (isEnding(status)) {
       if (before !== undefined) this.#move(before, undefined);
-      // A robot reports its latest result again after each connect. It is counted only once.
+      // Count a result only once: a robot reports its latest result again after each connect.
       if (this.#phases.delete(key)) this.ended[status] += 1;
       return;
     }
@@ -41,7 +41,7 @@ export class Tally {
     else this.#runs.set(`${number} ${app}`, tag);
   }
 
-  /** Number of apps per release, most common first. */
+  /** Returns the number of apps that run each release, most common release first. */
   running(): [tag: string, count: number][] {
     const counts = new Map<string, number>();
     for (const tag of this.#runs.values()) counts.set(tag, (counts.get(tag) ?? 0) + 1);

@@ -10,7 +10,10 @@ import { statePaths } from "../runtime/paths.ts";
 import { spawnChild } from "../runtime/spawn-child.ts";
 import { type HeldLock, LockBusy, LockHeld, type LockRequest, thisMachine, UpdateLock } from "../safety/update-lock.ts";
 
-/** The agent's socket, and the state directory whose lock file is used while no agent runs. The state directory is undefined if unknown. */
+/**
+ * Where a local command finds the update lock: at the agent's socket or, while no agent runs, in a file of the state directory.
+ * `state_directory` is undefined if it is unknown.
+ */
 interface LockPlace {
   socket: string;
   state_directory: string | undefined;
@@ -28,8 +31,8 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
     return (await askAgent<{ lock: HeldLock }>(place.socket, "PUT", "/v1/lock", request)).lock;
   } catch (error) {
     const { state_directory } = place;
-    // Use a lock file only if no agent runs and its state directory is known. An agent that runs but does not answer may be updating, and a
-    // lock file in another directory would have no effect.
+    // Use the lock file only if no agent runs and the state directory is known. A running agent that does not answer may be in the middle
+    // of an update. A lock file in another directory would have no effect.
     if (!(error instanceof AgentAbsent) || state_directory === undefined) throw error;
     place.say(`${error.message}: the lock takes effect when the agent starts`);
     makeDirectory(state_directory);
@@ -42,8 +45,8 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
 }
 
 /**
- * Refuses the lock if the stopped agent was in the middle of a change, which it continues at its next start. Throws the same error as a
- * running agent.
+ * Throws if the agent was stopped in the middle of a change: it continues that change at its next start, so the lock must not be taken.
+ * Throws the same error as a running agent.
  */
 function refuseWhileChanging(state_directory: string): void {
   for (const { app, work } of Journal.read<AppState>(statePaths(state_directory).journal, (state) => state.app).values())
@@ -101,8 +104,9 @@ export async function releaseLock(place: LockPlace, owner: string | undefined): 
 }
 
 /**
- * Takes the lock, runs a command and releases the lock afterwards; renews the lock meanwhile. Returns the command's exit code, or 128 plus
- * the number of the signal that ended it. The lock names the command's process, so it stays valid for that process if this one is killed.
+ * Runs a command while it owns the update lock, and releases the lock afterwards. Renews the lock while the command runs. The lock is bound
+ * to the command's process, so it stays valid if only rf-agent is killed. Returns the command's exit code, or 128 plus the number of the
+ * signal that ended it.
  */
 export async function runLocked(place: LockPlace, request: LockRequest, wait_ms: number, command: readonly string[]): Promise<number> {
   const { owner, ttl_seconds } = request;
@@ -136,7 +140,7 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
 const endOf = (child: ChildProcess): Promise<number> =>
   new Promise((resolve, reject) => {
     child.on("error", (error) => {
-      // A child with a pid did start, and this error only means that a signal could not be sent to it. It continues to run, so the lock
+      // A child with a pid has started, so this error only means that a signal could not be sent. The child continues to run, so the lock
       // must stay.
       if (child.pid === undefined) reject(error);
     });

@@ -147,7 +147,8 @@ function checkSigned({ signed, shell, forward }: RobotConfig): void {
   const { allow } = signed;
   if (shell.user === undefined && (allow.includes("shell") || allow.includes("files")))
     throw new ConfigFileError("signed.allow: shell and files need shell.user, the user that they run as");
-  // The same array means that the file has no forward.allow: readForward then returns the default itself.
+  // If the file has no forward.allow, readForward returns the default array itself. So comparing the references shows whether the file has
+  // one.
   if (allow.includes("forward") && forward.allow === ROBOT_CONFIG_DEFAULT.forward.allow)
     throw new ConfigFileError("signed.allow: forward needs forward.allow, the addresses and ports that it may reach");
 }
@@ -165,7 +166,10 @@ function readUrl(section: Section, name: string, protocols: readonly string[]): 
 /** An error in a config file; the message names the key. */
 export class ConfigFileError extends Error {}
 
-/** Reads one mapping of a config file. Throws ConfigFileError for a key that `read` did not read. */
+/**
+ * Reads one mapping of a config file with `read`. Throws ConfigFileError if the mapping contains a key that `read` does not use: such a
+ * key is unknown.
+ */
 function readSection<T>(value: unknown, path: string, read: (section: Section) => T): T {
   const section = new Section(value, path);
   const result = read(section);
@@ -173,7 +177,7 @@ function readSection<T>(value: unknown, path: string, read: (section: Section) =
   return result;
 }
 
-/** One mapping of a config file, read key by key; `end` reports keys that were not read. */
+/** One mapping of a config file. Its methods read one key each; `end` throws if the mapping has a key that was not read. */
 class Section {
   readonly #values: Map<string, unknown>;
   readonly #path: string;
@@ -238,7 +242,7 @@ class Section {
     });
   }
 
-  /** Reads a switch: `on`, `off`, true or false. */
+  /** Reads a boolean setting, written as `on`, `off`, true or false. */
   onOff(name: string): boolean | undefined {
     const value = this.#take(name);
     if (value === undefined || typeof value === "boolean") return value;
@@ -259,7 +263,7 @@ class Section {
     return this.#take(name);
   }
 
-  /** Throws if a key was not read. */
+  /** Throws ConfigFileError if the section has a key that was not read. */
   end(): void {
     const [name] = this.#values.keys();
     if (name !== undefined) throw new ConfigFileError(`${this.at(name)} is not a known setting`);

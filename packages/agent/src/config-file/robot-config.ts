@@ -5,14 +5,17 @@ type StreamSwitch = (typeof STREAM_SWITCHES)[number];
 export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
 export type RosAdapterName = (typeof ROS_ADAPTERS)[number];
 
-/** Highest DDS domain id: the port numbers of a higher domain would not be valid. */
+/**
+ * Highest DDS domain id. DDS computes port numbers from the domain id, and a higher id would give invalid
+ * ports.
+ */
 export const DOMAIN_ID_MAX = 232;
 
 /** Streams through which a user could change what a robot runs. */
 export const SIGNED_SWITCHES = ["shell", "forward", "files"] as const satisfies readonly StreamSwitch[];
 export type SignedSwitch = (typeof SIGNED_SWITCHES)[number];
 
-/** A camera; `name` is the value of `--camera`. */
+/** A camera of the robot. Users select it with `--camera NAME`. */
 export type CameraSource = { name: string } & (
   | { kind: "ffmpeg"; input: string[] }
   | { kind: "mjpeg"; url: string }
@@ -24,14 +27,17 @@ export type CameraSource = { name: string } & (
 export interface RobotConfig {
   streams: Record<StreamSwitch, boolean>;
   shell: {
-    /** User that shells run as; absent: the agent's own user. If that is root, the agent refuses shells. */
+    /**
+     * The user that shells run as. Absent: the agent's own user, but if that is root, the agent refuses
+     * shells.
+     */
     user?: string;
-    /** Absent: the user's login shell. */
+    /** Command line of the shell. Absent: the user's login shell. */
     command?: string[];
   };
   cameras: CameraSource[];
   ros: {
-    /** In the order in which they are tried; empty: ROS is disabled. */
+    /** ROS adapters in the order in which they are tried. Empty: ROS is disabled. */
     adapters: RosAdapterName[];
     domain_id?: number;
     /** Absolute directories that are searched for message definitions, before AMENT_PREFIX_PATH. */
@@ -41,14 +47,14 @@ export interface RobotConfig {
     ros1_master_uri?: string;
   };
   logs: {
-    /** The units whose journal is sent; true: all units. */
+    /** The systemd units whose journal is sent to the server; true: all units. */
     journald: boolean | string[];
-    /** Glob patterns of the files whose lines are sent. */
+    /** Glob patterns of the log files whose lines are sent to the server. */
     files: string[];
     rosout: boolean;
   };
   forward: {
-    /** `host:port` patterns of the addresses that may be forwarded; either part may be `*`. */
+    /** `host:port` patterns of the addresses to which users may open tunnels. Either part may be `*`. */
     allow: string[];
   };
   files: {

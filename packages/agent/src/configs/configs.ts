@@ -20,7 +20,7 @@ export interface ConfigFiles {
   write(namespace: string, bytes: Buffer): void;
 }
 
-/** The files `<state>/configs/<namespace>.json`. */
+/** Stores each config file at `<state>/configs/<namespace>.json`. */
 export const configFiles = (paths: StatePaths): ConfigFiles => ({
   digest: (namespace) => {
     try {
@@ -133,7 +133,7 @@ class ConfigWorker {
     this.checkDrift();
     const last = this.#state.finished.at(-1);
     if (last !== undefined) this.#reportFinished(last);
-    // Retry a download that failed, or that could not start without a link.
+    // Retry a download that failed, or one that could not start because the link was down.
     this.#work();
   }
 
@@ -162,7 +162,7 @@ class ConfigWorker {
     if (this.#busy !== undefined || this.#stopped || this.#open() === undefined) return;
     this.#busy = this.#run().finally(() => {
       this.#busy = undefined;
-      // The desired config may have changed while the worker was busy.
+      // The desired config may have changed while the worker was busy, so check for more work.
       this.#work();
     });
   }
@@ -200,7 +200,7 @@ class ConfigWorker {
 
   #isDone(desired: DesiredConfig): boolean {
     if (desired.target_id !== null) return this.#finishedFor(desired) !== undefined;
-    // Without a deployment, a file changed by hand stays as it is and is reported as drift.
+    // Without a deployment, leave a file that was changed by hand as it is. The robot reports the change as drift.
     return this.#state.applied?.sha256 === desired.sha256 && this.#state.applied.version === desired.version;
   }
 
@@ -267,7 +267,9 @@ class ConfigWorker {
     this.#options.on_step("config.journalled");
   }
 
-  /** Journals a state. On a full disk it may be lost: then the config is applied and reported again after a restart. */
+  /**
+   * Writes a state to the journal. On a full disk the state may be lost; then the config is applied and reported again after a restart.
+   */
   #keep(state: ConfigState): void {
     try {
       this.#save(state);

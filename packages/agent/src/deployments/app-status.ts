@@ -43,11 +43,11 @@ interface HeldUpdateOptions {
   clock: Clock;
   log: Logger;
   reporter: Reporter;
-  /** Called when an update begins to be held back, is no longer held back, or is held back for another reason. */
+  /** Called when an update begins to be held back, when it is no longer held back, and when the reason changes. */
   on_change: () => void;
 }
 
-/** Reports that the robot holds an app's update back. */
+/** Tracks whether the robot is holding back an app's update, and reports it to the server. */
 export class HeldUpdate {
   readonly #options: HeldUpdateOptions;
   #now: (Held & { step: HeldStep; reported_at: number }) | undefined;
@@ -84,7 +84,7 @@ export class HeldUpdate {
     this.#options.reporter.progress({ target_id, attempt, bytes_done: bytes, bytes_total: bytes, waiting_for: "robot" });
   }
 
-  /** Ends the hold: the worker has continued with another step. */
+  /** Called when the update is no longer held back: the worker has continued with another step. */
   over(): void {
     if (this.#now === undefined) return;
     this.#now = undefined;

@@ -14,15 +14,15 @@ export interface StepContext {
   /** All executors, in the order in which they remove an app. Those that delete the app's whole directory come last. */
   readonly executors: readonly Executor[];
   /**
-   * Decides by its signature whether a release may be installed, and returns it in the form that may be installed. Throws StepFailure
-   * (`signature_invalid`) or StepAborted.
+   * Checks the release's signature and returns the form of the release that may be installed. Throws StepFailure (`signature_invalid`) or
+   * StepAborted.
    */
   admit: (release: DesiredRelease, asked: "now" | "lately") => Promise<DesiredRelease>;
   keep_versions: (release_ids: string[]) => void;
   progress: (work: Work, bytes_done: number, bytes_total: number) => void;
-  /** Journals the work, then reports its phase if that is new. A step must call this before its first side effect. */
+  /** Writes the work to the journal, then reports its phase if the phase is new. A step must call this before its first side effect. */
   enter: (work: Work) => void;
-  /** Journals the outcome and the release that runs from now on, and reports both. */
+  /** Writes the outcome, and the release that runs from now on, to the journal; then reports both. */
   finish: (outcome: Outcome) => void;
 }
 
@@ -39,7 +39,9 @@ export interface Outcome {
 
 type Of<T extends StepType> = Extract<Step, { type: T }>;
 
-/** Maps each type of step to its function; the compiler reports a missing one. A function that throws StepAborted leaves no outcome. */
+/**
+ * Maps each type of step to its function; the compiler reports a missing type. If a function throws StepAborted, the step has no outcome.
+ */
 export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Promise<void> } = {
   idle: async () => {},
   hold: async () => {},
@@ -86,7 +88,7 @@ interface Asked {
 
 const ofDesired = ({ target_id, deployment_id, attempt, release }: DesiredApp): Asked => ({ target_id, deployment_id, attempt, release });
 
-/** Finishes work with a status. The running release stays the same, unless `runs` names a new one. */
+/** Ends the work with a final status. The running release stays the same, unless `runs` names another one. */
 function end(
   context: StepContext,
   asked: Asked,
@@ -116,7 +118,8 @@ function begin({ enter }: StepContext, desired: DesiredApp, phase: Phase): void 
 }
 
 /**
- * Runs `work` and passes a failure to `on_failure`. Rethrows StepAborted: an aborted step (cancelled, or the agent stops) has no outcome.
+ * Runs `work`, and calls `on_failure` if it fails. Rethrows StepAborted: a step that was aborted, because it was cancelled or the agent
+ * stops, has no outcome.
  */
 async function trying(work: () => Promise<void>, on_failure: (failure: Failure) => void): Promise<void> {
   try {
@@ -128,7 +131,7 @@ async function trying(work: () => Promise<void>, on_failure: (failure: Failure) 
   }
 }
 
-/** Returns why the robot may not install the release, according to its signature; undefined if it may. */
+/** Returns why the release's signature forbids its installation; undefined if the release may be installed. */
 async function refusalOf(context: StepContext, release: DesiredRelease, asked: "now" | "lately"): Promise<Failure | undefined> {
   let refusal: Failure | undefined;
   await trying(
@@ -147,7 +150,7 @@ async function ensureRunning({ state, executor, signal }: StepContext, release: 
 
 async function stage(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { app } = context.state;
-  // Delete files of this release id first. They may belong to another release, since the server assigns the ids.
+  // Delete existing files of this release id first. The server assigns the ids, so the files may belong to another release.
   if (before.tries === 0) prune(context);
   const work = { ...before, tries: before.tries + 1 };
   context.enter(work);
@@ -170,7 +173,7 @@ async function stage(context: StepContext, before: Work, release: DesiredRelease
 
 async function install(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { state, executor } = context;
-  // The update may have been held back for long: the signature may have expired, or the key may have been revoked.
+  // Check the signature again: the update may have been held back so long that the signature has expired or the key was revoked.
   const refusal = before.phase === "staged" ? await refusalOf(context, release, "lately") : undefined;
   if (refusal !== undefined) {
     end(context, newest(context, before), "failed", refusal);
@@ -200,7 +203,7 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   let failure: Failure | undefined;
   await trying(
     async () => {
-      // After a restart of the agent nothing runs yet, and verification starts from the beginning.
+      // After a restart of the agent the release does not run yet, so start it. Verification then begins again.
       await executor(release.kind).start(state.app, release, { fresh: false, signal: context.signal });
       const verdict = await executor(release.kind).verify(state.app, release, before.verify_seconds, signal);
       if (!verdict.healthy) failure = { reason: verdict.reason, message: verdict.message };

@@ -19,7 +19,7 @@ import type { RegistryLogin } from "../runtime/docker/images.ts";
 
 export interface DeploymentsTuning {
   timing?: Partial<Timing>;
-  /** Called between any two side effects with the name of the point. */
+  /** Called between any two side effects with the name of that point, so that tests can crash there. */
   on_step?: (name: string) => void;
 }
 
@@ -68,7 +68,8 @@ class RobotDeployments implements Deployments {
     const containers = new ContainerExecutor({ ...runtime, engine: this.#engine, layers, login });
     const signal_app = (app: string, signal: NodeJS.Signals): boolean => bundles.signal(app, signal) || containers.signal(app, signal);
     this.#containers = containers;
-    // The order of removal. Bundles come last: their executor deletes the app's directory, in which the other executors find their data.
+    // Executors in the order in which they remove an app. Bundles come last: their executor deletes the app's directory, which contains the
+    // data of the other executors.
     this.#executors = [containers, new FileExecutor({ ...runtime, signal_app }), bundles];
     this.#journal = openJournal<AppState>(paths.journal, ({ app }) => app, log);
     this.#config_journal = openJournal<ConfigState>(paths.config_journal, ({ namespace }) => namespace, log);
@@ -162,8 +163,8 @@ class RobotDeployments implements Deployments {
   }
 
   /**
-   * Wakes the worker of an app whose workload has disappeared. Without a name it wakes all workers: the container engine, which any app may
-   * need, answers again.
+   * Wakes the worker of an app whose workload has disappeared. Without a name it wakes all workers, because the container engine is
+   * reachable again and any app may need it.
    */
   #lookAgain(app?: string): void {
     for (const worker of this.#workers.values()) if (app === undefined || worker.app === app) worker.lookAgain();

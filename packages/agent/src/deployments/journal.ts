@@ -3,19 +3,20 @@ import path from "node:path";
 import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
 import { makeDirectory, syncDirectory, writeAtomically, checksum } from "../disk/write-atomically.ts";
 
-/** Past this size the file is compacted to the newest record of each key. */
+/** Maximum size of the file. Above it, the file is compacted to the newest record of each key. */
 const COMPACT_BYTES = 512 * 1024;
 const RESERVE_BYTES = 256 * 1024;
 
 /**
- * The persistent state of a part of the agent: the newest record of each key. A record is one line with a checksum, appended and fsynced before the
- * side effect that it announces. Each record is complete, so a torn last line or a damaged one loses that record only.
+ * Stores the state of one part of the agent on disk: the newest record of each key. Each record is one line with a checksum, appended and
+ * fsynced before the side effect that it announces. Records do not depend on each other, so a torn or damaged line loses only its own
+ * record.
  */
 export class Journal<T> {
   readonly #file: string;
   readonly #records: Map<string, T>;
   readonly #key: (record: T) => string;
-  /** Prefix of the names of this journal's failpoints. */
+  /** Prefix of the failpoint names of this journal. */
   readonly #name: string;
   #handle: number;
   #bytes: number;
@@ -61,7 +62,7 @@ export class Journal<T> {
       this.#write(line);
     } catch (error) {
       if (!fs.existsSync(this.#reserve)) throw error;
-      // The disk is full. The reserve makes room to record how a deployment ends.
+      // The disk is full. Delete the reserve file, so that there is room to record how a deployment ends.
       fs.rmSync(this.#reserve, { force: true });
       this.#write(line);
     }
@@ -90,18 +91,18 @@ export class Journal<T> {
       if (fs.statSync(this.#reserve, { throwIfNoEntry: false })?.size !== RESERVE_BYTES)
         fs.writeFileSync(this.#reserve, Buffer.alloc(RESERVE_BYTES, 1), { flush: true });
     } catch {
-      // The disk is already full.
+      // The disk is already full, so there is no reserve.
     }
   }
 
   #compact(): void {
     const content = [...this.#records.values()].map(encodeLine).join("");
-    // Compaction is not worthwhile unless it at least halves the file.
+    // Compact only if that at least halves the file.
     if (content.length > this.#bytes / 2) return;
     try {
       writeAtomically(this.#file, content);
     } catch {
-      // There is no room for a second copy; the long file stays valid.
+      // The disk has no room for a second copy. The uncompacted file stays valid.
       return;
     }
     fs.closeSync(this.#handle);
@@ -114,7 +115,10 @@ export class Journal<T> {
   }
 }
 
-/** Opens the file for appending, readable by this user only, whatever its mode was: it contains releases' environments. */
+/**
+ * Opens the file for appending and makes it readable by this user only, even if its mode was different: it contains the environment
+ * variables of releases.
+ */
 function openPrivately(file: string): number {
   const handle = fs.openSync(file, "a", 0o600);
   fs.fchmodSync(handle, 0o600);

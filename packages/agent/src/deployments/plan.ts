@@ -3,22 +3,22 @@ import { type AppState, type Failure, finishedTarget, type Phase, type DesiredAp
 
 export type Step =
   | { type: "idle" }
-  /** The next step would change the running release, and the robot does not allow that now. */
+  /** Wait, because the next step would change the running release and the robot does not allow that now. */
   | { type: "hold"; release: DesiredRelease | null; target_id: string | null; attempt: number }
   /** Start the current release of the journal, which does not run, for example after a restart of the agent. */
   | { type: "ensure_running"; release: DesiredRelease }
   /** Wait for the update window: until `opens_at`, or until the server sends another window (null). */
   | { type: "await_window"; opens_at: number | null }
-  /** A release of a kind that this robot cannot install. */
+  /** Report the release as failed, because this robot cannot install its kind. */
   | { type: "refuse"; desired: DesiredApp; failure: Failure }
-  /** The release runs already: check its health. */
+  /** Check the health of the release, which runs already. */
   | { type: "confirm"; desired: DesiredApp; release: DesiredRelease }
   | { type: "begin"; desired: DesiredApp; phase: Extract<Phase, "downloading" | "removing"> }
   | { type: "cancel"; work: Work }
   | { type: "stage"; work: Work; release: DesiredRelease }
   | { type: "install"; work: Work; release: DesiredRelease }
   | { type: "verify"; work: Work; release: DesiredRelease }
-  /** End the work as failed: its phase was begun too often, and probably crashes the agent or the robot. */
+  /** End the work as failed. Its phase was started too often without ending, so it probably crashes the agent or the robot. */
   | { type: "give_up"; work: Work; failure: Failure }
   | { type: "roll_back"; work: Work; release: DesiredRelease; failure: Failure }
   | { type: "remove"; work: Work };
@@ -41,9 +41,12 @@ export interface Situation {
   server_now: number;
 }
 
-/** A phase that was begun this often and never ended is assumed to kill the agent or the robot. */
+/** Maximum starts of a phase that never ends. After that the phase is assumed to crash the agent or the robot. */
 export const PHASE_TRIES_MAX = 5;
-/** The limit for downloading. It is higher, since downloads resume and a robot may be switched off many times during a long one. */
+/**
+ * Maximum starts of a download. It is higher than PHASE_TRIES_MAX, since downloads resume and a robot may be switched off many
+ * times during a long one.
+ */
 export const STAGE_TRIES_MAX = 100;
 
 const IDLE: Step = { type: "idle" };
@@ -92,12 +95,12 @@ function provenBad(state: AppState, release_id: string): boolean {
   return last !== undefined && (last.status === "rolled_back" || (last.status === "failed" && !PASSING_REASONS.includes(last.reason)));
 }
 
-/** Whether the work in progress is still what is desired. */
+/** Returns whether the work in progress still leads to the desired state. */
 export function isWanted(work: Work, desired: DesiredAppState): boolean {
-  // No desired state yet: continue the journaled work.
+  // No desired state was ever received, so continue the journaled work.
   if (desired === "unknown") return true;
   if (desired === "absent") return false;
-  // For a rollback, the server sends the same target with the previous release and a higher attempt: that is other work.
+  // A rollback by the server has the same target, but the previous release and a higher attempt. So compare the releases, too.
   return desired.target_id === work.target_id && (desired.release?.id ?? null) === (work.release?.id ?? null);
 }
 

@@ -20,24 +20,24 @@ interface WorkerOptions {
   /** Deletes the app's staged releases except these. */
   keep_versions: (release_ids: readonly string[]) => void;
   executors: readonly Executor[];
-  /** Checks by its signature whether a release may be installed; absent: every release may. */
+  /** Checks a release's signature before it is installed. Absent: every release may be installed. */
   guard?: Guard | undefined;
-  /** Whether the robot may be changed now; absent: always. */
+  /** Decides whether the robot may be changed now. Absent: it always may be. */
   permission?: Permission | undefined;
-  /** Milliseconds since 1970 by the server's clock; absent: by the robot's. */
+  /** Returns the server's time in milliseconds since 1970. Absent: the robot's clock is used. */
   server_time?: (() => number) | undefined;
   clock: Clock;
   timing: Timing;
   log: Logger;
   reporter: Reporter;
-  /** Called when work has ended: unused downloads may be deleted. */
+  /** Called when a change of the app has ended, so that unused downloads can be deleted. */
   on_finished: () => void;
   on_step: (name: string) => void;
   /** Called when the return value of `status` has changed. */
   on_change?: (() => void) | undefined;
 }
 
-/** An update window is checked at least this often, since the robot's time may be corrected. */
+/** Maximum interval between checks of the update window. The check is repeated since the robot's time may be corrected. */
 const WINDOW_LOOK_MS = 60_000;
 
 /** Brings one app to its desired state, one step at a time, independently of the workers of other apps. */
@@ -108,7 +108,7 @@ export class AppWorker {
     this.#held.tell();
   }
 
-  /** Wakes the worker: the running release, or the kinds that the robot can run, may have changed. */
+  /** Wakes the worker, since the workload may have stopped or the installable kinds of releases may have changed. */
   lookAgain = (): void => this.#wakeUp();
 
   workload(): WorkloadStatus | undefined {
@@ -152,7 +152,7 @@ export class AppWorker {
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) continue;
-        // Usually the journal could not be written: the step has done nothing, and is retried.
+        // The step usually failed because the journal could not be written. Then it has had no effect, and is retried.
         failures += 1;
         this.#options.log.error({ app: this.app, step, err: error }, "a deployment step failed, trying again");
         if (step === "ensure_running") this.#startFailed();
@@ -266,7 +266,7 @@ export class AppWorker {
     on_step(`journal.after.${state.work?.phase ?? "finished"}`);
   }
 
-  /** Journals a state. If the write fails, for example on a full disk, the state applies until the agent ends. */
+  /** Writes a state to the journal. If that fails, for example on a full disk, the state is kept in memory until the agent ends. */
   #keep(state: AppState, otherwise: string): void {
     try {
       this.#save(state);
@@ -289,7 +289,7 @@ export class AppWorker {
     this.#start_failures = 0;
     const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
     if (outcome.status === "applied" && current !== null) state.signed = this.#options.guard?.ran(before.signed, current) ?? before.signed;
-    // If the journal cannot be written, only the outcome is lost: after a restart the work is done, or refused, again.
+    // If the journal cannot be written, only the outcome is lost. After a restart the agent repeats the work, or refuses it again.
     this.#keep(state, "could not write the end of a deployment to the journal");
     const is_unrequested = outcome.target_id === null && outcome.status === "failed";
     this.#converge_failures = is_unrequested ? this.#converge_failures + 1 : 0;

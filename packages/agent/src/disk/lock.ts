@@ -9,7 +9,7 @@ export class StateLockedError extends Error {}
 
 interface Holder {
   pid: number;
-  /** Clock ticks between boot and the start of the process: distinguishes it from a later process with the same pid. */
+  /** Start time of the process in clock ticks since boot. It distinguishes the process from a later one with the same pid. */
   started: string;
   boot_id: string;
 }
@@ -18,12 +18,12 @@ const held = new Set<string>();
 const TAKEOVERS_MAX = 5;
 
 /**
- * Locks a state directory, by default with `agent.lock`, and returns a function that unlocks it. The lock of a dead process (kill -9, power
- * loss) is taken over. Throws StateLockedError while the holder lives.
+ * Locks a state directory and returns a function that unlocks it. `name` is the file name of the lock. Takes over the lock of a dead
+ * process (kill -9, power loss). Throws StateLockedError while the owner of the lock is alive.
  *
- * The lock has two parts. A socket in the kernel's abstract namespace needs no disk space and disappears with its process; its name
- * contains the directory's inode, so it does not depend on the path. A file names the holder, and also locks across network namespaces,
- * where the socket does not. On a full disk, the socket is the only lock.
+ * The lock consists of a socket and a file. The socket is in the kernel's abstract namespace: it needs no disk space and disappears with
+ * its process. Its name contains the directory's inode, so it does not depend on the path. The file names the owner, and also works across
+ * network namespaces, where the socket does not. On a full disk, the socket is the only lock.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);
@@ -55,9 +55,9 @@ function bindSocket(directory: string, name: string): { socket: Server; is_taken
 }
 
 /**
- * Returns whether an agent may have bound the socket. Every local user can bind the name, so only processes of root, of the directory's
- * owner and of this process's user count. Only root sees which process has a socket of another user: if no process is visible, a bound name
- * counts.
+ * Returns whether the socket name is bound by an agent. Every local user can bind the name, so the function counts only processes of root,
+ * of the directory's owner and of this process's user. Only root sees the processes behind other users' sockets. If no such process is
+ * visible, a bound name counts as an agent.
  */
 function isTaken(abstract_name: string, agent_uids: ReadonlySet<number>): boolean {
   const line = readText("/proc/net/unix")
@@ -90,7 +90,7 @@ function uidOf(pid: string): number {
   }
 }
 
-/** Creates the lock file. Throws StateLockedError if another agent has the socket or the file. On a full disk it creates no file. */
+/** Creates the lock file. Throws StateLockedError if another agent has the socket or the file. Does nothing on a full disk. */
 function takeFile(directory: string, path: string, is_socket_taken: boolean): void {
   const holder = parseHolder(readText(path));
   if (holder !== undefined && lives(holder)) throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
@@ -110,7 +110,7 @@ function writeLockFile(directory: string, path: string): void {
     writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });
     failpoint("lock:prepared", "file");
     for (let tries = 0; ; tries += 1) {
-      // A hard link is atomic: it appears with its content or not at all, and only if `path` does not exist.
+      // Create the file as a hard link, which is atomic: the file appears with its complete content, and only if `path` does not exist.
       if (linked(mine, path)) break;
       const content = readText(path);
       const holder = parseHolder(content);
@@ -134,7 +134,7 @@ function linked(from: string, to: string): boolean {
   }
 }
 
-/** Removes a stale lock file. It is moved away first, and moved back if another process has replaced it in the meantime. */
+/** Removes a stale lock file. Renames the file first, and renames it back if another process has replaced it in the meantime. */
 function removeStale(path: string, content: string | undefined): void {
   const aside = `${path}.stale.${process.pid}`;
   try {
@@ -149,7 +149,7 @@ function removeStale(path: string, content: string | undefined): void {
 
 const readText = (path: string): string | undefined => readIfExists(path)?.toString("utf8");
 
-/** Parses a lock file; undefined if it was torn by a power loss. Then its holder is gone: no process of this boot wrote it. */
+/** Parses a lock file. Returns undefined if a power loss has torn it: then its owner is gone, since no process of this boot wrote it. */
 function parseHolder(text: string | undefined): Holder | undefined {
   const { pid, started, boot_id } = parseObject(text ?? "") ?? {};
   return typeof pid === "number" && typeof started === "string" && typeof boot_id === "string" ? { pid, started, boot_id } : undefined;

@@ -18,7 +18,7 @@ import { crc32 } from "node:zlib";
 import { failpoint, failpointsArmed, tornFailpoint } from "@roamfleet/clock/failpoint";
 import { fieldsOf } from "../json.ts";
 
-/** Makes changes of a directory's entries (created, renamed or removed files) durable. */
+/** Makes the creation, renaming or removal of files in a directory durable. */
 export function syncDirectory(directory: string): void {
   syncFile(directory);
 }
@@ -38,7 +38,7 @@ export function syncFile(path: string, mode?: number): void {
 export function makeDirectory(directory: string, mode = 0o700): void {
   const first = mkdirSync(directory, { recursive: true, mode });
   if (first === undefined) return;
-  // Sync the parent of each new directory: the parent contains the entry with its name.
+  // Sync the parent of each new directory, since the parent contains the entry that names it.
   const top = dirname(resolve(first));
   for (let parent = dirname(resolve(directory)); ; parent = dirname(parent)) {
     syncDirectory(parent);
@@ -60,8 +60,8 @@ export function removeDurably(path: string): void {
 }
 
 /**
- * Replaces a file completely or not at all, also across a power loss: temporary file beside it, fsync, rename, fsync of the directory. All durable
- * files of the agent are written by this function, except journals and spools, which are appended to.
+ * Replaces a file completely or not at all, even if the power fails. Writes a temporary file beside it, fsyncs it, renames it, and fsyncs
+ * the directory. The agent writes all its durable files with this function, except journals and spools, which are appended to.
  */
 export function writeAtomically(path: string, content: string | Uint8Array, mode = 0o600): void {
   replaceBy(path, (temporary, point) => {
@@ -70,7 +70,7 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
     try {
       point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
       writeWhole(handle, bytes);
-      // The umask limits the mode of openSync.
+      // The umask may have reduced the mode that openSync was called with, so set it here.
       fchmodSync(handle, mode);
       fsyncSync(handle);
     } finally {
@@ -111,8 +111,8 @@ function replaceBy(path: string, create: (temporary: string, point: FilePoint | 
 type FilePoint = (stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void;
 
 /**
- * Returns the failpoints for writing a file; undefined when none are armed. They are named after the file, without parts that differ
- * between runs.
+ * Returns the failpoints for writing a file; undefined if none are armed. Their names are derived from the file's path, without parts that
+ * differ between runs.
  */
 function filePoint(path: string): FilePoint | undefined {
   if (!failpointsArmed()) return undefined;
@@ -177,10 +177,10 @@ export function errorCode(error: unknown): string | undefined {
   return typeof code === "string" ? code : undefined;
 }
 
-/** Returns an error in a few words for a log field: never a stack. */
+/** Returns a short description of an error for a log field, never its stack. */
 export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // A refused connection to a name with several addresses has an empty message.
+  // A refused connection to a host name with several addresses has an empty message, so use the first inner error.
   const inner = error instanceof AggregateError ? error.errors[0] : undefined;
   return error.message || (inner instanceof Error ? inner.message : (errorCode(error) ?? error.name));
 }

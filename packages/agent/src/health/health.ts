@@ -31,7 +31,7 @@ interface HealthOptions {
 }
 
 /**
- * Measures the robot with /proc, /sys and statfs. A measurement takes 0.1 ms with warm caches, and needs neither a child process nor a
+ * Measures the robot's health with /proc, /sys and statfs. A measurement takes 0.1 ms with warm caches. It needs no child process and no
  * library.
  */
 export class HealthMeter {

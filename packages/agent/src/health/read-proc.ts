@@ -3,7 +3,10 @@ import { join } from "node:path";
 import { statfs } from "node:fs/promises";
 import { type Clock, within } from "@roamfleet/clock";
 
-/** Functions that read /proc and /sys below a root directory, which tests replace. A missing value is null, empty or 0, never an error. */
+/**
+ * The functions in this file read /proc and /sys below a root directory, which tests replace. They return null, empty or 0 for a missing
+ * value, and never throw.
+ */
 
 /** Returns the content of a small file; empty if it cannot be read. */
 function readSmall(...path: string[]): string {
@@ -36,7 +39,7 @@ export interface CpuTimes {
   cores: number;
 }
 
-/** Returns ticks since boot over all cores. */
+/** Returns the busy and total CPU time since boot, in ticks, summed over all cores. */
 export function readCpuTimes(root: string): CpuTimes {
   const lines = readSmall(root, "proc/stat").split("\n");
   // Columns: user nice system idle iowait irq softirq steal. Guest time is already included in user.
@@ -50,7 +53,7 @@ export function readCpuTimes(root: string): CpuTimes {
   return { busy: total - idle, total, cores: Math.max(1, lines.filter((line) => /^cpu\d/.test(line)).length) };
 }
 
-/** Returns the memory of the robot. Used memory is what dropping caches cannot free: total minus MemAvailable. */
+/** Returns the memory of the robot. Used memory is the total minus MemAvailable: what the kernel cannot free by dropping caches. */
 export function readMemory(root: string): { used_bytes: number; total_bytes: number } {
   const values = new Map<string, number>();
   for (const line of readSmall(root, "proc/meminfo").split("\n")) {
@@ -122,9 +125,12 @@ interface Disk {
 
 const DISKS_MAX = 64;
 const STATFS_TIMEOUT_MS = 2_000;
-/** Read-only images. They are always full, which would be reported as an error. */
+/** Types of read-only disk images. They are excluded because they are always full, which would be reported as an error. */
 const IMAGE = /^(squashfs|iso9660|erofs|cramfs)$/;
-/** File systems that are no disk of this machine, except as its root. Access to the network file systems among them could block forever. */
+/**
+ * File systems that do not count as a disk of this machine, except as its root. Some are network file systems, and access to those could
+ * block forever.
+ */
 const NO_DISK = /^(proc|sysfs|tmpfs|devtmpfs|ramfs|nfs\d?|cifs|smb3|9p|ceph|autofs|fuse\.(?!fuseblk).*)$/;
 
 interface Mount {
@@ -150,7 +156,7 @@ export async function readDisks(root: string, clock: Clock): Promise<Disk[]> {
   return disks.filter((disk) => disk !== undefined).sort((a, b) => (a.mount < b.mount ? -1 : 1));
 }
 
-/** /proc/mounts writes spaces and similar characters as octal. */
+/** Decodes the octal escapes of /proc/mounts, such as `\040` for a space. */
 const unescape = (text: string): string => text.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 
 async function readDisk(root: string, mount: string, clock: Clock): Promise<Disk | undefined> {
@@ -158,7 +164,7 @@ async function readDisk(root: string, mount: string, clock: Clock): Promise<Disk
     const stats = await within(clock, STATFS_TIMEOUT_MS, statfs(join(root, mount)));
     if (stats === undefined || stats.blocks === 0) return undefined;
     const used = (stats.blocks - stats.bfree) * stats.bsize;
-    // Like df: blocks that are reserved for root count neither as used nor as available.
+    // Blocks that are reserved for root count neither as used nor as available, as in df.
     return { mount: mount.slice(0, 500), used_bytes: used, total_bytes: used + stats.bavail * stats.bsize };
   } catch {
     return undefined;

@@ -12,14 +12,14 @@ import type { RobotKey } from "../identity/identity.ts";
 import type { RobotTime } from "../robot-time.ts";
 import { readAll } from "../runtime/byte-reader.ts";
 
-/** Idle timeout of a request, before the response and within it. */
+/** Idle timeout of a request, while it waits for the response and while it reads the body. */
 const HTTP_SILENCE_MS = 30_000;
 
 interface HttpRequest {
   method: "GET" | "POST";
   url: string;
   headers?: Record<string, string>;
-  /** Returns further headers once the connection is open; `channel` is its TLS channel binding, or "" without TLS. */
+  /** Returns further headers. It is called once the connection is open: `channel` is the TLS channel binding, or "" without TLS. */
   bound_headers?: (channel: string) => Record<string, string>;
   body?: string;
   signal: AbortSignal;
@@ -62,7 +62,8 @@ export function httpClient(clock: Clock, activity: Activity = idleActivity, tls:
 function answerOf(request: ClientRequest, body: string | undefined, bound: HttpRequest["bound_headers"]): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     request.on("response", resolve);
-    // Keep this listener after the response has begun: a later error must reach the reader of the body, and not be an uncaught exception.
+    // Keep this listener after the response has begun. Without a listener, a later error would be an uncaught exception instead of reaching
+    // the reader of the body.
     request.on("error", reject);
     if (bound === undefined) return void request.end(body);
     return void request.once("socket", (socket: Socket) => {
@@ -84,7 +85,7 @@ async function* readBody(response: IncomingMessage, idle: IdleTimeout, activity:
   const ended = activity.begin();
   try {
     for await (const chunk of response) {
-      // The timer stops while the reader handles a chunk: a slow disk is not the server's silence.
+      // Stop the timer while the reader handles a chunk: time spent on a slow disk must not count as silence of the server.
       idle.stop();
       yield chunk as Buffer;
       idle.resume();
@@ -106,7 +107,7 @@ function headerOf(response: IncomingMessage, name: string): string | null {
 export const readText = async (answer: FetchAnswer, bytes_max: number): Promise<string> =>
   (await readAll(answer.body, bytes_max, () => new Error(`the response is larger than ${bytes_max} bytes`))).toString("utf8");
 
-/** Returns the message of an error envelope; undefined for another text, such as a proxy's page. */
+/** Returns the message of the server's error response; undefined for any other text, such as an error page of a proxy. */
 export function envelopeMessage(text: string): string | undefined {
   const { message } = fieldsOf(parseObject(text)?.["error"]);
   return typeof message === "string" ? message.slice(0, 500) : undefined;

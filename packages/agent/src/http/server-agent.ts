@@ -8,7 +8,7 @@ import { checkServerIdentity, type DetailedPeerCertificate, rootCertificates, TL
 interface ServerAgentOptions {
   /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
   ca?: string | undefined;
-  /** May contain HTTPS_PROXY, HTTP_PROXY, NO_PROXY and their lower-case forms. */
+  /** Environment variables, which may contain HTTPS_PROXY, HTTP_PROXY, NO_PROXY and their lower-case forms. */
   environment: Readonly<Record<string, string>>;
   /** Returns a lower bound of the current time, milliseconds since 1970, independent of the robot's clock. */
   least: () => number;
@@ -18,10 +18,16 @@ interface ServerAgentOptions {
 
 const SERVER_AUTH = "1.3.6.1.5.5.7.3.1";
 const CHAIN_MAX = 10;
-/** Idle timeout of a connection, or of the proxy, until TLS is established. When all robots reconnect, a server needs 45 s for the last handshake. */
+/**
+ * Idle timeout of a connection until TLS is established, also while it goes through a proxy. When all robots reconnect, the server needs up
+ * to 45 s for a handshake.
+ */
 const SECURE_MS_MAX = 60_000;
 
-/** Opens the agent's connections to its server, through the environment's proxy. Certificates are checked by `certificateFault`. */
+/**
+ * Returns the HTTP agent for connections to the server. It uses the proxy of the environment and checks certificates with
+ * `certificateFault`.
+ */
 export function serverAgent(server: string, options: ServerAgentOptions): HttpAgent {
   const { environment: proxyEnv } = options;
   return server.startsWith("https:") ? new CheckingAgent(options) : new HttpAgent({ keepAlive: false, proxyEnv });
@@ -61,7 +67,7 @@ class CheckingAgent extends HttpsAgent {
       if (!(socket instanceof Socket)) return;
       waiting.push(socket);
       socket.setTimeout(SECURE_MS_MAX, () => settle(new Error(`no TLS connection within ${SECURE_MS_MAX / 1_000} s`)));
-      // With a proxy this socket leads to the proxy; the callback receives the TLS connection through it.
+      // With a proxy, this socket is the connection to the proxy. The callback receives the TLS connection through it, so return here.
       if (!(socket instanceof TLSSocket)) return;
       socket.once("error", (error) => settle(error));
       socket.once("close", () => settle(new Error("the connection was closed before the TLS handshake finished")));
@@ -78,14 +84,15 @@ class CheckingAgent extends HttpsAgent {
 export const isSecured = (socket: TLSSocket): boolean => socket.getProtocol() !== null && socket.getPeerX509Certificate() !== undefined;
 
 /**
- * Returns why the server's certificate is refused; undefined if it is accepted. OpenSSL's check by the robot's clock applies, with two
- * exceptions:
+ * Returns why the server's certificate is refused; undefined if it is accepted. OpenSSL checks it by the robot's clock; this function
+ * changes the result in two cases:
  *
- * - A certificate that is not valid yet is checked here without its start date: chain, host name, purpose and end date. The clock is
- *   probably behind (a robot without battery boots in 1970), and a certificate that a trusted authority issued ahead of time is no attack.
- * - A certificate that expired before `least` is refused, even if the robot's clock is behind. If OpenSSL accepted the chain, this applies
- *   only to the server's own certificate, otherwise to all up to the trusted authority. Other certificates that the server sends may have
- *   expired.
+ * - A certificate that is not valid yet is checked again without its start date: chain, host name, purpose and end date. The clock is
+ *   probably behind, since a robot without a battery boots in 1970. A certificate that a trusted authority issued ahead of time is no
+ *   attack.
+ * - A certificate that expired before `least` is refused, even if the robot's clock is behind. If OpenSSL accepted the chain, only the
+ *   server's own certificate is checked this way. Otherwise all certificates up to the trusted authority are checked. Other certificates
+ *   that the server sends may have expired.
  */
 function certificateFault(socket: TLSSocket, host: string, { ca, least, early }: ServerAgentOptions): Error | undefined {
   const chain = chainOf(socket);
@@ -108,7 +115,7 @@ function certificateFault(socket: TLSSocket, host: string, { ca, least, early }:
 
 const refused = (code: string): Error => Object.assign(new Error(`the server's certificate was refused (${code})`), { code });
 
-/** Returns the chain, beginning with the server's certificate. */
+/** Returns the certificate chain that the server sent, beginning with the server's own certificate. */
 function chainOf(socket: TLSSocket): X509Certificate[] {
   const chain: X509Certificate[] = [];
   const seen = new Set<string>();
@@ -124,8 +131,8 @@ function chainOf(socket: TLSSocket): X509Certificate[] {
 }
 
 /**
- * Returns the certificates up to the one that a trusted authority signed. If a signature, the host name or the purpose is wrong, returns an
- * error code instead. Dates are not checked.
+ * Returns the server's certificate chain up to the certificate that a trusted authority signed. Returns an error code instead if a
+ * signature, the host name or the purpose is wrong. Does not check dates.
  */
 function trustedPath(
   socket: TLSSocket,

@@ -21,15 +21,15 @@ export interface TrustOptions {
     Partial<Pick<AgentConfig, "workload_environment">>;
   clock: Clock;
   log: Logger;
-  /** Aborts the wait for an unreachable server. */
+  /** Aborts the retries while the server is unreachable. */
   signal: AbortSignal;
 }
 
 const pinFile = (state_directory: string): string => join(state_directory, "identity", "server-ca.pem");
 
 /**
- * Returns the certificate authority to trust, and pins it in the state directory: from then on no other is accepted. Returns `{}` if the
- * machine's trusted authorities apply, as they do without settings. Throws UntrustedAuthority, whose message states what to do.
+ * Returns the certificate authority to trust for the server. Pins it in the state directory, and from then on accepts no other. Returns
+ * `{}` if the machine's trusted authorities apply, which is the default. Throws UntrustedAuthority, whose message states what to do.
  */
 export async function establishTrust(options: TrustOptions): Promise<{ ca?: string }> {
   const { config, log } = options;
@@ -38,7 +38,7 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
   const pinned = readIfExists(pinFile(state_directory))?.toString("utf8");
   if (ca_file !== undefined) return pin(options, pinned, readAuthority(ca_file, ca_fingerprint));
   if (pinned !== undefined && (ca_fingerprint === undefined || fingerprintOf(pinned) === ca_fingerprint)) return { ca: pinned };
-  // A robot that enrolled without a pin trusts the machine's authorities. It starts without querying the server here.
+  // A robot that enrolled without a pin trusts the machine's authorities. It can start without reading the server's certificate.
   if (ca_fingerprint === undefined && existsSync(enrollmentFile(state_directory))) return {};
   const presented = await look(options);
   if (ca_fingerprint !== undefined) return pin(options, pinned, requireFingerprint(presented, ca_fingerprint));
@@ -51,7 +51,8 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
     );
     return pin(options, pinned, authority.pem);
   }
-  // The robot's clock is behind: each connection checks the certificate without its start date, against the machine's authorities.
+  // The robot's clock is behind, so the certificate could not be verified yet. Each connection verifies it against the machine's
+  // authorities, ignoring its start date.
   if (presented.reason === "CERT_NOT_YET_VALID" && authority === undefined) return {};
   throw new UntrustedAuthority(refusal(config.server, presented), authority?.fingerprint);
 }
@@ -68,7 +69,7 @@ function refusal(server: string, { authority, reason }: Presented): string {
   );
 }
 
-/** Returns the certificate in a file. With a fingerprint, it must match. */
+/** Reads a certificate from a file. Throws if a fingerprint is given and the certificate does not match it. */
 function readAuthority(file: string, fingerprint: string | undefined): string {
   let pem: string;
   try {
@@ -90,7 +91,7 @@ function pin({ config, log }: TrustOptions, pinned: string | undefined, ca: stri
   return { ca };
 }
 
-/** Reads the server's certificate. While the server is unreachable, retries with backoff, like enrollment. */
+/** Reads the certificate that the server presents. Retries with backoff while the server is unreachable, like enrollment. */
 async function look({ config, clock, log, signal }: TrustOptions): Promise<Presented> {
   for (let attempt = 0; ; attempt += 1) {
     try {
@@ -105,7 +106,7 @@ async function look({ config, clock, log, signal }: TrustOptions): Promise<Prese
   }
 }
 
-/** Returns what to do about a certificate that a later connection does not accept; undefined for another error. */
+/** Returns what to do if a connection failed because its certificate was not accepted; undefined for any other error. */
 export function certificateComplaint(error: Error, ca: string | undefined): string | undefined {
   const code = "code" in error ? String(error.code) : undefined;
   if (!isUntrusted(code)) return undefined;

@@ -23,13 +23,13 @@ export interface EnrollOptions {
   clock: Clock;
   log: Logger;
   http: HttpClient;
-  /** Aborts the wait for an unreachable server. */
+  /** Aborts the retries while the server is unreachable. */
   signal: AbortSignal;
 }
 
 /**
- * Returns the robot's identity: the stored one, or a new one by enrolling with the key in the config. Retries until the server answers. The
- * server identifies a robot by its public key. So if the response to an enrollment is lost, the next attempt returns the same robot.
+ * Returns the robot's stored identity, or enrolls with the key in the config to get a new one. Retries until the server responds. The
+ * server identifies a robot by its public key: if the response to an enrollment is lost, the next attempt returns the same identity.
  */
 export async function enroll(options: EnrollOptions): Promise<Enrollment> {
   const { config, clock, log, signal } = options;
@@ -43,7 +43,8 @@ export async function enroll(options: EnrollOptions): Promise<Enrollment> {
     const result = await askOnce(options, config.enroll_key);
     failpoint("enrol:answered", "step");
     if ("enrollment" in result) {
-      // Store the trusted keys before the enrollment: after a crash in between, an enrolled robot without them would trust any key.
+      // Store the trusted signing keys before the enrollment. In the opposite order, a crash in between would leave an enrolled robot
+      // without keys, which would trust any key.
       pinAtEnrollment(config.state_directory, result.enrollment.org_id, result.trust);
       writeEnrollment(config.state_directory, result.enrollment);
       log.info({ robot_id: result.enrollment.robot_id, name: result.enrollment.name, server: config.server }, "enrolled");

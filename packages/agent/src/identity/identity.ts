@@ -13,11 +13,11 @@ export interface Enrollment {
   name: string;
 }
 
-/** The robot's key: created on the robot, never leaves it. */
+/** The robot's key pair. The private key is created on the robot and never leaves it. */
 export interface RobotKey {
   /** Base64 of the 32 raw bytes of the Ed25519 public key. */
   readonly public_key: string;
-  /** Returns the base64 of the signature over the UTF-8 bytes of `text`. */
+  /** Signs the UTF-8 bytes of `text` and returns the signature in base64. */
   sign(text: string): string;
 }
 
@@ -25,9 +25,9 @@ const keyFile = (state_directory: string): string => join(state_directory, "iden
 export const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
- * Reads the key in the state directory, or creates it (mode 0600) and fsyncs it. The key is durable before it is used, so an enrollment
- * whose response was lost is repeated with the same key. Throws if the file is not an Ed25519 key: the robot would enroll as another one
- * with a new key.
+ * Reads the robot's private key from the state directory, or creates it with mode 0600. The key is on disk before it is used, so an
+ * enrollment whose response was lost is repeated with the same key. Throws if the file is not an Ed25519 key: with a new key the robot
+ * would enroll as another robot.
  */
 export function openKey(state_directory: string): RobotKey {
   const path = keyFile(state_directory);
@@ -65,8 +65,7 @@ function makeKey(state_directory: string, path: string): KeyObject {
 }
 
 /**
- * Reads the stored enrollment. Returns undefined if the robot has not enrolled, or if the file is damaged: enrolling again returns the same
- * identity.
+ * Reads the stored enrollment. Returns undefined if there is none or the file is damaged. Enrolling again then returns the same identity.
  */
 export function readEnrollment(state_directory: string, damaged: () => void = () => {}): Enrollment | undefined {
   return parseEnrollment(readJson(enrollmentFile(state_directory), damaged));
@@ -76,7 +75,7 @@ export function writeEnrollment(state_directory: string, enrollment: Enrollment)
   writeJson(enrollmentFile(state_directory), enrollment);
 }
 
-/** Parses `{robot_id, org_id, name}` of the server's response or the stored file; undefined for anything else. */
+/** Parses `{robot_id, org_id, name}` from the server's response or the stored file. Returns undefined for any other value. */
 export function parseEnrollment(value: unknown): Enrollment | undefined {
   const { robot_id, org_id, name } = fieldsOf(value);
   if (typeof robot_id !== "string" || robot_id === "" || typeof org_id !== "string" || typeof name !== "string") return undefined;
@@ -97,7 +96,7 @@ function osName(system_root: string): string {
   }
 }
 
-/** Returns the id of this boot of the machine; `unknown` if the kernel does not provide it. */
+/** Returns the id that the kernel assigned to the current boot; `unknown` if the kernel does not provide one. */
 export function readBootId(system_root: string): string {
   try {
     return readFileSync(join(system_root, "proc/sys/kernel/random/boot_id"), "utf8").trim() || "unknown";

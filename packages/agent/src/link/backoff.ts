@@ -4,12 +4,12 @@ const BACKOFF_MS_FIRST = 1_000;
 const BACKOFF_MS_MAX = 60_000;
 /** Maximum wait that a server can request; a longer one is reduced to this. */
 const RETRY_AFTER_MS_MAX = 3_600_000;
-/** Wait of a robot that the server refuses: a person has to act first. */
+/** Maximum wait before a robot that the server refused tries again. It is long, since only a person can fix the cause. */
 const SLOW_MS = 300_000;
 
 /**
- * Returns the wait in milliseconds with full jitter: uniform between 0 and a bound that doubles from 1 s to 60 s. `attempt` counts failures
- * from 0.
+ * Returns a backoff in milliseconds with full jitter: random between 0 and a limit that doubles from 1 s up to 60 s. `attempt` is the
+ * number of failures so far.
  */
 export function backoffMs(clock: Pick<Clock, "random">, attempt: number): number {
   return Math.round(clock.random() * exponentialMs(BACKOFF_MS_FIRST, BACKOFF_MS_MAX, attempt));
@@ -26,7 +26,10 @@ export function sensibleWaitMs(value: unknown): number | undefined {
   return Math.min(value, RETRY_AFTER_MS_MAX);
 }
 
-/** Parses a Retry-After header (seconds or an HTTP date). `server_date` is the response's Date header, since the robot's clock may be wrong. */
+/**
+ * Parses a Retry-After header (seconds or an HTTP date) to milliseconds. An HTTP date is compared with the response's Date header
+ * (`server_date`), since the robot's clock may be wrong.
+ */
 export function retryAfterMs(
   header: string | null | undefined,
   server_date: string | null | undefined,

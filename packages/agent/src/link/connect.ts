@@ -17,23 +17,26 @@ import { envelopeMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
 import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
-/** Timeout of name lookup and TCP connect. */
+/** Timeout of the name lookup and the TCP connection. */
 const CONNECT_TIMEOUT_MS = 30_000;
 /** Timeout of the TLS handshake. When all robots reconnect, the server performs handshakes one by one and needs 45 s for the last. */
 const HANDSHAKE_TIMEOUT_MS = 60_000;
-/** Timeout from the handshake to the response: the server queues connections for at most 45 s. */
+/** Timeout between the handshake and the server's response. The server keeps connections in a queue for up to 45 s. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const REFUSAL_BYTES_MAX = 16 * 1024;
 const SLOT_CHARACTERS_MAX = 100;
-/** Statuses for not authorized, wrong address and no common version: a retry after a minute would have the same result. */
+/**
+ * HTTP statuses for "not authorized", "wrong address" and "no common protocol version". The robot retries slowly after them, since a
+ * retry after a minute would have the same result.
+ */
 const SLOW_STATUSES = [401, 403, 404, 426];
 
-/** Why the link could not be opened, and how long to wait if the server requested a wait. */
+/** Reports why the link could not be opened. If the server requested a wait, it also contains that wait. */
 export class ConnectFailed extends Error {
   readonly retry_after_ms: number | undefined;
   /** True if only a person can fix the problem: the robot retries slowly. */
   readonly slow: boolean;
-  /** The reserved admission slot, which the next attempt sends. */
+  /** Token of the admission slot that the server reserved. The next attempt sends it. */
   readonly slot: string | undefined;
 
   constructor(reason: string, wait: { retry_after_ms?: number | undefined; slow?: boolean; slot?: string | undefined } = {}) {
@@ -50,7 +53,9 @@ export interface SocketAddress {
   is_secure: boolean;
 }
 
-/** Opens a socket, immediately or later, and passes it to `opened` while it connects. Opens none after the signal is aborted. */
+/**
+ * Opens a socket, now or later, and passes it to `opened` while it is still connecting. After the signal is aborted it opens none.
+ */
 export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void, signal: AbortSignal) => void;
 
 interface ConnectOptions {
@@ -60,14 +65,17 @@ interface ConnectOptions {
   ca?: string | undefined;
   /** Opens the connection; absent: a new agent that trusts `ca`. */
   agent?: Agent | undefined;
-  /** The slot that the last refusal reserved. */
+  /** Token of the admission slot that the server reserved when it last refused this robot. */
   slot?: string | undefined;
   clock: Clock;
   activity?: Activity;
   signal: AbortSignal;
-  /** Opens the sockets of many simulated robots in one process; absent: a new socket that trusts `ca`. */
+  /** Opens the socket, for a process that simulates many robots. Absent: a new socket that trusts `ca`. */
   open_socket?: OpenSocket | undefined;
-  /** Called before the first message can arrive, so that listeners can be added. `channel` is the TLS channel binding, or "". */
+  /**
+   * Called before the first message can arrive, so that the callback can add listeners. `channel` is the TLS channel binding, or ""
+   * without TLS.
+   */
   on_open: (socket: WebSocket, channel: string) => void;
 }
 
@@ -118,17 +126,17 @@ export function connect(options: ConnectOptions): Promise<void> {
       reject(failure);
     };
     const give_up = (): void => settle(new ConnectFailed("the agent is stopping"));
-    // The timeout starts when a socket exists: simulated robots wait in a queue for one.
+    // Start the timeout when the socket exists, since simulated robots wait in a queue for their socket.
     let timer: Timer | undefined;
     const waitFor = (what: string, ms: number): void => {
       timer?.cancel();
       if (!settled) timer = clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
     };
-    // An HTTP agent returns its socket only after the TLS handshake, so one timeout covers both.
+    // An HTTP agent returns its socket only after the TLS handshake. So one timeout covers the connection and the handshake.
     if (agent !== undefined) waitFor("connection", CONNECT_TIMEOUT_MS + HANDSHAKE_TIMEOUT_MS);
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
-    // This listener stays for the socket's whole life: an error is followed by close, which ends the session.
+    // Keep this listener as long as the socket exists. After an error the socket also emits `close`, which ends the session.
     socket.on("error", (error) => settle(new ConnectFailed(certificateComplaint(error, ca) ?? errorText(error))));
     socket.on("unexpected-response", (_request, response) => void refusal(response, clock).then(settle));
     let channel = "";
@@ -141,7 +149,7 @@ export function connect(options: ConnectOptions): Promise<void> {
   }).finally(ended);
 }
 
-/** Returns the error for an HTTP response that the server sent instead of the upgrade. */
+/** Converts the server's HTTP response to an error, for a server that did not upgrade the connection. */
 async function refusal(response: IncomingMessage, clock: Clock): Promise<ConnectFailed> {
   const status = response.statusCode ?? 0;
   const { date, "retry-after": retry_after, [RETRY_AFTER_MS_HEADER]: retry_after_ms_text, [LINK_SLOT_HEADER]: slot } = response.headers;
@@ -155,7 +163,7 @@ async function refusal(response: IncomingMessage, clock: Clock): Promise<Connect
   });
 }
 
-/** Returns the beginning of the body. The response timeout applies: it destroys the socket. */
+/** Returns the first bytes of a response's body. It needs no timeout: the response timeout destroys the socket. */
 async function firstBytes(response: IncomingMessage): Promise<string> {
   let text = "";
   try {
@@ -164,7 +172,7 @@ async function firstBytes(response: IncomingMessage): Promise<string> {
       if (text.length > REFUSAL_BYTES_MAX) break;
     }
   } catch {
-    // The connection broke; the status is enough.
+    // The connection broke while the body was read. The status is enough for the error message.
   }
   return text;
 }

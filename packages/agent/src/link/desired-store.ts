@@ -40,9 +40,9 @@ export class DesiredStore {
   }
 
   /**
-   * Stores a desired state of the server, then calls `stored`. `fresh` is false if this generation or a newer one was already on disk;
-   * `stored` is called all the same, since the server may not know that. A failed write is retried until it succeeds or another desired
-   * state arrives; `refused` is called with the first error only.
+   * Stores a desired state on disk, then calls `stored`. Calls `stored` with `fresh` false if this generation or a newer one was
+   * already on disk, since the server may not know that. Retries a failed write until it succeeds or another desired state arrives.
+   * Calls `refused` with the first error only.
    */
   take(desired: Desired, stored: (fresh: boolean) => void, refused?: (error: unknown) => void): void {
     this.stop();
@@ -68,7 +68,9 @@ export class DesiredStore {
   }
 }
 
-/** Removes logins for registries, which come with each connect and must never be on the robot's disk. */
+/**
+ * Returns the desired state without its registry logins. They arrive again with each connect, and must never be on the robot's disk.
+ */
 function withoutLogins(desired: Desired): Desired {
   const apps = Object.entries(desired.apps).map(([app, state]) => {
     const { registry_auth: _, ...release } = state.release ?? {};
@@ -77,7 +79,9 @@ function withoutLogins(desired: Desired): Desired {
   return { ...desired, apps: Object.fromEntries(apps) as Desired["apps"] };
 }
 
-/** Returns undefined for an invalid desired state: a torn file, or a server with another protocol. */
+/**
+ * Parses a desired state. Returns undefined if it is invalid, for example a torn file or a message of a server with another protocol.
+ */
 export function parseDesired(value: unknown): Desired | undefined {
   if (!isObject(value)) return undefined;
   const { generation, apps, configs } = value;
@@ -115,8 +119,9 @@ export function takeDesired(
 }
 
 /**
- * Reports config deployments as failed if the disk has no room for the desired state: it has none for a config file either, and the
- * deployments would time out. Release deployments take longer, and the disk may have room by then: they are left to time out.
+ * Reports config deployments as failed if the desired state does not fit on the disk. A config file would not fit either, and the
+ * deployments would end by timeout. Release deployments take longer, and the disk may have room by then, so they are not reported as
+ * failed.
  */
 function refuseConfigs(desired: Desired, before: Desired | undefined, reporter: Reporter, error: unknown): void {
   const { reason, message } = failureOf(error, "timeout");

@@ -24,40 +24,40 @@ import { backoffMs, slowMs } from "./backoff.ts";
 import { connect, ConnectFailed, type OpenSocket } from "./connect.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
-/** Once a link has been up for this long, the next failure starts the backoff again from its shortest wait. */
+/** Minimum time that a link must be up for the backoff to start again from its shortest wait. */
 const STABLE_MS = 30_000;
 
 export interface LinkOptions {
   server: string;
   /** PEM of the only trusted certificate authority. */
   ca?: string | undefined;
-  /** Opens connections to the server; absent: each connection has its own agent. */
+  /** Opens the connections to the server. Absent: each connection uses a new agent. */
   agent?: Agent | undefined;
-  /** Opens the sockets of many simulated robots in one process. */
+  /** Opens the socket of each connection, for a process that simulates many robots. */
   open_socket?: OpenSocket;
   robot_id: string;
   key: RobotKey;
   clock: Clock;
   activity: Activity;
   log: Logger;
-  /** A log that is not sent to the server, for entries that each sent batch of logs would cause again. */
+  /** A log that is not sent to the server. It is for entries about sending logs, which would otherwise cause further entries. */
   local: Logger;
   time: RobotTime;
   outbox: ReportQueue & Pick<Outbox, "outbox_id" | "size" | "reconcile">;
   shipper: Pick<LogShipper, "start" | "stop" | "pump" | "acknowledge" | "follow">;
-  /** The contents of `hello` besides the identity; read at each connect. */
+  /** Returns the fields of the `hello` message except the identity; called at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
-  /** Kinds of streams that the server may open, with their handlers. */
+  /** The handler of each kind of stream that the server may open. */
   sources: ReadonlyMap<string, StreamSource>;
-  /** Called after each welcome: reports the running apps. */
+  /** Called after each welcome, to report the running apps to the server. */
   announce: () => void;
   desired: (desired: Desired) => void;
   /** Called with true when the server has welcomed this robot, and with false and the reason when the link is down. */
   on_connection?: (connected: boolean, reason?: string) => void;
 }
 
-/** The robot's end of the link: connects, keeps it up, reconnects. */
+/** The robot's end of the link. It connects to the server, and reconnects when the connection is lost. */
 export class Link {
   readonly #options: LinkOptions;
   readonly #sources: ReadonlyMap<string, StreamSource>;
@@ -67,7 +67,7 @@ export class Link {
   #welcomed_at: number | undefined;
   #running: Promise<void> | undefined;
   #last_failure: string | undefined;
-  /** The admission slot that an overloaded server reserved for this robot. */
+  /** Token of the admission slot that an overloaded server reserved for this robot. */
   #slot: string | undefined;
 
   constructor(options: LinkOptions) {
@@ -250,7 +250,7 @@ export class Link {
     const ended = this.#options.activity.begin();
     try {
       const { ros_adapters, ...snapshot } = await this.#options.health();
-      // A server without support for the field would close the link.
+      // Send the field only if the server supports it: otherwise the server would close the link.
       const more = features.includes("ros_adapters") && ros_adapters !== undefined ? { ros_adapters } : {};
       session.send({ type: "health", snapshot: { ...snapshot, ...more } });
     } catch (error) {
@@ -260,7 +260,10 @@ export class Link {
     }
   }
 
-  /** Logs a repeated failure at debug level, so that an unreachable server is not reported once a minute for weeks. */
+  /**
+   * Logs a failure as a warning, and its repetition at debug level. Otherwise an unreachable server would cause a warning each minute,
+   * for weeks.
+   */
   #logFailure(end: SessionEnd, wait_ms: number): void {
     const level = end.reason === this.#last_failure ? "debug" : "warn";
     this.#last_failure = end.reason;
@@ -268,18 +271,19 @@ export class Link {
   }
 }
 
-/** Reports without an acknowledgement for this long are resent: they were lost although the link is up. */
+/** Maximum wait for the acknowledgement of a report. After that the report counts as lost, although the link is up, and is sent again. */
 const REPORT_ACK_TIMEOUT_MS = 30_000;
 const REPORTS_AT_ONCE = 100;
 /**
- * Minimum room in the send queue for sending reports; one report is far smaller. With less room, the sender waits until frames have left.
+ * Minimum free bytes in the send queue before reports are sent; one report is far smaller. With less, the sender waits until the queue
+ * has sent data.
  */
 const ROOM_BYTES_MIN = 64 * 1024;
 
-/** The part of an outbox that sending needs; simulated robots use one in memory. */
+/** The methods of an outbox that sending needs. Simulated robots implement them in memory. */
 type ReportQueue = Pick<Outbox, "after" | "acknowledge">;
 
-/** Sends the outbox in order over the current session, and resends unacknowledged reports. */
+/** Sends the outbox's reports in order over the current session, and resends reports that are not acknowledged. */
 class ReportSender {
   readonly #outbox: ReportQueue;
   readonly #clock: Clock;
@@ -323,7 +327,7 @@ class ReportSender {
     if (idle) this.#watchAck();
   }
 
-  /** Returns whether there may be more to send now. */
+  /** Sends one batch of reports. Returns whether there may be more to send now. */
   #sendSome(session: Session): boolean {
     if (session.room("control") < ROOM_BYTES_MIN) return false;
     const reports = this.#outbox.after(this.#sent, REPORTS_AT_ONCE);

@@ -34,35 +34,38 @@ import { parseDesired } from "./desired-store.ts";
 import { frameSocket } from "./frame-socket.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
-/** After this many heartbeats without any frame, the link counts as half open and is closed. */
+/** Number of heartbeats without any frame after which the link counts as half open and is closed. */
 const SILENT_HEARTBEATS_MAX = 3;
 const CLOSE_TIMEOUT_MS = 2_000;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_PROTOCOL_ERROR = 1002;
 const CLOSE_INTERNAL_ERROR = 1011;
 
-/** Why a session ended, and what that means for the next one. */
+/** Why a session ended, and how the next attempt should behave. */
 export interface SessionEnd {
   reason: string;
-  /** The wait that the server requested. */
+  /** How long the server asked the robot to wait. */
   wait_ms?: number | undefined;
   /** True if only a person can fix the problem: the robot retries slowly. */
   slow?: boolean;
 }
 
-/** Messages of the server after the welcome. A refusal ends the session and reaches no handler. */
+/**
+ * Messages that the server may send after the welcome. A refusal is not among them: it ends the session and reaches
+ * no handler.
+ */
 export type AfterWelcome = Exclude<ServerMessage, { type: "refused" }>;
 
 /** Callbacks of a session; all are synchronous. */
 interface SessionHandlers {
-  /** Returns the signed `hello` for this nonce. */
+  /** Returns the signed `hello` message for the server's nonce. */
   hello(nonce: string): unknown;
   /** Called when the server has accepted the robot. Returns why this link must not be used; undefined if it may. */
   welcomed(welcome: Welcome): SessionEnd | undefined;
   message(message: AfterWelcome): void;
-  /** Called with the server's time, milliseconds since 1970, at each heartbeat that it answers. */
+  /** Called with the server's time, in milliseconds since 1970, when the server answers a heartbeat. */
   time(server_time: number): void;
-  /** Called when frames have left: the send queue may have room for more. */
+  /** Called after frames were sent, since the send queue may have room again. */
   room(): void;
 }
 
@@ -71,7 +74,7 @@ interface SessionOptions {
   activity: Activity;
   log: Logger;
   handlers: SessionHandlers;
-  /** Kinds of channels that the server may open, with their handlers. */
+  /** The handler of each kind of channel that the server may open. */
   sources: ReadonlyMap<string, StreamSource>;
 }
 
@@ -104,7 +107,7 @@ export class Session {
     [FrameType.RESET]: (frame) => this.#channels.receive(frame),
   };
 
-  /** Must be created before the first message can arrive. */
+  /** Creates the session of an open socket. Must be called before the first message can arrive. */
   constructor(socket: WebSocket, options: SessionOptions) {
     this.#socket = socket;
     this.#options = options;
@@ -131,12 +134,15 @@ export class Session {
     );
   }
 
-  /** Queues a control message. Returns false if the queue is full or the session is not welcomed. */
+  /** Queues a control message. Returns false if the queue is full or the server has not welcomed the robot yet. */
   send(message: unknown): boolean {
     return this.#welcomed && this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
   }
 
-  /** Queues a batch of logs, encoded as JSON. Returns false if the queue is full or the session is not welcomed. */
+  /**
+   * Queues a batch of logs that is already encoded as JSON. Returns false if the queue is full or the server has not
+   * welcomed the robot yet.
+   */
   sendLogs(message: string): boolean {
     return this.#welcomed && this.#queue.pushMessage(LOG_CHANNEL, Buffer.from(message));
   }
@@ -145,7 +151,7 @@ export class Session {
     return this.#queue.room(send_class);
   }
 
-  /** Calls `work` after `ms` unless the session has ended. */
+  /** Calls `work` after `ms` milliseconds, unless the session has ended by then. */
   #after(ms: number, work: () => void): void {
     this.#timers.push(this.#options.clock.setTimer(ms, work));
   }
@@ -243,7 +249,10 @@ export class Session {
     this.#finish({ reason: "the server is shutting down", wait_ms }, CLOSE_GOING_AWAY);
   }
 
-  /** Ends the session on our side, with a close code if the server may still receive it. */
+  /**
+   * Ends the session from the robot's side. With a code, the socket is closed gracefully; otherwise it is
+   * terminated.
+   */
   #finish(end: SessionEnd, code?: number): void {
     if (this.#end !== undefined) return;
     this.#end = end;
@@ -256,7 +265,7 @@ export class Session {
       return;
     }
     this.#socket.close(code);
-    // The close event resolves `ended`; without a response to our close the socket is terminated.
+    // The close event resolves `ended`. If the server does not answer the close, terminate the socket.
     this.#after(CLOSE_TIMEOUT_MS, () => this.#socket.terminate());
   }
 
@@ -279,7 +288,10 @@ export class Session {
   }
 }
 
-/** The agent loads no schema library: the fields of server messages that it uses are validated by hand. */
+/**
+ * The agent does not load a schema library. Instead, the functions below validate the fields of server messages that
+ * the agent uses.
+ */
 
 const HEARTBEAT_SECONDS = { min: 0.1, max: 3_600 };
 const HEALTH_SECONDS = { min: 0.1, max: 86_400 };
@@ -287,7 +299,10 @@ const LOG_FLUSH_MS = { min: 5, max: 60_000 };
 
 const textIn = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
 
-/** Throws FrameError for a message with invalid fields; returns undefined for an unknown type. */
+/**
+ * Parses a message of the server. Throws FrameError if its fields are invalid; returns undefined if its type is
+ * unknown.
+ */
 function parseServerMessage(bytes: Uint8Array): ServerMessage | undefined {
   const value = parseObject(textIn(bytes));
   if (value === undefined) throw new FrameError("a control message is not a JSON object");
@@ -347,7 +362,10 @@ function count(value: Record<string, unknown>, field: string): number {
   return found;
 }
 
-/** Limits an interval from the server to its bounds: with an extreme value the agent would spin or sleep forever. */
+/**
+ * Returns an interval that the server sent, limited to its bounds. With an extreme value the agent would run in a
+ * busy loop or sleep forever.
+ */
 function within(value: Record<string, unknown>, field: string, bounds: { min: number; max: number }): number {
   const found = value[field];
   if (typeof found !== "number" || !Number.isFinite(found)) throw new FrameError(`${String(value.type)}.${field} is not a number`);

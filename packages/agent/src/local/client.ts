@@ -3,7 +3,7 @@ import { errorCode } from "../disk/write-atomically.ts";
 import { KEEP_ALIVE_MS } from "./events.ts";
 import { readAll } from "../runtime/byte-reader.ts";
 
-/** Time limit for an answer. An agent that takes longer is stuck. */
+/** Maximum wait for the agent's response. An agent that takes longer is stuck. */
 const ANSWER_TIMEOUT_MS = 15_000;
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 /**
@@ -14,10 +14,12 @@ const EVENTS_SILENCE_MS = 3 * KEEP_ALIVE_MS;
 /** The agent cannot be reached at the socket. */
 export class AgentUnreachable extends Error {}
 
-/** No agent runs. The other cases of AgentUnreachable are an agent that does not answer or denies access. */
+/** No agent runs. An agent that runs but does not answer or denies access is another case of AgentUnreachable. */
 export class AgentAbsent extends AgentUnreachable {}
 
-/** The agent's error response: its code (`locked`, `update_in_progress`, `not_found`, …) and its message. */
+/**
+ * An error response of the agent, with its code (`locked`, `update_in_progress`, `not_found`, …) and its message.
+ */
 export class AgentRefused extends Error {
   readonly status: number;
   readonly code: string;

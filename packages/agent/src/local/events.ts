@@ -8,11 +8,11 @@ interface LocalEvent {
 }
 
 interface NumberedEvent extends LocalEvent {
-  /** `<run>-<number>`: the numbers start again with each run of the agent. */
+  /** Id of the event, `<run>-<number>`. The numbers start again with each run of the agent. */
   id: string;
 }
 
-/** Maximum events that are kept for readers which reconnect. */
+/** Maximum number of past events in memory. Readers that reconnect get the events that they missed. */
 export const EVENTS_KEPT_MAX = 256;
 
 /** Ring buffer of the latest events. It numbers them and notifies listeners. */
@@ -35,7 +35,7 @@ export class EventRing {
     for (const listener of this.#listeners) listener(event);
   }
 
-  /** Id of the latest event: the cursor of a reader that has received everything. */
+  /** Returns the id of the latest event: the cursor of a reader that has received all events. */
   get last_id(): string {
     return `${this.#run}-${this.#number}`;
   }
@@ -62,14 +62,14 @@ export class EventRing {
   }
 }
 
-/** Maximum concurrent readers of events; another one is refused. */
+/** Maximum number of concurrent event readers; further ones are refused. */
 export const EVENT_READERS_MAX = 16;
 /**
  * Maximum bytes that wait for a slow reader. A reader over this limit is disconnected; it may resume from the last id that it
  * received.
  */
 export const EVENT_BACKLOG_BYTES_MAX = 64 * 1024;
-/** Interval of keep-alive comments. They let both ends notice a lost connection. */
+/** Interval of keep-alive comments, by which both ends notice a lost connection. */
 export const KEEP_ALIVE_MS = 15_000;
 
 interface EventStreamOptions {
@@ -78,7 +78,7 @@ interface EventStreamOptions {
   log: Logger;
 }
 
-/** Streams events as they happen (server-sent events), beginning after the request's Last-Event-ID. */
+/** Streams events to a client as server-sent events, beginning after the request's Last-Event-ID. */
 export function streamEvents(request: IncomingMessage, response: ServerResponse, { ring, clock, log }: EventStreamOptions): void {
   response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
   response.flushHeaders();
@@ -91,7 +91,7 @@ export function streamEvents(request: IncomingMessage, response: ServerResponse,
   };
   const last_id = request.headers["last-event-id"];
   const missed = typeof last_id === "string" ? ring.after(last_id) : [];
-  // A reader that missed events must read the state again. This id lets it continue from here.
+  // A reader that missed events must read the complete state again. Send the latest id, so that it can continue from there.
   if (missed === undefined) write(textOf({ id: ring.last_id, type: "events.missed", data: { last_event_id: last_id } }));
   else write(": listening\n\n");
   for (const event of missed ?? []) write(textOf(event));

@@ -20,7 +20,8 @@ interface LocalInterfaceOptions {
 }
 
 /**
- * The agent's interface to the robot's own software. It decides whether the robot may be changed, and serves the local API.
+ * The agent's interface to the other software on the robot. It serves the local API and decides whether the robot may be
+ * changed.
  */
 export class LocalInterface {
   readonly permission: RobotPermission;

@@ -32,7 +32,7 @@ export interface AgentView {
 interface LocalRequest {
   path: string;
   query: URLSearchParams;
-  /** Parsed JSON; undefined: the request has no body. */
+  /** The request's body as parsed JSON; undefined if the request has no body. */
   body: unknown;
 }
 
@@ -89,12 +89,12 @@ function lockRequest(body: unknown): LockRequest {
 }
 
 /**
- * Takes the lock, or renews it for its owner. Throws LocalError if another owner has it. A lock that is not held yet is refused while an app
- * is being changed, so no change is in progress when it is taken.
+ * Takes the lock, or renews it for its owner. Throws LocalError if another owner has the lock, or if a new lock is requested while an app
+ * is being changed. So no change is in progress when a lock is taken.
  */
 function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLock {
   const changing = apps().find(isChanging);
-  // A renewal is not refused: the lock would expire, and further changes could begin.
+  // A renewal is allowed during a change. Otherwise the lock would expire and further changes could begin.
   if (changing !== undefined && permission.lock()?.owner !== request.owner)
     throw new LocalError(409, "update_in_progress", `app ${changing.app} is being changed (${changing.phase?.replace("_", " ")})`, {
       app: changing.app,

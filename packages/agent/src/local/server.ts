@@ -16,7 +16,7 @@ export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
 /** Time limit for receiving a complete request. */
 export const REQUEST_TIMEOUT_MS = 10_000;
 export const HEADER_BYTES_MAX = 8 * 1024;
-/** Delay before listening is retried: a full or read-only disk may become writable again. */
+/** Delay before the server tries again to listen. It may fail while a disk is full or read-only. */
 const LISTEN_RETRY_MS = 10_000;
 
 interface LocalApiOptions {
@@ -42,7 +42,7 @@ export class LocalApi {
     this.#options = options;
   }
 
-  /** Resolves when the server listens, or after the first failed attempt to listen. */
+  /** Starts listening. Resolves when the server listens, or after the first failed attempt. */
   start(): Promise<void> {
     return (this.#starting = this.#listen());
   }
@@ -113,14 +113,14 @@ export class LocalApi {
 }
 
 function send(response: ServerResponse, status: number, body: unknown): void {
-  // Close the connection, so that the unread rest of the body is not parsed as the next request.
+  // Close the connection after this response. Otherwise the unread rest of the body would be parsed as the next request.
   const more = status === 413 ? { connection: "close" } : {};
   response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", ...more });
   response.end(`${JSON.stringify(body)}\n`);
 }
 
 async function readBody(request: IncomingMessage): Promise<unknown> {
-  // Keep the socket open when the body is too large: the error response still needs it.
+  // Keep the socket open if the body is too large, since the error response still has to be sent.
   const stream = request.iterator({ destroyOnReturn: false });
   const tooLarge = (): Error => new LocalError(413, "too_large", `the body has more than ${LOCAL_BODY_BYTES_MAX} bytes`);
   const body = await readAll(stream, LOCAL_BODY_BYTES_MAX, tooLarge);

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import { errorCode, isMissing } from "../disk/write-atomically.ts";
 
-/** Maximum bytes of a unix socket's path. Linux accepts 108, including the terminating zero. */
+/** Maximum length of a unix socket's path in bytes. Linux accepts 108 bytes including the terminating zero. */
 export const SOCKET_PATH_BYTES_MAX = 107;
 const SOCKET_MODE = 0o660;
 /** Mode of the directories above the socket: the group may pass through them, but not list them. */
@@ -23,10 +23,10 @@ export function stateDirectoryOf(socket: string): string | undefined {
   return socketIn(state_directory) === socket ? state_directory : undefined;
 }
 
-/** Another agent answers at this path, or the file is not a socket. */
+/** Thrown if another agent listens at this path, or if the file is not a socket. */
 class SocketTaken extends Error {}
 
-/** Removes a socket at which no process listens. Throws SocketTaken. */
+/** Removes the socket file if no process listens at it. Throws SocketTaken otherwise. */
 export async function clearSocket(path: string, clock: Clock): Promise<void> {
   try {
     if (!lstatSync(path).isSocket()) throw new SocketTaken(`${path} exists and is not a socket`);
@@ -48,12 +48,13 @@ function answers(path: string, clock: Clock): Promise<boolean> {
     };
     const timer = clock.setTimer(PROBE_TIMEOUT_MS, () => end(true));
     socket.once("connect", () => end(true));
-    // ECONNREFUSED or ENOENT: no process listens. Any other error, such as missing permission or too many connections, means that one does.
+    // ECONNREFUSED and ENOENT mean that no process listens. Any other error, such as a missing permission or too many connections, means
+    // that a process listens.
     socket.once("error", (error) => end(errorCode(error) !== "ECONNREFUSED" && errorCode(error) !== "ENOENT"));
   });
 }
 
-/** Allows access to the socket for its owner and, if one is named, for a group. */
+/** Gives the socket's owner access to it and, if a group is named, that group. */
 export function openToGroup(path: string, state_directory: string, group: string | undefined): void {
   chmodSync(path, SOCKET_MODE);
   if (group === undefined) return;
@@ -66,7 +67,7 @@ export function openToGroup(path: string, state_directory: string, group: string
   }
 }
 
-/** Returns the id for a number or a name of /etc/group. Throws for an unknown group. */
+/** Returns the id of a group, given as a number or as a name in /etc/group. Throws if the group is unknown. */
 function groupId(group: string, file = "/etc/group"): number {
   if (/^\d+$/.test(group)) return Number(group);
   for (const line of readFileSync(file, "utf8").split("\n")) {

@@ -2,7 +2,7 @@ import { type Logger, pino } from "pino";
 import { LOG_LEVELS, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogSink } from "../contract.ts";
 
-/** Marks entries that stay on the robot. They are about sending logs to the server: to send them would create more of them. */
+/** Marks log entries that stay on the robot. They are about sending logs to the server, so sending them would create further entries. */
 const LOCAL = { local: true };
 const SOURCE = "agent";
 const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
@@ -10,14 +10,14 @@ const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
 interface AgentLogOptions {
   level: string;
   now: () => Date;
-  /** Receives human-readable lines, including the newline (stderr). */
+  /** Receives each line for people, including its newline, for example to print it on stderr. */
   print: (line: string) => void;
   sink: LogSink;
 }
 
 /**
- * Creates the agent's own log. `log` writes lines for people to stderr and records of source `agent` for the server. `local` writes only to
- * stderr, for the parts that send the records.
+ * Creates the agent's own log. `log` prints lines for people, and also writes records of the source `agent` for the server. `local` only
+ * prints: the code that sends the records to the server uses it.
  */
 export function agentLog({ level, now, print, sink }: AgentLogOptions): { log: Logger; local: Logger } {
   const write = (line: string): void => {
@@ -44,6 +44,6 @@ function humanFields(fields: Record<string, unknown>): string {
     .join("");
 }
 
-/** Escapes control characters, so that an external value cannot add lines or terminal commands. */
+/** Escapes control characters, so that a value from outside cannot add lines or send commands to a terminal. */
 const oneLine = (text: string): string =>
   text.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);

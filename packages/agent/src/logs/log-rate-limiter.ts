@@ -1,27 +1,30 @@
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { LogRecord, LogSink } from "../contract.ts";
 
-/** Sustained rate limit of one source. At this limit, a robot with many sources still sends less than a camera does. */
+/**
+ * Maximum sustained rate of one source, in records per second. At this limit, a robot with many sources still sends less data than a
+ * camera.
+ */
 export const SOURCE_RECORDS_PER_SECOND = 1_000;
 const SOURCE_BYTES_PER_SECOND = 512 * 1024;
 /**
- * Burst that a source may write after a quiet time, for example a stack trace of all threads or the start of a large program. At most a
- * quarter of the spool.
+ * Maximum records that a source may write at full speed after a quiet time, such as a stack trace of all threads or the start of a large
+ * program. They fill at most a quarter of the spool.
  */
 export const SOURCE_RECORDS_BURST = 20_000;
 export const SOURCE_BYTES_BURST = 16 * 1024 * 1024;
 /**
- * Once a source has dropped a record, it drops all records until it may write this many again. So there is one large gap instead of many
- * small ones.
+ * Records that a source must be allowed to write again before it resumes. Once it has dropped a record, it drops all records until then. So
+ * there is one large gap instead of many small ones.
  */
 const RESUME_RECORDS = 500;
 const RESUME_BYTES = 256 * 1024;
-/** Maximum delay before drops are reported. A source that resumes sooner reports its drops with its next record. */
+/** Maximum delay before dropped records are reported. If the source resumes earlier, its next record is preceded by the report. */
 const REPORT_AFTER_MS = 1_000;
 /** Maximum sources with a separate rate limit. All further sources share one. */
 export const SOURCES_MAX = 1_000;
 const OTHERS = "others";
-/** Bytes of a record besides its message. */
+/** Size in bytes that a record is assumed to have besides its message. */
 const RECORD_BYTES = 128;
 
 interface Bucket {
@@ -33,8 +36,8 @@ interface Bucket {
 }
 
 /**
- * Rate limiter that keeps one noisy source from filling the shared spool. Each source has a separate rate and burst. Records over the limit
- * are dropped. A later record names the source and the number of dropped records.
+ * Rate limiter that keeps one noisy source from filling the shared spool. Each source has its own rate and burst. Records over the limit
+ * are dropped; a later record reports the source and how many were dropped.
  */
 export class LogRateLimiter implements LogSink {
   readonly #sink: LogSink;
@@ -53,8 +56,8 @@ export class LogRateLimiter implements LogSink {
   }
 
   /**
-   * Writes or drops a record. `at_ms`: the time at which the rate limit counts the record, in milliseconds; all calls for a source must use the same
-   * clock (default: monotonic). Pass the record's own time if records may be read late, so that an hour of them does not count as one burst.
+   * Writes or drops a record. `at_ms`: the time of the record in milliseconds, for the rate limit; all calls for a source must use the same
+   * clock (default: monotonic). Pass the record's own time if records are read late; otherwise an hour of records would count as one burst.
    * `source`: the source whose rate limit applies (default: the record's source).
    */
   write(record: LogRecord, at_ms = this.#clock.monotonic(), source = record.source): void {
@@ -69,7 +72,7 @@ export class LogRateLimiter implements LogSink {
     this.#sink.write(record);
   }
 
-  /** Returns whether the source may write now, for sources that can read their records later. */
+  /** Returns whether the source may write now. A caller that can read its records later should wait until then. */
   hasRoom(source: string, at_ms = this.#clock.monotonic()): boolean {
     const bucket = this.#bucketOf(source, at_ms);
     refill(bucket, at_ms);
@@ -116,7 +119,7 @@ export class LogRateLimiter implements LogSink {
     return bucket;
   }
 
-  /** Evicts sources that may write a full burst: a new source starts in the same state. */
+  /** Evicts sources that may write a full burst, since a new source has the same limits. */
   #evictIdle(at_ms: number): void {
     for (const bucket of this.#buckets.values()) {
       refill(bucket, at_ms);

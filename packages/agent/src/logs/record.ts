@@ -34,7 +34,7 @@ export function encodeGap(gap: { from: number; to: number; count: number }, now:
   return encodeRecord(gap.to, record, now);
 }
 
-/** Returns the number of a line made by `encodeRecord`; undefined for a damaged one. */
+/** Returns the number of a record that `encodeRecord` made; undefined if the line is damaged. */
 export function lineSeq(line: string): number | undefined {
   const match = /^\{"seq":(\d{1,16}),/.exec(line);
   return match === null ? undefined : Number(match[1]);
@@ -43,7 +43,7 @@ export function lineSeq(line: string): number | undefined {
 function cutMessage(text: string): { message: string; cut_bytes: number } {
   const message = text.toWellFormed();
   if (message.length <= LOG_MESSAGE_CHARACTERS_MAX) return { message, cut_bytes: 0 };
-  // Do not split a surrogate pair.
+  // Do not cut between the two halves of a surrogate pair.
   const high = message.charCodeAt(LOG_MESSAGE_CHARACTERS_MAX - 1);
   const end = high >= 0xd800 && high <= 0xdbff ? LOG_MESSAGE_CHARACTERS_MAX - 1 : LOG_MESSAGE_CHARACTERS_MAX;
   return { message: message.slice(0, end), cut_bytes: Buffer.byteLength(message.slice(end)) };

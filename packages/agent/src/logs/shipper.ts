@@ -8,22 +8,22 @@ const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
 /** Flush interval while a client follows the log. */
 const FOLLOW_FLUSH_MS = 50;
 /**
- * Without an acknowledgement for this long, a batch counts as lost although the link is up, and is sent
- * again.
+ * Maximum wait for the acknowledgement of a batch. After that the batch counts as lost, although the link is
+ * up, and is sent again.
  */
 const LOG_ACK_TIMEOUT_MS = 30_000;
 
-/** Receives batches while the link is up. */
+/** Sends batches to the server. It exists while the link is up. */
 interface LogOutlet {
   room(): number;
   /** Returns false if the batch could not be queued. The caller then passes the batch again later. */
   send(message: string): boolean;
 }
 
-/** The part of a spool that is needed to send its records. Simulated robots use a spool in memory. */
+/** The methods of a spool that are needed to send its records. Simulated robots implement them in memory. */
 type LogSource = Pick<LogSpool, "next" | "rewind" | "acknowledge">;
 
-/** Sends the spool in batches, with a limit on unacknowledged bytes. */
+/** Sends the records of the spool in batches, and limits the unacknowledged bytes. */
 export class LogShipper {
   readonly #spool: LogSource;
   readonly #clock: Clock;
@@ -40,7 +40,7 @@ export class LogShipper {
     this.#clock = clock;
   }
 
-  /** Starts after a connect: sends everything after `acked`, then new records every `flush_ms`. */
+  /** Starts sending after a connect. Sends all records after `acked`, then new records every `flush_ms`. */
   start(outlet: LogOutlet, options: { acked: number; flush_ms: number }): void {
     this.stop();
     this.#outlet = outlet;
@@ -66,8 +66,8 @@ export class LogShipper {
   }
 
   /**
-   * Must be called after each new record: schedules a flush if none is pending. While nothing is written, no
-   * timer runs.
+   * Schedules a flush if none is pending. Must be called after each new record. So no timer runs while
+   * nothing is written.
    */
   recordAdded(): void {
     if (this.#outlet === undefined || this.#flush !== undefined) return;
@@ -89,7 +89,7 @@ export class LogShipper {
     if (behind && this.#flush === undefined) this.pump();
   }
 
-  /** Sends records as far as the limits allow. */
+  /** Sends batches until the spool is empty or a limit is reached. */
   pump(): void {
     const outlet = this.#outlet;
     if (outlet === undefined) return;

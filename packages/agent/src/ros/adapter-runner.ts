@@ -19,7 +19,7 @@ const REASON_CHARACTERS_MAX = 500;
 export interface AdapterStatus {
   name: RosAdapterName;
   state: RosAdapterState;
-  /** Only for a connected adapter. */
+  /** The ROS distribution; present only if the adapter is connected. */
   distro?: string | null;
   reason?: string;
 }
@@ -36,10 +36,12 @@ interface AdapterRunnerOptions {
   changed: () => void;
 }
 
-/** Runs one adapter, independently of all others: searches for it, uses it until it is lost, and searches again after a backoff. */
+/**
+ * Runs one adapter independently of all others. Searches for it, uses it until the connection is lost, then searches again with backoff.
+ */
 export class AdapterRunner {
   readonly name: RosAdapterName;
-  /** Whether a first search has ended. */
+  /** Whether a search has been completed since the start. */
   has_searched = false;
   readonly topics: LatestAnswer<RosTopic>;
   readonly nodes: LatestAnswer<string>;
@@ -50,7 +52,7 @@ export class AdapterRunner {
   #running: Promise<void> | undefined;
   /** Result of the latest search, or why the adapter was lost. */
   #result: Pick<AdapterStatus, "state" | "reason"> = { state: "searching" };
-  /** Ends the wait before the next search. */
+  /** Wakes the runner from the wait before the next search. */
   #wake: () => void = () => {};
 
   constructor(options: AdapterRunnerOptions) {
@@ -73,7 +75,7 @@ export class AdapterRunner {
     await (this.#running ?? this.#search);
   }
 
-  /** Defined while it is connected. */
+  /** Returns the adapter; undefined while it is not connected. */
   get adapter(): RosAdapter | undefined {
     return this.#adapter;
   }
@@ -85,14 +87,17 @@ export class AdapterRunner {
   }
 
   /**
-   * Returns whether the adapter's latest topic list contains the topic, with the given type if there is one. False for an adapter that is
-   * not connected.
+   * Returns whether the adapter's latest topic list contains the topic and, if a type is given, with that type. Returns false if the
+   * adapter is not connected.
    */
   offers(topic: string, type: string | undefined): boolean {
     return this.topics.latest.some((one) => one.name === topic && (type === undefined || one.type === type));
   }
 
-  /** Reacts to a changed `isNeeded`: closes the adapter if it is no longer needed, otherwise ends its standby. */
+  /**
+   * Must be called when `isNeeded` may have changed. Closes the adapter if it is no longer needed; wakes it from standby if it is needed
+   * again.
+   */
   reconsider(): void {
     if (this.#options.isNeeded()) {
       if (this.#result.state === "standby") this.#wake();
@@ -100,8 +105,8 @@ export class AdapterRunner {
   }
 
   /**
-   * Searches now, unless the adapter is connected or not needed. Joins a search that is already running. Resolves to the adapter if there
-   * is one.
+   * Searches for the adapter now, unless it is connected or not needed. Joins a search in progress. Resolves to the adapter, or to
+   * undefined if it was not found.
    */
   search(): Promise<RosAdapter | undefined> {
     if (this.#adapter !== undefined || this.#stopping.signal.aborted || !this.#options.isNeeded()) return Promise.resolve(this.#adapter);
@@ -152,7 +157,7 @@ export class AdapterRunner {
     try {
       const adapter = await unlessAborted(limit.signal, search);
       if (adapter === undefined) {
-        // A lost adapter that is not found again keeps the reason of its loss, which explains why nothing answers now.
+        // If a lost adapter is not found again, keep the reason why it was lost: that explains why ROS does not answer.
         if (this.#result.state !== "lost") this.#result = { state: "not_found" };
         return undefined;
       }
@@ -160,7 +165,7 @@ export class AdapterRunner {
       await adapter.close();
       return undefined;
     } catch (error) {
-      // The search may ignore its signal: an adapter that it finds later is closed.
+      // The search may ignore its abort signal, so close the adapter if it is found later.
       search.then((adapter) => adapter?.close()).catch(() => {});
       const reason = errorText(error).slice(0, REASON_CHARACTERS_MAX);
       this.#result = { state: "failed", reason };
@@ -180,8 +185,8 @@ interface LatestAnswerOptions<T> {
 }
 
 /**
- * A list that an adapter returns. All callers share one query at a time. If the adapter fails or takes more than ROS_ASK_TIMEOUT_MS, the
- * list is empty.
+ * The latest list of topics or nodes of an adapter. Concurrent callers share one query. The list is empty if the query fails or takes
+ * longer than ROS_ASK_TIMEOUT_MS.
  */
 class LatestAnswer<T> {
   latest: readonly T[] = [];
@@ -194,17 +199,17 @@ class LatestAnswer<T> {
     this.#options = options;
   }
 
-  /** Queries the adapter, and waits at most CALLER_WAIT_MS. */
+  /** Queries the adapter and returns the list. Waits at most CALLER_WAIT_MS, then returns the previous list. */
   async refresh(): Promise<readonly T[]> {
     await within(this.#options.clock, CALLER_WAIT_MS, this.ask());
     return this.latest;
   }
 
-  /** Queries the adapter, and resolves when `latest` has the result. */
+  /** Queries the adapter. Resolves when the result is in `latest`. */
   ask(): Promise<void> {
     if (this.#asking !== undefined) return this.#asking;
     const asking = this.#ask().then((answer) => {
-      // After `clear`, the result is from an adapter that is gone.
+      // `clear` was called meanwhile, so this result is of an adapter that is gone.
       if (this.#asking !== asking) return;
       this.#asking = undefined;
       this.latest = answer;

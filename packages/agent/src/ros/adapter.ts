@@ -1,6 +1,6 @@
 /**
- * The interface of all ROS adapters; each one reaches a robot's ROS in its own way. The bridge (bridge.ts) finds the adapters that answer.
- * All other code uses the bridge.
+ * The interface of all ROS adapters. Each adapter connects to a robot's ROS in a different way. The bridge (bridge.ts) finds the adapters
+ * that answer, and all other code uses the bridge.
  */
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
@@ -12,27 +12,27 @@ import { errorText } from "../disk/write-atomically.ts";
 export type { RosAdapterName };
 
 export interface RosTopic {
-  /** As ROS writes it, for example `/camera/image/compressed`. */
+  /** Name of the topic as ROS writes it, for example `/camera/image/compressed`. */
   name: string;
-  /** As ROS writes it, for example `std_msgs/msg/String` in ROS 2 and `std_msgs/String` in ROS 1. */
+  /** Type of the topic as ROS writes it, for example `std_msgs/msg/String` in ROS 2 and `std_msgs/String` in ROS 1. */
   type: string;
 }
 
 export interface RosMessage {
   type: string;
-  /** Time at which it was published, if the adapter receives that; otherwise the time at which it arrived. */
+  /** Time at which the message was published. If the adapter does not receive that time, the time at which the message arrived. */
   at: Date;
   /**
-   * The decoded message: objects of fields, arrays or typed arrays, bigint for 64-bit integers, NaN and infinities unchanged. An adapter
-   * may decode it on first access, so that unused messages cost no decoding. If it cannot be decoded, this is an UndecodedMessage.
+   * The decoded message, or an UndecodedMessage if it cannot be decoded. It consists of objects, arrays, typed arrays, and bigint for
+   * 64-bit integers; NaN and infinities are unchanged. An adapter may decode it on first access, so that unused messages cost no decoding.
    */
   readonly message: unknown;
 }
 
-/** Replaces a message whose type is unknown, or whose bytes do not match its type. */
+/** Takes the place of a message that cannot be decoded: its type is unknown, or its bytes do not match its type. */
 export class UndecodedMessage {
   readonly bytes: Uint8Array;
-  /** Why the message was not decoded, and what would help; for people. */
+  /** Text for people: why the message was not decoded, and how to solve that. */
   readonly reason: string;
 
   constructor(bytes: Uint8Array, reason: string) {
@@ -45,21 +45,21 @@ export interface RosAdapter {
   readonly name: RosAdapterName;
   /** Name of the ROS distribution, for example `humble` or `noetic`; null if unknown. */
   readonly distro: string | null;
-  /** Resolves with the reason when the adapter no longer answers, and also after `close`. Never rejects. */
+  /** Resolves with a reason when the adapter stops answering or was closed. Never rejects. */
   readonly gone: Promise<string>;
-  /** Returns the known names of nodes as ROS writes them. An adapter that has to query them may take up to ROS_ASK_TIMEOUT_MS. */
+  /** Returns the names of all known nodes, as ROS writes them. If the adapter has to query them, it takes up to ROS_ASK_TIMEOUT_MS. */
   nodes(): string[] | Promise<string[]>;
   /** Returns the topics that have a publisher. */
   topics(): RosTopic[] | Promise<RosTopic[]>;
   /**
-   * Passes on each message of the topic until the returned function is called. The topic may have no publisher yet. The caller keeps at
-   * most one subscription for each topic. `on` is never called once the adapter is gone.
+   * Calls `on` with each message of the topic until the returned function is called. The topic may have no publisher yet. The caller must
+   * not have more than one subscription per topic. `on` is never called once the adapter is gone.
    */
   subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void>;
   close(): Promise<void>;
 }
 
-/** Time limit of `nodes`, `topics` and `subscribe`. */
+/** Time limit of an adapter's `nodes`, `topics` and `subscribe` methods. */
 export const ROS_ASK_TIMEOUT_MS = 5_000;
 
 export interface RosAdapterOptions {
@@ -70,16 +70,16 @@ export interface RosAdapterOptions {
 }
 
 /**
- * Returns an adapter if ROS is reachable in this way. Otherwise returns undefined: no server listens, there is no such command, or no
- * participant is on the bus. That is the usual case, so it must be cheap, log nothing and take at most ROS_FIND_TIMEOUT_MS. Heavy modules
- * are imported only once success is likely.
+ * Searches for ROS in one way and returns an adapter. Returns undefined if there is no ROS: no server listens, the command does not exist,
+ * or DDS has no participant. That is the usual case, so a search must be cheap, log nothing and take at most ROS_FIND_TIMEOUT_MS. Heavy
+ * modules are imported only once success is likely.
  */
 export type FindRosAdapter = (options: RosAdapterOptions) => Promise<RosAdapter | undefined>;
 
-/** Long enough for a list of the `ros2` command, which is slow on a small computer. */
+/** Time limit of a search for an adapter. It allows for the `ros2` command, which is slow on a small computer. */
 export const ROS_FIND_TIMEOUT_MS = 30_000;
 
-/** The largest message that is accepted, with room for an uncompressed 4K image. */
+/** Maximum bytes of a message that an adapter accepts. An uncompressed 4K image fits. */
 export const ROS_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
 
 const CONNECT_MS_MAX = 3_000;
@@ -106,7 +106,7 @@ export function addressTowards(url: string, clock: Clock, signal: AbortSignal): 
   });
 }
 
-/** Decodes a message. If it throws, an UndecodedMessage replaces the message. */
+/** Decodes the bytes of a message. If it throws, the message is replaced by an UndecodedMessage. */
 export type Decode = (bytes: Uint8Array) => unknown;
 
 /** A message that is decoded once, on first access. If that fails, its content is an UndecodedMessage. */

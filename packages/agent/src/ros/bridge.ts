@@ -7,26 +7,28 @@ import { rosFinders } from "./finders.ts";
 import type { RosSettings } from "./settings.ts";
 import { errorText } from "../disk/write-atomically.ts";
 
-/** Limits of the server for a health snapshot. */
+/** Maximum nodes that the server accepts in a health snapshot. The other limits are for the same snapshot. */
 const HEALTH_NODES_MAX = 1_000;
 const HEALTH_TOPICS_MAX = 5_000;
 const HEALTH_NAME_CHARACTERS_MAX = 200;
 /** Interval at which topic lists are queried again, to decide which adapter serves each subscription. */
 const REVIEW_MS = 5_000;
-/** This adapter starts a Python process for each list and topic. So it runs only while no adapter before it in the order is connected. */
+/**
+ * The adapter that runs only while no adapter before it in the order is connected. It starts a Python process for each list and each topic.
+ */
 const FALLBACK: RosAdapterName = "ros2";
 
 /** A topic of the robot, as described by the first adapter in the configured order that has it. */
 interface BridgedTopic extends RosTopic {
   adapter: RosAdapterName;
-  /** Topics of other types that share the name, as when ROS 1 and ROS 2 both have `/tf`. */
+  /** Other topics with the same name but another type. For example, ROS 1 and ROS 2 may both have `/tf`. */
   others?: { type: string; adapter: RosAdapterName }[];
 }
 
 interface SubscribeOptions {
   /** Maximum messages per second. */
   rate?: number | undefined;
-  /** The type, if topics of several types share the name; absent: that of the first adapter. */
+  /** The type of the topic, if several types share the name. Absent: the type that the first adapter lists. */
   type?: string | undefined;
 }
 
@@ -34,17 +36,17 @@ interface RosBridgeOptions {
   settings: RosSettings;
   clock: Clock;
   log: Logger;
-  /** How adapters are found; absent: all that exist. */
+  /** How each adapter is searched for. Absent: all adapters that exist are used. */
   finders?: Partial<Record<RosAdapterName, FindRosAdapter>>;
 }
 
 /**
- * Gives access to the robot's ROS through all adapters that answer. Each adapter runs independently of the others. If several adapters have
- * a topic, the first in the configured order serves it, with one subscription for all listeners.
+ * Gives access to the robot's ROS through all connected adapters, which run independently of each other. If several adapters list a topic,
+ * the first in the configured order serves it. All listeners of a topic share one subscription.
  */
 export class RosBridge {
   readonly #options: RosBridgeOptions;
-  /** In the configured order, which is the precedence. */
+  /** The adapters in the configured order: earlier ones take precedence. */
   readonly #runners: readonly AdapterRunner[];
   readonly #subscriptions = new Map<string, SharedSubscription>();
   #review: Timer | undefined;
@@ -75,8 +77,8 @@ export class RosBridge {
   }
 
   /**
-   * Searches for the adapters that are not connected. Returns whether one is connected, as soon as the first one is found or all searches
-   * have ended. If one is connected, first waits up to `rest_ms` milliseconds for the remaining searches.
+   * Searches for the adapters that are not connected. Waits until the first adapter is found or all searches have ended. If an adapter is
+   * connected, waits up to `rest_ms` more milliseconds for the remaining searches. Returns whether an adapter is connected.
    */
   async find({ rest_ms = 0 }: { rest_ms?: number } = {}): Promise<boolean> {
     this.start();
@@ -93,7 +95,7 @@ export class RosBridge {
     return true;
   }
 
-  /** Returns the published topics sorted by name, each name once; none if no ROS answers. */
+  /** Returns the published topics sorted by name, without duplicate names. The list is empty if no ROS answers. */
   async topics(): Promise<BridgedTopic[]> {
     await Promise.all(this.#connected.map(({ topics }) => topics.refresh()));
     this.#assign();
@@ -178,7 +180,10 @@ export class RosBridge {
     this.#reviewNow();
   }
 
-  /** Assigns the subscriptions to adapters. Queries topic lists if they can change an assignment, and assigns again after each answer. */
+  /**
+   * Assigns each subscription to an adapter. If topic lists could change an assignment, also queries them, and assigns again after each
+   * response.
+   */
   #reviewNow(): void {
     this.#assign();
     const subscriptions = [...this.#subscriptions.values()];
@@ -196,8 +201,9 @@ export class RosBridge {
   }
 
   /**
-   * Returns the first adapter that has the topic. If no adapter has it, the subscription stays at its current adapter, or else waits at the
-   * first one.
+   * Returns the adapter that should serve a subscription: the first one that lists the topic. If none lists it, returns the current
+   * adapter. If there is no current adapter and no type is given, returns the first connected adapter, at which the subscription waits for
+   * a publisher.
    */
   #adapterFor({ topic, type, adapter: current }: SharedSubscription): RosAdapter | undefined {
     const connected = this.#connected;
@@ -216,27 +222,27 @@ const FAILURE_LOG_MS = 60_000;
 interface Listener {
   /** Minimum milliseconds between two messages; 0: every message. */
   interval_ms: number;
-  /** On the monotonic clock. */
+  /** Time of the next message on the monotonic clock, in milliseconds. */
   next_at: number;
   on: (message: RosMessage) => void;
 }
 
 interface SharedSubscriptionOptions {
   topic: string;
-  /** The type, if topics of several types share the name. */
+  /** The type of the topic, if several types share the name. */
   type?: string | undefined;
   clock: Clock;
   log: Logger;
-  /** Called when the last listener has left. */
+  /** Called when the last listener was removed. */
   unused: () => void;
 }
 
-/** One topic for all of its listeners: one subscription, at one adapter at a time. */
+/** A subscription to one topic that all its listeners share. It is served by one adapter at a time. */
 class SharedSubscription {
   readonly #options: SharedSubscriptionOptions;
   readonly #listeners = new Set<Listener>();
   #adapter: RosAdapter | undefined;
-  /** Ends the subscription at `#adapter`. */
+  /** Ends the current adapter's subscription. */
   #end: (() => void) | undefined;
   #newest: RosMessage | undefined;
   /** Messages dropped since the last log entry. */
@@ -261,11 +267,11 @@ class SharedSubscription {
     return this.#adapter;
   }
 
-  /** Returns a function that removes the listener. */
+  /** Adds a listener. Returns a function that removes it. */
   add(rate: number | undefined, on: (message: RosMessage) => void): () => void {
     const listener: Listener = { interval_ms: rate === undefined ? 0 : 1_000 / rate, next_at: -Infinity, on };
     this.#listeners.add(listener);
-    // A latched message, for instance a map, is published only once. So a late listener immediately gets the latest message.
+    // A latched message, such as a map, is published only once. So pass the latest message to a new listener immediately.
     const newest = this.#newest;
     if (newest !== undefined) queueMicrotask(() => this.#listeners.has(listener) && this.#deliver(listener, newest));
     return () => {
@@ -275,7 +281,7 @@ class SharedSubscription {
     };
   }
 
-  /** Moves the subscription to an adapter; does nothing if it is already there. */
+  /** Moves the subscription to an adapter. Does nothing if that adapter already serves it. */
   attach(adapter: RosAdapter): void {
     if (this.#adapter === adapter) return;
     this.detach();
@@ -301,7 +307,7 @@ class SharedSubscription {
       );
   }
 
-  /** Ends the subscription: its adapter is gone, or the last listener has left. */
+  /** Ends the subscription, because its adapter is gone or its last listener was removed. */
   detach(): void {
     this.#newest = undefined;
     this.#adapter = undefined;
@@ -326,8 +332,8 @@ class SharedSubscription {
   #deliver(listener: Listener, message: RosMessage): void {
     const now = this.#options.clock.monotonic();
     if (now < listener.next_at) return;
-    // Normally the next time counts from the due time, so that exactly 10 of 30 messages a second are delivered. After a long pause it
-    // counts from now, so that there is no burst.
+    // Normally, count from the time at which the message was due: then a limit of 10 messages a second passes exactly 10 of 30. After a
+    // long pause, count from now, so that there is no burst.
     const late_ms = now - listener.next_at;
     listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
     try {

@@ -2,8 +2,8 @@ import { type FindRosAdapter, type RosAdapterName, type RosAdapterOptions, addre
 import type { RosSettings } from "./settings.ts";
 
 /**
- * Finds each adapter. The module of an adapter is imported only once success is likely. On a robot without ROS, where searches repeat
- * forever, it would only take memory.
+ * How each adapter is found. The module of an adapter is imported only once success is likely: on a robot without ROS, where searches
+ * repeat forever, it would waste memory.
  */
 export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
   dds: async (options) => (isDdsLikely(options.settings) ? (await import("./dds/dds-adapter.ts")).findDds(options) : undefined),
@@ -24,8 +24,8 @@ const listens = async (url: string, { clock, signal }: Pick<RosAdapterOptions, "
 const ROS1_DISTROS = new Set(["indigo", "kinetic", "lunar", "melodic", "noetic"]);
 
 /**
- * Returns whether the agent joins the DDS domain although no setting asks for it: only if the environment, the configuration or installed
- * packages indicate ROS 2. On a robot without ROS 2 the agent should neither open ports for DDS nor send multicast.
+ * Returns whether the agent should join the DDS domain if no setting requests it. It should only if the environment, the configuration or
+ * installed packages indicate ROS 2. On other robots it should neither open ports for DDS nor send multicast.
  */
 export function isDdsLikely({ domain_id, prefixes, distro }: Pick<RosSettings, "domain_id" | "prefixes" | "distro">): boolean {
   return domain_id !== undefined || prefixes.length > 0 || (distro !== undefined && !ROS1_DISTROS.has(distro));

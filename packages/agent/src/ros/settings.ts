@@ -2,18 +2,18 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { DOMAIN_ID_MAX, type RobotConfig, type RosAdapterName } from "../config-file/robot-config.ts";
 
-/** ROS settings of the robot's config file and environment. */
+/** The ROS settings from the robot's config file and the environment. */
 export interface RosSettings {
   /** The adapters to try, in this order; empty: ROS is disabled. */
   adapters: readonly RosAdapterName[];
-  /** From the config file, or ROS_DOMAIN_ID; undefined if not set, which means domain 0. */
+  /** DDS domain id from the config file or ROS_DOMAIN_ID. Undefined if neither is set, which means domain 0. */
   domain_id?: number;
-  /** ROS_LOCALHOST_ONLY=1, or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST: ROS uses only this machine. */
+  /** Whether ROS uses only this machine: ROS_LOCALHOST_ONLY=1 or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST. */
   localhost_only?: boolean;
-  /** From the config file; otherwise the server's default address. */
+  /** Address of the Foxglove server from the config file; otherwise the default address of such a server. */
   foxglove_url: string;
   rosbridge_url: string;
-  /** From the config file, or ROS_MASTER_URI; otherwise the default address. */
+  /** Address of the ROS 1 master from the config file or ROS_MASTER_URI; otherwise the default address. */
   ros1_master_uri: string;
   distro?: string;
   /**
@@ -21,7 +21,7 @@ export interface RosSettings {
    * /opt/ros.
    */
   prefixes: readonly string[];
-  /** The environment of children such as `ros2`. */
+  /** Environment variables of child processes such as `ros2`. */
   environment: Readonly<Record<string, string>>;
 }
 
@@ -32,8 +32,8 @@ export const DEFAULT_ADDRESSES = {
 } as const;
 
 /**
- * Combines the robot's config file with the agent's environment. The file takes precedence. A service has no ROS variables in its
- * environment; then the distributions below `system_root`/opt/ros apply.
+ * Combines the ROS settings of the robot's config file and of the agent's environment; the file takes precedence. A system service has
+ * no ROS variables in its environment. Then the distributions below `system_root`/opt/ros are used.
  */
 export function rosSettings(configured: RobotConfig["ros"], environment: Readonly<Record<string, string>>, system_root = "/"): RosSettings {
   const { ROS_DOMAIN_ID, ROS_MASTER_URI, ROS_DISTRO, AMENT_PREFIX_PATH } = environment;
@@ -58,7 +58,7 @@ export function rosSettings(configured: RobotConfig["ros"], environment: Readonl
   };
 }
 
-/** Returns prefixes of installed ROS 2 packages, newest release first: release names are alphabetical. */
+/** Returns the directories of the installed ROS 2 distributions, newest first. Their names are alphabetical by release. */
 function installedRos(system_root: string): string[] {
   const directory = join(system_root, "opt/ros");
   try {

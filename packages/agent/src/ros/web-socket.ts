@@ -5,16 +5,19 @@ import { ROS_MESSAGE_BYTES_MAX } from "./adapter.ts";
 
 const HANDSHAKE_MS_MAX = 3_000;
 const PING_INTERVAL_MS = 15_000;
-/** Idle timeout. A peer without a message or pong for this long hangs, even if TCP is still connected. */
+/**
+ * Idle timeout. A peer that sends no message and no pong for this long hangs, even if the TCP connection
+ * is still open.
+ */
 const SILENCE_MS_MAX = 45_000;
 
 interface RosSocketOptions {
   url: string;
   protocols: string[];
   clock: Clock;
-  /** Aborts the attempt to connect. An open connection is closed by `close` instead. */
+  /** Aborts the connection attempt. To end an open connection, call `close` instead. */
   signal: AbortSignal;
-  /** Called with each message; if it throws, the connection ends with that reason. */
+  /** Called with each message. If it throws, the connection ends with the error as its reason. */
   on: (data: Buffer, binary: boolean) => void;
 }
 
@@ -41,7 +44,7 @@ export class RosSocket {
     socket.on("ping", hear);
     socket.on("message", (data, binary) => {
       hear();
-      // An invalid message must not end the agent.
+      // Catch errors here: an invalid message must not end the agent.
       try {
         on(Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]), binary);
       } catch (error) {
@@ -59,7 +62,7 @@ export class RosSocket {
   }
 
   /**
-   * Resolves when the connection is open; undefined if no server answers, or if the server supports none
+   * Connects to the server. Resolves with undefined if no server answers, or if the server supports none
    * of these protocols.
    */
   static async open(options: RosSocketOptions): Promise<RosSocket | undefined> {

@@ -7,16 +7,19 @@ import { type Artifact, downloadArtifact, type DownloadOptions } from "./downloa
 import type { StageIo } from "./executor.ts";
 import { makeDirectory } from "../disk/write-atomically.ts";
 
-/** A mutex for each key. */
+/** A set of mutexes, one for each key. */
 class KeyedMutex {
   readonly #last = new Map<string, Promise<void>>();
 
-  /** Whether the key is locked or waited for. */
+  /** Returns whether a caller has locked the key or waits for it. */
   has(name: string): boolean {
     return this.#last.has(name);
   }
 
-  /** Runs `work` after all earlier callers with this key. An aborted caller stops waiting; the current holder may take hours. */
+  /**
+   * Locks the key and runs `work`. Callers of the same key run in the order of their calls. An aborted caller stops waiting, since
+   * the current one may take hours.
+   */
   async run(name: string, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
     const before = this.#last.get(name) ?? Promise.resolve();
     const turn = before.then(() => {
@@ -48,7 +51,7 @@ export class ArtifactStore {
     this.options = options;
   }
 
-  /** Downloads the artifact, passes its path to `use` (which may move the file), then deletes it. */
+  /** Downloads the artifact and passes the file's path to `use`. Deletes the file afterwards, unless `use` has moved it. */
   async with(release: DesiredRelease, io: StageIo, use: (file: string) => Promise<void>): Promise<void> {
     const sha256 = release.artifact_sha256;
     await this.mutex.run(sha256, io.signal, async () => {
@@ -61,7 +64,7 @@ export class ArtifactStore {
     });
   }
 
-  /** Deletes all files except these, and except those that are being downloaded. */
+  /** Deletes all files except those with these digests and those that are being downloaded. */
   prune(keep_sha256: ReadonlySet<string>): void {
     const { directory } = this.options;
     if (!fs.existsSync(directory)) return;
@@ -72,7 +75,10 @@ export class ArtifactStore {
   }
 }
 
-/** Caches image parts, so that the next image downloads only new parts. `prune` limits its size: only parts of kept releases stay. */
+/**
+ * Caches the parts of container images, so that only new parts are downloaded for the next image. `prune` limits the cache to the
+ * parts of releases that are kept.
+ */
 export class LayerStore extends ArtifactStore {
   file(sha256: string): string {
     return path.join(this.options.directory, sha256);
@@ -82,7 +88,7 @@ export class LayerStore extends ArtifactStore {
     return fs.statSync(this.file(sha256), { throwIfNoEntry: false })?.size === size;
   }
 
-  /** Downloads missing parts; `progress` counts only their bytes. */
+  /** Downloads the parts that are missing. `progress` counts only the bytes of these parts. */
   async fetch(parts: readonly Artifact[], io: StageIo): Promise<void> {
     makeDirectory(this.options.directory);
     const missing = [...new Map(parts.map((part) => [part.sha256, part])).values()].filter((part) => !this.has(part));
@@ -91,7 +97,7 @@ export class LayerStore extends ArtifactStore {
     for (const part of missing) {
       const progress = (bytes: number): void => io.progress(done + bytes, total);
       await this.mutex.run(part.sha256, io.signal, async () => {
-        // Delete a file with another size: it cannot have the digest that is its name.
+        // Delete a file of the wrong size: its content cannot match the digest in its name.
         if (!this.has(part)) this.drop([part]);
         await downloadArtifact(part, { ...this.options, signal: io.signal, progress });
       });

@@ -26,11 +26,11 @@ export interface RuntimeOptions {
   timing: Timing;
   log: Logger;
   logs: LogSink;
-  /** Called between any two side effects with the name of the point: tests end the process there. */
+  /** Called between any two side effects with the name of that point, so that tests can crash there. */
   on_step: (name: string) => void;
-  /** True while only signed releases may run: staged files are verified before each start. */
+  /** Returns true while only signed releases may run. Then the files of a release are verified before each start. */
   requires_signature: () => boolean;
-  /** Called when a workload has disappeared unexpectedly: the app's worker must check it. */
+  /** Called when a workload has disappeared unexpectedly, so that the worker of its app checks it. */
   on_lost: (app: string) => void;
 }
 
@@ -48,7 +48,10 @@ const NAMES_LOGGED = 20;
 /** Time limit for a repeated download; a partial file is kept for the next attempt. */
 const FETCH_AGAIN_MS = 120_000;
 
-/** `app_bundle`: a tar.gz with a program, unpacked into a separate directory and run under supervision. */
+/**
+ * Installs and runs releases of kind `app_bundle`: a tar.gz with a program. It is unpacked into a separate directory and runs under
+ * supervision.
+ */
 export class BundleExecutor implements Executor {
   readonly kind = "app_bundle";
   readonly #options: RuntimeOptions;
@@ -64,13 +67,13 @@ export class BundleExecutor implements Executor {
     await this.#fetch(app, release, io);
   }
 
-  /** Downloads a version into a separate directory, then replaces an existing staged version with it. */
+  /** Downloads and unpacks a release into a separate directory, which then replaces an existing version of that release. */
   async #fetch(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, artifacts, on_step } = this.#options;
     await artifacts.with(release, io, (archive) =>
       stageVersion(paths, app, release.id, async (directory) => {
         on_step("bundle.downloaded");
-        // Import on demand: most of the time a robot only supervises.
+        // Import the module only when it is needed: most of the time a robot only supervises its workloads.
         const { unpackBounds, unpackBundle } = await import("./unpack.ts");
         await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
         on_step("bundle.unpacked");
@@ -119,7 +122,7 @@ export class BundleExecutor implements Executor {
     }
   }
 
-  /** Returns why the staged release must not be started, and logs the reason for the app's users; undefined if it may be started. */
+  /** Returns why the staged release must not be started; undefined if it may be. Also logs the reason for the users of the app. */
   async #problem(app: string, release: DesiredRelease): Promise<string | undefined> {
     const { paths, log, logs, requires_signature } = this.#options;
     if (!requires_signature()) return undefined;
@@ -137,7 +140,7 @@ export class BundleExecutor implements Executor {
   async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
     const { paths, clock, timing, log, logs, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
-    // Recover before the check, which must see the files that are started.
+    // Complete an interrupted replacement first, so that the check reads the files that will be started.
     const directory = recoverVersion(paths, app, release.id);
     const problem = await this.#problem(app, release);
     // Stop before the download, so that a bad release stops even if the previous one cannot be downloaded.
@@ -182,7 +185,7 @@ export class BundleExecutor implements Executor {
     const search = [inherited["PATH"] ?? "/usr/local/bin:/usr/bin:/bin", path.dirname(process.execPath)].join(":");
     return {
       ...inherited,
-      // The agent's own Node comes last: an installed one takes precedence.
+      // The directory of the agent's own Node is last on the PATH, so a Node that is installed on the robot takes precedence.
       PATH: search,
       ...manifest.env,
       ROAMFLEET_CONFIG_DIR: paths.configs,

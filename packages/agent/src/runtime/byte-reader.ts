@@ -1,8 +1,8 @@
 import type { FileHandle } from "node:fs/promises";
 
 /**
- * Reads a stream in parts of the requested sizes. It consumes the stream only during a read, so that a faster writer blocks. Methods throw
- * the stream's error.
+ * Reads a stream in pieces of the requested size. It reads from the stream only during a call, so a faster writer has to wait. All methods
+ * throw the stream's error.
  */
 export class ByteReader {
   readonly #chunks: AsyncIterator<Uint8Array, undefined>;
@@ -13,13 +13,13 @@ export class ByteReader {
     this.#chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Uint8Array, undefined>;
   }
 
-  /** Returns exactly `count` bytes; undefined if the stream ends before. */
+  /** Returns exactly `count` bytes. Returns undefined if the stream ends before that. */
   async take(count: number): Promise<Buffer | undefined> {
     while (this.#bytes < count) if (!(await this.#fill())) return undefined;
     return this.#cut(count);
   }
 
-  /** Returns 1 to `count` bytes as soon as there are any; undefined at the end. */
+  /** Returns 1 to `count` bytes as soon as some are available; undefined at the end of the stream. */
   async some(count: number): Promise<Buffer | undefined> {
     while (this.#bytes === 0) if (!(await this.#fill())) return undefined;
     return this.#cut(Math.min(count, this.#bytes));
@@ -42,18 +42,19 @@ export class ByteReader {
   }
 }
 
-/** Size of a frame's header: stream number, three zero bytes, and the length in big endian. */
+/** Size of the header of an output frame: stream number, three zero bytes, and the length in big endian. */
 const HEADER_BYTES = 8;
 const STDERR = 2;
 
 export interface Output {
   bytes: Uint8Array;
-  /** True for output on stderr. A terminal does not separate stderr from stdout. */
+  /** True if the bytes are from stderr. Always false for a terminal, which does not separate stderr from stdout. */
   error: boolean;
 }
 
 /**
- * Splits the output of a container engine into stdout and stderr; not for a terminal. The engine's library would buffer all unread output.
+ * Splits the output of a container engine into stdout and stderr. It must not be used for a terminal. It replaces a function of the
+ * engine's library that would buffer all unread output.
  */
 export async function* engineOutput(stream: AsyncIterable<unknown>): AsyncGenerator<Output, undefined> {
   const reader = new ByteReader(stream);
@@ -66,7 +67,7 @@ export async function* engineOutput(stream: AsyncIterable<unknown>): AsyncGenera
     }
 }
 
-/** Size of the buffer through which a file is read for its hash. */
+/** Size of the buffer for reading a file to compute its hash. */
 const HASH_BYTES = 1024 * 1024;
 
 /** Adds the first `bytes` bytes of a file to a hash, or fewer if the file is shorter. Returns how many were added. */

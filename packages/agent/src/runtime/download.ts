@@ -10,12 +10,12 @@ import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
 import { hashPart, readAll } from "./byte-reader.ts";
 
-/** Statuses of a server that is busy, starts or stops, or of a proxy in front of it: the request should be retried. */
+/** HTTP statuses of a server that is busy, starting or stopping, or of a proxy in front of it. Requests with these statuses are retried. */
 const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
 
 /**
- * Returns the wait before a retry in milliseconds: a random half to all of the backoff. It is at least the wait that the server asked for,
- * times a random factor from 1 to 1.5, so that robots spread.
+ * Returns the wait before a retry in milliseconds: a random half to all of the backoff. If the server asked for a wait, it is at least that
+ * wait times a random factor from 1 to 1.5, so that robots do not retry simultaneously.
  */
 export const retryWaitMs = (clock: Clock, timing: Timing, failures: number, asked_ms = 0): number =>
   Math.max(
@@ -23,7 +23,7 @@ export const retryWaitMs = (clock: Clock, timing: Timing, failures: number, aske
     asked_ms * (1 + clock.random() / 2),
   );
 
-/** The server asked to retry later, after `wait_ms` if it sent a time. */
+/** The server asked to retry later. `wait_ms` is the wait that it asked for, if any. */
 export class RetryLater extends Error {
   readonly wait_ms: number;
 
@@ -40,13 +40,13 @@ interface FetchSmallOptions {
   /** Time limit for the complete response. */
   within_ms: number;
   bytes_max: number;
-  /** Called when the server has sent a response other than Retry-After. */
+  /** Called when the server has responded without asking for a later retry. */
   on_answer?: () => void;
 }
 
 /**
- * Sends one signed GET and returns its small response completely. Throws RetryLater for the RETRY_LATER_STATUSES, otherwise an Error with
- * the cause.
+ * Sends one signed GET and returns the complete response, which must be small. Throws RetryLater for RETRY_LATER_STATUSES, otherwise an
+ * Error with the cause.
  */
 export async function fetchSmall(path: string, options: FetchSmallOptions): Promise<Buffer> {
   const { fetcher, clock, within_ms, bytes_max } = options;
@@ -57,7 +57,7 @@ export async function fetchSmall(path: string, options: FetchSmallOptions): Prom
   options.on_answer?.();
   if (answer.status !== 200) await refuseAnswer(answer);
   const bytes = await readAll(answer.body, bytes_max);
-  // The body may end normally although the signal is aborted.
+  // The body may end without an error although the signal was aborted.
   if (signal.aborted) throw signal.reason;
   return bytes;
 }
@@ -105,8 +105,8 @@ interface Part {
 }
 
 /**
- * Downloads an artifact by its digest and returns the file's path. A partial file of an interruption or a crash is resumed by range. The digest over
- * the whole file decides, so a server that returns another range does no harm. After a wrong digest the download restarts once from the first byte.
+ * Downloads an artifact and returns the file's path. Resumes a partial file of an earlier attempt with a range request. Finally checks the
+ * digest of the whole file, so a server that returns a wrong range does no harm. After a wrong digest, restarts once from the first byte.
  * Throws StepFailure (`download_failed`, `digest_mismatch`, `insufficient_disk`) or StepAborted.
  */
 export async function downloadArtifact(artifact: Artifact, options: DownloadOptions): Promise<string> {
@@ -130,7 +130,7 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
   return done;
 }
 
-/** Continues from the partial file until the digest is right; after a wrong one restarts once from the first byte. Throws StepFailure. */
+/** Completes the partial file. If its digest is wrong, restarts once from the first byte. Throws StepFailure. */
 export async function fetchWhole(part: Part, artifact: Artifact, options: FetchOptions): Promise<void> {
   for (const last of [false, true]) {
     await fillPart(part, artifact, options);
@@ -166,10 +166,13 @@ async function restart(part: Part): Promise<void> {
   part.hash = createHash("sha256");
 }
 
-/** Retries until the file has the artifact's size. */
+/** Downloads until the file has the artifact's size, with retries. */
 async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): Promise<void> {
   const { clock, timing, signal } = options;
-  /** Attempts without progress. All of them increase the backoff; only those with a response from the server count towards the limit. */
+  /**
+   * Consecutive attempts without progress. They increase the backoff. Only attempts with a response from the server also count towards the
+   * limit.
+   */
   let idle_tries = 0;
   let answered_tries = 0;
   let most = part.bytes;
@@ -189,7 +192,7 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
     if (part.bytes >= artifact.size) return;
     // Compare with the maximum so far: a download that restarts from the first byte each time makes no progress.
     idle_tries = part.bytes > most ? 0 : idle_tries + 1;
-    // Without a response (no network, or Retry-After), attempts are not limited: they end with the step's timeout.
+    // Attempts without a response (no network) or with Retry-After are not limited in number. The step's timeout ends them.
     if (answered) answered_tries = part.bytes > most ? 0 : answered_tries + 1;
     most = Math.max(most, part.bytes);
     if (answered_tries >= timing.download_tries) {
@@ -221,7 +224,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
     if (response.status !== 200 && response.status !== 206) await refuseAnswer(response);
     for await (const chunk of response.body) {
       idle.stop();
-      // The body may yield a chunk after the abort, which must not be written.
+      // After an abort, the body may still yield a chunk. It must not be written.
       if (signal.aborted) throw signal.reason;
       if (part.bytes + chunk.length > artifact.size)
         throw new StepFailure("digest_mismatch", `the artifact is larger than the ${artifact.size} bytes that the release specifies`);
@@ -237,7 +240,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
   }
 }
 
-/** Ends a response without reading all of it. It reads one chunk and stops: an abort would cause an error that has no listener. */
+/** Ends a response that is not needed. Reads one chunk and stops, since an abort would cause an error without a listener. */
 async function discardBody(body: AsyncIterable<Uint8Array>): Promise<void> {
   const reading = body[Symbol.asyncIterator]();
   await reading.next();

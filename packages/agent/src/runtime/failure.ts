@@ -1,5 +1,5 @@
 import { errorCode, errorText } from "../disk/write-atomically.ts";
-/** Why a step failed; values of the API. */
+/** Why a step failed. The API returns these values. */
 export type FailureReason =
   | "timeout"
   | "health_check_failed"
@@ -12,7 +12,7 @@ export type FailureReason =
   | "rejected_by_robot"
   | "rollback_failed";
 
-/** The step cannot succeed: the deployment ends with this reason. */
+/** A step cannot succeed, so the deployment ends with this reason. */
 export class StepFailure extends Error {
   readonly reason: FailureReason;
 
@@ -22,20 +22,20 @@ export class StepFailure extends Error {
   }
 }
 
-/** The step was aborted (a newer desired state, or the agent stops): it has no outcome. */
+/** A step was aborted, because of a newer desired state or because the agent stops. It has no outcome. */
 export class StepAborted extends Error {
   constructor() {
     super("cancelled");
   }
 }
 
-/** Throws if the signal is aborted: the StepFailure of a timeout, or StepAborted for any other abort. */
+/** Throws if the signal is aborted: after a timeout the StepFailure in the signal's reason, otherwise StepAborted. */
 export function throwIfAborted(signal: AbortSignal): void {
   if (!signal.aborted) return;
   throw signal.reason instanceof StepFailure ? signal.reason : new StepAborted();
 }
 
-/** Returns the result of `work`, or throws the signal's reason if that comes first; `work` is then abandoned. */
+/** Returns the result of `work`. If the signal is aborted first, throws its reason and no longer waits for `work`. */
 export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   const heard = new AbortController();
   const aborted = new Promise<never>((_, reject) => {
@@ -51,8 +51,8 @@ export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): P
 }
 
 /**
- * Converts an exception to a StepFailure with the reason `otherwise`. A full disk has its own reason: it is the robot's problem, not the
- * release's.
+ * Converts an exception to a StepFailure with the reason `otherwise`. For a full disk it uses a separate reason, since that is a problem
+ * of the robot, not of the release.
  */
 export function failureOf(error: unknown, otherwise: FailureReason): StepFailure {
   if (error instanceof StepFailure) return error;

@@ -33,7 +33,7 @@ interface FileOptions extends RuntimeOptions {
 
 const ARTIFACT = "artifact";
 
-/** `file`: installs one file atomically, and can notify its reader. */
+/** Installs releases of kind `file`: one file, which it replaces atomically. It can notify the program that reads the file. */
 export class FileExecutor implements Executor {
   readonly kind = "file";
   readonly #options: FileOptions;
@@ -50,7 +50,7 @@ export class FileExecutor implements Executor {
     if (fs.lstatSync(staged, { throwIfNoEntry: false })?.isFile()) {
       if ((await digestOf(staged)) === release.artifact_sha256) return;
       log.error({ app, release: release.tag }, "the staged file was changed on disk: it is downloaded again");
-      // Replaced atomically, so that after a crash, or with an unreachable server, the robot still has a file.
+      // The file is replaced atomically, so the robot always has a complete file, even after a crash or while the server is unreachable.
       return artifacts.with(release, io, async (file) => renameDurably(file, staged));
     }
     await artifacts.with(release, io, (file) =>
@@ -75,12 +75,12 @@ export class FileExecutor implements Executor {
     }
     const manifest = parseFileManifest(release.manifest);
     const { on_step } = this.#options;
-    // Stage again, which verifies the digest: only the release's own bytes are installed.
+    // Stage the release again, which verifies the digest. So only the bytes of the release are installed.
     await this.stage(app, release, { signal, progress: () => {} });
     try {
       const destination = this.#destination(app, manifest);
       const before = this.#readPlaced(app);
-      // Record the old and the new path first: after a crash the agent knows that both files are its own.
+      // Record both paths before changing anything. After a crash the agent then recognizes both files as its own.
       const kept = this.#keepOriginal(app, destination, before);
       writePlaced(this.#options.paths, app, { ...kept, files: [...new Set([...kept.files, destination])] });
       on_step("file.written_down");
@@ -108,12 +108,12 @@ export class FileExecutor implements Executor {
     return path.join(this.#options.paths.version(app, release.id), ARTIFACT);
   }
 
-  /** Copies a file of the robot before the release replaces it, to restore it when the release is removed. */
+  /** Copies a file of the robot before a release replaces it. The copy is restored when the release is removed. */
   #keepOriginal(app: string, destination: string, placed: PlacedFiles): PlacedFiles {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
     const copy = path.join(this.#options.paths.app(app), `original.${hash("sha256", destination).slice(0, 16)}`);
     makeDirectory(this.#options.paths.app(app), 0o755);
-    // The copy must be on disk before the original is replaced: then it is the only one.
+    // The copy must be durable before the original is replaced, since it is then the only copy.
     copyAtomically(destination, copy);
     failpoint("file.original:copied", "file");
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };
@@ -183,7 +183,8 @@ export class FileExecutor implements Executor {
     const { paths } = this.#options;
     this.#placed.delete(app);
     this.#removeInstalled(this.#readPlaced(app));
-    // Not the app's directory: it has the record of the app's process, which the executor of bundles still needs.
+    // Remove only this file, not the app's directory: it also contains the record of the app's process, which the bundle executor still
+    // needs.
     fs.rmSync(placedFile(paths, app), { force: true });
   }
 
@@ -194,10 +195,10 @@ export class FileExecutor implements Executor {
   async close(): Promise<void> {}
 }
 
-/** The files that an app's `file` releases have installed. */
+/** Record of the files that an app's `file` releases have installed. */
 interface PlacedFiles {
   files: string[];
-  /** Copies of the robot's own files that were replaced, by their original path. */
+  /** Copies of the robot's own files that were replaced. The key is the original path. */
   originals: Record<string, string>;
 }
 
@@ -206,8 +207,8 @@ const NOTHING: PlacedFiles = { files: [], originals: {} };
 const placedFile = (paths: StatePaths, app: string): string => path.join(paths.app(app), "placed.json");
 
 /**
- * Reads the record of installed files. If it is damaged, calls `damaged` and returns an empty record: files are deleted according to it,
- * and one changed bit could name another file.
+ * Reads the record of installed files. Returns an empty record and calls `damaged` if it is damaged. The agent deletes the files that it
+ * names, and a single changed bit could name another file.
  */
 function readPlaced(paths: StatePaths, app: string, damaged: () => void): PlacedFiles {
   const value = readJson(placedFile(paths, app), damaged);
@@ -231,8 +232,8 @@ const isBelow = (file: string, directory: string): boolean =>
   file.startsWith(directory.endsWith(path.sep) ? directory : directory + path.sep);
 
 /**
- * Returns the path, with its directory's symlinks resolved, if it is below one of `directories`, which the robot allows: the server must
- * not decide where it may write. Throws StepFailure `rejected_by_robot`.
+ * Returns the path, with its directory's symlinks resolved, if it is below one of `directories`. The robot decides which directories are
+ * allowed, since the server must not choose any path to write. Throws StepFailure `rejected_by_robot`.
  */
 function allowedPath(file: string, directories: readonly string[]): string {
   const wanted = path.resolve(file);
@@ -252,7 +253,7 @@ function allowedPath(file: string, directories: readonly string[]): string {
   throw new StepFailure("rejected_by_robot", `manifest: path ${wanted} is not below a directory that this robot allows`);
 }
 
-/** Returns the real path of a directory whose last parts may not exist yet. */
+/** Resolves the symlinks of a directory. Its last components need not exist yet. */
 function realAncestor(directory: string): string {
   if (fs.existsSync(directory)) return fs.realpathSync(directory);
   const parent = path.dirname(directory);

@@ -53,17 +53,17 @@ interface GetOptions {
   timeout_ms: number;
   clock: Clock;
   signal?: AbortSignal;
-  /** Characters of the body that are read unless the status is 200; default 0. */
+  /** Maximum characters of the body to read if the status is not 200; default 0. */
   body_max?: number;
 }
 
-/** Sends one GET. Returns its status and the beginning of its body; throws if there is no response within the timeout. */
+/** Sends one GET. Returns the status and the first characters of the body. Throws if there is no response within the timeout. */
 export function getOnce(url: string, { timeout_ms, clock, signal, body_max = 0 }: GetOptions): Promise<{ status: number; body: string }> {
   return new Promise((resolve, reject) => {
     const client = url.startsWith("https:") ? https : http;
     const timer = clock.setTimer(timeout_ms, () => request.destroy(new Error(`no answer within ${timeout_ms} ms`)));
     let body = "";
-    // A new connection each time: a kept one could belong to an old process.
+    // Open a new connection each time, since an existing connection could belong to an old process of the workload.
     const options = { agent: false, headers: { "user-agent": "roamfleet-agent" }, ...(signal === undefined ? {} : { signal }) };
     const request = client.get(url, options, (response) => {
       const end = (): void => {
@@ -88,7 +88,8 @@ export function getOnce(url: string, { timeout_ms, clock, signal, body_max = 0 }
 function probeFile(check: { path: string; max_age_seconds: number }, { directory, clock }: ProbeContext): ProbeResult {
   try {
     const { mtimeMs } = fs.statSync(path.resolve(directory, check.path));
-    // A time in the future counts as age, too: after the clock was set back, the workload must write the file again.
+    // If the file's time is in the future, the difference counts as its age, too. So after the clock was set back, the workload must write
+    // the file again.
     const age_seconds = Math.abs(clock.now().getTime() - mtimeMs) / 1_000;
     return {
       ok: age_seconds <= check.max_age_seconds,
@@ -101,7 +102,7 @@ function probeFile(check: { path: string; max_age_seconds: number }, { directory
 
 export type Verdict = { healthy: true } | { healthy: false; reason: FailureReason; message: string };
 
-/** What is monitored: a child process, or a container. */
+/** The process or container that is monitored. */
 interface Watched {
   readonly pid: number | undefined;
   readonly alive: boolean;
@@ -111,7 +112,7 @@ interface Watched {
 
 interface VerifyOptions {
   workload: Watched;
-  /** undefined: being up is the only health check. */
+  /** Checks the health once; undefined: the workload is healthy if it is up. */
   probe: (() => Promise<ProbeResult>) | undefined;
   verify_seconds: number;
   clock: Clock;
@@ -119,7 +120,10 @@ interface VerifyOptions {
   signal: AbortSignal;
 }
 
-/** A window of less than this many probe intervals is divided into this many, so that enough consecutive probes fit. */
+/**
+ * Minimum number of probe intervals in a verification window. In a short window, the interval is reduced so that enough consecutive probes
+ * fit.
+ */
 const PROBES_MIN = 5;
 
 /**
@@ -135,7 +139,7 @@ export async function verifyWorkload({ workload, probe, verify_seconds, clock, t
   let last: ProbeResult = { ok: false, message: "the app was never checked" };
   for (let probes = 1; ; probes += 1) {
     throwIfAborted(signal);
-    // Read before the probe, so that the last result is from the end of the window or later.
+    // Read the clock before the probe. Then the last probe starts at the end of the window or later.
     const at_end = clock.monotonic() >= end && probes >= PROBE_STREAK;
     last = probe === undefined ? { ok: true, message: "running" } : await probe();
     const up = workload.pid !== undefined && workload.pid === pid;

@@ -1,36 +1,37 @@
 /** Limits of installing and running software on the robot. Only tests change them, to shorten waits. */
 export interface Timing {
   /**
-   * Backoff between attempts of a download or a config: grows from the first to the last value. Each wait is a random half to all of it.
+   * First and last wait of the backoff between attempts to download a release or a config. Each wait is a random half to all of the current
+   * value.
    */
   retry_first_ms: number;
   retry_last_ms: number;
   /**
-   * A download fails after this many consecutive responses without a single byte: about 20 minutes with the backoff above. Attempts without
-   * a network, or with Retry-After, do not count.
+   * Number of consecutive responses without a single byte after which a download fails. With the backoff above that takes about 20 minutes.
+   * Attempts without a network or with Retry-After do not count.
    */
   download_tries: number;
-  /** A response without data for this long is aborted and retried. */
+  /** Maximum time without data in a response. After that the response is aborted and retried. */
   download_stall_ms: number;
-  /** Backoff between restarts of a workload that exited. */
+  /** First and last wait of the backoff between restarts of a workload that exited. */
   restart_first_ms: number;
   restart_last_ms: number;
-  /** The backoff starts again at its first value after a workload was up for this long. */
+  /** Uptime of a workload after which its backoff starts again from the first value. */
   restart_reset_ms: number;
   probe_interval_ms: number;
   probe_timeout_ms: number;
-  /** Probe interval once a release is verified. */
+  /** Interval of health probes after a release has been verified. */
   probe_idle_interval_ms: number;
-  /** How long the previous version must stay up after a rollback. */
+  /** Time that the previous release must stay up after a rollback. */
   rollback_alive_ms: number;
-  /** Downloading and unpacking, including all attempts: a robot with a slow network may need a night. */
+  /** Time limit for downloading and unpacking, including all attempts. A robot with a slow network may need a night. */
   stage_timeout_ms: number;
-  /** Any other step: stopping, moving, starting, rolling back. */
+  /** Time limit for any other step, such as stopping, moving, starting or rolling back. */
   step_timeout_ms: number;
   drift_interval_ms: number;
-  /** How long an unreachable container engine may take to return before a step fails. */
+  /** Maximum wait for an unreachable container engine before a step fails. */
   engine_wait_ms: number;
-  /** Interval of checks whether a container engine answers. */
+  /** Interval at which the agent checks whether a container engine answers. */
   engine_check_ms: number;
 }
 
@@ -53,18 +54,18 @@ export const TIMING: Timing = {
   engine_check_ms: 30_000,
 };
 
-/** Disk space that downloads and archives must leave free: the robot's own software needs it. */
+/** Disk space in bytes that downloads and unpacking must leave free for the robot's own software. */
 export const DISK_FREE_FLOOR_BYTES = 64 * 1024 * 1024;
 
-/** Maximum ratio of an archive's unpacked to packed size, plus an allowance for tiny archives. */
+/** Maximum ratio of an archive's unpacked size to its packed size. Tiny archives get an additional allowance. */
 export const UNPACK_RATIO_MAX = 200;
 export const UNPACK_ALLOWANCE_BYTES = 64 * 1024 * 1024;
 export const UNPACK_BYTES_MAX = 32 * 1024 * 1024 * 1024;
 export const UNPACK_ENTRIES_MAX = 200_000;
 export const ENTRY_PATH_BYTES_MAX = 1_024;
-/** Limit of Linux file systems for one name. */
+/** Maximum bytes of a file name on Linux file systems. */
 export const ENTRY_NAME_BYTES_MAX = 255;
-/** Free disk space is checked again after this many unpacked bytes. */
+/** Number of unpacked bytes after which the free disk space is checked again. */
 export const UNPACK_SPACE_CHECK_BYTES = 16 * 1024 * 1024;
 export const FSYNC_PARALLEL_MAX = 8;
 
@@ -73,32 +74,32 @@ export const MANIFEST_ARGUMENTS_MAX = 256;
 export const MANIFEST_ENV_MAX = 256;
 export const STOP_TIMEOUT_SECONDS_MAX = 600;
 export const VERIFY_SECONDS_MAX = 86_400;
-/** Consecutive probes that must succeed. */
+/** Number of consecutive probes that must succeed for a release to be healthy. */
 export const PROBE_STREAK = 3;
 /** Number of exits during verification that count as a crash loop. */
 export const CRASH_LOOP_EXITS = 3;
 
-/** Characters of a probe's or reload command's output that are kept for the message of a failure. */
+/** Number of characters at the end of a command's output that a failure message contains, for probes and reload commands. */
 export const OUTPUT_TAIL_CHARACTERS = 500;
-/** The protocol's limit for the message of a report. */
+/** Maximum characters of a report's message in the protocol. */
 export const REPORT_MESSAGE_CHARACTERS_MAX = 4_000;
-/** How long to wait for a killed process group: SIGKILL is not refused, but a disk operation may hang. */
+/** Maximum wait for the end of a killed process group. A process cannot refuse SIGKILL, but may hang in a disk operation. */
 export const KILL_WAIT_MS = 5_000;
 export const RELOAD_TIMEOUT_MS = 10_000;
 
 export const CONFIG_BYTES_MAX = 16 * 1024 * 1024;
 
-/** Timeout of one call to the container engine, except those that transfer an image. */
+/** Timeout of one call to the container engine. Calls that transfer an image have other limits. */
 export const ENGINE_CALL_MS = 60_000;
-/** A load or a pull without progress for this long fails. */
+/** Maximum time without progress of an image load or pull. */
 export const ENGINE_STALL_MS = 5 * 60_000;
-/** Maximum duration of a load or a pull, even with progress. */
+/** Maximum duration of an image load or pull that makes progress. */
 export const ENGINE_MOVE_MS = 24 * 3_600_000;
-/** The robot stops announcing the kinds of an engine that did not answer for this long. */
+/** Time after which an engine that does not answer counts as gone. The robot then no longer reports that it supports container releases. */
 export const ENGINE_GONE_MS = 10 * 60_000;
-/** Maximum length of one line of an engine's progress, and of the JSON parts of an image archive. */
+/** Maximum bytes of one progress line of an engine, and of each JSON document in an image archive. */
 export const ENGINE_LINE_BYTES_MAX = 1024 * 1024;
 export const IMAGE_JSON_BYTES_MAX = 8 * 1024 * 1024;
 export const IMAGE_LAYERS_MAX = 512;
-/** Maximum size of the engine's log of a container; older lines are in the agent's own spool. */
+/** Maximum bytes of a container's log in the engine. The agent's spool contains the older lines. */
 export const CONTAINER_LOG_BYTES_MAX = 10 * 1024 * 1024;

@@ -8,7 +8,7 @@ export type HealthCheck =
   | { command: string[] }
   | { file: { path: string; max_age_seconds: number } };
 
-/** `roamfleet.json` of an app bundle. */
+/** The content of an app bundle's `roamfleet.json`. */
 export interface BundleManifest {
   start: string[];
   env: Record<string, string>;
@@ -148,7 +148,10 @@ export function readBundleManifest(directory: string): BundleManifest {
   return parseBundleManifest(value);
 }
 
-/** Validates the manifest of a `file` release; null or absent: it is installed below the state directory. */
+/**
+ * Validates the manifest of a `file` release. If it is null or absent, the file is installed below the state
+ * directory.
+ */
 export function parseFileManifest(value: unknown): FileManifest {
   const fields = value === undefined || value === null ? {} : object(value, MANIFEST_NAME, ["path", "mode", "reload"]);
   const place = fields["path"] ?? null;

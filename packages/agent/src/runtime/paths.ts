@@ -4,7 +4,7 @@ import { encodeFileName } from "@roamfleet/protocol";
 export interface StatePaths {
   readonly root: string;
   readonly downloads: string;
-  /** Image parts by digest, cached for images that share them. */
+  /** Directory of the cached image parts, named by digest. Images share them. */
   readonly layers: string;
   readonly files: string;
   readonly configs: string;
@@ -15,7 +15,10 @@ export interface StatePaths {
   versions(app: string): string;
   version(app: string, release_id: string): string;
   current(app: string): string;
-  /** Record of the app's process: written after each start, read after a crash. */
+  /**
+   * Returns the path of the record of an app's process. The record is written after each start and
+   * read after a crash.
+   */
   process(app: string): string;
   config(namespace: string): string;
 }

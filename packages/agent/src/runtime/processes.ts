@@ -5,15 +5,15 @@ import type { Logger } from "pino";
 import { KILL_WAIT_MS } from "./limits.ts";
 import type { StatePaths } from "./paths.ts";
 
-/** Always the kernel's /proc, even in tests with another root directory: the pids are used for signals. */
+/** The kernel's real /proc, even in tests with another root directory, since pids that are read here are sent signals. */
 const PROC = "/proc";
 
-/** A process. Zombies are not listed: they no longer run. */
+/** A running process. Zombies do not count. */
 export interface ProcessEntry {
   pid: number;
   group: number;
   session: number;
-  /** Clock ticks since boot. Together with the pid it identifies a process permanently: pids are reused, start times are not. */
+  /** Start time in clock ticks since boot. With the pid it identifies a process uniquely, since pids are reused. */
   start_time: number;
 }
 
@@ -24,7 +24,8 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   } catch {
     return undefined;
   }
-  // The second field is the program's name in parentheses, which may contain any characters, including parentheses and spaces.
+  // The second field is the program's name in parentheses. The name may contain any characters, including parentheses and spaces, so search
+  // for the last parenthesis.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [state, , group, session] = fields;
   if (state === undefined || state === "Z" || state === "X") return undefined;
@@ -70,7 +71,7 @@ export function processesWithEnvironment(variables: Record<string, string>): Pro
     try {
       environment = fs.readFileSync(path.join(PROC, String(pid), "environ"), "utf8").split("\0");
     } catch {
-      // Ended meanwhile, or owned by another user: not ours.
+      // The process has ended or belongs to another user, so it is not one of ours.
       continue;
     }
     if (!wanted.every((line) => environment.includes(line)) || environment.includes(`${SHELL_VARIABLE}=1`)) continue;
@@ -80,7 +81,7 @@ export function processesWithEnvironment(variables: Record<string, string>): Pro
   return found;
 }
 
-/** Returns false if the group does not exist. */
+/** Sends a signal to a process group. Returns false if the group does not exist. */
 export function signalGroup(group: number, signal: NodeJS.Signals): boolean {
   try {
     process.kill(-group, signal);
@@ -93,7 +94,7 @@ export function signalGroup(group: number, signal: NodeJS.Signals): boolean {
 const POLL_FIRST_MS = 10;
 const POLL_LAST_MS = 200;
 
-/** Polls with growing intervals until `done`, or returns false after the timeout. */
+/** Polls `done` at increasing intervals until it returns true. Returns false if that does not happen within the timeout. */
 export async function waitUntil(clock: Clock, timeout_ms: number, done: () => boolean): Promise<boolean> {
   const deadline = clock.monotonic() + timeout_ms;
   for (let wait = POLL_FIRST_MS; !done(); wait = Math.min(POLL_LAST_MS, wait * 2)) {
@@ -106,11 +107,11 @@ export async function waitUntil(clock: Clock, timeout_ms: number, done: () => bo
 
 interface StopOptions {
   clock: Clock;
-  /** Time for the group to end after SIGTERM, before SIGKILL. */
+  /** Wait between SIGTERM and SIGKILL, in milliseconds. */
   grace_ms: number;
 }
 
-/** Ends a whole process group: SIGTERM, then SIGKILL. Returns false if it survives even that (stuck in the kernel). */
+/** Ends a process group with SIGTERM, then SIGKILL. Returns false if a process survives SIGKILL because it is stuck in the kernel. */
 export async function stopGroup(group: number, { clock, grace_ms }: StopOptions): Promise<boolean> {
   const gone = (): boolean => groupMembers(group).length === 0;
   if (gone()) return true;
@@ -120,7 +121,7 @@ export async function stopGroup(group: number, { clock, grace_ms }: StopOptions)
   return waitUntil(clock, KILL_WAIT_MS, gone);
 }
 
-/** Ends processes of an earlier agent, each with its group, if they are still the same processes. */
+/** Ends the process groups of processes that an earlier agent started. Skips a pid that now belongs to another process. */
 async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise<void> {
   const own = readProcess(process.pid)?.group;
   const groups = new Set<number>();
@@ -131,7 +132,7 @@ async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise
   await Promise.all([...groups].map((group) => stopGroup(group, options)));
 }
 
-/** Contents of an app's `process.json`. */
+/** The content of an app's `process.json`. */
 export interface ProcessRecord {
   pid: number;
   start_time: number | null;
@@ -146,8 +147,8 @@ interface EarlierProcessesOptions {
 }
 
 /**
- * Ends processes of this app that a killed agent left running, so that there are never two copies. This agent cannot adopt them and starts
- * the app again: their output is lost with the killed agent's pipes.
+ * Ends the processes of this app that a killed agent left running, so that there are never two copies. They cannot be adopted, because
+ * their output pipes ended with the killed agent; the app is started again instead.
  */
 export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }: EarlierProcessesOptions): Promise<void> {
   const recorded = readRecorded(paths.process(app));
@@ -158,7 +159,7 @@ export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }:
   await stopStrays(strays, { clock, grace_ms });
 }
 
-/** Returns the recorded process if its start time is the same: the pid may have been reused. */
+/** Returns the recorded process. Returns undefined if its start time differs: then its pid was reused. */
 function readRecorded(file: string): ProcessEntry | undefined {
   try {
     const record = JSON.parse(fs.readFileSync(file, "utf8")) as ProcessRecord;

@@ -10,9 +10,10 @@ import { OUTPUT_TAIL_CHARACTERS } from "./limits.ts";
 import { signalGroup } from "./processes.ts";
 
 /**
- * Starts a child process and never throws. Node reports ENOENT, EACCES and a lack of descriptors as an `error` event but throws everything
- * else (ENOTDIR, ETXTBSY, EIO, ELOOP, E2BIG, ENOMEM): here each of them is an `error` event, followed by `close`. Without a pid the child
- * never ran, and its streams may be missing. An error of the child or of its streams that has no listener is ignored: `exit` and `close` follow.
+ * Starts a child process and never throws. Node reports ENOENT, EACCES and a lack of file descriptors as an `error` event, but throws other
+ * errors (ENOTDIR, ETXTBSY, EIO, ELOOP, E2BIG, ENOMEM). This function turns all of them into an `error` event, followed by `close`. A child
+ * without a pid has never run, and its streams may be missing. An error of the child or of its streams without a listener is ignored, since
+ * `exit` and `close` follow.
  */
 export function spawnChild(program: string, args: readonly string[], options: SpawnOptions): ChildProcess {
   let child: ChildProcess;
@@ -54,21 +55,24 @@ interface CommandOptions {
   env: Readonly<Record<string, string>>;
   timeout_ms: number;
   clock: Clock;
-  /** Ends the command like a timeout. */
+  /** Aborting it ends the command in the same way as the timeout. */
   signal?: AbortSignal | undefined;
-  /** If set, all of stdout is returned, not only the end of the output, and stderr is ignored. More bytes than this are a failure. */
+  /**
+   * If set, the result contains all of stdout instead of the end of the output, and stderr is ignored. The command fails if its stdout is
+   * larger.
+   */
   output_bytes_max?: number;
 }
 
 interface CommandResult {
   ok: boolean;
-  /** `exited with 3`, `did not end within 5000 ms`, … and the end of its output. */
+  /** How the command ended, such as `exited with 3` or `did not end within 5000 ms`, and the end of its output. */
   message: string;
   /** All of stdout, if requested. */
   output?: string;
 }
 
-/** Runs a command to its end. On a timeout or an abort, kills it with its process group. Never throws. */
+/** Runs a command until it exits. After a timeout or an abort, kills the command with its process group. Never throws. */
 export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...options }: CommandOptions): Promise<CommandResult> {
   const { cwd, output_bytes_max } = options;
   return new Promise((resolve) => {
@@ -95,7 +99,7 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
       has_ended = true;
       timer.cancel();
       cut?.removeEventListener("abort", abort);
-      // Includes processes that the command left in the background.
+      // Kill the whole group, which includes processes that the command left in the background.
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
       child.stdout?.destroy();
       child.stderr?.destroy();
@@ -106,7 +110,7 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
     const kill = (why?: string): void => {
       why_killed ??= why;
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
-      // A process outside of its group may keep the pipe open: `close` may never come.
+      // Do not wait for `close`: a process outside the group may keep the pipe open forever.
       if (output_bytes_max !== undefined) end(false, why ?? "was aborted");
     };
     const abort = (): void => kill();
@@ -114,7 +118,7 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
     const timer = clock.setTimer(timeout_ms, () => kill(`did not end within ${timeout_ms} ms`));
     if (cut?.aborted) kill();
     child.on("error", (error) => end(false, `could not be started (${error.message})`));
-    // Processes in the background keep its pipes open: `close` is awaited only if all output is needed.
+    // Wait for `close` only if all output is needed, since processes in the background keep the pipes open.
     child.on(output_bytes_max === undefined ? "exit" : "close", (code: number | null, signal: NodeJS.Signals | null) => {
       if (why_killed !== undefined) end(false, why_killed);
       else if (code === 0) end(true, "exited with 0");
@@ -123,7 +127,9 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
   });
 }
 
-/** Returns the absolute path of a program as a shell in `cwd` would find it on the PATH `search`; undefined if there is none. */
+/**
+ * Finds a program as a shell in the directory `cwd` would, with the PATH `search`. Returns its absolute path; undefined if there is none.
+ */
 export function findProgram(name: string, search: string, cwd = "/"): string | undefined {
   const candidates = name.includes("/")
     ? [path.resolve(cwd, name)]
@@ -138,10 +144,10 @@ export function findProgram(name: string, search: string, cwd = "/"): string | u
   });
 }
 
-/** Receives each line. A line over the limit is truncated, and the number of missing characters is passed along. */
+/** Called with each line. A line over the limit is truncated, and the number of missing characters is passed, too. */
 type TakeLine = (text: string, missing_characters: number) => void;
 
-/** Splits bytes into lines in bounded memory: a program may print without line breaks. The last line needs no line break. */
+/** Splits bytes into lines. Its memory is bounded, since a program may print without line breaks. The last line needs no line break. */
 export function splitLines(line: TakeLine): { push: (chunk: Uint8Array) => void; end: () => void } {
   const decoder = new StringDecoder("utf8");
   let kept = "";
@@ -175,7 +181,7 @@ export function splitLines(line: TakeLine): { push: (chunk: Uint8Array) => void;
   };
 }
 
-/** Passes on the lines of a stream until it ends or breaks. */
+/** Calls `line` with each line of a stream until the stream ends or fails. */
 export function readLines(stream: Readable, line: TakeLine): void {
   const lines = splitLines(line);
   stream.on("data", lines.push).on("end", lines.end).on("error", lines.end);

@@ -7,13 +7,13 @@ import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { makeDirectory, readJson, renameDurably, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
 
-/** True if the version was staged completely: its directory gets its final name only after everything in it is on disk. */
+/** Returns whether the version was staged completely. Its directory gets its final name only after all of its content is on disk. */
 export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean =>
   fs.existsSync(recoverVersion(paths, app, release_id));
 
 /**
- * Returns a version's directory. Completes a replacement that was interrupted between its renames: the complete copy has a separate name until the
- * damaged version is moved away.
+ * Returns the directory of a version. First completes a replacement that was interrupted between its two renames. Until the damaged version
+ * is moved away, the complete copy has a different name.
  */
 export function recoverVersion(paths: StatePaths, app: string, release_id: string): string {
   const directory = paths.version(app, release_id);
@@ -30,7 +30,7 @@ export function recoverVersion(paths: StatePaths, app: string, release_id: strin
 
 const completeCopy = (directory: string): string => `${directory}.complete`;
 
-/** Fills a temporary directory beside the versions, then renames it atomically. */
+/** Calls `fill` to write a version into a temporary directory, then renames the directory atomically to its final name. */
 export async function stageVersion(
   paths: StatePaths,
   app: string,
@@ -49,14 +49,16 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
-  // Delete the copy that an interrupted replacement left: the new copy is newer.
+  // Delete the complete copy that an interrupted replacement left, since the new version replaces it.
   fs.rmSync(completeCopy(directory), { recursive: true, force: true });
   renameDurably(temporary, fs.existsSync(directory) ? completeCopy(directory) : directory);
   recoverVersion(paths, app, release_id);
   failpoint("stage:after-rename", "file");
 }
 
-/** Deletes all versions except these. A version is renamed first: a partly deleted one must not count as staged. */
+/**
+ * Deletes all versions except these. Each version is renamed before it is deleted, since a partly deleted version must not count as staged.
+ */
 export function pruneVersions(paths: StatePaths, app: string, keep: readonly string[]): void {
   pruneTrees(paths, app, keep);
   const directory = paths.versions(app);
@@ -78,20 +80,21 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
   }
 }
 
-/** Removes only the first entry, to simulate an interrupted removal. */
+/** Removes only the first entry of a directory. Simulates a removal that was interrupted. */
 function removeFirst(directory: string): void {
   const [first] = fs.readdirSync(directory);
   if (first !== undefined) fs.rmSync(path.join(directory, first), { recursive: true });
 }
 
 interface TreeRecord {
-  /** Digest of the archive that it was unpacked from, which the release's signature contains. */
+  /** Digest of the archive from which the version was unpacked. The release's signature contains this digest. */
   artifact_sha256: string;
   /**
-   * Entries of a staged directory by relative path: `d` for a directory; `l` and the target for a link; `f`, mode and SHA-256 for a file.
+   * The entries of a staged version by relative path. Values: `d` for a directory; `l` and the target for a link; `f`, the mode and the
+   * SHA-256 for a file.
    */
   tree: Record<string, string>;
-  /** Bytes of each file; absent from records of older agents. */
+  /** Size of each file in bytes; absent from records of older agents. */
   sizes?: Record<string, number>;
 }
 
@@ -115,8 +118,9 @@ function pruneTrees(paths: StatePaths, app: string, keep: readonly string[]): vo
 }
 
 /**
- * Returns the first damaged entry of a staged version; undefined if there is none, or no record. `quick` finds only missing and truncated entries, as
- * after a power loss: a program may change its own files while it runs. `whole` compares everything that was staged.
+ * Returns the first damaged entry of a staged version; undefined if there is none or no record exists. `quick` detects only missing and
+ * truncated entries, which a power loss may cause; it ignores other changes, since a program may change its own files. `whole` compares
+ * each entry completely.
  */
 export async function damagedEntry(
   paths: StatePaths,
@@ -139,8 +143,8 @@ export async function damagedEntry(
 }
 
 /**
- * Compares a staged version with its record. Entries that are not in the release are deleted, since an interpreter could load them; `removed` is
- * called with their names. Returns why the version differs from what was signed; undefined: it does not.
+ * Compares a staged version with its record. Deletes entries that are not in the release, since an interpreter could load them, and passes
+ * their names to `removed`. Returns why the version differs from the signed one; undefined if it does not.
  */
 export async function checkTree(
   paths: StatePaths,
@@ -163,7 +167,7 @@ export async function checkTree(
 }
 
 async function readTree(directory: string): Promise<Required<Omit<TreeRecord, "artifact_sha256">>> {
-  // Without a prototype: a file may be named __proto__.
+  // Use objects without a prototype, since a file may be named __proto__.
   const tree = Object.create(null) as Record<string, string>;
   const sizes = Object.create(null) as Record<string, number>;
   for (const name of (await fs.promises.readdir(directory, { recursive: true })).toSorted()) {
@@ -182,7 +186,7 @@ async function describe(file: string, stats: fs.Stats): Promise<string> {
   return `f ${(stats.mode & MODE_MASK).toString(8)} ${await digestOf(file)}`;
 }
 
-/** SHA-256 of a file in hex. */
+/** Returns the SHA-256 of a file in hex. */
 export async function digestOf(file: string): Promise<string> {
   const hash = createHash("sha256");
   for await (const chunk of fs.createReadStream(file)) hash.update(chunk as Buffer);

@@ -39,8 +39,8 @@ interface Links {
 }
 
 /**
- * Unpacks a tar.gz into `directory`, which must not exist, and makes it durable. Nothing is ever written outside of it. Names are checked before a
- * byte is written, files are created with O_EXCL, and links are created last, so that no file can be written through one. Throws StepFailure
+ * Unpacks a tar.gz into `directory`, which must not exist, and makes it durable. Never writes outside of `directory`: it checks each name
+ * before it writes, creates files with O_EXCL, and creates links last, so that no file can be written through a link. Throws StepFailure
  * `rejected_by_robot` that names the entry.
  */
 export async function unpackBundle(archive: string, directory: string, bounds: UnpackBounds, signal: AbortSignal): Promise<void> {
@@ -70,7 +70,8 @@ async function bothEnded(...works: Promise<void>[]): Promise<void> {
 }
 
 /**
- * Limits all unpacked bytes, including padding and headers: an archive bomb of zeros contains no entry. Also checks the free disk space.
+ * Limits the total of unpacked bytes, including padding and headers: a stream of zeros has no entries but may be of any size. Also checks
+ * the free disk space.
  */
 function countBytes(bounds: UnpackBounds, directory: string): Transform {
   let bytes = 0;
@@ -142,12 +143,12 @@ async function writeEntry(entry: Entry, parts: string[], directory: string, { na
       entry.resume();
       return;
     default:
-      // Includes types that the library does not declare.
+      // The types at run time include some that the library does not declare.
       throw refuse(`entry ${quote(header.name)} is a ${header.type ?? "thing of unknown type"}`);
   }
 }
 
-/** Only the permission bits, never setuid, setgid or sticky; the owner may always read. */
+/** Returns the permission bits of an entry, without setuid, setgid and sticky. The owner may always read the file. */
 const fileMode = (header: tar.Header): number => (header.mode & 0o777) | 0o400;
 
 async function writeFile(entry: Entry, file: string, mode: number): Promise<void> {
@@ -157,8 +158,8 @@ async function writeFile(entry: Entry, file: string, mode: number): Promise<void
 }
 
 /**
- * Creates hard links first, only to files of the archive; then symlinks, whose targets must be inside. The check uses the file system's realpath,
- * since a chain of harmless looking links can lead out of the tree.
+ * Creates the archive's links: first the hard links, only to files of the archive; then the symlinks. Each symlink must lead to a path
+ * inside the directory. This is checked with realpath, since a chain of links that look harmless can lead outside.
  */
 function makeLinks(directory: string, names: EntryNames, links: Links): void {
   for (const { file, target } of links.hard) {
@@ -191,7 +192,7 @@ function realPath(file: string): string | undefined {
   }
 }
 
-/** Syncs files first, then every directory, so that after the final rename a power loss loses nothing. */
+/** Syncs all files, then all directories. So after the final rename, a power loss loses nothing. */
 async function syncTree(directory: string, signal: AbortSignal): Promise<void> {
   const entries = await fs.promises.readdir(directory, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name));
@@ -210,7 +211,9 @@ async function syncTree(directory: string, signal: AbortSignal): Promise<void> {
 
 const refuseEntry = (name: string, why: string): StepFailure => refuse(`entry ${quote(name)} ${why}`);
 
-/** Returns the components of an archive's entry name; empty for the root itself. Throws StepFailure for an unsafe name. */
+/**
+ * Splits the name of an archive entry into its path components; the result is empty for the root. Throws StepFailure for an unsafe name.
+ */
 function checkEntryPath(name: string): string[] {
   if (name.includes("\0")) throw refuseEntry(name, "has a NUL in its name");
   if (name.includes("\\")) throw refuseEntry(name, "has a backslash in its name");
@@ -227,8 +230,8 @@ function checkEntryPath(name: string): string[] {
 type EntryKind = "file" | "directory" | "link";
 
 /**
- * The names that an archive has used so far. Refuses a repeated name, even if it differs in case or Unicode form: on some file systems the second
- * would silently replace the first.
+ * The entry names of an archive that were already used. Refuses a repeated name, even if it differs in case or Unicode form. On some file
+ * systems the second entry would silently replace the first.
  */
 class EntryNames {
   readonly #seen = new Map<string, { path: string; kind: EntryKind }>();

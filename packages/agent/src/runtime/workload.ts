@@ -15,7 +15,7 @@ interface WorkloadOptions {
   directory: string;
   env: Record<string, string>;
   stop_timeout_seconds: number;
-  /** Where the running process is recorded for the next agent. */
+  /** Path of the file in which the running process is recorded. The next run of the agent reads it. */
   process_file: string;
   clock: Clock;
   timing: Timing;
@@ -23,18 +23,18 @@ interface WorkloadOptions {
   logs: LogSink;
   /** Called before each restart. Returns why the program must not be started again; undefined: it may. */
   check?: () => Promise<string | undefined>;
-  /** Called when `check` refused a restart; this object does not retry. */
+  /** Called when `check` has refused a restart. The workload does not retry. */
   on_refused?: () => void;
 }
 
 /**
- * Keeps one program running in its own process group, with its output in the log. It is restarted with backoff when it exits. There is never a second
- * copy: the rest of the group is killed before the next start.
+ * Runs one program in its own process group and writes its output to the log. Restarts the program with backoff when it exits. There are
+ * never two copies, since the rest of the group is killed before a restart.
  */
 export class Workload {
   /** Number of starts after the first one. */
   restarts = 0;
-  /** Description of the last exit. */
+  /** Describes how the program last exited; null if it never exited. */
   last_exit: string | null = null;
   exits = 0;
   readonly #options: WorkloadOptions;
@@ -49,7 +49,7 @@ export class Workload {
     this.#options = options;
   }
 
-  /** undefined while it is down. */
+  /** Pid of the program; undefined while it is down. */
   get pid(): number | undefined {
     return this.#child?.pid;
   }
@@ -64,7 +64,8 @@ export class Workload {
     this.#started_at = clock.monotonic();
     const child = spawnChild(program, args, { cwd: directory, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
     this.#ended = new Promise((resolve) => {
-      // `error` may occur several times. Without a pid the program never ran; with one a signal could not be sent, and `exit` will follow.
+      // `error` may occur several times. Without a pid, the program never ran. With a pid, it means that a signal could not be sent, and
+      // `exit` will follow.
       child.on("error", (error) => {
         if (child.pid === undefined) void this.#onEnd(child, `could not be started: ${error.message}`).finally(resolve);
       });
@@ -99,7 +100,7 @@ export class Workload {
   async #onEnd(child: ChildProcess, how: string): Promise<void> {
     const { app, clock, timing, log, logs } = this.#options;
     this.#child = undefined;
-    // Kill children that outlive their leader: they occupy its ports and files.
+    // Kill child processes that outlive the program, since they occupy its ports and files.
     if (child.pid !== undefined && groupMembers(child.pid).length > 0) {
       signalGroup(child.pid, "SIGKILL");
       await stopGroup(child.pid, { clock, grace_ms: 0 });
@@ -127,7 +128,7 @@ export class Workload {
     this.start();
   }
 
-  /** Returns false if it is down or cannot be signaled. */
+  /** Sends a signal to the program. Returns false if the program is down or cannot be signaled. */
   signal(signal: NodeJS.Signals): boolean {
     return this.#child?.kill(signal) ?? false;
   }
@@ -146,13 +147,13 @@ export class Workload {
     } else {
       await this.#ended;
     }
-    // #onEnd of a process that exited during the stop may have set it again.
+    // A process that exited during the stop may have scheduled another restart in #onEnd.
     this.#restart?.cancel();
     failpoint("workload:after-stop", "step");
     fs.rmSync(process_file, { force: true });
   }
 
-  /** Leaves the program running when the agent exits; from here on it is not restarted. */
+  /** Leaves the program running when the agent exits. From then on, this object does not restart it. */
   release(): void {
     this.#stopping = true;
     this.#restart?.cancel();

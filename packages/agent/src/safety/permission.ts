@@ -6,15 +6,15 @@ import { OUTPUT_TAIL_CHARACTERS } from "../runtime/limits.ts";
 import { runCommand } from "../runtime/spawn-child.ts";
 import { getOnce } from "../runtime/health-check.ts";
 
-/** Interval at which a held lock is checked for expiry. */
+/** Interval at which the agent checks whether the update lock has expired. */
 const LOCK_LOOK_MS = 1_000;
-/** Backoff between safe-to-update checks (the gate): grows from the first to the last value. */
+/** First and last wait of the backoff between safe-to-update checks. The code calls such a check a gate. */
 const GATE_RETRY_FIRST_MS = 1_000;
 const GATE_RETRY_LAST_MS = 60_000;
-/** How long a positive answer of the gate is valid. */
+/** Time for which a positive result of the safe-to-update check is valid. */
 const GATE_FRESH_MS = 5_000;
 
-/** Why no change of the running release may begin, and when to check again. */
+/** Why the running release must not be changed now, and when to check again. */
 export interface Held {
   by: "lock" | "gate";
   why: string;
@@ -23,14 +23,19 @@ export interface Held {
 
 /** Decides whether a step that changes the running release may begin. */
 export interface Permission {
-  /** Whether a change may begin now, according to the lock and the gate's last answer. Does not query the gate. */
+  /**
+   * Whether a change may begin now, according to the update lock and the last result of the safe-to-update check. Does not run the
+   * check.
+   */
   readonly may_install: boolean;
   readonly locked: boolean;
-  /** Checks the lock and the gate; undefined: a change may begin now. Never rejects. */
+  /**
+   * Checks the update lock, then runs the safe-to-update check. Resolves to undefined if a change may begin now. Never rejects.
+   */
   ask(): Promise<Held | undefined>;
 }
 
-/** For a robot that never holds updates back. */
+/** Permits every change, for a robot that never delays updates. */
 export const ALWAYS: Permission = { may_install: true, locked: false, ask: () => Promise.resolve(undefined) };
 
 type LockEvent =
@@ -42,15 +47,15 @@ type LockEvent =
 interface RobotPermissionOptions {
   lock: UpdateLock;
   gate?: SafeToUpdate | undefined;
-  /** Environment and directory of the gate's command. */
+  /** Environment and working directory of the command that makes the safe-to-update check. */
   gate_context: Pick<GateContext, "env" | "directory">;
   clock: Clock;
   log: Logger;
 }
 
-/** The robot's own decision: its update lock first, then its gate. */
+/** Decides from the update lock, then from the safe-to-update check, whether the robot may be changed. */
 export class RobotPermission implements Permission {
-  /** Called with every change of the lock; workers then check again. */
+  /** Called when the update lock changes, so that the workers check it again. */
   on_event: (event: LockEvent) => void = () => {};
   readonly #options: RobotPermissionOptions;
   readonly #stopping = new AbortController();
@@ -65,19 +70,22 @@ export class RobotPermission implements Permission {
     this.#options = options;
   }
 
-  /** Watches a lock that was taken before the agent started; removes it if it has expired. */
+  /** Begins to watch a lock that was taken before the agent started. Removes the lock if it has expired. */
   start(): void {
     this.#look();
     if (this.lock() !== undefined) this.#watchLock();
   }
 
-  /** Aborts the check in progress. */
+  /** Stops watching the lock, and aborts a safe-to-update check in progress. */
   stop(): void {
     this.#stopping.abort();
     this.#unwatchLock();
   }
 
-  /** Returns the held lock. An unreadable disk counts as unlocked: the robot must stay updatable. */
+  /**
+   * Returns the update lock; undefined if there is none. If the disk cannot be read, the robot counts as unlocked, so that it can
+   * still be updated.
+   */
   lock(): HeldLock | undefined {
     try {
       const held = this.#options.lock.held;
@@ -118,7 +126,7 @@ export class RobotPermission implements Permission {
     const before = this.#refused;
     if (before !== undefined && clock.monotonic() < before.ask_again_at)
       return { by: "gate", why: before.why, retry_ms: before.ask_again_at - clock.monotonic() };
-    // After a long time without a check, the backoff starts again.
+    // If the last check was long ago, start the backoff again from its shortest wait.
     if (before !== undefined && clock.monotonic() > before.ask_again_at + GATE_RETRY_LAST_MS) this.#refusals = 0;
     const { safe, why } = await askGate(gate, { ...gate_context, clock, signal: this.#stopping.signal });
     if (safe) {
@@ -182,7 +190,7 @@ export class RobotPermission implements Permission {
   }
 }
 
-/** The safe-to-update check: a command or URL of the robot that decides whether it may be updated now. */
+/** The safe-to-update check: a command or a URL on the robot that decides whether the robot may be updated now. */
 export type SafeToUpdate = ({ command: string } | { url: string }) & { timeout_ms: number };
 
 export const GATE_TIMEOUT_SECONDS_DEFAULT = 10;
@@ -190,7 +198,7 @@ export const GATE_TIMEOUT_SECONDS_MAX = 300;
 
 interface GateAnswer {
   safe: boolean;
-  /** The reason, at most a few hundred characters. */
+  /** Reason for the result, at most a few hundred characters. */
   why: string;
 }
 
@@ -201,7 +209,7 @@ interface GateContext {
   signal: AbortSignal;
 }
 
-/** Runs the check once. Returns within the timeout and never throws: only an explicit yes counts as safe. */
+/** Runs the safe-to-update check once. Returns within the timeout and never throws. Only an explicit yes counts as safe. */
 async function askGate(gate: SafeToUpdate, { env, directory, clock, signal }: GateContext): Promise<GateAnswer> {
   const { timeout_ms } = gate;
   if ("command" in gate) {

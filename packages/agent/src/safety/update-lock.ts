@@ -9,23 +9,23 @@ import { parseObject } from "../json.ts";
 import { readProcess } from "../runtime/processes.ts";
 import { readBootId } from "../identity/identity.ts";
 
-/** A program that needs the lock longer than this must renew it. */
+/** Maximum lifetime of a lock in seconds. A program that needs the lock for longer must renew it. */
 export const LOCK_TTL_SECONDS_MAX = 86_400;
 export const LOCK_OWNER_CHARACTERS_MAX = 100;
-/** How long an unreadable lock file counts as a lock: a program wanted to take one. */
+/** Time in seconds for which an unreadable lock file counts as a lock, since a program probably meant to take one. */
 export const LOCK_UNREADABLE_SECONDS = 600;
 export const LOCK_FILE = "update.lock";
 
 interface LockFile {
   owner: string;
   ttl_seconds: number;
-  /** The lock expires when this process ends; null: only after its TTL. */
+  /** Pid of a process with whose end the lock expires. null: the lock expires only after its TTL. */
   pid: number | null;
-  /** Clock ticks from boot to the start of the process: pids are reused, this pair is not. */
+  /** Start time of that process in clock ticks since boot. With the pid it identifies the process, since pids are reused. */
   pid_start_time: number | null;
   boot_id: string;
   taken_uptime_ms: number;
-  /** For people only; no decision uses it. */
+  /** Time at which the lock was taken. It is only for people, and has no effect. */
   taken_at: string;
 }
 
@@ -37,14 +37,14 @@ export interface HeldLock {
   expires_in_seconds: number;
 }
 
-/** Why a lock expired without a release. */
+/** Why a lock expired before its owner released it. */
 export type ExpiryReason = "expired" | "owner_gone" | "rebooted";
 
 export type LockState = { held: HeldLock } | { expired: { owner: string; reason: ExpiryReason } } | { free: true };
 
 export interface LockRequest {
   owner: string;
-  /** 1 to LOCK_TTL_SECONDS_MAX. */
+  /** Lifetime of the lock in seconds, from 1 to LOCK_TTL_SECONDS_MAX. */
   ttl_seconds: number;
   /** Pid on this machine, in the agent's pid namespace. */
   pid?: number;
@@ -59,9 +59,9 @@ export class LockHeld extends Error {
   }
 }
 
-/** The owner's process does not exist. */
+/** Thrown if the process that the lock should be bound to does not exist. */
 export class NoSuchProcess extends Error {}
-/** Another process is changing the lock: retry. */
+/** Thrown while another process is changing the lock. The caller should retry. */
 export class LockBusy extends Error {}
 
 interface UpdateLockOptions {
@@ -71,14 +71,14 @@ interface UpdateLockOptions {
 }
 
 /**
- * `update.lock` in the state directory: the robot's software holds it while an update would be dangerous. Each change is one atomic write under a
- * separate guard, so that a process killed at any point leaves either the old or the new lock. Its TTL counts by the machine's time since boot: a
- * wrong or changed clock cannot prolong it.
+ * The file `update.lock` in the state directory. The robot's software owns the lock while an update would be dangerous. Each change is one
+ * atomic write, made by one process at a time. So if a process is killed at any point, either the old or the new lock remains. The TTL
+ * counts from the machine's uptime, so a wrong or changed clock cannot extend the lock.
  */
 export class UpdateLock {
   readonly #options: UpdateLockOptions;
   readonly #path: string;
-  /** When a lock file without an uptime stamp was first seen. */
+  /** The uptime at which a lock file without an uptime stamp was first seen. */
   #foreign: { mark: string; seen_uptime_ms: number } | undefined;
 
   constructor(options: UpdateLockOptions) {
@@ -86,7 +86,7 @@ export class UpdateLock {
     this.#path = join(options.state_directory, LOCK_FILE);
   }
 
-  /** Reads the lock file and returns the state of the lock. Throws disk errors; a missing file means that the lock is free. */
+  /** Reads the lock file and returns the state of the lock. The lock is free if there is no file. Throws on a disk error. */
   look(): LockState {
     let text: string;
     let modified_ms: number;
@@ -102,7 +102,7 @@ export class UpdateLock {
     }
     const file = parseLock(text);
     const { machine } = this.#options;
-    // A start time in the future could lock forever: such a file is evaluated as one of another program.
+    // If the file was taken at a future uptime, its lock might never expire. Such a file is evaluated like one that another program wrote.
     const ours = "boot_id" in file && (file.boot_id !== machine.boot_id || file.taken_uptime_ms <= machine.uptime_ms());
     return ours ? this.#evaluate(file) : this.#evaluateForeign(file, modified_ms, mark);
   }
@@ -116,7 +116,10 @@ export class UpdateLock {
     return { held: heldBy(file, file.taken_at, left_ms) };
   }
 
-  /** Evaluates a file of another program: its TTL counts from its modification or from when it was first seen, whichever ends sooner. */
+  /**
+   * Evaluates a lock file that another program wrote. Its TTL counts from the file's modification and from when the agent first saw it; the
+   * lock expires at the earlier end.
+   */
   #evaluateForeign(file: Foreign, modified_ms: number, mark: string): LockState {
     const { machine, clock } = this.#options;
     if (this.#foreign?.mark !== mark) this.#foreign = { mark, seen_uptime_ms: machine.uptime_ms() };
@@ -166,11 +169,13 @@ export class UpdateLock {
     });
   }
 
-  /** Removes an expired lock. Returns its owner and the reason of the expiry. Throws LockBusy while another process changes the lock. */
+  /**
+   * Removes the lock if it has expired. Returns its owner and why it expired. Throws LockBusy while another process is changing the lock.
+   */
   sweep(): { owner: string; reason: ExpiryReason } | undefined {
     if (!("expired" in this.look())) return undefined;
     return this.#guarded(() => {
-      // Read again under the guard: another process may have taken the lock meanwhile.
+      // Read the lock again now that other processes are excluded: one of them may have taken it in the meantime.
       const state = this.look();
       if (!("expired" in state)) return undefined;
       removeDurably(this.#path);
@@ -178,7 +183,10 @@ export class UpdateLock {
     });
   }
 
-  /** Allows one writer at a time across processes; the guard of a killed process is taken over. */
+  /**
+   * Runs `change` while all other processes are excluded. If a process was killed during its change, the next one takes over from it.
+   * Throws LockBusy.
+   */
   #guarded<T>(change: () => T): T {
     let unlock: () => void;
     try {
@@ -223,14 +231,14 @@ function parseLock(text: string): LockFile | Foreign {
 export const isTtl = (value: unknown): value is number =>
   typeof value === "number" && Number.isFinite(value) && value >= 1 && value <= LOCK_TTL_SECONDS_MAX;
 export const isPid = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) > 0;
-/** 1 to LOCK_OWNER_CHARACTERS_MAX printable characters: the owner appears in logs. */
+/** Returns whether a value is a valid owner: 1 to LOCK_OWNER_CHARACTERS_MAX printable characters. The owner appears in logs. */
 export const isOwner = (value: unknown): value is string =>
   typeof value === "string" && value.trim() !== "" && value.length <= LOCK_OWNER_CHARACTERS_MAX && !/\p{Cc}/u.test(value);
 
-/** Machine-wide values that are the same for all processes and independent of the clock. */
+/** Values of the machine that are the same for all processes and do not depend on the clock. */
 export interface Machine {
   readonly boot_id: string;
-  /** Milliseconds since boot, including suspend; setting the clock does not change it. */
+  /** Returns the milliseconds since boot, including time in suspend. Setting the clock does not change them. */
   uptime_ms(): number;
 }
 
@@ -243,7 +251,7 @@ export function thisMachine(system_root: string): Machine {
         const seconds = Number.parseFloat(readFileSync(join(system_root, "proc/uptime"), "utf8"));
         if (Number.isFinite(seconds)) return Math.round(seconds * 1_000);
       } catch {
-        // No /proc: the system call returns the same.
+        // /proc is not available. The system call below returns the same value.
       }
       return Math.round(uptime() * 1_000);
     },

@@ -10,24 +10,27 @@ import {
 } from "@roamfleet/protocol/signatures";
 
 interface AdmissionCase {
-  /** undefined: this robot has never received signing keys. */
+  /** The signing keys that this robot trusts; undefined if it has never received any. */
   trust: Trust | undefined;
   history: SignedHistory | undefined;
   org_id: string;
   robot_id: string;
   /** The labels that the robot's agent was started with. */
   labels: Readonly<Record<string, string>>;
-  /** Milliseconds since 1970; a later time in the history takes precedence. */
+  /** The current time in milliseconds since 1970. If the history contains a later time, that one is used. */
   now_ms: number;
   app: string;
   release: DesiredRelease;
-  /** Releases on the robot's disk, with the ids under which they were received. */
+  /** The releases on the robot's disk, with the ids that the server gave them. */
   known: readonly DesiredRelease[];
 }
 
 type AdmissionVerdict = { release: DesiredRelease; statement: ReleaseStatement | undefined } | { refusal: SignatureRefusal };
 
-/** Decides whether a robot installs a release, without trust in the server. Returns the release reduced to the fields that its maker signed. Pure. */
+/**
+ * Decides whether a robot may install a release, without relying on the server. Returns the release with only the fields that its maker
+ * signed. Pure.
+ */
 export function admitRelease(one: AdmissionCase): AdmissionVerdict {
   const { trust, history, org_id, app, release } = one;
   const is_signed = release.signature !== null && release.signature !== undefined;
@@ -63,7 +66,7 @@ function refusalByHistory(history: SignedHistory | undefined, statement: Release
 }
 
 function refusalOfContent({ release, known }: AdmissionCase, { tag, image_configs }: ReleaseStatement): SignatureRefusal | undefined {
-  // Files are stored under the release id, which the server assigns: other content under an existing id would run the old files.
+  // Files are stored under the release id, which the server assigns. If that id already exists with other content, the old files would run.
   if (known.some((other) => other.id === release.id && contentOf(other) !== contentOf(release)))
     return refuse("other_content", `release ${tag} has the id of another release that is on this robot`);
   const config = release.layers?.config.sha256;
@@ -75,8 +78,8 @@ const contentOf = ({ tag, kind, artifact_sha256, artifact_size, image, manifest 
   canonicalJson({ tag, kind, artifact_sha256, artifact_size, image, manifest: manifest ?? null });
 
 /**
- * Keeps the id, the signed fields, the layers, which are verified against them, and the registry login. No other field that a server adds
- * reaches an executor.
+ * Returns the release with only its id, its signed fields, its layers and its registry login. The layers were verified against the signed
+ * fields. Other fields that a server adds do not reach an executor.
  */
 function asSigned(release: DesiredRelease, { image_configs }: ReleaseStatement): DesiredRelease {
   const { id, tag, kind, artifact_sha256, artifact_size, image, manifest, signature, layers, registry_auth } = release;
@@ -94,7 +97,7 @@ function asSigned(release: DesiredRelease, { image_configs }: ReleaseStatement):
   };
 }
 
-/** The app data that a guard needs. */
+/** The data of an app that the check of a signature needs. */
 export interface GuardedApp {
   app: string;
   current: DesiredRelease | null;
@@ -102,7 +105,7 @@ export interface GuardedApp {
   signed?: SignedHistory | undefined;
 }
 
-/** Checks by its signature whether a release may be installed. */
+/** Checks a release's signature before the release is installed. */
 export interface Guard {
   /** True while this robot refuses unsigned releases. */
   readonly requires_signature: boolean;
@@ -116,22 +119,25 @@ export interface Guard {
   ran(history: SignedHistory | undefined, release: DesiredRelease): SignedHistory | undefined;
 }
 
-/** What a robot remembers of the signed releases of an app that ran on it. It is part of the app's journal, and updated after each success. */
+/** Which signed releases of an app ran on a robot. It is stored in the app's journal and updated after each successful change. */
 export interface SignedHistory {
-  /** Highest version that ran. */
+  /** Highest version that ran on this robot. */
   highest: number;
-  /** Lower versions were withdrawn by the maker of a release that ran. */
+  /** Minimum version. A release that ran states that its maker has withdrawn all lower versions. */
   minimum: number;
-  /** Latest signing time of any release that ran: a lower bound of the current time, independent of all clocks. */
+  /** Latest signing time of the releases that ran. The current time cannot be earlier, whatever any clock shows. */
   latest_issued_at: string;
-  /** Content digests of releases that ran, newest last. */
+  /** Digests of the contents of releases that ran, newest last. */
   ran: string[];
 }
 
-/** Number of releases per app that may be installed again without a higher version. An evicted release is refused, so eviction is safe. */
+/**
+ * Maximum number of past releases per app that may be installed again although their version is not higher. A release that is evicted from
+ * this list is refused, so the limit is safe.
+ */
 export const RAN_MAX = 64;
 
-/** Returns the history after a release ran; its numbers never decrease. */
+/** Returns the history with this release added. Its numbers never decrease. */
 export function afterRun(history: SignedHistory | undefined, statement: ReleaseStatement): SignedHistory {
   const { highest = 0, minimum = 0, latest_issued_at = statement.issued_at, ran = [] } = history ?? {};
   const content = contentDigest(statement);

@@ -17,7 +17,7 @@ import { fieldsOf } from "../json.ts";
 
 const trustFile = (state_directory: string): string => join(state_directory, "identity", "signing.json");
 
-/** Applies if the file is damaged: nothing is installed until keys are set on this machine. */
+/** The trust that applies if the stored keys are damaged. No release is installed until keys are set again on this machine. */
 const NO_KEYS: Trust = { serial: 0, require_signature: true, keys: [] };
 
 /** Returns the keys that this robot trusts; undefined if it has never received any. */
@@ -49,8 +49,8 @@ function isKey(value: unknown): value is TrustedKey {
 }
 
 /**
- * Pins the keys in the response to the enrollment (trust on first use). Keys that were set on the robot itself before are kept. A server without
- * signing returns none.
+ * Pins the signing keys in the server's enrollment response (trust on first use). Keeps keys that were set on the robot before. A server
+ * without signing sends none.
  */
 export function pinAtEnrollment(state_directory: string, org_id: string, answered: SignedText | null): void {
   if (answered === null || readTrust(state_directory) !== undefined) return;
@@ -61,13 +61,13 @@ export function pinAtEnrollment(state_directory: string, org_id: string, answere
 
 export interface TrustKeyFlags {
   state: string;
-  /** True if unsigned releases stay allowed. */
+  /** If true, unsigned releases are still accepted. */
   optional?: boolean;
 }
 
 /**
- * Makes the robot trust these public keys (PEM files) and no others. Access to this machine is the authorization. The agent must not run
- * meanwhile. The serial number of the last applied key statement is kept; the next statement must be signed by one of these keys.
+ * Makes the robot trust only these public keys (PEM files). No other authorization is needed than access to this machine. The agent must
+ * not run meanwhile. The serial number of the last applied key statement is kept; the next statement must be signed by one of the new keys.
  */
 export function trustKeys(files: readonly string[], { state, optional = false }: TrustKeyFlags, print: (text: string) => void): void {
   const keys = files.map(readKey);

@@ -13,18 +13,18 @@ export interface ReleaseGuardOptions {
   labels: Readonly<Record<string, string>>;
   clock: Clock;
   /**
-   * Milliseconds since 1970 by the server's clock, for a robot whose own is behind. The later of both times applies, so this can only make
-   * more signatures expire.
+   * Returns the server's time in milliseconds since 1970, for a robot whose clock is behind. The later of this and the robot's time is
+   * used. So a wrong time of the server can only make more signatures expire.
    */
   server_time: () => number;
   fetcher: Fetcher;
   log: Logger;
 }
 
-/** Maximum age of a key query that is accepted as "lately". */
+/** Maximum age of the last query for keys at which "lately" causes no new query. */
 const ASKED_LATELY_MS = 60_000;
 
-/** Decides by the robot's trusted keys what may be installed, independent of the server. */
+/** Decides from the robot's trusted keys which releases may be installed, independently of the server. */
 export class ReleaseGuard implements Guard {
   readonly #options: ReleaseGuardOptions;
   #trust: Trust | undefined;
@@ -46,7 +46,10 @@ export class ReleaseGuard implements Guard {
     return this.#trust?.require_signature === true;
   }
 
-  /** Returns `requires_signature` after a query for newer statements, unless one was made within the last minute. */
+  /**
+   * Returns whether signatures are required. If they are optional so far, first queries the server for newer key statements, unless a
+   * query was made within the last minute.
+   */
   async askRequired(signal: AbortSignal): Promise<boolean> {
     if (this.#trust !== undefined && !this.requires_signature) await this.#refresh("lately", signal);
     return this.requires_signature;
@@ -79,7 +82,10 @@ export class ReleaseGuard implements Guard {
     return statement === undefined ? history : afterRun(history, statement);
   }
 
-  /** Applies the server's newer statements that trusted keys signed. An unreachable server changes nothing. */
+  /**
+   * Queries the server for newer key statements and applies those that trusted keys have signed. If the server is unreachable, nothing
+   * changes.
+   */
   async #refresh(asked: "now" | "lately", signal: AbortSignal): Promise<void> {
     const { clock, fetcher, log, org_id, state_directory } = this.#options;
     if (asked === "lately" && clock.monotonic() - this.#asked_at < ASKED_LATELY_MS) return;
@@ -108,7 +114,7 @@ export class ReleaseGuard implements Guard {
 const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
 const ANSWER_WITHIN_MS = 15_000;
 
-/** Returns the server's statements of signing keys above a serial number, unverified. Throws if the server does not answer. */
+/** Queries the server for key statements with a higher serial number. They are not verified yet. Throws if the server does not answer. */
 async function fetchStatements(after: number, options: { fetcher: Fetcher; clock: Clock; signal: AbortSignal }): Promise<unknown[]> {
   const bounds = { within_ms: ANSWER_WITHIN_MS, bytes_max: ANSWER_BYTES_MAX };
   const answer = await fetchSmall(`/agent/signing?after=${after}`, { ...options, ...bounds });

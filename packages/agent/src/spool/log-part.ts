@@ -15,7 +15,7 @@ export interface LogPart {
   readonly first: number;
   last: number;
   bytes: number;
-  /** Returns records after `seq`, in order, up to the limits; fewer or none where the disk has damaged them. */
+  /** Returns the records after `seq` in order, up to the limits. Leaves out records that the disk has damaged. */
   read(seq: number, bounds: { records: number; bytes: number }): LogLine[];
   remove(): void;
 }
@@ -39,7 +39,7 @@ export class MemoryPart implements LogPart {
     this.bytes += Buffer.byteLength(line.text) + 1;
   }
 
-  /** Returns all lines in the format of a file. */
+  /** Returns all records in the format of a spool file. */
   content(): Buffer {
     return Buffer.from(this.#lines.map(({ text }) => sealLine(text)).join(""));
   }
@@ -65,7 +65,7 @@ function take(lines: LogLine[], from: number, bounds: { records: number; bytes: 
   return taken;
 }
 
-/** Enough for one line of any length that we write. */
+/** Size of the read buffer. The longest line that the agent writes fits. */
 const READ_BYTES = LOG_LINE_BYTES_MAX + 16;
 const NEWLINE = 0x0a;
 
@@ -75,7 +75,7 @@ export class DiskPart implements LogPart {
   last: number;
   bytes: number;
   path: string;
-  /** Offset of the line after number `seq`: reading continues there. */
+  /** Where to continue reading: `offset` is the offset of the line after record `seq`. */
   #position = { seq: 0, offset: 0 };
 
   constructor(options: { path: string; first: number; last: number; bytes: number }) {
@@ -137,7 +137,7 @@ export class DiskPart implements LogPart {
   }
 }
 
-/** Dropped records: `count` of them, with numbers between `from` and `to`. */
+/** A gap of `count` dropped records, with numbers from `from` to `to`. */
 export interface Gap {
   from: number;
   to: number;
@@ -146,7 +146,7 @@ export interface Gap {
 
 export const mergeGaps = (a: Gap, b: Gap): Gap => ({ from: a.from, to: b.to, count: a.count + b.count });
 
-/** Removes from a gap the numbers that the server already has. Only possible if every number in the gap was dropped. */
+/** Removes the numbers that the server already has from a gap. Does nothing unless every number in the gap was dropped. */
 export function trimGap(gap: Gap, acked: number): void {
   if (gap.from > acked || gap.to <= acked || gap.count !== gap.to - gap.from + 1) return;
   gap.from = acked + 1;

@@ -7,29 +7,32 @@ import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";
 import { DiskPart, type Gap, type LogLine, type LogPart, MemoryPart, mergeGaps, readGaps, trimGap, writeGaps } from "./log-part.ts";
 import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
-/** Maximum numbers of a segment. After a restart, numbering continues beyond them, so that no number is used twice. */
+/**
+ * Maximum record numbers in one segment. After a restart, numbering continues beyond the last segment's maximum, so that no number is used
+ * twice.
+ */
 const SEGMENT_NUMBERS = 65_536;
 const SEGMENT_BYTES_MAX = 1024 * 1024;
 const MEMORY_PART_BYTES = 64 * 1024;
-/** The newest records are kept in memory while writes to the disk fail, up to this size. */
+/** Maximum bytes of records in memory while writes to the disk fail. The newest records are kept. */
 const MEMORY_BYTES_MAX = 1024 * 1024;
-/** Lines of one turn of the event loop are written in one batch, up to this size. */
+/** Maximum bytes of lines that wait for a write. All lines of one turn of the event loop are written in one batch. */
 const UNFLUSHED_BYTES_MAX = 64 * 1024;
 const DISK_RETRY_MS = 5_000;
 
 interface LogSpoolOptions {
   directory: string;
-  /** Maximum size on disk; beyond this the oldest records are dropped. */
+  /** Maximum bytes on disk. Above it, the oldest records are dropped. */
   bytes_max: number;
   clock: Clock;
-  /** Returns the time for records that have none. */
+  /** Returns the time for records without a time. */
   now: () => Date;
-  /** Called when writes to the disk fail (reason) or succeed again (undefined). */
+  /** Called with a reason when writes to the disk begin to fail, and with undefined when they succeed again. */
   on_disk: (reason: string | undefined) => void;
 }
 
 interface LogBatch {
-  /** JSON objects of the records, in order. */
+  /** The records as JSON objects, in order. */
   lines: string[];
   last_seq: number;
   bytes: number;
@@ -38,8 +41,9 @@ interface LogBatch {
 type Entry = { part: LogPart; gap?: undefined } | { gap: Gap; part?: undefined };
 
 /**
- * Queue of log records for the server: numbered, kept on disk up to a limit, read in order from a cursor, and deleted when acknowledged. Dropped
- * records are reported by one gap record in their place. Numbers increase across restarts but may skip; only a gap record means loss. One reader.
+ * Queue of log records for the server, with one reader. Records are numbered and kept on disk up to a limit. They are read in order from a
+ * cursor and deleted when the server has acknowledged them. Dropped records are replaced by one gap record. Numbers increase across
+ * restarts and may skip values; only a gap record means loss.
  */
 export class LogSpool {
   readonly #options: LogSpoolOptions;
@@ -49,14 +53,14 @@ export class LogSpool {
   #unflushed: LogLine[] = [];
   #unflushed_bytes = 0;
   #next = 1;
-  /** Cursor: everything up to this number has been read. */
+  /** Cursor of the reader: all records up to this number have been read. */
   #sent = 0;
   #acked = 0;
   #disk_retry_at: number | undefined;
   #dropped = 0;
   #closed = false;
 
-  /** Throws if the directory cannot be read or created; a full disk is tolerated. */
+  /** Opens the spool. Throws if the directory cannot be read or created. A full disk is no error. */
   constructor(options: LogSpoolOptions) {
     this.#options = options;
     this.#segment_bytes = Math.min(SEGMENT_BYTES_MAX, Math.ceil(options.bytes_max / 8));
@@ -87,7 +91,7 @@ export class LogSpool {
     if (this.#unflushed_bytes > UNFLUSHED_BYTES_MAX) this.#flush();
   }
 
-  /** Returns the next unread records within the limits (at least one record); undefined if there are none. */
+  /** Returns the next unread records within the limits, but at least one; undefined if there are none. */
   next(bounds: { records: number; bytes: number }): LogBatch | undefined {
     this.#flush();
     const batch: LogBatch = { lines: [], last_seq: this.#sent, bytes: 0 };
@@ -107,7 +111,7 @@ export class LogSpool {
     return batch.lines.length === 0 ? undefined : batch;
   }
 
-  /** Deletes records up to `seq`, which the server has. */
+  /** Deletes the records up to `seq`, since the server has them. */
   acknowledge(seq: number): void {
     if (seq <= this.#acked) return;
     this.#acked = Math.min(seq, this.#next - 1);
@@ -120,7 +124,7 @@ export class LogSpool {
     const had_gaps = this.#entries.some((entry) => entry.gap);
     this.#entries = this.#entries.filter((entry) => {
       if (lastOf(entry) > this.#acked) return true;
-      // The newest file's name contains the used numbers: it stays until the next file exists.
+      // Keep the newest file until the next one exists: its name records which numbers are in use.
       if (entry === newest) return true;
       entry.part?.remove();
       return false;
@@ -139,8 +143,8 @@ export class LogSpool {
   }
 
   /**
-   * Flushes appended records to disk, for sources that then delete their own copy. Throws if the disk fails, or if records are still in
-   * memory because it failed before.
+   * Flushes appended records to disk, for a source that then deletes its own copy. Throws if the disk fails, or if records are still in
+   * memory because of an earlier failure.
    */
   sync(): void {
     this.#flush();
@@ -157,7 +161,7 @@ export class LogSpool {
     this.#writer = undefined;
   }
 
-  /** Reads a part's records, with a gap record for damaged ones. Returns whether the part was read to its end. */
+  /** Reads records of a part. Inserts a gap record in place of damaged records. Returns whether the part was read to its end. */
   #readPart(part: LogPart, room: { records: number; bytes: number }, add: (line: LogLine) => void): boolean {
     const from = Math.max(this.#sent + 1, part.first);
     let lines: LogLine[];
@@ -221,7 +225,7 @@ export class LogSpool {
     part.bytes = this.#writer!.bytes;
   }
 
-  /** Closes the current segment under its final name and begins the next. */
+  /** Closes the current segment, gives it its final name, and begins the next one. */
   #startSegment(first: number): void {
     const before = this.#writer;
     const part = this.#entries.findLast((entry) => entry.part instanceof DiskPart && entry.part.path === before?.path)?.part;
@@ -292,8 +296,8 @@ export class LogSpool {
   }
 
   /**
-   * Returns the gaps of a dropped part, split at the cursor. Records before the cursor may have arrived at the server: their gap is sent
-   * only if they must be sent again.
+   * Returns the gaps that replace a dropped part, split at the cursor. The server may already have the records before the cursor, so their
+   * gap is sent only if the cursor moves back.
    */
   #gapsFor(part: LogPart): Entry[] {
     const gaps: Entry[] = [];
@@ -330,7 +334,7 @@ export class LogSpool {
 
   #saveGaps(): void {
     const gaps = this.#entries.flatMap(({ gap }) => (gap === undefined ? [] : [gap]));
-    // A failed write is ignored: after a restart only the reason for missing numbers is lost.
+    // Ignore a failed write: after a restart only the reason for missing numbers is lost.
     this.#tryDisk(() => writeGaps(join(this.#options.directory, "gaps.json"), gaps));
   }
 
@@ -351,7 +355,7 @@ export class LogSpool {
   }
 }
 
-/** Returns the highest number of an entry; 0 if it has none (a new segment). */
+/** Returns the highest number of a part or a gap; 0 if it has none, as in a new segment. */
 function lastOf({ part, gap }: Entry): number {
   if (gap !== undefined) return gap.to;
   return part.last < part.first ? 0 : part.last;
@@ -367,7 +371,7 @@ function mergeEntries(entries: Entry[], sent: number): Entry[] {
   return merged;
 }
 
-/** Returns the number of the last record of a segment that was open when its writer ended. */
+/** Returns the number of the last record in a segment that its writer did not complete. */
 function lastSeqOf(path: string, first: number): number {
   let last = first - 1;
   for (const line of readWholeLines(path)) {

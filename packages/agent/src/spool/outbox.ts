@@ -6,12 +6,15 @@ import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically, wri
 import { fieldsOf, parseObject } from "../json.ts";
 import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
-/** Maximum number of waiting reports. When it is reached, superseded reports are dropped; if that is not enough, `append` throws. */
+/** Maximum number of reports in the outbox. When it is reached, superseded reports are dropped. If that makes no room, `append` throws. */
 export const OUTBOX_REPORTS_MAX = 10_000;
 /** Maximum reports in memory while writes to the disk fail. */
 const OUTBOX_UNWRITTEN_MAX = 1_000;
 const SEGMENT_BYTES_MAX = 256 * 1024;
-/** Maximum numbers of a segment, written or not. After a restart, numbering continues beyond them. */
+/**
+ * Maximum report numbers in one segment, including unwritten reports. After a restart, numbering continues beyond the last segment's
+ * maximum.
+ */
 const SEGMENT_NUMBERS = 4_096;
 const DISK_RETRY_MS = 5_000;
 
@@ -21,7 +24,7 @@ interface OutboxOptions {
   directory: string;
   clock: Clock;
   now: () => Date;
-  /** Called when writes to the disk fail (reason) or succeed again (undefined). */
+  /** Called with a reason when writes to the disk begin to fail, and with undefined when they succeed again. */
   on_disk: (reason: string | undefined) => void;
 }
 
@@ -32,11 +35,11 @@ interface Pending {
 }
 
 /**
- * The robot's durable queue of reports for the server, in order. Numbers increase across restarts but may skip: a restart continues after every
- * number that the last run can have used, so that none is used twice.
+ * The robot's durable queue of reports for the server, in order. Numbers increase across restarts and may skip values. After a restart they
+ * begin above every number that the last run may have used, so no number is used twice.
  */
 export class Outbox {
-  /** Unreadable lines of an earlier run. */
+  /** Number of unreadable lines that an earlier run left. */
   damaged = 0;
   readonly #options: OutboxOptions;
   #id: string;
@@ -75,7 +78,7 @@ export class Outbox {
     return found;
   }
 
-  /** Numbers the report and writes it to disk before it returns (to memory if the disk fails). Throws OutboxFullError. */
+  /** Numbers a report and writes it to disk before it returns. If the disk fails, keeps the report in memory. Throws OutboxFullError. */
   append(body: ReportBody): Report {
     if (this.#pending.length >= OUTBOX_REPORTS_MAX) this.#compact();
     if (this.#pending.length >= OUTBOX_REPORTS_MAX)
@@ -90,7 +93,7 @@ export class Outbox {
     return report;
   }
 
-  /** Deletes reports up to `seq`, which the server has. */
+  /** Deletes the reports up to `seq`, since the server has them. */
   acknowledge(seq: number): void {
     this.#pending = this.#pending.filter(({ report }) => report.seq > seq);
     this.#segments = this.#segments.filter((segment) => {
@@ -101,8 +104,8 @@ export class Outbox {
   }
 
   /**
-   * Applies the server's acknowledgement when a link opens. If it is higher than any number used here, this disk is an old copy. The outbox then gets
-   * a new id, so that its numbers are unique again, and the link must be opened again (returns false).
+   * Applies the server's acknowledgement when a link opens. Returns false if the acknowledged number is higher than any used here: then
+   * this disk is an old copy. The outbox gets a new id, so that its numbers are unique again, and the caller must reopen the link.
    */
   reconcile(acked_seq: number): boolean {
     if (acked_seq < this.#next) {
@@ -161,7 +164,7 @@ export class Outbox {
     return count;
   }
 
-  /** Writes the reports that are only in memory; returns whether all are on disk. */
+  /** Writes the reports to disk that are only in memory. Returns whether all reports are on disk. */
   #writePending(): boolean {
     const unwritten = this.#pending.slice(this.#pending.length - this.#unwritten());
     const done = this.#tryDisk(() => {
@@ -177,7 +180,7 @@ export class Outbox {
     return writer?.usable === true && writer.bytes <= SEGMENT_BYTES_MAX && this.#next <= writer.first + SEGMENT_NUMBERS;
   }
 
-  /** Starts the next segment. The previous one may be removed only after that: the newest segment's name contains the used numbers. */
+  /** Starts the next segment. Keeps the previous one until then, since the newest segment's name records which numbers are in use. */
   #rotate(first = this.#next): void {
     const before = this.#writer;
     this.#writer = new SegmentWriter(this.#options.directory, first);
@@ -192,7 +195,9 @@ export class Outbox {
     this.#tryDisk(() => this.#rewrite());
   }
 
-  /** Replaces the segments by one file with all pending reports; a crash in between leaves reports twice, with the same number. */
+  /**
+   * Replaces all segments by one file with all pending reports. After a crash in between, some reports exist twice with the same number.
+   */
   #rewrite(): void {
     const { directory } = this.#options;
     const first = this.#pending[0]?.report.seq ?? this.#next;
@@ -230,7 +235,7 @@ function readId(path: string, damaged: () => void): string | undefined {
   return typeof outbox_id === "string" && outbox_id !== "" ? outbox_id : undefined;
 }
 
-/** Returns undefined for a line torn or overwritten by power loss. */
+/** Parses a line of the outbox. Returns undefined if a power loss has torn or damaged it. */
 function parseReport(line: string): Report | undefined {
   const value = parseObject(openLine(line) ?? "") as Partial<Report> | undefined;
   return value?.type === "report" && Number.isSafeInteger(value.seq) && typeof value.body === "object" ? (value as Report) : undefined;
@@ -260,7 +265,10 @@ function subjectOf(body: ReportBody): string {
   }
 }
 
-/** Limits of the protocol. A report over them would be refused each time it is sent, and block all later ones. */
+/**
+ * Maximum characters of a report's message in the protocol. A longer message would be refused each time it is sent, and would block all
+ * later reports.
+ */
 const MESSAGE_CHARACTERS_MAX = 4_000;
 const REASON_CHARACTERS_MAX = 100;
 

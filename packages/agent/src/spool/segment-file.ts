@@ -10,7 +10,7 @@ interface SegmentName {
   path: string;
   /** Number of the first line. */
   first: number;
-  /** Number of the last line, once the segment is complete. */
+  /** Number of the last line; undefined while the segment is not complete. */
   last: number | undefined;
 }
 
@@ -30,18 +30,18 @@ export function listSegments(directory: string): SegmentName[] {
   return segments.sort((a, b) => a.first - b.first);
 }
 
-/** Returns the complete lines of a file; text after the last newline was torn by a power loss. */
+/** Returns the complete lines of a file. Text after the last newline was torn by a power loss and is ignored. */
 export function readWholeLines(path: string): string[] {
   const bytes = readFileSync(path);
   const end = bytes.lastIndexOf(NEWLINE);
   return end < 0 ? [] : bytes.toString("utf8", 0, end).split("\n");
 }
 
-/** An append-only file. Its name, durable from the start, contains the number of its first line. */
+/** An append-only file. Its name contains the number of its first line, and is durable before the first line is written. */
 export class SegmentWriter {
   readonly path: string;
   readonly first: number;
-  /** Prefix of the names of this file's failpoints: the directory's name. */
+  /** Prefix of this file's failpoint names: the name of its directory. */
   readonly #name: string;
   #handle: number | undefined;
   #bytes = 0;
@@ -51,7 +51,7 @@ export class SegmentWriter {
     this.first = first;
     this.#name = basename(directory);
     failpoint(`${this.#name}:before-segment`, "journal");
-    // O_APPEND: after a torn line was truncated, the next one must not leave a hole.
+    // Use O_APPEND, so that writing after a torn line was truncated leaves no hole in the file.
     this.#handle = openSync(this.path, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND, 0o600);
     try {
       syncDirectory(directory);
@@ -62,17 +62,17 @@ export class SegmentWriter {
     failpoint(`${this.#name}:after-segment`, "journal");
   }
 
-  /** Bytes of complete lines. */
+  /** Size of the complete lines in bytes. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** False once a torn line could not be truncated: the next lines need another segment. */
+  /** False after a torn line could not be truncated. Then further lines must be written to another segment. */
   get usable(): boolean {
     return this.#handle !== undefined;
   }
 
-  /** Writes all lines or, if it throws, none; with `durably` they are on disk when it returns. */
+  /** Writes all lines, or none if it throws. With `durably`, they are on disk when it returns. */
   append(lines: Uint8Array, durably = false): void {
     const handle = this.#open();
     try {
@@ -108,12 +108,12 @@ export class SegmentWriter {
     return this.#handle;
   }
 
-  /** Removes a half-written line before the next one is appended; truncating works on a full disk, too. */
+  /** Removes a partly written line, so that the next one can be appended. Truncating works even on a full disk. */
   #cutBack(handle: number): void {
     try {
       ftruncateSync(handle, this.#bytes);
     } catch {
-      // Not even truncating works: the segment is closed, and readers skip the torn line.
+      // Truncating has failed, too. So close the segment; readers skip the torn line.
       this.close();
     }
   }
@@ -122,12 +122,12 @@ export class SegmentWriter {
 const SEAL_CHARACTERS = 9;
 
 /**
- * Encodes a line of a spool's file, with its checksum at the end. A line damaged on disk may still be JSON: if it were sent, the server would close
- * the link, at each connect.
+ * Encodes a line of a spool file with a checksum at its end. A damaged line may still be valid JSON. If it were sent, the server would
+ * close the link each time the robot connects.
  */
 export const sealLine = (text: string): string => `${text} ${checksum(text)}\n`;
 
-/** Returns the text of a line that sealLine encoded, without its newline; undefined if the line is damaged. */
+/** Decodes a line that `sealLine` encoded. Returns its text without the newline; undefined if the line is damaged. */
 export function openLine(line: string): string | undefined {
   const text = line.slice(0, -SEAL_CHARACTERS);
   return line === `${text} ${checksum(text)}` ? text : undefined;

@@ -13,19 +13,19 @@ interface StreamParts {
   robot: RobotConfig;
   clock: Clock;
   log: Logger;
-  /** Never served as files. */
+  /** The agent's state directory. No file in it is served. */
   state_directory: string;
   signatures: SignaturePolicy;
-  /** Environment of the agent's children, such as ffmpeg. */
+  /** Environment variables of the agent's child processes, such as ffmpeg. */
   environment: Readonly<Record<string, string>>;
   shells: Pick<Shells, "source">;
-  /** Absent: this agent has no ROS. */
+  /** Gives access to the robot's ROS; absent: the agent has no ROS. */
   ros?: TopicsOptions["ros"];
 }
 
 /**
- * Returns the handler of each kind of stream. The server opens a channel with the kind's name. Channels of kinds that the robot forbids are
- * refused.
+ * Returns the handler of each kind of stream. The server opens a channel with the name of a kind. Kinds that the robot does not allow
+ * refuse every channel.
  */
 export function streamSources(parts: StreamParts): ReadonlyMap<string, StreamSource> {
   const { robot, clock, log, state_directory, signatures, environment, shells, ros } = parts;
@@ -48,8 +48,8 @@ const switchedOff: StreamSource = (channel) => channel.reset(CLOSE_NOT_AVAILABLE
 type SignaturePolicy = Pick<ReleaseGuard, "requires_signature" | "askRequired" | "onRequired">;
 
 /**
- * Wraps a stream through which a user could change what the robot runs. While signed releases are required it is refused, unless the robot's config
- * file allows it. Channels that are open when the requirement begins are ended.
+ * Wraps the handler of a stream through which a user could change what the robot runs. While signed releases are required, the handler
+ * refuses channels unless the robot's config file allows this kind. When signed releases become required, all open channels are ended.
  */
 function signedOnly(kind: SignedSwitch, source: StreamSource, robot: RobotConfig, policy: SignaturePolicy): StreamSource {
   const refuse = (channel: Channel): void =>
@@ -60,7 +60,7 @@ function signedOnly(kind: SignedSwitch, source: StreamSource, robot: RobotConfig
     void channel.ended.then(() => left.abort());
     const is_required = await policy.askRequired(left.signal).catch(() => policy.requires_signature);
     if (is_required && !is_allowed) return refuse(channel);
-    // End the open channel when the requirement begins: it may have been started with more rights.
+    // When signed releases become required, end the open channel, since it may have been started with more rights than are then allowed.
     const forget = policy.onRequired(() => refuse(channel));
     void channel.ended.then(forget);
     return source(channel, params);

@@ -9,7 +9,7 @@ import type { CreateDeployments, DeploymentsOptions } from "../contract.ts";
 
 export function temporaryDirectory(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), "rf-agent-"));
-  // The directory is removed last, with retries: an agent that still runs may write to it meanwhile.
+  // Remove the directory last, with retries, since an agent that still runs may write to it meanwhile.
   t.after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }));
   return directory;
 }
@@ -30,7 +30,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     allow_devices: true,
     allow_host_network: true,
     container_sockets: [],
-    // This machine's ROS is not searched for.
+    // Do not search for ROS on the machine that runs the test.
     robot: { ...ROBOT_CONFIG_DEFAULT, ros: { adapters: [] } },
     workload_environment: {},
     system_root: "/",

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import type { Fetcher } from "../contract.ts";
 
-/** Returns the response to a request for this path; undefined: the stored bytes. */
+/** Returns the response to a request. Undefined: the server responds with the stored bytes. */
 export type Trouble = (request: {
   path: string;
   start: number;
@@ -15,7 +15,10 @@ export type Trouble = (request: {
   | "hang"
   | undefined;
 
-/** A small real HTTP server of artifacts and configs with ranges, and with errors on demand. */
+/**
+ * A small real HTTP server for artifacts and configs. It supports ranges, and returns errors when a test requests
+ * them.
+ */
 export class ArtifactServer {
   readonly requests: { path: string; start: number }[] = [];
   trouble: Trouble = () => undefined;
@@ -76,7 +79,7 @@ async function destroyOnce(response: http.ServerResponse, once: () => boolean = 
   response.destroy();
 }
 
-/** Fetches from an ArtifactServer like the agent, but without signing the requests. */
+/** Returns a fetcher that sends requests to an ArtifactServer like the agent, but without a signature. */
 export function plainFetcher(origin: string): Fetcher {
   return {
     async get(path, { range_start, signal }) {

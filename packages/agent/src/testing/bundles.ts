@@ -5,7 +5,10 @@ import { type Header, pack } from "tar-stream";
 
 export type TestEntry = Partial<Header> & { name: string; content?: string | Uint8Array };
 
-/** A real tar.gz of these entries, including ones that no normal tool would write. */
+/**
+ * Creates a real tar.gz with these entries. They may include entries that no normal tool would
+ * write.
+ */
 export async function tarGz(entries: TestEntry[]): Promise<Buffer> {
   const tar = pack();
   for (const { content, ...header } of entries) {
@@ -40,7 +43,10 @@ export function releaseOf(id: string, bytes: Buffer, more: Partial<DesiredReleas
   };
 }
 
-/** A shell program starts fast and uses few resources: tests start hundreds of them. */
+/**
+ * Shell script of a healthy workload. A shell starts fast and uses few resources, and tests start
+ * hundreds of them.
+ */
 export const WELL = 'trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.05; done';
 
 /** A bundle that runs a shell script. */

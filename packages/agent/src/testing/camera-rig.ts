@@ -22,17 +22,17 @@ export const NO_FFMPEG: string | false = await run("ffmpeg", ["-version"]).then(
   () => "ffmpeg is not installed",
 );
 
-/** A lavfi input of ffmpeg, in real time. */
+/** ffmpeg arguments for a generated (lavfi) input that plays in real time. */
 export const lavfi = (source: string): string[] => ["-re", "-f", "lavfi", "-i", source];
 
-/** A test picture, encoded by ffmpeg. */
+/** Returns a JPEG test picture that ffmpeg has encoded. */
 export async function jpegByFfmpeg(source = "testsrc2=size=320x240", quality = 5): Promise<Buffer> {
   const args = ["-loglevel", "error", "-f", "lavfi", "-i", source, "-frames:v", "1", "-q:v", String(quality), "-f", "image2pipe", "pipe:1"];
   const { stdout } = await run("ffmpeg", ["-nostdin", ...args], { encoding: "buffer", maxBuffer: 1 << 26 });
   return stdout;
 }
 
-/** Returns the width and height that ffmpeg reads in a picture; fails for a broken one. */
+/** Returns the width and height of a picture as ffmpeg reads them. Rejects if the picture is broken. */
 export async function sizeOf(jpeg: Uint8Array): Promise<string> {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-jpeg-"));
   try {
@@ -54,8 +54,8 @@ export const nextFrame = async (channel: Channel): Promise<Uint8Array> => {
 };
 
 /**
- * The camera streams of a robot, with a link and without a server. Its own directory is the first on the PATH of its children; waits between attempts
- * are divided by `haste`.
+ * Creates the camera streams of a robot, with a link and without a server. The rig's own directory is first on the PATH of child processes.
+ * `haste` divides the waits between attempts.
  */
 export async function cameraRig(cameras: CameraSource[], { path: search = process.env.PATH ?? "", haste = 1 } = {}) {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-camera-"));
@@ -83,14 +83,14 @@ export async function cameraRig(cameras: CameraSource[], { path: search = proces
     topics,
     pair,
     open: (params: unknown = {}) => pair.server.open("camera", "camera", params),
-    /** Replaces ffmpeg by a script. Each start is recorded with its pid. $FFMPEG is the real one. */
+    /** Replaces ffmpeg by a shell script, which can call the real one as $FFMPEG. The pid of each start is recorded. */
     async program(lines: string): Promise<void> {
       const real = (await run("sh", ["-c", "command -v ffmpeg || true"])).stdout.trim();
       const file = path.join(programs, "ffmpeg");
       await writeFile(file, `#!/bin/sh\nFFMPEG=${real}\necho $$ >> "$RIG/starts"\n${lines}\n`);
       await chmod(file, 0o755);
     },
-    /** Returns the recorded pids. */
+    /** Returns the pids of all starts of the script. */
     starts,
     async [Symbol.asyncDispose]() {
       pair.cut("the test is over");

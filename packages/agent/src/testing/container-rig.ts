@@ -8,7 +8,7 @@ import { releaseOf, type TestRelease } from "./bundles.ts";
 
 export const SKIP = whyNoDockerd();
 
-/** One engine for all tests of a file, started if possible. */
+/** Starts one container engine for all tests of a file, if that is possible here. */
 export function useEngine(): () => DockerEngine {
   let engine: DockerEngine | undefined;
   before(async () => {
@@ -31,7 +31,7 @@ export interface TestContainer {
   image_id: string;
 }
 
-/** Returns the containers of one robot, by release tag. */
+/** Returns the containers of one robot, with the release tag of each. */
 export async function containersOf(engine: DockerEngine, state_directory: string): Promise<TestContainer[]> {
   const all = await engine.containers();
   return all
@@ -64,7 +64,7 @@ export async function containerEvents(
   }));
 }
 
-/** Returns the release ids of the images in the engine that belong to one robot. */
+/** Returns the ids of the releases whose images one robot has in the engine. */
 export async function imageReleases(engine: DockerEngine, state_directory: string): Promise<string[]> {
   const owner = createHash("sha256").update(state_directory).digest("hex").slice(0, 8);
   const names = (await engine.images()).flatMap(({ RepoTags }) => RepoTags ?? []);
@@ -74,6 +74,6 @@ export async function imageReleases(engine: DockerEngine, state_directory: strin
     .toSorted();
 }
 
-/** A release of an image in a registry. */
+/** Creates a release whose image is in a registry. */
 export const registryRelease = (id: string, image: string, more: Partial<TestRelease["release"]> = {}): TestRelease =>
   releaseOf(id, Buffer.from(image), { kind: "container_image", image, manifest: { host_network: true, stop_timeout_seconds: 1 }, ...more });

@@ -34,11 +34,11 @@ export const VERIFY_SECONDS = 0.5;
 export interface RigOptions {
   config?: Partial<AgentConfig>;
   tuning?: DeploymentsTuning;
-  /** Default: the system clock. */
+  /** Clock of the agent; default: the system clock. */
   clock?: Clock;
   /** If set, releases are admitted by the signing keys on the robot's disk. */
   guarded?: Guarded;
-  /** Prepares the state directory before the agent starts. */
+  /** Called before the agent starts, to prepare its state directory. */
   before_boot?: (state_directory: string) => void;
 }
 
@@ -75,7 +75,7 @@ export class DeploymentsRig {
   readonly progress: Omit<Progress, "type">[] = [];
   readonly logs: LogRecord[] = [];
   deployments!: Deployments;
-  /** Set if the config names a socket or a safe-to-update check. */
+  /** The local interface; defined if the config names a socket or a safe-to-update check. */
   local_interface: LocalInterface | undefined;
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;
@@ -169,7 +169,10 @@ export class DeploymentsRig {
     );
   }
 
-  /** Returns the pids of the app's group leaders, optionally of one release tag, by their environment. */
+  /**
+   * Returns the pids of an app's group leaders, found by their environment. With `tag`, returns only those of
+   * one release.
+   */
   processes(app: string, tag?: string): number[] {
     const variables = {
       ROAMFLEET_APP: app,

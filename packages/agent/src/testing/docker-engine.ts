@@ -7,16 +7,19 @@ import { until } from "@roamfleet/clock/testing";
 
 const STOP_MS = 20_000;
 const CGROUPS = "/sys/fs/cgroup";
-/** Prefix of the directories and cgroups of engines. The id of the process that started the engine follows. */
+/** Prefix of the names of an engine's directories and cgroups. The pid of the process that started the engine follows. */
 const PREFIX = "rf-dockerd-";
 
-/** Why no separate container engine can be started here; undefined if it can. */
+/** Returns why no separate container engine can be started here; undefined if it can. */
 export function whyNoDockerd(): string | undefined {
   if (process.getuid?.() !== 0) return "dockerd needs root";
   return spawnSync("dockerd", ["--version"]).status === 0 ? undefined : "dockerd is not installed (Debian's docker.io)";
 }
 
-/** A separate dockerd: without network and iptables, with all data below one directory. Disposal ends its containers and removes everything. */
+/**
+ * A separate dockerd without network and iptables. All its data is in one directory. Disposing it ends its containers and removes
+ * everything.
+ */
 export class DockerEngine implements AsyncDisposable {
   readonly #directory: string;
   readonly #data: string;
@@ -26,13 +29,13 @@ export class DockerEngine implements AsyncDisposable {
   #output = "";
 
   private constructor(place: string, flags: readonly string[]) {
-    // Short: containerd's socket below it has a path of at most 107 characters.
+    // Keep the path short: the path of containerd's socket below it may have at most 107 characters.
     this.#directory = fs.mkdtempSync(path.join(os.tmpdir(), `${PREFIX}${process.pid}-`));
     this.#data = place === "" ? path.join(this.#directory, "data") : path.join(place, "data");
     this.#flags = flags;
   }
 
-  /** `place`: the directory of its images, such as a small disk. */
+  /** `place` is the directory in which the engine stores its images, such as a small disk. */
   static async start({ place = "", flags = [] }: { place?: string; flags?: readonly string[] } = {}): Promise<DockerEngine> {
     await removeAbandonedEngines();
     const engine = new DockerEngine(place, flags);
@@ -53,12 +56,12 @@ export class DockerEngine implements AsyncDisposable {
     return this.#data;
   }
 
-  /** The output of the engine so far. */
+  /** What the engine has printed so far. */
   get output(): string {
     return this.#output;
   }
 
-  /** Starts the engine on the existing data and waits until it answers. */
+  /** Starts the engine with its existing data, and waits until it answers. */
   async restart(): Promise<void> {
     const words = ["--data-root", this.#data, "--exec-root", path.join(this.#directory, "run"), "-H", `unix://${this.socket}`];
     const more = [
@@ -80,15 +83,15 @@ export class DockerEngine implements AsyncDisposable {
     await until("dockerd to answer", look, { detail: () => this.#output.slice(-4_000) });
   }
 
-  /** Stops the engine, by default gracefully with its containers. */
+  /** Stops the engine. By default this is graceful and also stops its containers. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     child.kill(signal);
-    // containerd would wait for the killed dockerd.
+    // Kill containerd, too, since it would wait for the killed dockerd.
     if (signal === "SIGKILL") {
       killProcesses(this.#directory, /containerd --config/);
-      // The pid file is removed as after a power loss. Otherwise, a zombie that no process reaps would count as running.
+      // Remove the pid file, as after a power loss. Otherwise a zombie process that is never reaped would count as a running containerd.
       fs.rmSync(path.join(this.#directory, "run", "containerd", "containerd.pid"), { force: true });
     }
     const late = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
@@ -97,7 +100,7 @@ export class DockerEngine implements AsyncDisposable {
     fs.rmSync(this.socket, { force: true });
   }
 
-  /** Calls the engine's API and returns the body. Throws for a status over 399. */
+  /** Sends a request to the engine's API and returns the body. Throws if the status is above 399. */
   ask(method: string, place: string): Promise<string> {
     return new Promise((resolve, reject) => {
       const request = http.request({ socketPath: this.socket, method, path: place, agent: false }, (response) => {
@@ -121,7 +124,7 @@ export class DockerEngine implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Removes the containers that the agent has only stopped.
+    // Remove the containers that the agent has only stopped.
     for (const { Id } of await this.containers().catch(() => [])) await this.ask("DELETE", `/containers/${Id}?force=1`).catch(() => {});
     await this.stop();
     await removeEngine(this.#directory, this.#data);
@@ -150,7 +153,7 @@ function namesIn(directory: string): string[] {
   }
 }
 
-/** Removes an engine's processes, mounts, directories and cgroups. */
+/** Removes the processes, mounts, directories and cgroups of an engine. */
 async function removeEngine(directory: string, data = directory): Promise<void> {
   killProcesses(directory, /./);
   for (const cgroup of cgroupsOf(directory)) killMembers(cgroup);
@@ -169,7 +172,7 @@ const cgroupsOf = (directory: string): string[] =>
 
 const cgroupRoots = (): string[] => (fs.existsSync(CGROUPS) ? [CGROUPS, ...groupsBelow(CGROUPS)] : []);
 
-/** Kills matching processes of the engine, such as the containerd and the shims that a killed dockerd leaves. */
+/** Kills the engine's processes that match `command`, such as the containerd and the shims that a killed dockerd leaves. */
 function killProcesses(directory: string, command: RegExp): void {
   for (const name of fs.readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
     try {
@@ -208,7 +211,7 @@ function killMembers(directory: string): void {
   }
 }
 
-/** Removes cgroups as directories, innermost first. A cgroup that a process just left is busy for a moment. */
+/** Removes the directories of cgroups, innermost first. A cgroup is busy for a moment after its last process has left. */
 async function removeCgroups(directory: string): Promise<void> {
   for (const inner of groupsBelow(directory)) await removeCgroups(inner);
   for (let tries = 0; tries < 50; tries += 1) {

@@ -25,7 +25,9 @@ export async function tarOf(entries: readonly LayerEntry[]): Promise<Buffer> {
 
 const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 
-/** A static shell and its commands: enough for a test, and needs no network. */
+/**
+ * Image layer with a static shell and its commands. It is sufficient for tests and needs no network.
+ */
 export const busyboxLayer = (): Promise<Buffer> =>
   tarOf([
     { name: "bin/busybox", mode: 0o755, content: fs.readFileSync(BUSYBOX) },
@@ -35,13 +37,16 @@ export const busyboxLayer = (): Promise<Buffer> =>
 
 export interface TestImage {
   config: Buffer;
-  /** As stored in an archive. */
+  /** The layers in the form in which an archive stores them. */
   layers: Buffer[];
-  /** `sha256:…` */
+  /** Id of the image, `sha256:…`. */
   id: string;
 }
 
-/** An image that runs a shell script. `layers`: uncompressed tars between the shell and the script. */
+/**
+ * Creates an image that runs a shell script. `layers` are uncompressed tars that are placed between
+ * the shell and the script.
+ */
 export async function shellImage(script: string, layers: readonly Buffer[] = [], { gzip = false } = {}): Promise<TestImage> {
   const plain = [await busyboxLayer(), ...layers, await tarOf([{ name: "run.sh", mode: 0o755, content: script }])];
   const config = Buffer.from(
@@ -57,7 +62,7 @@ export async function shellImage(script: string, layers: readonly Buffer[] = [],
   return { config, layers: gzip ? plain.map((layer) => gzipSync(layer)) : plain, id: `sha256:${sha256(config)}` };
 }
 
-/** An archive as written by `docker save`. */
+/** Returns an archive of an image in the format of `docker save`. */
 export function dockerArchive({ config, layers }: TestImage, repo_tags: string[] = ["app:latest"]): Promise<Buffer> {
   const manifest = [{ Config: `${sha256(config)}.json`, RepoTags: repo_tags, Layers: layers.map((layer) => `${sha256(layer)}/layer.tar`) }];
   return tarOf([
@@ -70,7 +75,7 @@ export function dockerArchive({ config, layers }: TestImage, repo_tags: string[]
 const distinct = (layers: readonly Buffer[]): Buffer[] => [...new Map(layers.map((layer) => [sha256(layer), layer])).values()];
 
 export interface OciImage {
-  /** By digest. */
+  /** Blobs of the image by digest. */
   blobs: Map<string, Buffer>;
   manifest: Buffer;
 }
@@ -92,7 +97,10 @@ export function ociImage({ config, layers }: TestImage): OciImage {
   return { blobs: new Map([config, manifest, ...layers].map((blob) => [sha256(blob), blob])), manifest };
 }
 
-/** An archive as written by `skopeo copy … oci-archive:` and `docker buildx build -o type=oci`. */
+/**
+ * Returns an archive of an image in the format of `skopeo copy … oci-archive:` and `docker buildx
+ * build -o type=oci`.
+ */
 export function ociArchive(image: TestImage): Promise<Buffer> {
   const { blobs, manifest } = ociImage(image);
   const index = {
@@ -106,7 +114,10 @@ export function ociArchive(image: TestImage): Promise<Buffer> {
   ]);
 }
 
-/** Returns the parts of an image as the server sends them, and adds them to the artifact server. */
+/**
+ * Adds the parts of an image to the artifact server. Returns the parts in the form in which the server
+ * sends them to robots.
+ */
 export function serveLayers(server: ArtifactServer, { config, layers }: TestImage, plain: TestImage["layers"] = layers): DesiredLayers {
   for (const part of [config, ...layers]) server.add(part);
   return {
@@ -115,7 +126,7 @@ export function serveLayers(server: ArtifactServer, { config, layers }: TestImag
   };
 }
 
-/** A container release as one file; with `server`, in parts. */
+/** Creates a container release as one file or, with `server`, in parts. */
 export async function imageRelease(
   id: string,
   image: TestImage,
@@ -129,5 +140,5 @@ export async function imageRelease(
   });
 }
 
-/** Runs until SIGTERM. */
+/** Shell script of a container that runs until SIGTERM. */
 export const STAYS_UP = 'trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.1; done';

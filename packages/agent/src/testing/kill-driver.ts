@@ -13,20 +13,26 @@ export interface KillDriverTask {
   state: string;
   origin: string;
   desired: Desired;
-  /** The process kills itself with SIGKILL at this point between side effects, counted from 1; 0: never. */
+  /**
+   * Number of the point between two side effects at which the process kills itself with SIGKILL, counted from 1. 0: it does
+   * not kill itself.
+   */
   kill_at: number;
-  /** Only points with this prefix are counted; absent: all. */
+  /** Prefix of the names of the points that are counted; absent: all points. */
   places?: string;
   config?: Partial<AgentConfig>;
 }
 
-/** File of its reports, one JSON line each, durable like the agent's outbox. */
+/**
+ * Returns the path of the driver's report file. It contains one JSON line per report, and is durable like the agent's
+ * outbox.
+ */
 export const outboxOf = (state: string): string => path.join(state, "outbox.ndjson");
 
-/** File with the names of the points that the last process passed, one a line. */
+/** Returns the path of the file with the names of the points that the last process passed, one per line. */
 export const placesOf = (state: string): string => path.join(state, "places.txt");
 
-/** Runs the deployments part in a separate process that tests kill. It ends on SIGTERM. */
+/** Runs the part of the agent that deploys releases in a separate process, which tests kill. The process ends on SIGTERM. */
 async function main(task: KillDriverTask): Promise<void> {
   const outbox = fs.openSync(outboxOf(task.state), "a");
   const places = fs.openSync(placesOf(task.state), "w");
@@ -58,7 +64,8 @@ async function main(task: KillDriverTask): Promise<void> {
   );
   process.once("SIGTERM", () => void deployments.stop().then(() => process.exit(0)));
   await deployments.start();
-  // An app without a health check has no timers after its deployment. This interval keeps the process running until SIGTERM.
+  // Keep the process running until SIGTERM. An app without a health check has no timers after its deployment, so the process
+  // would end.
   setInterval(() => {}, 60_000);
 }
 

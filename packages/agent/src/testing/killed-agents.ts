@@ -10,7 +10,7 @@ import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
 const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");
 const FINAL = ["applied", "rolled_back", "failed", "cancelled"];
 
-/** Starts an agent for a task, as a separate process. */
+/** Starts an agent in a separate process. */
 export const startAgent = (task: KillDriverTask): ChildProcess =>
   spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "inherit", "inherit"] });
 
@@ -23,7 +23,7 @@ export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): P
 
 const linesOf = (file: string): string[] => (fs.existsSync(file) ? fs.readFileSync(file, "utf8").split("\n").filter(Boolean) : []);
 
-/** Returns the final status of a target in the reports of the agents on this state directory. */
+/** Returns the final status of a target, from the reports of all agents that used this state directory. */
 export const finalStatus = (state: string, target_id: string): string | undefined =>
   linesOf(outboxOf(state))
     .map((line) => JSON.parse(line) as ReportBody)
@@ -33,13 +33,16 @@ export const finalStatus = (state: string, target_id: string): string | undefine
 export interface KilledRun {
   task: Omit<KillDriverTask, "kill_at">;
   target_id: string;
-  /** The last kill point that a complete run passes. */
+  /** Name of the last kill point that a complete run passes. */
   last_place: string;
-  /** The expected final status of the target for every kill point. */
+  /** The final status that the target must have, at whatever point the agent was killed. */
   status: string;
 }
 
-/** Runs an agent that is killed at one point, then an agent that completes the work. `killed`: the run had such a point. */
+/**
+ * Runs an agent that is killed at one point, then an agent that completes the work. Returns `killed` false if the run had
+ * no such point.
+ */
 export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ child: ChildProcess; killed: boolean }> {
   const { task, target_id, last_place, status } = run;
   const first = startAgent({ ...task, kill_at });
@@ -65,7 +68,9 @@ export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ ch
   return { child, killed };
 }
 
-/** Kills at each point, several runs in parallel, until a run has no such point; returns the number of points. */
+/**
+ * Repeats a run for each kill point, several runs in parallel, until a run has no such point. Returns the number of points.
+ */
 export async function killEverywhere(
   { parallel, places_max }: { parallel: number; places_max: number },
   killAt: (place: number) => Promise<boolean>,

@@ -28,43 +28,46 @@ import {
 } from "@roamfleet/protocol/link";
 import { type WebSocket, WebSocketServer } from "ws";
 
-/** A minimal server end of the link: it verifies signatures, acknowledges, and misbehaves as configured. */
+/** A minimal server for the link. It verifies signatures, acknowledges messages, and misbehaves if a test configures that. */
 export interface LinkPeer {
   readonly url: string;
-  /** Messages received since the start. */
+  /** The `hello` messages received since the start. */
   readonly hellos: Hello[];
   readonly reports: Report[];
   readonly records: LogRecordBody[];
   readonly health: HealthBody[];
   readonly enrollments: { key: string; public_key: string }[];
-  /** Upgrade requests, including refused ones. */
+  /** Number of upgrade requests, including refused ones. */
   attempts: number;
-  /** Types of the messages of the current session, in order. */
+  /** Types of the messages in the current session, in the order of their arrival. */
   readonly order: string[];
   readonly behavior: Behavior;
   send(message: ServerMessage): void;
   /** Sends bytes as one WebSocket message. */
   sendRaw(bytes: Uint8Array): void;
   goAway(retry_after_ms: number): void;
-  /** Resolves when the robot has read everything that it was sent in the current session, and the peer everything that the robot sent before. */
+  /**
+   * Resolves when both sides have read everything that was sent before the call: the robot everything of the current session, and the peer
+   * everything from the robot.
+   */
   settled(): Promise<void>;
   /** Drops the connection without a close frame. */
   drop(): void;
   readonly connected: boolean;
-  /** Close code of the last session that a robot ended. */
+  /** Close code that the robot sent when it last ended a session. */
   close_code: number | undefined;
   stop(): Promise<void>;
 }
 
 export interface Behavior {
-  /** Responds to an upgrade or an enrollment with this error. */
+  /** Error with which the peer responds to an upgrade or an enrollment. */
   refuse_http?: { status: number; headers?: Record<string, string>; message: string } | undefined;
-  /** Sends this refusal in place of welcome. */
+  /** Refusal that the peer sends instead of a welcome. */
   refuse?: Omit<Extract<ServerMessage, { type: "refused" }>, "type"> | undefined;
-  /** Never sends a challenge. */
+  /** If true, the peer never sends a challenge. */
   mute?: boolean;
   ignore_pings?: boolean;
-  /** Sent with each heartbeat; absent: a server without support for it. */
+  /** Returns the time that the peer sends with each heartbeat. Absent: the peer behaves like a server that does not support it. */
   server_time?: () => number;
   ack?: boolean;
   welcome: Partial<Welcome>;
@@ -91,7 +94,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     goAway: (retry_after_ms) =>
       current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
     settled: async () => {
-      // A WebSocket ping after all data: the robot's socket answers it without its session.
+      // Send a WebSocket ping after all data. The robot's socket answers it without involving its session.
       const answered = once(current!, "pong", { signal: AbortSignal.timeout(UNTIL_MS) });
       current!.ping();
       await answered;

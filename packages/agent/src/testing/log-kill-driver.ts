@@ -9,9 +9,12 @@ import { LogSpool } from "../spool/log-spool.ts";
 export interface LogKillTask {
   state: string;
   globs: string[];
-  /** The process kills itself with SIGKILL after this record, counted from 1; 0: never. */
+  /**
+   * Number of the record after which the process kills itself with SIGKILL, counted from 1. 0: it
+   * does not kill itself.
+   */
   kill_at: number;
-  /** The process exits after a record with this message. */
+  /** Text of the message after which the process exits. */
   last: string;
 }
 

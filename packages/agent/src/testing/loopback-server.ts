@@ -1,6 +1,6 @@
 import net from "node:net";
 
-/** A service of the robot on loopback. */
+/** Starts a TCP service on the loopback address, like a service of the robot. */
 export async function startLoopbackServer(serve: (socket: net.Socket) => void) {
   const sockets = new Set<net.Socket>();
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {

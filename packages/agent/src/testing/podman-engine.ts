@@ -5,13 +5,13 @@ import os from "node:os";
 import path from "node:path";
 import { until } from "@roamfleet/clock/testing";
 
-/** Why podman cannot be started here; undefined if it can. */
+/** Returns why podman cannot be started here; undefined if it can. */
 export function whyNoPodman(): string | undefined {
   if (process.getuid?.() !== 0) return "podman needs root here";
   return spawnSync("podman", ["--version"]).status === 0 ? undefined : "podman is not installed (Debian's podman and runc)";
 }
 
-/** podman's service with a separate socket and directories. */
+/** A separate service of podman with its own socket and directories. */
 export class PodmanEngine implements AsyncDisposable {
   readonly #directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-podman-"));
   readonly #child: ChildProcess;
@@ -35,7 +35,10 @@ export class PodmanEngine implements AsyncDisposable {
     return path.join(this.#directory, "podman.sock");
   }
 
-  /** crun does not support hybrid cgroups, and without systemd neither its cgroup manager nor its journal exists. */
+  /**
+   * Flags for this environment: crun does not support hybrid cgroups, and without systemd podman has neither its
+   * cgroup manager nor its journal.
+   */
   get #flags(): string[] {
     const places = ["--root", path.join(this.#directory, "root"), "--runroot", path.join(this.#directory, "run")];
     return [...places, "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file"];
@@ -48,7 +51,7 @@ export class PodmanEngine implements AsyncDisposable {
     });
   }
 
-  /** Tags of the running releases. */
+  /** Returns the tags of the releases that are running. */
   running(): string[] {
     const words = ["ps", "--format", '{{index .Labels "roamfleet.release"}}'];
     return spawnSync("podman", [...this.#flags, ...words], { encoding: "utf8" })

@@ -5,12 +5,15 @@ import { ociImage, type TestImage } from "./images.ts";
 
 const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
 
-/** A small real registry (the pulling half of the distribution API), with errors on demand. */
+/**
+ * A small real image registry. It implements the part of the distribution API that pulls use, and
+ * returns errors when a test requests them.
+ */
 export class Registry implements AsyncDisposable {
   readonly requests: { method: string; path: string; status: number }[] = [];
-  /** Required credentials, if set. */
+  /** Credentials that clients must send; undefined: none are required. */
   login: { username: string; password: string } | undefined;
-  /** Bytes after which the response of a blob breaks off. */
+  /** Number of bytes after which the response with a blob is cut off. */
   cut_blobs_after: number | undefined;
   readonly #blobs = new Map<string, Buffer>();
   readonly #manifests = new Map<string, Buffer>();
@@ -40,7 +43,7 @@ export class Registry implements AsyncDisposable {
     return `${this.host}/${name}@sha256:${digest}`;
   }
 
-  /** Opens the registry, again on the same port after it was closed. */
+  /** Opens the registry. If it was closed before, opens it again on the same port. */
   async open(): Promise<void> {
     const server = http.createServer((request, response) => this.#answer(request, response));
     await new Promise<void>((resolve, reject) => server.once("error", reject).listen(this.#port, "127.0.0.1", resolve));

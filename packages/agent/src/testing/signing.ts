@@ -12,7 +12,7 @@ import {
 } from "@roamfleet/protocol/signatures";
 import type { TestRelease } from "./bundles.ts";
 
-/** A signer with a separate key. */
+/** A signer of releases with a key that no other signer has. */
 export interface Signer extends TrustedKey {
   id: string;
   private_key: KeyObject;
@@ -26,7 +26,10 @@ export function makeSigner(name: string): Signer {
 
 export const TEST_ORG = "org_1";
 
-/** Returns the statement for a release of the app `main`, valid for a day from now on. */
+/**
+ * Returns the statement that a maker signs for a release of the app `main`. It is valid for a day
+ * from now.
+ */
 export function statementOf(release: DesiredRelease, version: number, more: Partial<ReleaseStatement> = {}): ReleaseStatement {
   const { tag, kind, artifact_sha256, artifact_size, image, manifest } = release;
   return {
@@ -49,13 +52,13 @@ export function statementOf(release: DesiredRelease, version: number, more: Part
   };
 }
 
-/** A release with its maker's signature. */
+/** Returns a release with the signature of its maker. */
 export const signed = (one: TestRelease, signer: Signer, version: number, more: Partial<ReleaseStatement> = {}): TestRelease => ({
   bytes: one.bytes,
   release: { ...one.release, signature: signRelease(statementOf(one.release, version, more), signer.private_key) },
 });
 
-/** A statement that these keys are trusted from now on. */
+/** Returns a statement, signed by `by`, that robots trust these keys from now on. */
 export const trusting = (serial: number, keys: readonly Signer[], by: Signer, require_signature = true): SignedText =>
   signTrust(
     {

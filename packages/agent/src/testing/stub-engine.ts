@@ -9,7 +9,10 @@ import { TIMING } from "../runtime/limits.ts";
 
 type Answer = (request: http.IncomingMessage, response: http.ServerResponse) => void;
 
-/** A container engine with responses of a test: for cases that are rare or late with a real one. */
+/**
+ * A container engine whose responses a test determines. It is used for cases that are rare or slow
+ * with a real engine.
+ */
 export class StubEngine implements AsyncDisposable {
   readonly #directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-stub-"));
   readonly #server: http.Server;

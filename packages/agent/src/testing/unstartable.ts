@@ -11,7 +11,10 @@ export interface Unstartable {
 
 const PT_INTERP = 3;
 
-/** Copies a dynamic program with an interpreter path beyond the end of the file: the kernel's read is short, EIO. */
+/**
+ * Copies a dynamically linked program, and sets the path of its interpreter beyond the end of the file. The kernel then reads too few bytes
+ * and returns EIO.
+ */
 function withUnreadableInterpreter(target: string): void {
   const bytes = fs.readFileSync("/bin/true");
   const headers_at = Number(bytes.readBigUInt64LE(32));
@@ -23,7 +26,9 @@ function withUnreadableInterpreter(target: string): void {
   fs.writeFileSync(target, bytes, { mode: 0o755 });
 }
 
-/** Creates programs in a directory that the kernel refuses to start, each with another error; `close` releases the files that this needs open. */
+/**
+ * Creates programs that the kernel refuses to start, each with a different error. `close` releases the files that must be open for that.
+ */
 export function unstartables(directory: string): { all: Unstartable[]; close: () => void } {
   const at = (name: string): string => path.join(directory, name);
   fs.writeFileSync(at("file"), "");

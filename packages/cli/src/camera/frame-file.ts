@@ -68,7 +68,7 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
       check();
       if (!stream.write(jpeg)) await drained(stream);
       check();
-      // A stream that is destroyed without an error was closed by its reader.
+      // A stream that was destroyed without an error was closed by the program that reads it, such as a player.
       if (stream.destroyed) throw cannotWrite(name, new Error("it is closed"));
     },
     end: async () => {

@@ -1,6 +1,6 @@
 import { bytes } from "../duration.ts";
 
-/** Window over which the rate is measured. */
+/** The frame rate is averaged over this time. */
 const WINDOW_MS = 3_000;
 
 /** Counts frames and measures their rate and size. */

@@ -13,7 +13,7 @@ import { deleteFile } from "../toml-file.ts";
 import { chooseAuthority, isExposed, savePin, type Transport, transportTo, type TrustOptions } from "../trust.ts";
 
 interface Options extends TrustOptions {
-  /** False with --no-token. */
+  /** The token to log in with; false if the user passed --no-token. */
   token?: string | false;
   allowInsecureHttp?: boolean;
 }

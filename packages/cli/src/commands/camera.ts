@@ -12,7 +12,7 @@ import { eachFrame, throwEnding } from "../stream-ending.ts";
 import { plain } from "../text.ts";
 
 const WORDS = { right: "see this camera", again: "Run the command again." };
-/** How long a snapshot waits for a frame. */
+/** Maximum time that a snapshot waits for a frame. */
 const SNAPSHOT_MS_MAX = 30_000;
 const SHOW_MS = 500;
 

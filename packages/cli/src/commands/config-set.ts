@@ -20,7 +20,7 @@ const VALUE_BYTES_MAX = 1_048_576;
 interface Options extends ScopeOptions {
   secret?: boolean;
   fromFile?: string;
-  /** False with --no-deploy. */
+  /** Whether to deploy the value; false if the user passed --no-deploy. */
   deploy?: boolean;
   watch?: boolean;
 }

@@ -244,7 +244,7 @@ type Fields = Record<string, unknown>;
 interface ValueChange {
   /** Path in the value, such as `limits.speed` or `zones[2]`; empty for the root. */
   path: string;
-  /** Undefined: absent. */
+  /** The values before and after the change; undefined if absent. */
   before: unknown;
   after: unknown;
 }

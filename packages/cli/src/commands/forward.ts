@@ -25,7 +25,7 @@ export const forward = defineCommand<[string, string[], Options]>(
     const specs = texts.map(parsePortSpec);
     const client = await context.client();
     const signal = context.interruptible();
-    // If the token is invalid or the robot does not exist, this fails immediately instead of at the first connection.
+    // Request the robot first, so that an invalid token or robot id fails immediately instead of at the first connection.
     const { data } = await client.getRobot({ params: { id: robot_id } });
     const forwarder = new Forwarder({ client, robot_id, signal, note: (text) => context.out.note(plain(text)) });
     const polling = context.clock.every(POLL_MS, () => pollStatus(forwarder, client, robot_id));
@@ -52,7 +52,7 @@ async function pollStatus(forwarder: Forwarder, client: Awaited<ReturnType<Conte
     const { data } = await client.getRobot({ params: { id: robot_id } });
     forwarder.setOffline(data.status !== "online");
   } catch {
-    // Errors of the poll are ignored: the next connection reports the error.
+    // Ignore errors of the poll. If they persist, the next forwarded connection reports them.
   }
 }
 

@@ -7,7 +7,7 @@ import { Failure, usage } from "../failure.ts";
 import { line } from "../text.ts";
 import { changeToml, readToml, textOf } from "../toml-file.ts";
 
-/** Number of a token's first characters that are shown: enough to see its type and to distinguish tokens. */
+/** Number of characters shown of a token, from its start. They show its type and distinguish it from other tokens. */
 const PREFIX_LENGTH = 12;
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$/u;
 

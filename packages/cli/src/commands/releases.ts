@@ -79,7 +79,7 @@ function signatureText(context: Context, signature: unknown): string | undefined
   return parts.join(", ");
 }
 
-/** Formats the number and total size of each image's layers: the download size for a robot that has none of them. */
+/** Formats the number and the total size of each image's layers. A robot that has none of the layers downloads this size. */
 const layersText = (images: NonNullable<Body<"getRelease">["data"]["images"]>): string =>
   images
     .map(({ platform, layers }) => {

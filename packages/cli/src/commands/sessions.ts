@@ -80,7 +80,7 @@ async function play(context: Context, client: Client, id: string, options: Optio
       context.out.note(plain(`Saved to ${save}.`));
     } else await show(context, content, options, signal);
   } catch (error) {
-    // After Ctrl-C, throws that reason instead of the error about the incomplete body.
+    // After Ctrl-C, throw the signal's reason instead of the error about the incomplete body.
     signal.throwIfAborted();
     throw error;
   }

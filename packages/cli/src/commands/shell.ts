@@ -82,9 +82,9 @@ function ending({ left, printed }: RemoteShell, { ending = { code: 1006, reason:
 
 /** Relays both directions of one shell. */
 class RemoteShell {
-  /** The user typed `~.`. */
+  /** Whether the user typed `~.`. */
   left = false;
-  /** Some output was printed to stdout. */
+  /** Whether any output was printed to stdout. */
   printed = false;
   readonly #stream: Stream;
   readonly #terminal: LocalTerminal | undefined;
@@ -102,7 +102,7 @@ class RemoteShell {
     this.#leave = leave;
   }
 
-  /** Starts to read stdin: a pipe with backpressure, but a terminal always, so that `~.` works on a stuck connection. */
+  /** Starts reading stdin. A pipe is read with backpressure. A terminal is read all the time, so that `~.` works on a stuck connection. */
   takeInput(): void {
     process.stdin.on("data", (bytes: Buffer) => {
       if (this.#terminal !== undefined) return this.#type(bytes);

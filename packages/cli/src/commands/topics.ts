@@ -10,7 +10,7 @@ import { line, plain } from "../text.ts";
 const WORDS = { right: "see topics", again: "Run the command again." };
 const ACTIONS = ["list", "echo", "hz"] as const;
 type Action = (typeof ACTIONS)[number];
-/** Interval at which hz prints the rate, the same as ROS's own tool. */
+/** Interval at which `rf robots topics hz` prints the rate. ROS's own tool uses the same. */
 const HZ_MS = 1_000;
 
 interface Options {
@@ -25,7 +25,7 @@ interface Topics {
   topics: { name: string; type: string; adapter?: string; others?: { type: string; adapter: string }[] }[];
   adapter: string | null;
   distro: string | null;
-  /** Absent from older agents and servers. */
+  /** The ROS adapters of the robot. Older agents and servers do not send them. */
   adapters?: { name: string; state: string; distro?: string | null; reason?: string }[];
 }
 
@@ -35,7 +35,7 @@ interface Echo {
   type: string;
   at: string;
   message: unknown;
-  /** Why the message differs from the requested form. */
+  /** Explains why the message differs from the requested form. */
   note?: string;
 }
 
@@ -190,7 +190,7 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
   }
 }
 
-/** Maximum number of intervals measured by hz. */
+/** Maximum number of intervals from which `rf robots topics hz` computes the rate. */
 const WINDOW_MAX = 10_000;
 
 /** Formats a rate like ROS's own tools. */

@@ -4,7 +4,7 @@ import { plain } from "../text.ts";
 import { topics } from "../topics.ts";
 import type { Candidate, Source } from "./sources.ts";
 
-/** The last line of a response when the shell should complete file names. */
+/** Line at the end of the response with which the shell completes file names. */
 const FILES = ":files";
 
 /**
@@ -17,7 +17,7 @@ export async function answerCompletion(words: readonly string[]): Promise<void> 
     const lines = await complete(shell === "bash" ? joinEqualSigns(typed) : { typed, split: false });
     process.stdout.write(lines.map((text) => `${text}\n`).join(""));
   } catch {
-    // Errors are ignored, see above.
+    // Print no error message, because it would appear in the user's command line.
   }
 }
 
@@ -38,15 +38,15 @@ function joinEqualSigns(words: readonly string[]): { typed: string[]; split: boo
 /** The position of the last word in the command line. */
 interface Place {
   command: Command;
-  /** Options that are allowed at this position. */
+  /** Options that are allowed at the position of the last word. */
   options: readonly Option[];
-  /** The argument or option whose value is completed. */
+  /** The argument or option whose value is completed; undefined if there is none. */
   slot: Argument | Option | undefined;
-  /** Global flags typed before it. */
+  /** Global flags that were typed before the last word, with their values. */
   flags: Map<string, string>;
-  /** Arguments typed before it. */
+  /** Arguments that were typed before the last word. */
   words: string[];
-  /** The command line starts with `rf help`. */
+  /** Whether the command line starts with `rf help`. */
   for_help: boolean;
 }
 
@@ -129,8 +129,8 @@ async function valuesOf(slot: Argument | Option, place: Place): Promise<Candidat
 }
 
 /**
- * Returns the lines to print. Candidates match by value first, otherwise by name. If one name matches, or equals the word, its value is
- * returned; otherwise the matching names are returned.
+ * Returns the lines to print for the typed word. If any values match, returns these candidates. Otherwise compares names,
+ * case-insensitively. If exactly one name matches, or is equal to the word, returns its value. If several match, returns the names.
  */
 function found(candidates: Candidate[] | typeof FILES, typed: string, prefix: string): string[] {
   if (candidates === FILES) return [FILES];

@@ -40,12 +40,15 @@ const LISTS = {
   orgs: ["listOrgs", ({ id, name, status }) => ({ value: id, name, about: status })],
 } as const satisfies Record<string, [RouteName, (row: Row) => LooseCandidate]>;
 
-/** Any field may be missing from a row. */
+/** A candidate before validation: any field may be missing. */
 type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 
 export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files" | "ros_topics";
 
-/** Keyed by command noun and argument or flag name; flags with the same meaning in every command are keyed by name only. */
+/**
+ * The source of candidates for each argument and flag, such as `releases --kind`. A flag with the same meaning in every command has no noun
+ * in its key.
+ */
 const SOURCES: Readonly<Record<string, Source>> = {
   "--robot": "robots",
   "--for-robot": "robots",
@@ -91,9 +94,7 @@ export function sourceOf(command: Command, slot: Argument | Option): Source | un
   return SOURCES[`${noun.name()} ${slot.name()}`];
 }
 
-/**
- * Returns the candidates of a source. `words` are the preceding arguments; the first one is the id of the robot whose topics are listed.
- */
+/** Returns the candidates of a source. `words` are the preceding arguments. For topics, the first one is the id of the robot. */
 export async function readSource(
   source: Exclude<Source, "files">,
   flags: ReadonlyMap<string, string>,

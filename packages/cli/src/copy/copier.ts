@@ -26,13 +26,13 @@ export interface CopyResult {
   skipped: number;
   bytes: number;
   moved: number;
-  /** SHA-256 of the last copied file; shown only if one file was copied. */
+  /** SHA-256 of the last copied file. It is shown only if a single file was copied. */
   sha256: string | undefined;
 }
 
 const OWNER_MAY_WRITE = 0o700;
 
-/** One `rf robots cp`, in either direction. */
+/** Runs one `rf robots cp`: copies files from or to a robot. */
 export class Copier {
   readonly result: CopyResult = { files: 0, unchanged: 0, failed: 0, skipped: 0, bytes: 0, moved: 0, sha256: undefined };
   readonly #options: CopierOptions;
@@ -137,15 +137,17 @@ export class Copier {
 }
 
 /**
- * Returns the name to create in the target directory. A path without a name, such as `.`, gets the name that the robot resolved; throws if
- * that name would lead outside the target directory. Returns "" for `/`, whose contents go directly into the target directory.
+ * Returns the name to create in the target directory. A path such as `.` has no name; the copy gets the name that the robot resolved.
+ * Throws if that name would lead outside the target directory. Returns "" for `/`, whose contents go directly into the target directory.
  */
 function nameHere(asked: string, resolved: string): string {
   const name = nameFor(asked, resolved);
   return name === "" && path.posix.normalize(asked) === "/" ? "" : requireName(name);
 }
 
-/** Returns whether the error concerns one file only; a full disk or a lost robot would also fail the next file. */
+/**
+ * Returns whether the error concerns only one file. Other errors, such as a full disk or a lost robot, would make the next file fail too.
+ */
 function isOfOneFile(error: unknown): boolean {
   if (error instanceof RobotRefused) return error.code !== "disk_full";
   const { code } = error as { code?: unknown };

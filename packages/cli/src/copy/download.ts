@@ -127,7 +127,7 @@ async function fetchRest(session: FileSession, connection: ReconnectingSession, 
     if (!Buffer.isBuffer(next)) {
       if (next.type !== "done") throw new Error(`the robot sent ${next.type} in the middle of a file`);
       if (hash.digest("hex") !== next.sha256 || at !== next.bytes) {
-        // The part file may have belonged to different content, so a resumed download starts again from the beginning.
+        // Truncate the part file, because its bytes may belong to different content. The download then starts from the beginning.
         await file.truncate(0);
         if (offset > 0) return fetchRest(session, connection, copy, file);
         throw new WrongChecksum(copy.target);

@@ -5,7 +5,7 @@ import { ApiError, type Client, type Ending, type Frame, type Stream, Unreachabl
 import type { Failure } from "../failure.ts";
 import { streamFailure } from "../stream-ending.ts";
 
-/** A copy without progress for this long fails. */
+/** A copy fails if it makes no progress for this long. */
 const GIVE_UP_MS = 5 * 60_000;
 const WAIT_MS_MIN = 500;
 const WAIT_MS_MAX = 10_000;
@@ -17,7 +17,7 @@ export interface SteadyOptions {
   robot_id: string;
   clock: Clock;
   signal: AbortSignal;
-  /** Called once per interruption. */
+  /** Called with a message for the user, once per interruption. */
   note: (text: string) => void;
 }
 
@@ -52,7 +52,8 @@ export class ReconnectingSession {
         return done;
       } catch (error) {
         signal.throwIfAborted();
-        // A session can be reused after a refusal. After any other error it is closed, because unread bytes may still be in transit.
+        // After a refusal by the robot, the session can be reused. After any other error it is closed, because unread bytes may still
+        // arrive.
         if (error instanceof RobotRefused) throw error;
         this.#session?.close();
         this.#session = undefined;
@@ -84,7 +85,7 @@ export class ReconnectingSession {
     }
   }
 
-  /** Records that the robot has responded. From now on, failed requests and an offline robot are retried too. */
+  /** Records that the robot has responded once. From then on, failed requests and an offline robot are retried. */
   answered(): void {
     this.#opened = true;
     this.progressed();
@@ -97,7 +98,7 @@ export class ReconnectingSession {
 
 export const AGAIN = "Run the same command again: it resumes where it stopped.";
 
-/** The stream ended before a response arrived. */
+/** Thrown if the stream ended before a response arrived. */
 export class SessionBroken extends Error {
   readonly ending: Ending;
 
@@ -107,7 +108,7 @@ export class SessionBroken extends Error {
   }
 }
 
-/** The robot refused the request, with its reason. */
+/** Thrown if the robot refused the request. Contains the robot's reason. */
 export class RobotRefused extends Error {
   readonly code: FileFailure;
 
@@ -173,6 +174,6 @@ export interface FileResult {
   /** Bytes transferred in the last attempt. */
   moved: number;
   sha256: string;
-  /** The target already had the same content. */
+  /** Whether the target already had the same content, so that nothing was copied. */
   unchanged: boolean;
 }

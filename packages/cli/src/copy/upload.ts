@@ -7,8 +7,8 @@ import { type FileResult, type FileSession, RobotRefused, type ReconnectingSessi
 /** File content per message, in bytes: a frame to the service has at most 64 KiB. */
 const PIECE_BYTES = 60 * 1024;
 /**
- * Maximum bytes that are sent but not acknowledged by the robot: enough for a connection with high latency, and the most that a disconnect
- * loses.
+ * Maximum bytes that were sent and not acknowledged by the robot yet. This is enough for a connection with high latency. A disconnect loses
+ * no more than this.
  */
 const AHEAD_BYTES_MAX = 4 * 1024 * 1024;
 const MODE_MASK = 0o777;
@@ -42,7 +42,7 @@ export async function upload(connection: ReconnectingSession, { source, path, on
         return sendRest(session, connection, file, { size, offset: answer.offset, on_bytes });
       });
     return await once().catch((error: unknown) => {
-      // The partial file on the robot may have belonged to different content, so a resumed upload is repeated once.
+      // Repeat a resumed upload once, because the partial file on the robot may have belonged to different content.
       if (error instanceof RobotRefused && error.code === "checksum" && begun > 0) return once();
       throw error;
     });

@@ -6,7 +6,7 @@ import { EXIT } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
 import { streamFailure } from "../stream-ending.ts";
 
-/** Backlog of one listener. */
+/** Maximum connections of one listener that wait to be accepted (the backlog of the socket). */
 const BACKLOG = 128;
 
 export interface ForwarderOptions {
@@ -20,7 +20,7 @@ export interface ForwarderOptions {
 
 /** Listens on local ports and forwards their connections to a robot. A failed connection is reported and does not end the others. */
 export class Forwarder {
-  /** Rejects with errors that make all further connections fail: the token is invalid, or the robot was removed. */
+  /** A promise that rejects if all further connections would fail too: the token is invalid, or the robot was removed. */
   readonly failed: Promise<never>;
   readonly #options: ForwarderOptions;
   readonly #servers: Server[] = [];
@@ -67,7 +67,7 @@ export class Forwarder {
     const { client, robot_id, signal } = this.#options;
     this.#sockets.add(socket);
     socket.once("close", () => this.#sockets.delete(socket));
-    // Attached before anything else: an error event without a listener would end the process.
+    // Attach this listener before anything else, because an error event without a listener would end the process.
     socket.on("error", () => {});
     try {
       const stream = await client.stream("forward", { robot_id, query: { host, port }, signal });
@@ -156,8 +156,8 @@ async function carryOut(socket: Socket, stream: Stream): Promise<void> {
     }
     await stream.send(EOF);
   } catch {
-    // The error event has closed the stream already, or the connection closed before the listener was attached: then this closes the
-    // stream.
+    // Close the stream in case the connection was closed before the listener for errors was attached. Otherwise that listener has closed
+    // the stream already.
     stream.close();
   }
 }
@@ -172,9 +172,9 @@ function typeOf(data: Buffer): unknown {
 
 /** Maps a local port to a port that the robot reaches. */
 export interface PortSpec {
-  /** 0: any free port. */
+  /** Port on this machine; 0 selects any free port. */
   local_port: number;
-  /** Host name or address, resolved by the robot. */
+  /** Host name or address of the destination, which the robot resolves. */
   host: string;
   port: number;
 }

@@ -10,17 +10,19 @@ const WORDS = { right: "read these logs", again: "Run the command again; the las
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 /** Maximum consecutive reconnects that deliver no new record. */
 const ATTEMPTS_MAX = 30;
-/** Maximum reconnects that find the robot offline: after a server restart, robots reconnect gradually. */
+/**
+ * Maximum consecutive reconnects while the robot is offline. After a server restart, robots reconnect gradually, so the robot may return.
+ */
 const OFFLINE_ATTEMPTS_MAX = 8;
 /**
- * A stream of several robots that resumes by time starts this much earlier: records are stored concurrently, so an older record may arrive
- * after a newer one.
+ * If a stream of several robots resumes by time, it starts this much earlier than its newest record. Records are stored concurrently, so an
+ * older record may arrive after a newer one.
  */
 const OVERLAP_MS = 5_000;
 
 export interface Followed {
   open: (query: Record<string, string | undefined>, signal: AbortSignal) => Promise<Stream>;
-  /** Several robots share the stream. */
+  /** Whether the stream contains records of several robots. */
   many: boolean;
   print: (record: LogRecord) => Promise<void> | void;
 }
@@ -54,8 +56,8 @@ export async function followLogs(context: Context, { open, many, print }: Follow
         const frame = readLogFrame(data.toString());
         if (frame !== undefined && isLogCursor(frame)) {
           cursor = frame.cursor;
-          // A cursor proves that a fleet's stream works, even without records. A single robot's stream also sends one if the robot is
-          // offline.
+          // A cursor proves that the stream of a fleet works, even if no records arrive. This does not apply to a single robot, whose
+          // stream sends a cursor even if the robot is offline.
           if (many) attempts = 0;
         } else if (await take(context, seen, frame ?? data.toString(), print)) attempts = 0;
         await context.out.drained(signal);
@@ -89,10 +91,10 @@ async function take(context: Context, seen: Seen, record: LogRecord | string, pr
   return true;
 }
 
-/** An unreachable server may be starting, so it is retried. */
+/** Returns whether the server is unreachable. It may be starting, so the request is retried. */
 const isUnreachable = (error: unknown): boolean => error instanceof Error && error.name === "Unreachable";
 
-/** Remembers the last printed record of each robot: a resumed stream repeats the records since the last cursor. */
+/** Stores the last printed record of each robot, to skip duplicates: a resumed stream repeats the records since the last cursor. */
 class Seen {
   readonly #many: boolean;
   readonly #last = new Map<string, { received_at: string; seq: number }>();
@@ -162,8 +164,8 @@ export class FleetNames {
   }
 
   /**
-   * Returns the name of a record's robot. Prints that the robot is online if it was offline or unknown and the record is not from before
-   * `since_ms`.
+   * Returns the name of a record's robot. If the robot was offline or unknown, and the record is from `since_ms` or later, prints that the
+   * robot is online.
    */
   async nameOfSender(robot_id: string, at_ms: number, since_ms: number): Promise<string> {
     const member = await this.#member(robot_id);

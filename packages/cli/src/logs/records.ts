@@ -53,7 +53,7 @@ export type LogRecord = Body<"listRobotLogs">["items"][number];
 type LogPage = Body<"listRobotLogs">;
 
 const PAGE_RECORDS_MAX = 1_000;
-/** Maximum records shown without --limit. With --since, SHOWN_SINCE applies instead. */
+/** Maximum records shown if the user passes neither --limit nor --since. With --since, the maximum is SHOWN_SINCE. */
 const SHOWN = 200;
 const SHOWN_SINCE = 10_000;
 

@@ -47,7 +47,7 @@ export class LocalTerminal {
     for (const [, letter] of Buffer.from(output).toString("latin1").matchAll(ENTERS_SCREEN)) this.#in_screen = letter === "h";
   }
 
-  /** Restores the terminal. `orderly`: the program exited normally and has reset the modes that it had set. */
+  /** Restores the terminal. `orderly` is true if the program exited normally, and so has reset the modes that it had set. */
   close(orderly: boolean): void {
     if (orderly) {
       this.#in_screen = false;
@@ -61,7 +61,7 @@ export class LocalTerminal {
   readonly #restore = (): void => {
     if (!this.#raw) return;
     this.#raw = false;
-    // A program that was interrupted has not reset its modes.
+    // An interrupted program has not reset the terminal modes that it had set, so reset them here.
     if (this.#said) process.stdout.write(`${this.#in_screen ? LEAVE_SCREEN : ""}${RESET}\r\n`);
     if (this.#settings === undefined) process.stdin.setRawMode(false);
     else stty(this.#settings);

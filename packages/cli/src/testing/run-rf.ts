@@ -6,8 +6,8 @@ import path from "node:path";
 /** Timeout of one call. */
 const CALL_MS_MAX = 240_000;
 /**
- * Without NODE_COMPILE_CACHE, two thirds of a short call are spent on compiling sources. The guard of a test run finds the process by
- * RF_TEST_RUN.
+ * Environment variables that `rf` gets from the test. Without NODE_COMPILE_CACHE, a short call would spend two thirds of its time compiling
+ * sources. RF_TEST_RUN marks the process, so that the guard of a test run finds it.
  */
 const { PATH, NODE_COMPILE_CACHE, RF_TEST_RUN, ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
 /** The bundle, if the test run made one. */
@@ -25,7 +25,7 @@ export interface RfCall {
   stdin?: string;
   /** Command prefix, such as one that enters another network namespace. */
   within?: readonly string[];
-  /** Aborting kills the process. */
+  /** Signal that kills the process when it is aborted. */
   signal?: AbortSignal;
   /** Called after each output, for example to send signals. */
   on_output?: (child: ChildProcess, text: string) => void;

@@ -55,7 +55,7 @@ export class ScriptedPeer implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Environment that points `rf` here. */
+  /** Environment variables with which `rf` connects to this server. */
   get env(): Record<string, string> {
     return { ROAMFLEET_BASE_URL: this.base_url, ROAMFLEET_TOKEN: "rf_user_test" };
   }

@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { createServer, type ListenOptions, type Server } from "node:net";
 
-/** Range of ports, below those that the system assigns automatically (for port 0 and outgoing connections). */
+/** Range from which ports are taken. The system assigns ports automatically (for port 0 and outgoing connections) only above it. */
 const PORTS = { from: 20_000, to: 32_000 };
 const PORTS_TRIED_MAX = 100;
 
@@ -12,7 +12,7 @@ const PORTS_TRIED_MAX = 100;
 export async function freePort(host = "127.0.0.1", { from, to } = PORTS): Promise<number> {
   for (let tried = 0; tried < PORTS_TRIED_MAX; tried += 1) {
     const port = randomInt(from, to);
-    // Claims the port with an abstract socket, which the kernel releases however this process ends.
+    // Claim the port with an abstract socket. The kernel releases it even if this process is killed.
     const claim = createServer().unref();
     if (!(await listens(claim, { path: `\0roamfleet.test-port.${port}` }))) continue;
     const look = createServer();

@@ -2,12 +2,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
 
 /**
- * Default deadline. Long, although the condition is normally true immediately, because a machine with two cores may run three test files.
+ * Default deadline. Most conditions are true immediately. The deadline is long, because a machine with two cores may run three test files
+ * at the same time.
  */
 export const UNTIL_MS = 60_000;
 const POLL_MS = 10;
 const POLL_MS_MAX = 50;
-/** Polling costs CPU time, so the interval grows with the wait. */
+/** The poll interval is the elapsed time divided by this number (within limits), because polling costs CPU time. */
 const POLL_SHARE = 40;
 const SHOWN_CHARACTERS_MAX = 2_000;
 
@@ -18,13 +19,13 @@ export interface UntilOptions {
   deadline_ms?: number;
   /** Poll interval. By default every 10 ms, growing to 50 ms. */
   poll_ms?: number;
-  /** Runs between two polls, for example to advance a simulated clock or to send a request again. */
+  /** Called between two polls, for example to advance a simulated clock or to send a request again. */
   meanwhile?: () => unknown;
-  /** The deadline restarts whenever this value has changed. */
+  /** Returns a value that shows progress. The deadline restarts whenever the value changes. */
   progress?: () => unknown;
   /** Additional text for the timeout error. */
   detail?: () => string;
-  /** Treats an error of `look` as "not yet"; otherwise it ends the wait immediately. */
+  /** Whether an error of `look` counts as "not yet". Otherwise an error ends the wait immediately. */
   despite_errors?: boolean;
 }
 
@@ -52,7 +53,7 @@ type Seen<T> = { value: T | undefined } | { error: unknown } | "stuck";
 
 const isTruthy = <T>(seen: Seen<T>): seen is { value: Truthy<T> & T } => typeof seen === "object" && "value" in seen && Boolean(seen.value);
 
-/** A `look` that never resolves must not block the wait forever. */
+/** Calls `look` once and waits at most `limit_ms` for its result: a `look` that never resolves must not block the wait forever. */
 async function lookOnce<T>(look: () => T | Promise<T>, limit_ms: number, despite_errors: boolean): Promise<Seen<Awaited<T>>> {
   const late = new AbortController();
   try {

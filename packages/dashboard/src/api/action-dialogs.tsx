@@ -11,7 +11,7 @@ type Props<N extends JsonRouteName> = Omit<ConfirmDialogProps, "open" | "busy" |
     args: Rest<N>[0];
   };
 
-/** Asks for confirmation of an action and performs it. Closes after success; `quiet` shows an error in the dialog. */
+/** Asks for confirmation of an action and performs it. The dialog closes after success. With `quiet` it shows errors itself. */
 export function ConfirmAction<N extends JsonRouteName>({ route, args, done, quiet = false, onSuccess, children, ...dialog }: Props<N>) {
   const action = useAction(route, { ...(done === undefined ? {} : { done }), quiet, onSuccess: onSuccess ?? dialog.onClose });
   return (
@@ -48,13 +48,13 @@ export function RenamePlace({ kind, id, name: before, onClose, command }: PlaceP
 }
 
 interface DeleteProps extends PlaceProps {
-  /** What the fleet or site contains, with the text and action of a link to it; false if empty, undefined while unknown. */
+  /** The contents of the fleet or site in words, and a link to them (its text and action); false if empty, undefined while unknown. */
   full: { text: string; verb: string; onShow: () => void } | false | undefined;
   consequence: string;
   command: string;
 }
 
-/** Deletes a fleet or a site after its name is typed. If it is not empty, shows what it contains instead. */
+/** Deletes a fleet or a site after the user has typed its name. If the fleet or site is not empty, shows its contents instead. */
 export function DeletePlace({ kind, id, name, full, consequence, command, onClose }: DeleteProps) {
   const navigate = useNavigate();
   const deleting = useAction(kind === "fleet" ? "deleteFleet" : "deleteSite", {

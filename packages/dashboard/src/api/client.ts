@@ -14,7 +14,7 @@ export const api = createBrowserClient({
   base_url: window.location.origin,
   csrf_token: () => csrf_token,
   timeout_ms: TIMEOUT_MS,
-  // Only one retry: the page shows errors immediately and retries automatically (see queries.ts).
+  // Retry a request only once, because the page shows errors immediately and then retries automatically (see queries.ts).
   retries: 1,
 });
 

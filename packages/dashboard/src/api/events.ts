@@ -6,16 +6,18 @@ import { type Change, type ChangeSummary, keysOf } from "./stale.ts";
 
 type Watch = (change: Change | ChangeSummary) => void;
 
-/** Changes within this time are coalesced into one refetch. Four per second feel live and cost little. */
+/** Changes within this time are coalesced into one refetch. Four refetches per second feel live and cost little. */
 const GATHER_MS = 250;
 /** Interval between refetches while the stream is not live. */
 const POLL_MS = 5_000;
 /** Delay before reopening a stream that the server refused. */
 const REOPEN_MS = 5_000;
-/** Timeout without a heartbeat, which the server sends every 3 s: the stream or the server has failed. */
+/** The stream has failed if no heartbeat arrives for this long. The server sends one every 3 s. */
 const SILENCE_MS = 10_000;
 const CHECK_MS = 1_000;
-/** A tab that has been hidden for this long closes its stream: over HTTP/1.1, browsers allow six connections per server for all tabs. */
+/**
+ * A tab that has been hidden for this long closes its stream, because browsers allow only six HTTP/1.1 connections per server for all tabs.
+ */
 const HIDDEN_MS = 10_000;
 
 /** live: heartbeats arrive. polling: no heartbeats, but the server responds to requests. stale: no heartbeats and no responses. */
@@ -27,8 +29,8 @@ const watchers = new Set<Watch>();
 export const useLiveness = liveness.use;
 
 /**
- * Calls `watch` for each change, and for each summary of many changes, while the component is mounted. For pages that must do more than
- * refetch. `watch` must be stable.
+ * Calls `watch` for each change, and for each summary of many changes, while the component is mounted. Use it on pages that must do more
+ * than refetch. Pass the same function as `watch` on each render.
  */
 export function useChanges(watch: Watch): void {
   useEffect(() => {
@@ -123,7 +125,8 @@ class ChangeStream {
     let is_new = true;
     source.addEventListener("ready", () => {
       this.#hear("live");
-      // Data loaded before the stream opened may have changed since. A resumed stream receives the missed events.
+      // Refetch after a new stream opens, because loaded data may have changed before. A resumed stream needs no refetch: it receives the
+      // missed events.
       if (is_new) this.#onStale();
       is_new = false;
     });
@@ -143,7 +146,7 @@ class ChangeStream {
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(this.#reopening);
       this.#reopening = setTimeout(() => this.#connect(), REOPEN_MS);
-      // The reason of a refusal is not visible here. If the session has ended, the refetch returns 401.
+      // Browsers do not expose why the server refused the stream. The refetch shows whether the session has ended: it then returns 401.
       this.#onStale();
     });
   }
@@ -163,7 +166,7 @@ class ChangeStream {
     const now = performance.now();
     if (now - this.#heard_ms < SILENCE_MS) return;
     this.#show(now - this.#answered_ms < SILENCE_MS ? "polling" : "stale");
-    // A connection to a server that froze or disappeared without closing it stays open forever.
+    // Connect again: if the server froze or disappeared without closing the old connection, that connection would stay open forever.
     if (this.#source?.readyState !== EventSource.CLOSED && now - this.#connected_ms >= SILENCE_MS) this.#connect();
   }
 

@@ -9,7 +9,7 @@ import { queryClient } from "./query-client.ts";
 const PAGE_ROWS = 500;
 /** Minimum interval between refetches of the visible pages. */
 const REREAD_GAP_MS = 500;
-/** Maximum pages per refetch: visible rows belong to two pages, rarely three. */
+/** Maximum pages per refetch. The visible rows usually belong to at most two pages. */
 const REREAD_PAGES_MAX = 3;
 
 type RowOf<N extends ListRouteName> = Body<N> extends { items: readonly (infer Row)[] } ? Row : never;
@@ -28,7 +28,7 @@ export function useLivePages<N extends ListRouteName>(name: N, ...rest: Rest<N>)
   const options = pagesQuery(name, ...([asked] as unknown as Rest<N>));
   const query = useInfiniteQuery({
     ...options,
-    // Never stale for React Query, which would refetch all pages: `rereader` below refetches single pages.
+    // Prevents refetches by React Query, which would load all pages: `rereader` below refetches single pages.
     staleTime: "static",
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
@@ -71,7 +71,7 @@ interface List {
 function rereader(name: ListRouteName, list: List, range: () => readonly [number, number]) {
   const { key } = list;
   const query = () => queryClient.getQueryCache().find<Pages>({ queryKey: key, exact: true });
-  // If there is cached data of an earlier visit, treat it as stale.
+  // Treat data as stale that an earlier visit of the page left in the cache.
   let stale_from = query()?.state.data === undefined ? 0 : performance.now();
   /** Time of the last fetch of each page, by cursor. */
   const read_at = new Map<string, number>();
@@ -96,7 +96,8 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       const at = performance.now();
       const fresh = await readPage(name, list.args, cursor);
       if (is_stopped) return;
-      // The next page is loading. When it arrives, React Query restores the old version of this page: refetch this page afterwards.
+      // Discard this response while the list loads its next page: afterwards, React Query restores the old version of this page. It is
+      // refetched then.
       if (query()?.state.fetchStatus === "fetching") continue;
       read_at.set(cursor, at);
       // A failed page is retried with the next change.

@@ -22,7 +22,7 @@ export function mergePage<Row, Page extends RowPage<Row>>(
   const is_apart = last_common === -1 && !reaches_next && old.items.length > 0;
   if (fresh.next_cursor === null || is_apart) return [...pages.slice(0, at), fresh];
   const rest = reaches_next ? [] : old.items.slice(last_common + 1);
-  // If the last page keeps no old rows after the refetched ones, it continues at its new cursor.
+  // If only refetched rows are left in the last page, the list continues at the new cursor, otherwise at the old one.
   const is_moved_on = rest.length === 0 && at === pages.length - 1;
   const merged = { ...fresh, items: [...fresh.items, ...rest], next_cursor: is_moved_on ? fresh.next_cursor : old.next_cursor };
   return pages.map((page, index) => (index === at ? merged : page));

@@ -13,7 +13,7 @@ const ROUTES = {
 } as const;
 type Kind = keyof typeof ROUTES;
 
-/** The fields by which an object is shown: releases have a tag, the others a name. */
+/** The fields that contain an object's name: `tag` for releases, `name` for all others. */
 interface Shown {
   id: string;
   name?: string;
@@ -28,7 +28,7 @@ interface ObjectPickerProps extends Pick<FinderProps, "label" | "note" | "error"
   id: string | undefined;
   /** Whether the list shows the app or status beside the names. */
   hints?: boolean;
-  /** Reports whether text is typed, which replaces the previous selection. */
+  /** Called with true while the field contains typed text, which replaces the previous selection, otherwise with false. */
   onTyping?: (is_typing: boolean) => void;
 }
 
@@ -39,7 +39,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
   const found = useQuery(query(list, { query: searchQuery(useDeferredValue(text.trim())) }));
   const chosen = useQuery({ ...query(get, { params: { id: id ?? "" } }), enabled: id !== undefined });
   const shown = chosen.data?.data as Shown | undefined;
-  // Only a 404 means that the object does not exist: other errors, such as an outage, do not show that.
+  // The object is missing only after a 404. Other errors, such as an outage, do not prove that.
   const is_missing = chosen.error instanceof ApiError && chosen.error.status === 404;
   const items = (found.data?.items ?? []) as readonly Shown[];
   return (
@@ -59,13 +59,13 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
   );
 }
 
-/** Returns the query of a list that is searched while typing. */
+/** Returns the list query for the text typed so far. */
 export const searchQuery = (q: string): { limit: number; q?: string } => ({ limit: FOUND_MAX, ...(q === "" ? {} : { q }) });
 
-/** Stores the text of a finder. */
+/** Returns the text typed into a finder, and its setter. Calls `onTyping` with whether the text is not blank. */
 export function useTyped(onTyping: ((is_typing: boolean) => void) | undefined): [string, (text: string) => void] {
   const [text, setText] = useState("");
-  // The text of an unmounted field is discarded.
+  // An unmounted field loses its text, so the user is no longer typing.
   useEffect(() => () => onTyping?.(false), [onTyping]);
   const type = (next: string): void => {
     setText(next);

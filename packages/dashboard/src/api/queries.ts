@@ -73,10 +73,10 @@ export function useAction<N extends JsonRouteName>(name: N, options: ActionOptio
 export interface Places {
   sites: readonly Site[];
   fleets: readonly Fleet[];
-  /** Names by ID. The user cannot see objects whose IDs are missing. */
+  /** Names of sites by ID. Sites that the user cannot see are missing. */
   site_names: ReadonlyMap<string, string>;
   fleet_names: ReadonlyMap<string, string>;
-  /** Whether both lists are loaded. */
+  /** Whether the sites and the fleets are loaded. */
   is_read: boolean;
 }
 

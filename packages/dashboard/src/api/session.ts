@@ -41,7 +41,7 @@ export function useFreshSession(): void {
 /** Returns the session and the user; undefined if signed out. Throws if the server does not respond. */
 export async function readSession(): Promise<SignedIn | undefined> {
   try {
-    // Also while the server does not respond: pages that were loaded before stay usable. The frame refreshes both.
+    // Cached data is enough, so that loaded pages stay usable while the server does not respond. The frame of all pages refreshes it.
     const session = await queryClient.ensureQueryData(SESSION);
     const { data: me } = await queryClient.ensureQueryData(query("getMe"));
     return { session, me };

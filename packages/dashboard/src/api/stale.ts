@@ -6,7 +6,7 @@ export type { Change, ChangeKind, ChangeSummary };
 /** Prefix of a query key: the route's name and its path parameters. */
 type KeyPrefix = readonly [RouteName, { params: Record<string, string> }] | readonly [RouteName];
 
-/** Wildcard for the fields that a summary does not have. */
+/** Matches any value. It replaces the fields that a summary of changes omits. */
 const ANY = "*";
 
 const of = (name: RouteName, id: string | undefined): KeyPrefix[] => {
@@ -43,7 +43,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   ],
   site: ({ id }) => [...of("getSite", id), ["listSites"], ["listFleets"]],
   release: ({ id }) => [...of("getRelease", id), ["listReleases"]],
-  // New targets are reported as a change of their deployment.
+  // The server reports new targets of a deployment as a change of the deployment.
   deployment: (change) => [
     ...of("getDeployment", change.id),
     ...(mayBe("targets", change) ? of("listDeploymentTargets", change.id) : []),

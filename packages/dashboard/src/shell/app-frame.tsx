@@ -64,7 +64,7 @@ export function AppFrame() {
   );
 }
 
-/** A bar above every page during an outage: the data below is old, and actions are disabled. */
+/** A bar above every page during an outage. It states that the data below is old and that actions are disabled. */
 function OutageNote() {
   const outage = useOutage();
   if (outage === undefined) return null;

@@ -47,13 +47,13 @@ export const appRoute = createRoute({
     if (signed_in === undefined) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { next: location.href } });
     return signed_in;
   },
-  // Limits only route loaders. The router still calls `beforeLoad` on each navigation.
+  // This setting applies only to route loaders. The router still calls `beforeLoad` on each navigation.
   shouldReload: false,
   component: AppFrame,
   notFoundComponent: NotFoundPage,
 });
 
-/** Unknown addresses, shown inside the frame so that the navigation stays available. */
+/** The page for unknown addresses. It is shown inside the frame, so that the navigation stays available. */
 export const nowhereRoute = createRoute({ getParentRoute: () => appRoute, path: "$", component: NotFoundPage });
 
 function NotFoundPage() {

@@ -4,7 +4,10 @@ import type { ReactNode } from "react";
 const RELOADED = "roamfleet.reloaded";
 const TRY_EVERY_MS = 2_000;
 
-/** Loads the module of a page component. Declares its result as void: its real type would depend on the router's type in a cycle. */
+/**
+ * Loads the module of a page component. The component's result is declared as void, because its real type depends on the router's type,
+ * which depends on this type.
+ */
 export type Load<Name extends string> = () => Promise<Record<Name, () => void>>;
 
 /**

@@ -7,7 +7,7 @@ import { type Place, PLACES } from "./places.ts";
 import { chooseTheme, type Theme, useTheme } from "./theme.ts";
 
 interface NavigationProps {
-  /** Whether it is shown over the page on narrow screens. */
+  /** Whether the navigation covers the page on narrow screens. */
   is_open: boolean;
   onClose: () => void;
   onPalette: () => void;
@@ -88,7 +88,7 @@ function OrgMenu() {
   const router = useRouter();
   const go = (work: Promise<unknown>, to: string): void =>
     void work.then(
-      // The loaded data belongs to the previous session: load everything again.
+      // Load all data again: the data in memory belongs to the previous session.
       async () => {
         await router.invalidate();
         await navigate({ to });

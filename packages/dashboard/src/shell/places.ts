@@ -19,7 +19,7 @@ export interface Place {
   label: string;
   to: string;
   icon: typeof Bot;
-  /** The shortcut key after `g`. */
+  /** The key that opens the page when it is pressed after `g`. */
   key: string;
   role?: Role;
 }
@@ -55,5 +55,5 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
   },
 ];
 
-/** Listed only in the palette: for administrators of the service. */
+/** The page for administrators of the service. Only the command palette lists it. */
 export const ADMIN_PLACE: Place = { label: "Service admin", to: "/admin", icon: Building2, key: "" };

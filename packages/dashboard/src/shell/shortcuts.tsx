@@ -6,7 +6,7 @@ import { PLACES } from "./places.ts";
 /** Maximum time between the two keys of a sequence. */
 const PAIR_MS = 1_000;
 
-/** Whether the focus is in an input, dialog, menu or terminal, which handle keys themselves. */
+/** Whether the focus is in an input, dialog, menu or terminal. These handle keys themselves, so global shortcuts do not apply. */
 const isTyping = (target: EventTarget | null): boolean =>
   target instanceof Element && target.closest("input, textarea, select, [contenteditable], [role=dialog], [role=menu], .xterm") !== null;
 

@@ -13,11 +13,11 @@ const AHEAD_ROWS = 40;
 export interface Column<Row> {
   name: string;
   cell: (row: Row) => ReactNode;
-  /** Plain text of the cell, shown during fast scrolling. Without it, fast scrolling leaves the cell out. */
+  /** Plain text that replaces the cell during fast scrolling. Without it, the cell is empty then. */
   text?: (row: Row) => string;
   /** A CSS grid track, such as `minmax(8rem, 2fr)`. */
   width: string;
-  /** 1 is shown on every screen, 2 from 640 px, 3 from 1024 px (default 1). */
+  /** Screens that show the column: 1 is every screen, 2 is from 640 px, 3 is from 1024 px of width (default 1). */
   priority?: 1 | 2 | 3;
   align?: "right";
 }
@@ -26,14 +26,14 @@ interface DataTableProps<Row> {
   label: string;
   columns: readonly Column<Row>[];
   rows: readonly Row[];
-  /** Default: the ID of the row. */
+  /** Returns a unique key of a row. Default: the row's ID. */
   rowKey?: (row: Row) => string;
   /** Called on Enter or a click on the row. Links inside cells keep working. */
   onOpen?: (row: Row) => void;
   /** Keys of the selected rows. If set, each row has a checkbox. */
   selected?: ReadonlySet<string>;
   onSelect?: (keys: ReadonlySet<string>) => void;
-  /** Called near the end of the loaded rows: fetch the next page. */
+  /** Called when the user scrolls near the end of the loaded rows. It should fetch the next page. */
   onEnd?: () => void;
   /** Called with the indexes of the first and last visible row when they change. */
   onRange?: (first: number, last: number) => void;
@@ -219,13 +219,13 @@ function TableRow<Row>(props: TableRowProps<Row>) {
   );
 }
 
-/** Same look as the checkbox in the header. */
+/** Style of the checkbox in a row, which looks like the checkbox in the header. */
 const ROW_BOX = cx(
   "grid size-4 appearance-none place-content-center rounded border border-line-strong bg-surface checked:border-accent checked:bg-accent",
   "before:size-2.5 before:scale-0 before:bg-accent-ink before:[clip-path:polygon(14%_44%,0_65%,50%_100%,100%_16%,80%_0,43%_62%)] before:content-[''] checked:before:scale-100",
 );
 
-/** Memoized: rows that stay visible are not rendered again while scrolling. */
+/** A memoized row, so that rows that stay visible are not rendered again while scrolling. */
 const Row = memo(TableRow) as typeof TableRow;
 
 const isControl = (target: EventTarget): boolean => target instanceof Element && target.closest("a, button, input, label, select") !== null;

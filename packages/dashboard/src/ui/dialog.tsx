@@ -131,11 +131,11 @@ interface FormDialogProps {
   description?: ReactNode;
   /** The text of the submit button. */
   verb: string;
-  /** Undefined if nothing is sent to the server: the form then works during an outage, too. */
+  /** State of the request that the form sends. Undefined if the form sends none; then it also works during an outage. */
   sending?: Sending;
-  /** An error that no field shows. Default: the error of `sending`. */
+  /** An error to show below the fields, because no field shows it. Default: the error of `sending`. */
   error?: Error | null;
-  /** Whether the current input is incomplete or invalid: disables the submit button. */
+  /** Whether the submit button is disabled, because the input is incomplete or invalid. */
   locked?: boolean;
   /** The equivalent `rf` command. */
   command?: string | undefined;

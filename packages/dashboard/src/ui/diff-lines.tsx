@@ -12,7 +12,7 @@ interface Line {
 }
 const SAID = { "+": "added", "-": "removed", "…": "", " ": "" } as const;
 
-/** Loaded lazily by ui/diff.tsx. Signs repeat what colors show. */
+/** Shows the differences between two texts. Plus and minus signs repeat what the colors show. Loaded on first use by `Diff`. */
 export function DiffLines({ before, after, label }: { before: string; after: string; label: string }) {
   const lines = useMemo(() => linesOf(before, after), [before, after]);
   if (lines.length === 0) return <p className="text-muted">No differences</p>;

@@ -129,7 +129,7 @@ export const BarSelect = ({ label, options, onValue, ...rest }: SelectProps & { 
   </select>
 );
 
-/** A select for filter bars, without a separate label: its empty option shows the label. Options without a label show their value. */
+/** A select for filter bars. It has no separate label: its empty option shows the label. An option without a label shows its value. */
 export function FilterSelect<Value extends string>({
   label,
   value,
@@ -158,7 +158,7 @@ export function FilterSelect<Value extends string>({
   );
 }
 
-/** A search field. The shortcut `/` focuses the one on the page, found by `data-search`. */
+/** A search field. The shortcut `/` finds the page's search field by the attribute `data-search` and focuses it. */
 export function SearchInput({ label, className, onValue, ...rest }: { label: string } & InputProps) {
   return (
     <input
@@ -175,7 +175,7 @@ export function SearchInput({ label, className, onValue, ...rest }: { label: str
 
 const TYPING_MS = 250;
 
-/** A search field that reports its text when typing pauses. Follows external changes of `value`, such as by the back button. */
+/** A search field that calls `onValue` when the user pauses typing. Its text follows changes of `value`, such as by the back button. */
 export function TypedSearch({ value = "", onValue, ...rest }: TypedSearchProps) {
   const [text, setText] = useState(value);
   const report = useRef(onValue);
@@ -196,7 +196,10 @@ interface TypedSearchProps {
   className?: string;
 }
 
-/** A time in the browser's time zone, read and reported as RFC 3339 in UTC. Reported when the field loses the focus. */
+/**
+ * An input for a time. It shows the browser's time zone, while `value` and `onValue` use RFC 3339 in UTC. It calls `onValue` when it loses
+ * the focus.
+ */
 export const TimeInput = ({
   label,
   value,

@@ -6,14 +6,14 @@ import { cx } from "./text.tsx";
 
 export interface Filters<Search extends object> {
   search: Search;
-  /** Sets some parameters; removes those that are undefined. */
+  /** Sets the given URL parameters; removes those that are undefined. */
   change: (part: Search) => void;
-  /** Removes all parameters but `kept`. */
+  /** Removes all URL parameters except those in `kept`. */
   clear: (kept?: Search) => void;
   is_filtered: boolean;
 }
 
-/** The URL parameters of a page as filters. Changes replace the entry in the browser's history. */
+/** Treats the URL parameters of a page as filters. A change replaces the current entry of the browser's history and adds none. */
 export function useFilters<Search extends object>(search: Search): Filters<Search> {
   const navigate = useNavigate();
   const put = (next: (before: object) => object): void => void navigate({ to: ".", search: next as never, replace: true });

@@ -21,9 +21,9 @@ export interface FinderProps {
   is_looking: boolean;
   note?: ReactNode;
   error?: string | undefined;
-  /** For filter bars: the label is visible to screen readers only, and typed text that was not selected is discarded. */
+  /** For filter bars: only screen readers get the label, and leaving the field discards the typed text. */
   compact?: boolean;
-  /** The typed text can be selected even if it is not in the list. */
+  /** Whether the user can select the typed text even if it is not in the list. */
   free?: boolean;
   placeholder?: string;
   /** The width of the field. */
@@ -31,8 +31,9 @@ export interface FinderProps {
 }
 
 /**
- * A combobox that searches while typing. Arrow keys move in the list, Escape discards the text. Enter or leaving the field selects the
- * typed text: an entry with exactly this name or, with `free`, the text itself, in preference to any suggestion.
+ * A combobox that searches while the user types. Escape discards the text. Enter selects the entry highlighted with the arrow keys, or else
+ * the entry with exactly the typed name, or else with `free` the typed text, or else the first suggestion. Leaving the field selects only
+ * an exact match or, with `free`, the typed text.
  */
 export function Finder(props: FinderProps) {
   const { label, chosen, text, found, is_looking, note, compact = false } = props;
@@ -106,7 +107,7 @@ function useFinder({ found, text, compact = false, free = false, onText, onChoos
     setOpen(false);
     setLeft(true);
   };
-  // The user left the field before the list was loaded.
+  // If the user left the field before the list was loaded, select the exact match now.
   useEffect(() => {
     if (is_left && exact !== undefined) choose(exact.value);
   });

@@ -20,12 +20,12 @@ interface JsonInputProps {
   value: string;
   onChange: (text: string) => void;
   hint?: string | undefined;
-  /** An error from elsewhere, such as the server's validation. */
+  /** An error that was not found by the syntax check, such as one of the server's validation. */
   error?: string | undefined;
   rows?: number;
   /** Whether an empty input is valid. */
   optional?: boolean;
-  /** Offers to convert input that is not JSON to a JSON string. */
+  /** Whether to offer a button that converts input that is not JSON to a JSON string. */
   offer_text?: boolean;
   input?: Ref<HTMLTextAreaElement>;
 }

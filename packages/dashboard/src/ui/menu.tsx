@@ -10,7 +10,7 @@ interface MenuEntry {
   label: string;
   icon?: Icon | undefined;
   onSelect?: () => void;
-  /** Opens a dialog instead. */
+  /** Renders the dialog that the entry opens. Use it instead of `onSelect`. */
   renderDialog?: (onClose: () => void) => ReactNode;
   danger?: boolean;
   disabled?: boolean;
@@ -28,7 +28,7 @@ export function Menu({
 }) {
   const shown = entries.filter((entry) => entry !== false && entry !== undefined);
   const [chosen, setChosen] = useState<MenuEntry>();
-  // An open dialog shows the current data, and stays open when its entry disappears.
+  // Look the entry up again, so that its open dialog shows current data. Keep the dialog open even if the entry disappears.
   const opened = chosen === undefined ? undefined : (shown.find((entry) => entry.label === chosen.label) ?? chosen);
   const own = (
     <button type="button" aria-label={label} className="inline-flex size-8 items-center justify-center rounded-md hover:bg-hover">
@@ -81,7 +81,7 @@ export function ListActions({
 }: {
   verb: string;
   icon?: Icon;
-  /** False if the user may not create. */
+  /** Renders the create dialog; false if the user's role does not allow to create. */
   renderDialog: ((onClose: () => void) => ReactNode) | false;
   command: string;
 }) {

@@ -43,7 +43,7 @@ export function LoadedPage<T>({ title, query, children }: { title: string; query
 interface SectionProps {
   title: string;
   actions?: ReactNode;
-  /** The page with the complete list. */
+  /** Link to the page with the complete list; false: none. */
   all?: LinkProps | false;
   children: ReactNode;
 }
@@ -91,13 +91,13 @@ export function CardList<Item>({ items, empty, label, ordered = false, children 
 interface CardListProps<Item> {
   items: readonly Item[];
   empty?: string;
-  /** The name of a list that scrolls. */
+  /** Accessible name of the list. Set it if the list scrolls. */
   label?: string;
   ordered?: boolean;
   children: (item: Item) => ReactNode;
 }
 
-/** Values by name, in two columns. Leaves out values that are false. */
+/** A list of names and values in two columns. Leaves out values that are false. */
 export function KeyValue({ items }: { items: Readonly<Record<string, ReactNode>> }) {
   return (
     <dl className="grid grid-cols-[minmax(6rem,auto)_minmax(0,1fr)] items-baseline gap-x-4 gap-y-1.5">
@@ -124,7 +124,7 @@ interface Tab {
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  // On narrow screens, scroll the open tab into view. A fade shows that there are more tabs.
+  // On narrow screens, scroll the open tab into view: some tabs may be hidden, which a fade indicates.
   useEffect(() => {
     // Return nothing: in newer browsers scrollIntoView returns a promise, which React would take for a cleanup function.
     nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });

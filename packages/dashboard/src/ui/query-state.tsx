@@ -11,7 +11,7 @@ interface EmptyStateProps {
   children?: ReactNode;
   actions?: ReactNode;
   command?: string;
-  /** Whether it is an error, which screen readers announce. */
+  /** Whether the text is an error. Screen readers announce errors. */
   is_error?: boolean;
 }
 

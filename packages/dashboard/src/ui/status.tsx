@@ -138,7 +138,7 @@ export function Progress({ parts, total, label }: { parts: readonly Part[]; tota
       }
       className="flex h-2 w-full gap-px overflow-hidden rounded-full bg-active"
     >
-      {/* Flex factors share the width without the gaps, so that complete parts fill the bar. */}
+      {/* Flex factors divide the width that the gaps leave, so that parts that add up to the total fill the whole bar. */}
       {parts.map(
         ({ value, tone, label: name }) =>
           value > 0 && (

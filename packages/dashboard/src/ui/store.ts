@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** Creates a value outside of React, with a hook that follows it. */
+/** Creates a shared value outside of React, with a hook `use` that returns it and renders the component again when it changes. */
 export function createStore<T>(initial: T) {
   let value = initial;
   const listeners = new Set<() => void>();

@@ -52,7 +52,10 @@ export const Bytes = ({ count }: { count: number }) => (
   </span>
 );
 
-/** Creates a clock with one timer for the whole page, which runs only while it is used. Returns a hook that returns the time in ms. */
+/**
+ * Creates a hook that returns the current time in ms and updates it every `tick_ms`. One timer serves the whole page and runs only while a
+ * component uses the hook.
+ */
 export function ticker(tick_ms: number): () => number {
   const listeners = new Set<() => void>();
   let now_ms = Date.now();

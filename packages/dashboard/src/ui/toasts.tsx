@@ -18,8 +18,8 @@ export function notifyError(error: unknown): void {
 }
 
 /**
- * Notifications in a strip below the page, announced by screen readers. The strip reduces the height of the page, and dialogs leave
- * space for it, so that no notification covers a button.
+ * Shows notifications in a strip below the page, announced by screen readers. The strip takes height from the page, and dialogs leave space
+ * for it, so that no notification covers a button.
  */
 export function ToastList() {
   const strip = useRef<HTMLDivElement>(null);

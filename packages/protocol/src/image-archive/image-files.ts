@@ -2,11 +2,11 @@ import type { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { ImageRefused, type TarContents, type TarFile } from "./tar-scan.ts";
 
-/** Reads the archive, or its bytes `start` to `end` inclusive. */
+/** Reads the whole archive, or with `range` only its bytes from `start` to `end` inclusive. */
 export type ReadRange = (range?: { start: number; end: number }) => Promise<Readable>;
 export type Fields = Record<string, unknown>;
 
-/** Size limit of the documents that describe an image. */
+/** Maximum bytes of one of the JSON documents that describe an image. */
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 const DOCUMENTS_MAX = 400;
 /** Maximum layers of an image; Docker builds at most 127. */
@@ -31,7 +31,7 @@ export class ImageFiles {
     return this.#contents.files.has(name) || this.#contents.links.has(name);
   }
 
-  /** Throws ImageRefused if a file that is named by a digest has another digest, even if nothing refers to the file. */
+  /** Checks all files whose names are digests, also unused ones. Throws ImageRefused if the content of a file has another digest. */
   checkNames(): void {
     for (const [name, { sha256 }] of this.#contents.files) {
       const match = NAMED_BY_DIGEST.exec(name);
@@ -92,7 +92,8 @@ export class ImageFiles {
   #layer(layer: TarFile, diff_id: unknown, index: number): ImageLayer {
     const hex = typeof diff_id === "string" ? DIGEST.exec(diff_id)?.[1] : undefined;
     if (hex === undefined) throw new ImageRefused(`rootfs.diff_ids[${index}] of the image's config is not a sha256 digest`);
-    // The config's digest is that of the uncompressed layer, so a compressed layer is verified when it is unpacked.
+    // The image's config contains digests of uncompressed layers. So the digest of a compressed layer is verified only when the layer is
+    // unpacked.
     const compressed = COMPRESSED.some((magic) => magic.equals(layer.head.subarray(0, magic.length)));
     if (!compressed && layer.sha256 !== hex)
       throw new ImageRefused(`the digest of layer ${index + 1} does not match the image's config: ${layer.sha256}`);
@@ -112,12 +113,12 @@ export function list(value: unknown, what: string): unknown[] {
   return value;
 }
 
-/** A part of an image, referenced by its position in the archive so that its bytes are not stored twice. */
+/** A part of an image, such as a layer. It refers to a position in the archive, so that its bytes are not stored twice. */
 export interface ImagePart {
   sha256: string;
-  /** bytes */
+  /** Size in bytes. */
   size: number;
-  /** Offset of its first byte in the archive. */
+  /** Offset of the part's first byte in the archive. */
   start: number;
 }
 
@@ -131,6 +132,6 @@ export interface Image {
   /** `os/architecture` or `os/architecture/variant`; "" if unknown. */
   platform: string;
   config: ImagePart;
-  /** From lowest to topmost. */
+  /** The layers of the image, from lowest to topmost. */
   layers: ImageLayer[];
 }

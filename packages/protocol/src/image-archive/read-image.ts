@@ -5,9 +5,9 @@ export type { Image, ImageLayer, ImagePart } from "./image-files.ts";
 export { ImageRefused } from "./tar-scan.ts";
 
 /**
- * Reads the images of an archive written by `docker save`, `podman save`, `buildx` or `skopeo`: one, or one per platform. Returns undefined
- * if the bytes are not a tar archive. Throws ImageRefused for an archive with no image, with more images than that, or with inconsistent
- * content. Reads the archive once as a stream without storing it.
+ * Reads the images of an archive written by `docker save`, `podman save`, `buildx` or `skopeo`. An archive contains one image, or one per
+ * platform. Returns undefined if the bytes are not a tar archive. Throws ImageRefused if the archive has no image, several images for one
+ * platform, or inconsistent content. Reads the archive once as a stream without storing it.
  */
 export async function readImages(read: ReadRange, size: number): Promise<Image[] | undefined> {
   const stream = await read();
@@ -20,13 +20,13 @@ export async function readImages(read: ReadRange, size: number): Promise<Image[]
   if (contents === undefined) return undefined;
   const files = new ImageFiles(contents, read);
   files.checkNames();
-  // Newer Docker versions write both files. manifest.json is read because all versions write it, and it lists one image.
+  // Newer Docker versions write both files. Read manifest.json first: all versions write it, and it lists one image.
   if (files.has("manifest.json")) return [await readDockerImage(files)];
   if (files.has("index.json")) return await readOciImages(files);
   throw new ImageRefused("it has neither a manifest.json (docker save) nor an index.json (OCI)");
 }
 
-/** Reads the image of `docker save`: `manifest.json` names its config and its layers. */
+/** Reads an archive of `docker save`, whose `manifest.json` names the config and the layers of the image. */
 async function readDockerImage(files: ImageFiles): Promise<Image> {
   const images = list(await files.json(files.file("manifest.json"), "manifest.json"), "manifest.json");
   if (images.length !== 1) throw new ImageRefused(`it contains ${images.length} images, but a release has one`);
@@ -43,7 +43,10 @@ function nameOf(value: unknown, what: string): string {
   return value;
 }
 
-/** An index may contain another index with the platforms' manifests; deeper nesting does not occur in practice. */
+/**
+ * Maximum nesting of indexes. An index may contain another index that lists the manifests of the platforms. In practice there is no deeper
+ * nesting.
+ */
 const DEPTH_MAX = 4;
 const PLATFORMS_MAX = 32;
 const DESCRIPTORS_MAX = 256;
@@ -85,7 +88,7 @@ async function collect(files: ImageFiles, index: TarFile, what: string, found: M
     const holds = fields(await files.json(file, "a manifest"), "a manifest");
     if (Array.isArray(holds["manifests"])) await collect(files, file, "a nested index", found, depth - 1);
     else if (!found.has(file.sha256)) found.set(file.sha256, { manifest: file, platform: platformOf(descriptor) });
-    // One image under several names counts once.
+    // An image with several names counts only once.
     if (found.size > PLATFORMS_MAX) throw new ImageRefused(`its index lists more than ${PLATFORMS_MAX} images`);
   }
 }

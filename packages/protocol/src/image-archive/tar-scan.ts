@@ -1,6 +1,9 @@
 import { createHash } from "node:crypto";
 
-/** An uploaded archive claims to contain an image but has none that a robot can run. The message completes "its archive is refused:". */
+/**
+ * Thrown if an uploaded archive claims to contain an image but has none that a robot can run. The message completes the sentence "its
+ * archive is refused:".
+ */
 export class ImageRefused extends Error {
   constructor(message: string) {
     super(message);
@@ -11,15 +14,15 @@ export class ImageRefused extends Error {
 /** Maximum entries of an archive. An image has a few hundred files at most: three per layer in the older format. */
 const ENTRIES_MAX = 10_000;
 const BLOCK_BYTES = 512;
-/** Size limit of an extended header, which contains names and numbers. */
+/** Maximum bytes of an extended header. Such headers contain only names and numbers. */
 const EXTENSION_BYTES_MAX = 64 * 1024;
 const NAME_CHARACTERS_MAX = 1_024;
 const HEAD_BYTES = 4;
 
 export interface TarFile {
-  /** Offset of its content in the archive. */
+  /** Offset of the file's content in the archive. */
   start: number;
-  /** bytes */
+  /** Size of the content in bytes. */
   size: number;
   /** SHA-256 of the content, lower-case hex. */
   sha256: string;
@@ -106,7 +109,7 @@ async function keepEntry(reader: Reader, { type, name, link, size }: Entry, { fi
     return;
   }
   if (files.has(name) || links.has(name)) throw new ImageRefused(`entry ${shown(name)} occurs twice`);
-  // A hard link contains an entry's full name, a symbolic link is relative to its own directory.
+  // The target of a hard link is the full name of an entry. The target of a symbolic link is relative to the link's directory.
   const from = type === "hard_link" || link.startsWith("/") ? "" : `${name.split("/").slice(0, -1).join("/")}/`;
   links.set(name, plainName(from === "/" ? link : `${from}${link}`));
   await reader.pass(padded(size));
@@ -128,7 +131,7 @@ function plainName(name: string): string {
 const shown = (name: string): string => JSON.stringify(name.slice(0, 100));
 const padded = (bytes: number): number => Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES;
 
-/** Reads a stream in parts of known length, buffering one chunk. */
+/** Reads a stream in parts of requested lengths. Buffers at most one chunk. */
 class Reader {
   position = 0;
   readonly #chunks: AsyncIterator<Buffer>;
@@ -213,7 +216,7 @@ function readHeader(block: Buffer): TarHeader | undefined {
   const prefix = textAt(block, 257, 6) === "ustar" && block[263] === 0x30 ? textAt(block, 345, 155) : "";
   const name = textAt(block, 0, 100);
   const size = sizeAt(block);
-  // Only files and extended headers have content, whatever size other headers state.
+  // Only files and extended headers have content. Ignore the sizes in all other headers.
   const has_bytes =
     type === "file" || type === "pax" || type === "global" || type === "long_name" || type === "long_link" || type === "other";
   return {
@@ -224,7 +227,7 @@ function readHeader(block: Buffer): TarHeader | undefined {
   };
 }
 
-/** Parses the size of an entry: octal digits, or from 8 GiB on a marker byte and a binary number in eleven bytes. */
+/** Parses the size of an entry: octal digits. From 8 GiB on it is a marker byte followed by a binary number in eleven bytes. */
 function sizeAt(block: Buffer): number {
   const first = block[124] ?? 0;
   if ((first & BASE_256) === 0) {

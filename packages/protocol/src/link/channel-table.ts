@@ -5,25 +5,28 @@ import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
 
 /** Maximum channels of one link. */
 export const CHANNELS_MAX = 64;
-/** Maximum queues of one link: its channels, control and logs. */
+/** Maximum queues of one link: one for each channel, one for control and one for logs. */
 const LANES_MAX = CHANNELS_MAX + 2;
-/** Maximum bytes that a channel may queue, so that a stuck channel leaves room for others. One message may be longer. */
+/** Maximum bytes that a channel may queue, so that a stuck channel leaves room for others. A single longer message is allowed. */
 const CHANNEL_SEND_BYTES_MAX = 64 * 1024;
 const OPEN_TIMEOUT_MS = 10_000;
 const REASON_CHARACTERS_MAX = 500;
-/** Received bulk data is acknowledged in portions of this size, which is less than half of the sender's minimum in flight. */
+/** Number of received bulk bytes that are acknowledged at a time. It is less than half of the sender's minimum in flight. */
 const ACKNOWLEDGE_BYTES = 2 * 1024;
 
 export const CLOSE_NOT_AVAILABLE = 4410;
 export const CLOSE_TIMED_OUT = 4408;
 const CLOSE_WITH_LINK = 1006;
 
-/** The first channel that each end opens. The server opens even numbers, the robot odd ones; 0 is control and 1 is logs. */
+/**
+ * Number of the first channel that each end opens. The server uses even numbers, the robot odd ones. Channel 0 is for control, and 1 for
+ * logs.
+ */
 export const FIRST_CHANNEL = { server: 2, robot: 3 } as const;
 
 /**
- * Serves channels of one kind. Refuses a channel by calling `reset` before it returns. `params` are untrusted input from the other end. An
- * exception or rejected promise resets only this channel.
+ * A handler for channels of one kind that the other end opens. To refuse a channel, it calls `reset` before it returns. `params` are
+ * untrusted input. An exception or a rejected promise resets only this channel.
  */
 export type StreamSource = (channel: Channel, params: unknown) => void | Promise<void>;
 
@@ -31,13 +34,13 @@ export interface ChannelTableOptions {
   queue: SendQueue;
   end: keyof typeof FIRST_CHANNEL;
   clock: { setTimer(ms: number, work: () => unknown): { cancel(): void } };
-  /** Memory budget for the received data of the whole link. Absent: these channels have a separate budget. */
+  /** Memory budget for all received data of the link. Without it, the channels in this table have a separate budget. */
   memory?: ReceiveMemory;
-  /** Kinds that the other end may open here. */
+  /** Handlers for the kinds of channels that the other end may open. */
   sources?: ReadonlyMap<string, StreamSource>;
-  /** Called when a source throws; the channel is reset in any case. */
+  /** Called when a handler in `sources` throws. The channel is reset in any case. */
   failed?: (kind: string, error: unknown) => void;
-  /** Called when the queue for control frames is full because the other end does not read: the link is unusable. */
+  /** Called when the queue of control frames is full. The other end then reads nothing, so the link is unusable. */
   stuck: () => void;
 }
 
@@ -66,7 +69,7 @@ export class ChannelTable {
     return this.#channels.size;
   }
 
-  /** Number of channels that can still be opened. A closed channel counts until its last bytes are sent. */
+  /** Number of further channels that can be opened. A closed channel counts as open until its last bytes are sent. */
   get room(): number {
     return Math.min(CHANNELS_MAX, Math.max(0, LANES_MAX - this.#options.queue.channels));
   }
@@ -108,7 +111,7 @@ export class ChannelTable {
     const channel = this.#channels.get(frame.channel);
     if (channel === undefined) {
       this.#assertKnown(frame.channel);
-      // This end closed the channel, but its unsent data waits for credit that the other end no longer grants: drop the data.
+      // Drop the unsent data of a channel that this end has closed: it waits for credit, which the other end no longer grants.
       if (frame.type === FrameType.RESET) this.#options.queue.dropChannel(frame.channel);
       return;
     }
@@ -125,7 +128,7 @@ export class ChannelTable {
     }
   }
 
-  /** Called from the queue's on_room: retries blocked writes. */
+  /** Retries blocked writes. The send queue calls it when there is room. */
   retry(): void {
     for (const channel of this.#channels.values()) channel.retry();
   }
@@ -204,7 +207,7 @@ export class ChannelTable {
   }
 }
 
-/** Acknowledges received bulk data, so that the other end can measure the link's rate. Costs nothing until bulk data arrives. */
+/** Acknowledges received bulk data, so that the other end can measure the rate of the link. Sends nothing until bulk data arrives. */
 export class BulkReceipts {
   #owed = 0;
 

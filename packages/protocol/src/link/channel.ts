@@ -1,16 +1,16 @@
 import { type Frame, FrameError, MessageAssembler } from "./frame.ts";
 import { ReceiveMemory, ReceiveWindow } from "./receive-memory.ts";
 
-/** Close code for a channel with too many unread small messages. */
+/** Close code for a channel whose reader leaves too many small messages unread. */
 const CLOSE_TOO_MUCH = 4429;
 
-/** Why a channel closed. Codes as in WebSocket: 1000 normal, 4410 not available here, 1006 link closed. */
+/** Why a channel closed. The codes are those of WebSocket: 1000 normal end, 4410 not available at this end, 1006 link closed. */
 export interface ChannelEnd {
   code: number;
   reason: string;
 }
 
-/** The other end refused the channel. */
+/** Thrown if the other end refused the channel. */
 export class ChannelRefused extends Error {
   readonly code: number;
 
@@ -22,7 +22,7 @@ export class ChannelRefused extends Error {
 
 /** The operations of the link that a channel uses. */
 export interface ChannelLink {
-  /** Returns false if there is no room yet. */
+  /** Queues a message. Returns false if the queue has no room yet. */
   send(channel: Channel, message: Uint8Array): boolean;
   /** Returns whether written data of the channel is still queued. */
   waiting(channel: Channel): boolean;
@@ -35,7 +35,7 @@ export interface ChannelLink {
 export class Channel implements AsyncIterable<Uint8Array> {
   readonly id: number;
   readonly kind: string;
-  /** Resolves when either end, or the link, has closed it. */
+  /** Resolves when either end has closed the channel, or when the link was closed. */
   readonly ended: Promise<ChannelEnd>;
   readonly #link: ChannelLink;
   readonly #window = new ReceiveWindow();
@@ -43,9 +43,12 @@ export class Channel implements AsyncIterable<Uint8Array> {
   readonly #assembler: MessageAssembler;
   readonly #resolve_ended: (end: ChannelEnd) => void;
   #end: ChannelEnd | undefined;
-  /** Unread messages. `owed` is the credit to grant when the message is read, `cost` its share of the memory budget. */
+  /**
+   * Messages that were received and not read. `owed` is the credit to grant when the message is read, and `cost` its share of the memory
+   * budget.
+   */
   #arrived: { message: Uint8Array; owed: number; cost: number }[] = [];
-  /** Received bytes of the incomplete message for which no credit was granted yet. */
+  /** Received bytes of an incomplete message for which the sender has not been granted new credit. */
   #owed_parts = 0;
   #reader: ((message: Uint8Array | undefined) => void) | undefined;
   #drainer: PromiseWithResolvers<boolean> | undefined;
@@ -62,7 +65,10 @@ export class Channel implements AsyncIterable<Uint8Array> {
     this.#resolve_ended = resolve;
   }
 
-  /** Queues a message. Resolves with true when it is queued, with false if the channel closes first. Await each write before the next. */
+  /**
+   * Queues a message. Resolves with true when the message is queued, or with false if the channel closes first. Await each write before the
+   * next one.
+   */
   write(message: Uint8Array): Promise<boolean> {
     if (this.#writer !== undefined) throw new Error("await each write to a channel before the next");
     if (this.#end !== undefined) return Promise.resolve(false);
@@ -70,7 +76,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     return new Promise((resolve) => (this.#writer = { message, resolve }));
   }
 
-  /** Resolves with true when all written data has left this end's queue, with false if the channel closes first. */
+  /** Resolves with true when all written data has left the queue of this end, or with false if the channel closes first. */
   drained(): Promise<boolean> {
     if (this.#end !== undefined) return Promise.resolve(false);
     if (this.#writer === undefined && !this.#link.waiting(this)) return Promise.resolve(true);
@@ -113,7 +119,8 @@ export class Channel implements AsyncIterable<Uint8Array> {
     const message = this.#assembler.push(frame);
     this.#owed_parts += length;
     if (message === undefined) {
-      // A message may be larger than the window, so its parts are credited on arrival. While other messages are unread, that credit waits.
+      // Grant credit for parts when they arrive, because a message may be larger than the window. But grant none while other messages are
+      // unread.
       if (this.#arrived.length === 0) this.#creditParts();
       return;
     }
@@ -142,7 +149,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#assembler.clear();
-    // No more data can arrive, and the reader may never read the rest, so unread messages no longer count against the memory budget.
+    // Remove unread messages from the memory budget: no more data can arrive, and the reader may never read them.
     this.#releaseArrived();
     this.#writer?.resolve(false);
     this.#writer = undefined;
@@ -188,5 +195,8 @@ export class Channel implements AsyncIterable<Uint8Array> {
   }
 }
 
-/** Copies a message that shares the socket's buffer, so that the buffer can be freed, unless the message is at least half of the buffer. */
+/**
+ * Copies a message that shares the socket's buffer, so that the buffer can be freed. Does not copy a message of at least half of the
+ * buffer.
+ */
 const alone = (message: Uint8Array): Uint8Array => (message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message));

@@ -22,18 +22,18 @@ export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;
 /** Maximum bytes of one message, which may span several frames (flag MORE). */
 export const MESSAGE_BYTES_MAX = 4 * 1024 * 1024;
 /**
- * Maximum frames of one message: enough for the longest message in frames of 1 KiB. Senders use frames of at least 4 KiB, except at the end
- * of their credit.
+ * Maximum frames of one message. It is enough for the longest message in frames of 1 KiB. Senders use frames of at least 4 KiB, except at
+ * the end of their credit.
  */
 export const MESSAGE_PARTS_MAX = 4_096;
 /** Maximum bytes of a PING's payload, which the reply repeats. */
 export const PING_PAYLOAD_BYTES_MAX = 125;
 
 export const CONTROL_CHANNEL = 0;
-/** Log records have their own channel, so that control can overtake them. */
+/** Channel of log records. It is separate, so that control messages can overtake log records. */
 export const LOG_CHANNEL = 1;
 
-/** The WebSocket subprotocol; its number increases when older peers would misread the frames. */
+/** The WebSocket subprotocol of the link. Its number increases when older peers would misread the frames. */
 export const LINK_SUBPROTOCOL = "roamfleet.link.v1";
 
 export interface Frame {
@@ -43,7 +43,7 @@ export interface Frame {
   payload: Uint8Array;
 }
 
-/** A frame that violates the protocol: the receiver closes the link with 1002. */
+/** Thrown for a frame that violates the protocol. The receiver then closes the link with code 1002. */
 export class FrameError extends Error {}
 
 /** Encodes one frame, leaving `headroom` bytes free before it. Throws FrameError if the payload is too long. */
@@ -88,7 +88,7 @@ export function messageFrames(channel: number, message: Uint8Array): Buffer[] {
 export interface AssemblerOptions {
   /** Maximum message size in bytes. */
   bytes_max?: number;
-  /** Memory budget of the whole link. Absent: this channel has a separate budget. */
+  /** Memory budget of the whole link. Without it, this channel has a separate budget. */
   memory?: ReceiveMemory;
 }
 
@@ -133,7 +133,7 @@ export class MessageAssembler {
     if (cost === undefined) throw new FrameError("the parts of incomplete messages take too much memory");
     this.#cost += cost;
     this.#bytes += payload.length;
-    // Copied, because the payload shares the socket's buffer, which would stay allocated while the message is incomplete.
+    // Copy the payload. It shares the socket's buffer, which would otherwise stay allocated until the message is complete.
     this.#parts.push(Uint8Array.from(payload));
   }
 }
@@ -145,14 +145,14 @@ const TIME_BYTES = 8;
 export const asksTime = ({ channel, payload }: Frame): boolean =>
   channel === CONTROL_CHANNEL && payload.length === 1 && payload[0] === ASK_TIME[0];
 
-/** Payload of the reply: milliseconds since 1970, unsigned, big-endian. */
+/** Encodes the reply to a PING that requests the time: milliseconds since 1970, unsigned, big-endian. */
 export function timeReply(time: number): Uint8Array {
   const bytes = Buffer.alloc(TIME_BYTES);
   bytes.writeBigUInt64BE(BigInt(Math.max(0, Math.round(time))));
   return bytes;
 }
 
-/** Parses the server's time from the reply, if a Date can represent it; otherwise undefined. */
+/** Parses the server's time from a reply to a PING. Returns undefined if a Date cannot represent it. */
 export function timeInReply({ channel, payload }: Frame): number | undefined {
   if (channel !== CONTROL_CHANNEL || payload.length !== TIME_BYTES) return undefined;
   const time = Number(Buffer.from(payload).readBigUInt64BE());

@@ -1,9 +1,9 @@
 /** Limits that both ends of the link use; separate from the schemas, so that the agent does not load those. */
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
 
-/** Maximum message length; the agent truncates longer ones and reports that in `fields.truncated_bytes`. */
+/** Maximum characters of a log message. The agent truncates longer ones and reports that in `fields.truncated_bytes`. */
 export const LOG_MESSAGE_CHARACTERS_MAX = 16_384;
-/** Maximum apps of a robot, and maximum apps for which an org has releases. */
+/** Maximum number of apps on a robot. Also the maximum number of apps for which an org has releases. */
 export const APPS_MAX = 256;
 export const LOG_BATCH_RECORDS_MAX = 1_000;
 
@@ -15,8 +15,10 @@ export const CAMERA_BOUNDS = {
   quality: { minimum: 1, maximum: 100 },
 } as const;
 
-/** Maximum frame size. A viewer that does not read costs a server two frames: one in transit and one queued. */
+/**
+ * Maximum bytes of a camera frame. A viewer that does not read costs the server the memory of two frames: one in transit and one queued.
+ */
 export const CAMERA_FRAME_BYTES_MAX = 512 * 1024 - 1;
-/** Maximum cameras of a robot; further names are not reported. */
+/** Maximum cameras of a robot. The robot does not report further ones. */
 export const CAMERAS_MAX = 64;
 export const CAMERA_NAME_CHARACTERS_MAX = 100;

@@ -35,9 +35,12 @@ export const Hello = Type.Object(
     /** The TLS channel as seen by the robot (`channelBinding`); absent: the connection has no TLS. */
     channel: Maybe(Type.String({ maxLength: 100 })),
     boot_id: Name,
-    /** Created at each start of the agent and never stored: two concurrent values mean two machines or two processes. */
+    /**
+     * Id that the agent creates at each start and never stores. Two values at the same time mean that two machines or two processes use the
+     * robot's identity.
+     */
     run_id: Name,
-    /** Identifies the outbox on the robot's disk. Sequence numbers count within one outbox. */
+    /** Id of the outbox on the robot's disk. Sequence numbers are unique within one outbox. */
     outbox_id: Name,
     agent_version: Name,
     platform: Platform,
@@ -45,12 +48,12 @@ export const Hello = Type.Object(
     kinds: Type.Array(Name, { maxItems: 64 }),
     /** Streams that this agent can open. */
     streams: Type.Array(Name, { maxItems: 64 }),
-    /** The supported LINK_FEATURES; absent: none. */
+    /** The LINK_FEATURES that the agent supports. Default: none. */
     features: Maybe(Type.Array(Name, { maxItems: 64 })),
-    /** Generation of the desired state stored on the robot. The limit ensures that the server can increment it as an exact number. */
+    /** Generation of the desired state that the robot has stored. Its limit ensures that the server can still increment it exactly. */
     generation: Type.Integer({ minimum: 0, maximum: GENERATION_MAX }),
   },
-  // Unknown fields are allowed only in this message: the robot may be newer than the server.
+  // Allow unknown fields, only in this message, because the robot may be newer than the server.
   { additionalProperties: true },
 );
 export type Hello = Static<typeof Hello>;
@@ -76,12 +79,12 @@ const TargetReport = Shape({
   status: OneOf(TARGET_STATUSES_REPORTED),
   reason: Maybe(Type.String({ maxLength: 100 })),
   message: Maybe(Text),
-  /** Config targets: false if the robot already had these values. */
+  /** For targets of config deployments: false if the robot already had these values. */
   changed: Maybe(Type.Boolean()),
 });
 export type TargetReport = Static<typeof TargetReport>;
 
-/** What an app runs. Sent when it changes and on every connect. */
+/** Reports what an app runs. The robot sends this when it changes and on every connect. */
 const AppReport = Shape({
   kind: Type.Literal("app"),
   app: Name,
@@ -91,17 +94,20 @@ const AppReport = Shape({
 });
 export type AppReport = Static<typeof AppReport>;
 
-/** The robot has stored the desired state of this generation and applies it. */
+/** Reports that the robot has stored the desired state of this generation and applies it. */
 const ObservedReport = Shape({ kind: Type.Literal("observed"), generation: Count });
 
-/** The config file on the robot's disk. Sent on every connect and when the file changes, also when it is edited by hand (drift). */
+/**
+ * Reports the config file on the robot's disk. The robot sends this on every connect and when the file changes, also when it was edited by
+ * hand (drift).
+ */
 const ConfigReport = Shape({ kind: Type.Literal("config"), namespace: Name, version: SmallCount, sha256: Type.String({ maxLength: 64 }) });
 export type ConfigReport = Static<typeof ConfigReport>;
 
 export const ReportBody = Type.Union([TargetReport, AppReport, ObservedReport, ConfigReport]);
 export type ReportBody = Static<typeof ReportBody>;
 
-/** A durable report from the outbox; resent until the server acknowledges `seq` or a higher one. */
+/** A durable report from the robot's outbox. The robot resends it until the server acknowledges this `seq` or a higher one. */
 export const Report = Shape({
   type: Type.Literal("report"),
   seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
@@ -111,8 +117,9 @@ export const Report = Shape({
 export type Report = Static<typeof Report>;
 
 /**
- * Progress of a download. Not durable, because the next message supersedes it. With `waiting_for`, the download is complete and the robot
- * postpones the update because of its lock or its gate. The message is then repeated every minute, and no step times out meanwhile.
+ * Progress of a download. It is not stored on the robot, because the next message supersedes it. `waiting_for` means that the download is
+ * complete and that the robot postpones the update because of its lock or its gate. The robot then repeats the message every minute, and no
+ * step times out.
  */
 export const Progress = Shape({
   type: Type.Literal("progress"),
@@ -156,7 +163,7 @@ export const HealthBody = Shape({
       topics: Type.Array(Name, { maxItems: 5_000 }),
     }),
   ),
-  /** Every adapter of the robot's configuration, in order of precedence. Sent only to servers with the feature `ros_adapters`. */
+  /** Every ROS adapter in the robot's configuration, in order of precedence. Sent only to servers with the feature `ros_adapters`. */
   ros_adapters: Maybe(
     Type.Array(
       Shape({
@@ -182,7 +189,7 @@ export type Health = Static<typeof Health>;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export const LogRecordBody = Shape({
-  /** Position in the robot's log spool; a gap record covers the numbers in its range. */
+  /** Sequence number of the record in the robot's log spool. A gap record covers all missing numbers in its range. */
   seq: Type.Integer({ minimum: 1 }),
   at: Type.String({ maxLength: 40 }),
   level: OneOf(LOG_LEVELS),
@@ -214,7 +221,7 @@ export interface DesiredRelease {
   manifest: unknown;
   /** The maker's signature (`SignedText` of a `ReleaseStatement`); absent or null: unsigned. */
   signature?: unknown;
-  /** The parts of an uploaded image, each a blob available at GET /agent/artifacts/{sha256}; absent or null: none. */
+  /** The parts of an uploaded image. Each is a blob that the robot gets from /agent/artifacts/{sha256}. Absent or null: none. */
   layers?: DesiredLayers | null;
   /** Login for the registry of `image`; absent if none is configured or needed. It is only in this message and never stored. */
   registry_auth?: { username: string; password: string } | null;
@@ -223,23 +230,26 @@ export interface DesiredRelease {
 export interface DesiredLayers {
   config: { sha256: string; size: number };
   /**
-   * From lowest to topmost. `sha256` and `size` describe the blob's bytes as in the archive, gzip or plain; `diff_id` is the SHA-256 (64
-   * hex digits) of the layer's plain tar.
+   * The layers, from lowest to topmost. `sha256` and `size` describe the bytes of the blob as they are in the archive, gzip or plain.
+   * `diff_id` is the SHA-256 (64 hex digits) of the layer's plain tar.
    */
   layers: { sha256: string; size: number; diff_id: string }[];
   repo_tags?: string[];
 }
 
 export interface DesiredApp {
-  /** null: the app must be stopped and removed. */
+  /** The desired release; null if the app must be stopped and removed. */
   release: DesiredRelease | null;
-  /** The deployment target that requests it; null if no deployment is in progress. */
+  /** The deployment target that requests this release; null if no deployment is in progress. */
   target_id: string | null;
   deployment_id: string | null;
   attempt: number;
   policy: {
     verify_seconds: number;
-    /** Installation window, in milliseconds since 1970 by the server's clock. The download may happen at any time. */
+    /**
+     * Start and end of the time in which the robot may install, in milliseconds since 1970 by the server's clock. The robot may download at
+     * any time.
+     */
     install_from?: number;
     install_until?: number;
   };
@@ -267,30 +277,30 @@ export interface Desired {
 export interface Challenge {
   type: "challenge";
   nonce: string;
-  /** Versions that the server supports; absent: 1. */
+  /** Protocol versions that the server supports. Default: only version 1. */
   protocols?: number[];
 }
 
 export interface Welcome {
   type: "welcome";
   protocol: number;
-  /** The robot's features that the server supports too. */
+  /** The features that both the robot and the server support. */
   features?: string[];
   session_id: string;
-  /** Milliseconds since 1970 by the server's clock: time base of signed HTTP requests. */
+  /** The server's time in milliseconds since 1970. The robot bases the times of its signed HTTP requests on it. */
   server_time: number;
   heartbeat_seconds: number;
   health_seconds: number;
   log_flush_ms: number;
   /**
-   * Sequence numbers of the newest report and log record that the server has stored. The robot drops everything up to them and sends the
-   * rest.
+   * Sequence numbers of the newest report and the newest log record that the server has stored. The robot drops everything up to these
+   * numbers and sends the rest.
    */
   acked_seq: number;
   acked_log_seq: number;
 }
 
-/** The server refuses this robot and closes the link after this message. */
+/** States that the server refuses this robot. The server closes the link after this message. */
 export interface Refused {
   type: "refused";
   code: "unknown_robot" | "bad_signature" | "wrong_host" | "unsupported_protocol" | "decommissioned" | "held" | "busy";
@@ -308,7 +318,7 @@ export interface LogAck {
   seq: number;
 }
 
-/** Whether a viewer follows the log. If so, the robot sends records immediately instead of at the flush interval. */
+/** States whether a viewer follows the robot's log. If so, the robot sends records immediately instead of at the flush interval. */
 export interface LogFollow {
   type: "log_follow";
   on: boolean;

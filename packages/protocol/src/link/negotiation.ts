@@ -1,6 +1,6 @@
 /**
- * Supported versions of the messages, best first. The frames have a separate version: the WebSocket subprotocol. In version 1 the signature
- * of the hello covered the nonce only. Since version 2 it covers the server's host and the TLS channel too.
+ * Supported versions of the messages, best first. In version 1, the signature of the hello message covered only the nonce. Since version 2,
+ * it covers the server's host and the TLS channel too. The version of the frames is separate: it is part of the WebSocket subprotocol.
  */
 export const LINK_PROTOCOLS = [2] as const;
 
@@ -13,7 +13,7 @@ export const LINK_PROTOCOLS = [2] as const;
 export const LINK_FEATURES = ["credit", "channels", "ros_adapters"] as const;
 export type LinkFeature = (typeof LINK_FEATURES)[number];
 
-/** Returns the best common version; undefined if there is none. */
+/** Returns the best version that both ends support; undefined if there is none. */
 export const commonProtocol = (peer_versions: readonly number[]): number | undefined =>
   LINK_PROTOCOLS.find((one) => peer_versions.includes(one));
 
@@ -22,11 +22,17 @@ export const describeNoProtocol = (server: readonly number[], agent: readonly nu
   `the server speaks version ${server.join(", ")} of the link, and the agent version ${agent.join(", ")}: ` +
   `upgrade the ${Math.max(...agent) < Math.max(...server) ? "agent" : "server"}`;
 
-/** Returns the common features; an older peer lists none. */
+/** Returns the features that both ends support. An older peer lists none. */
 export const commonFeatures = (peer_features: readonly string[] | undefined): LinkFeature[] =>
   LINK_FEATURES.filter((one) => peer_features?.includes(one) === true);
 
-/** Header of a 503 response to an upgrade request: exact milliseconds until the reserved slot. Retry-After contains whole seconds. */
+/**
+ * Header of a 503 response to an upgrade request. The server reserves a time slot for the robot's next attempt; the header contains the
+ * exact milliseconds until then. Retry-After contains only whole seconds.
+ */
 export const RETRY_AFTER_MS_HEADER = "retry-after-ms";
-/** Id of the reserved slot: the server sends it with 503, and the robot returns it when it reconnects at that time. */
+/**
+ * Header with the id of the time slot that the server has reserved for a robot's next attempt. The server sends it with a 503. The robot
+ * returns it when it reconnects at that time.
+ */
 export const LINK_SLOT_HEADER = "x-roamfleet-link-slot";

@@ -2,36 +2,41 @@
 export const BULK_BYTES_MIN = 8 * 1024;
 /** Maximum bytes of bulk in flight, however fast the link is: more urgent frames cannot overtake data that was already sent. */
 export const BULK_BYTES_MAX = 256 * 1024;
-/** Milliseconds of link time that bulk in flight may take: the maximum delay of a shell or command behind it. */
+/**
+ * Transmission time, in milliseconds, that the bulk data in flight may take on a link with low latency. It bounds the delay of a shell or
+ * command that is sent behind this data.
+ */
 const BULK_MS_MIN = 150;
 /**
- * On links with high latency (satellite), bulk in flight may take this many round trips. A lower limit leaves the link idle until the
+ * On links with high latency (satellite), bulk data in flight may take this many round trips. With fewer, the link would be idle until the
  * acknowledgement arrives.
  */
 const BULK_ROUND_TRIPS = 1.5;
 const BULK_MS_MAX = 1_200;
 /**
- * Minimum share of the round trip that counts as latency. Without it, an underestimated rate would attribute the whole round trip to
- * transmission, and the estimate would never grow.
+ * Minimum share of the round trip that counts as latency. Without a minimum, a rate that is estimated too low would explain the whole round
+ * trip as transmission time, and the estimate would never grow.
  */
 const DISTANCE_SHARE_MIN = 0.75;
-/** Below 2 Mbit/s bulk is sent in small slices. */
+/** Rate (2 Mbit/s) below which bulk data is sent in small slices. */
 const SLOW_BYTES_PER_SECOND = 250_000;
 export const SLOW_SLICE_BYTES = 4 * 1024;
-/** A rate is dropped if it is not reached again within one to two of these periods, because the link became slower. */
+/** A measured rate is dropped if the link does not reach it again within one to two of these periods: the link then became slower. */
 const RATE_KEPT_MS = 1_000;
-/** Minimum duration for computing a rate, in milliseconds. A shorter one gives no usable rate and counts as this long. */
+/**
+ * Minimum duration from which a rate is computed, in milliseconds. A shorter one counts as this long, because it would give no usable rate.
+ */
 const SAMPLE_MS_MIN = 1;
 
 interface Sent {
-  /** Bytes not acknowledged yet, bytes in total, and when they were sent. */
+  /** `bytes`: bytes that are not acknowledged yet. `whole`: total bytes. `at`: when they were sent. */
   bytes: number;
   whole: number;
   at: number;
-  /** State when this was sent: the total of acknowledged bytes, and when the last of them was acknowledged. */
+  /** State when the bytes were sent: the total of acknowledged bytes, and the time of the last acknowledgement. */
   delivered: number;
   delivered_at: number;
-  /** The sender had no more data, so a low rate does not mean that the link is slow. */
+  /** Whether the sender had no more data. If so, a low rate does not mean that the link is slow. */
   limited: boolean;
 }
 
@@ -51,7 +56,7 @@ export class RateMeter {
   /** The shortest round trip seen, and the number of bytes whose transmission time it includes. */
   #round_trip = { ms: Infinity, bytes: 0 };
 
-  /** Bytes sent and not acknowledged. */
+  /** Bytes that were sent and are not acknowledged yet. */
   get in_flight(): number {
     return this.#in_flight;
   }
@@ -61,18 +66,21 @@ export class RateMeter {
     return Math.max(this.#best, this.#best_before);
   }
 
-  /** Maximum bytes in flight. */
+  /** Maximum bytes of bulk data that may be in flight now. */
   get budget(): number {
     const ms = Math.min(BULK_MS_MAX, Math.max(BULK_MS_MIN, BULK_ROUND_TRIPS * this.#distance_ms));
     return Math.min(BULK_BYTES_MAX, Math.max(BULK_BYTES_MIN, Math.floor((this.rate * ms) / 1_000)));
   }
 
-  /** Maximum bytes of the next slice. */
+  /** Maximum bytes of the next slice of bulk data to send. */
   get slice(): number {
     return this.rate < SLOW_BYTES_PER_SECOND ? SLOW_SLICE_BYTES : Math.floor(this.budget / 2);
   }
 
-  /** Latency: the shortest round trip minus the transmission time of its bytes, which may be as long as the latency on a slow link. */
+  /**
+   * The latency of the link in milliseconds: the shortest round trip minus the transmission time of its bytes. On a slow link, this
+   * transmission time may be as long as the latency.
+   */
   get #distance_ms(): number {
     const { ms, bytes } = this.#round_trip;
     return Number.isFinite(ms) ? Math.max(DISTANCE_SHARE_MIN * ms, ms - (bytes * 1_000) / this.rate) : 0;

@@ -1,11 +1,11 @@
 /** Bytes added to the cost of each part, message and frame, so that empty ones also count against the limits. */
 export const ITEM_OVERHEAD_BYTES = 256;
-/** Limit of received and unread data of one link: parts of messages, and messages of channels. */
+/** Maximum bytes of received and unread data of one link: parts of messages, and messages of channels. */
 export const LINK_RECEIVE_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface ReceiveMemoryOptions {
   bytes_max?: number;
-  /** Called with each change of the cost, so that links can share a budget. */
+  /** Called with each change of the memory cost in bytes, so that several links can share a budget. */
   changed?: (bytes: number) => void;
 }
 
@@ -25,7 +25,7 @@ export class ReceiveMemory {
     return this.#bytes;
   }
 
-  /** Counts one more item of `bytes` bytes; returns its cost, or undefined if it exceeds the limit and must not be stored. */
+  /** Adds an item of `bytes` bytes to the budget. Returns its cost, or undefined if the item exceeds the limit and must not be stored. */
   take(bytes: number): number | undefined {
     const cost = bytes + ITEM_OVERHEAD_BYTES;
     if (this.#bytes + cost > this.#bytes_max) return undefined;
@@ -34,7 +34,7 @@ export class ReceiveMemory {
     return cost;
   }
 
-  /** Releases a cost that `take` returned. */
+  /** Returns the cost of an item, as returned by `take`, to the budget. */
   release(cost: number): void {
     if (cost === 0) return;
     this.#bytes -= cost;
@@ -44,10 +44,13 @@ export class ReceiveMemory {
 
 /** Maximum bytes of one channel that are sent but not consumed by the receiver. */
 export const CHANNEL_WINDOW_BYTES = 256 * 1024;
-/** Credit is granted in portions of this size: large enough to need few frames, small enough that the sender never runs out. */
+/**
+ * Credit is granted in portions of this many bytes. The portions are large enough that few frames are needed, and small enough that the
+ * sender never runs out of credit.
+ */
 const GRANT_BYTES = CHANNEL_WINDOW_BYTES / 4;
 
-/** The receiver's side of a channel's credit: received and consumed bytes. */
+/** Tracks a channel's credit at the receiver: the bytes received and the bytes consumed. */
 export class ReceiveWindow {
   #unconsumed = 0;
   #owed = 0;
@@ -64,7 +67,8 @@ export class ReceiveWindow {
     if (this.#owed < GRANT_BYTES) return 0;
     const grant = this.#owed;
     this.#owed = 0;
-    // Subtracts granted credit only: bytes whose credit is still owed count as unconsumed, as the sender cannot use that credit yet.
+    // Subtract only the granted credit. Bytes without granted credit still count as unconsumed, because the sender cannot use that credit
+    // yet.
     this.#unconsumed -= grant;
     return grant;
   }

@@ -2,10 +2,10 @@ import { FLAG_BULK, FLAG_MORE, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, M
 import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
-/** Classes in order of strict priority: a frame is sent only if no frame of an earlier class can be. */
+/** Classes of frames in order of strict priority. A frame is sent only if no frame of an earlier class can be sent. */
 export const SEND_CLASSES = ["control", "shell", "logs", "topics", "camera"] as const;
 export type SendClass = (typeof SEND_CLASSES)[number];
-/** Classes whose bytes in flight are limited by the link's measured rate. */
+/** Returns whether a class is bulk: its bytes in flight are limited by the measured rate of the link. */
 const isBulk = (send_class: SendClass): boolean => SEND_CLASSES.indexOf(send_class) >= SEND_CLASSES.indexOf("logs");
 
 /** Queue limit of each class, in bytes; each message or frame additionally costs ITEM_OVERHEAD_BYTES. */
@@ -25,21 +25,21 @@ export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
   camera: 128 * 1024,
 };
 /**
- * While the socket's buffer has fewer bytes, a frame may be sent without a callback. Even after the largest frame the buffer is below every
- * limit above, so no queued frame waits for a callback.
+ * Below this many bytes in the socket's buffer, a frame may be sent without a callback. Even after the largest frame, the buffer is then
+ * below every limit above, so no queued frame depends on a callback.
  */
 const NOTIFY_BYTES = 32 * 1024;
 
-/** A socket that sends frames; each end has its own implementation. */
+/** A socket that sends frames. Server and robot implement it differently. */
 export interface FrameSocket {
-  /** Bytes accepted and not yet sent. */
+  /** Bytes that the socket has accepted and not sent yet. */
   readonly bufferedAmount: number;
   /** Accepts one frame; calls `sent` after it was sent. The payload may change afterwards: it is copied or written immediately. */
   sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void;
 }
 
 export interface SendQueueOptions {
-  /** Monotonic milliseconds. */
+  /** Returns the time in milliseconds from a monotonic clock. */
   now: () => number;
   /** Queue limit of control in bytes; default QUEUE_BYTES_MAX.control. */
   control_bytes_max?: number;
@@ -68,13 +68,13 @@ interface Lane {
 }
 
 /**
- * The only path to a link's socket, on both ends. Each class has a bounded queue, frames are sent in strict priority, and a channel never
- * exceeds its credit. With `paced`, the bulk classes share the measured rate. Uses no memory when idle.
+ * The only path to a link's socket, at both ends. Each class has a bounded queue. Frames are sent in strict priority of their classes, and
+ * a channel never exceeds its credit. With `paced`, the bulk classes share the measured rate. Uses no memory when idle.
  */
 export class SendQueue {
-  /** Called after frames were sent or credit arrived, so that there may be room; never from within a push. */
+  /** Called after frames were sent or credit arrived, because there may be room now. Never called from within a push. */
   on_room: (() => void) | undefined;
-  /** True if the other end acknowledges bulk, as announced in the welcome message. */
+  /** Whether the other end acknowledges bulk data, as the welcome message states. */
   paced = false;
   readonly #socket: FrameSocket;
   readonly #options: SendQueueOptions;
@@ -95,33 +95,33 @@ export class SendQueue {
     return this.#meter?.rate ?? 0;
   }
 
-  /** Bytes of bulk in flight. */
+  /** Bytes of bulk data that were sent and not acknowledged yet. */
   get in_flight(): number {
     return this.#meter?.in_flight ?? 0;
   }
 
-  /** Queued frames and messages that are not entirely sent. */
+  /** Number of queued frames and messages that are not sent completely. */
   get waiting(): number {
     return this.#waiting;
   }
 
-  /** Bytes that can still be pushed in this class. */
+  /** Returns the number of bytes that can still be queued in this class. */
   room(send_class: SendClass): number {
     if (this.#closed) return 0;
     return this.#boundOf(send_class) - (this.#class_bytes?.[send_class] ?? 0);
   }
 
-  /** Queued bytes of this channel. */
+  /** Returns the number of bytes queued for this channel. */
   waitingOf(channel: number): number {
     return this.#lanes?.get(channel)?.bytes ?? 0;
   }
 
-  /** Channels that are open for data or have not sent their last frame. */
+  /** Number of channels that are open for data or have not sent their last frame. */
   get channels(): number {
     return this.#lanes?.size ?? 0;
   }
 
-  /** Opens a channel for data. Without `credit` it is bounded by the socket only. */
+  /** Opens a channel for data. Without `credit`, only the socket limits the channel. */
   openChannel(channel: number, send_class: SendClass, { credit = Infinity, bytes_max = Infinity } = {}): void {
     this.#laneOf(channel, send_class, credit, bytes_max);
   }
@@ -143,8 +143,8 @@ export class SendQueue {
   }
 
   /**
-   * Queues a message of a channel entirely, or returns false if it does not fit or the link or channel is closed. An empty class accepts a
-   * message of any size. Throws FrameError if it exceeds the maximum message size.
+   * Queues a whole message of a channel. Returns false if the message does not fit, or if the link or channel is closed. An empty class
+   * accepts a message of any size. Throws FrameError if the message exceeds the maximum size.
    */
   pushMessage(channel: number, payload: Uint8Array): boolean {
     if (payload.length > MESSAGE_BYTES_MAX) throw new FrameError(`message of ${payload.length} bytes is over ${MESSAGE_BYTES_MAX}`);
@@ -153,13 +153,13 @@ export class SendQueue {
     return lane !== undefined && this.#push(lane, { type: FrameType.DATA, channel, payload, flags: 0, offset: 0 });
   }
 
-  /** Queues the last frame of a channel: it is sent after all data of the channel, which is then removed. */
+  /** Queues the last frame of a channel. It is sent after all data of the channel, and then the channel is removed. */
   pushClose(channel: number, payload: Uint8Array): boolean {
     const lane = this.#lanes?.get(channel);
     return lane !== undefined && this.#push(lane, { type: FrameType.CLOSE, channel, payload, flags: 0, offset: 0 }, true);
   }
 
-  /** Grants `bytes` of credit to this channel; returns false if the receiver grants more than was used. */
+  /** Adds `bytes` of credit, granted by the receiver, to this channel. Returns false if that exceeds the credit that was used. */
   credit(channel: number, bytes: number, window: number): boolean {
     const lane = this.#lanes?.get(channel);
     if (lane === undefined || lane.credit === Infinity) return true;
@@ -176,7 +176,7 @@ export class SendQueue {
     return true;
   }
 
-  /** Drops the queue; the socket's own buffer is closed with it. */
+  /** Drops the queue. The buffer of the socket disappears when the socket is closed. */
   close(): void {
     this.#closed = true;
     this.#lanes = undefined;
@@ -212,7 +212,10 @@ export class SendQueue {
     return this.#lanes?.get(0) ?? this.#laneOf(0, "control", Infinity, Infinity);
   }
 
-  /** Queues a frame; returns false if there is no room. A channel's `last` frame is always accepted: it is small, and there is only one. */
+  /**
+   * Queues a frame. Returns false if there is no room. The `last` frame of a channel is always accepted, because it is small and there is
+   * only one.
+   */
   #push(lane: Lane, outgoing: Outgoing, last = false): boolean {
     if (this.#closed) return false;
     const bytes = outgoing.payload.length + ITEM_OVERHEAD_BYTES;
@@ -240,13 +243,13 @@ export class SendQueue {
     for (const send_class of SEND_CLASSES) if (!this.#pumpClass(send_class)) return;
   }
 
-  /** Returns false if later classes must wait, because the socket or the bulk window is full. */
+  /** Sends frames of a class. Returns false if later classes must wait, because the socket or the bulk window is full. */
   #pumpClass(send_class: SendClass): boolean {
     const lanes = this.#order![send_class];
     let idle = 0;
     while (idle < lanes.length) {
       if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX[send_class]) return false;
-      // Round robin: a channel that was served goes to the end.
+      // Serve channels round-robin: move the channel that is served now to the end.
       const lane = lanes.shift()!;
       lanes.push(lane);
       const head = lane.waiting[0];
@@ -260,7 +263,7 @@ export class SendQueue {
     return true;
   }
 
-  /** Sends the next frame of a lane; returns false if bulk has to wait. */
+  /** Sends the next frame of a channel. Returns false if bulk data must wait. */
   #sendSome(lane: Lane, head: Outgoing): boolean {
     if (head.type !== FrameType.DATA) {
       this.#left(lane, head, head.payload.length);
@@ -274,7 +277,7 @@ export class SendQueue {
     if (paced) {
       const meter = (this.#meter ??= new RateMeter());
       const free = meter.budget - meter.in_flight;
-      // Waits instead of sending a tiny slice that is not worth its header.
+      // Wait instead of sending a slice that is too small to be worth its header.
       if (free < Math.min(count, SLOW_SLICE_BYTES)) return false;
       count = Math.min(count, meter.slice, free);
     }
@@ -304,7 +307,7 @@ export class SendQueue {
     const ended = begin?.();
     this.#socket.sendFrame(type, channel, payload, flags, (error) => {
       ended?.();
-      // An error also closes the socket, whose close event ends the session.
+      // Ignore errors here. An error also closes the socket, and its close event ends the session.
       if (!error) this.#event();
     });
   }

@@ -2,7 +2,7 @@
  * Texts that a robot signs with its Ed25519 key. Each begins with its purpose, so that a signature for one purpose is invalid for another.
  */
 
-/** What a robot signs, besides its id, in response to the server's challenge. */
+/** What a robot signs, in addition to its id, in response to the server's challenge. */
 export interface LinkChallenge {
   /** The server's nonce, fresh for each connection. */
   nonce: string;
@@ -17,15 +17,15 @@ export const linkChallengeText = (robot_id: string, { nonce, host, channel }: Li
 
 /** The parts of a robot's request that its signature covers. */
 export interface SignedRequest {
-  /** Host of the server, as in the link's challenge. */
+  /** Host and port of the server, as in the challenge of the link. */
   host: string;
-  /** The TLS channel of the connection that carries it, as in the link's challenge. */
+  /** The TLS channel of the connection that carries the request (`channelBinding`), or "" without TLS. */
   channel: string;
   method: string;
   path: string;
   /** Milliseconds by the server's clock, derived from the welcome message: a robot's own clock may be wrong. */
   at: number;
-  /** Random, for this request only: the server accepts it once. */
+  /** Random value for this request only. The server accepts each value once. */
   nonce: string;
 }
 
@@ -39,7 +39,7 @@ export const ROBOT_SIGNATURE_SCHEME = "RobotSignature";
 export const robotAuthorization = (robot_id: string, { at, nonce, channel }: SignedRequest, signature: string): string =>
   `${ROBOT_SIGNATURE_SCHEME} ${robot_id}:${at}:${nonce}:${channel}:${signature}`;
 
-/** A signed request is accepted this long before and after its `at`. */
+/** The server accepts a signed request up to this long before and after the request's `at`. */
 export const ROBOT_SIGNATURE_WINDOW_MS = 300_000;
 export const REQUEST_NONCE_BYTES = 16;
 

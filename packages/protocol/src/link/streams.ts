@@ -1,19 +1,19 @@
 import { FrameError } from "./frame.ts";
 
 /**
- * Parameters with which a server opens a channel: one type for each kind of stream. The receiver validates them, because they are untrusted
- * input. Messages of the channel are tagged, see StreamMessage.
+ * Parameters with which a server opens a channel; there is one type for each kind of stream. The receiver validates them, because they are
+ * untrusted input. Messages of the channel start with a tag, see StreamMessage.
  */
 export interface ShellParams {
   cols: number;
   rows: number;
-  /** Run inside this app, for example its container, instead of on the robot. */
+  /** App in which the command runs, for example in its container. Without it, the command runs on the robot. */
   app?: string;
-  /** Command and arguments to run instead of the login shell, without a shell in between. */
+  /** Command and arguments that run instead of the login shell. No shell interprets them. */
   command?: string[];
-  /** False: the command runs without a terminal. Bytes are unchanged, standard error is separate, and input can end (`eof`). */
+  /** Whether the command has a terminal. Without one, bytes are unchanged, standard error is separate, and input can end (`eof`). */
   terminal?: boolean;
-  /** Terminal type of the other end, as in TERM. */
+  /** Terminal type of the viewer, as in TERM. */
   term?: string;
 }
 
@@ -21,38 +21,38 @@ export type CameraParams =
   | { list: true }
   | {
       list?: undefined;
-      /** Camera name; absent: the first one. */
+      /** Name of the camera. Default: the first camera. */
       camera?: string;
       /** Maximum frames per second. */
       fps?: number;
-      /** Pixels; the other dimension keeps the aspect ratio. */
+      /** Maximum width and height of the frames in pixels. The frames keep the camera's aspect ratio. */
       width?: number;
       height?: number;
-      /** 1 (worst) to 100 */
+      /** Image quality, from 1 (worst) to 100. */
       quality?: number;
     };
 
 export type TopicsParams =
   | {
       op: "list";
-      /** Keeps the stream open and sends the list again when it changes. */
+      /** Whether the robot keeps the stream open and sends the list of topics again when it changes. */
       follow?: boolean;
     }
   | {
       op: "echo";
       topic: string;
-      /** Selects a type if several topics share the name; sent only to robots with the feature `ros_adapters`. */
+      /** Type of the topic, if several topics have the same name. Sent only to robots with the feature `ros_adapters`. */
       type?: string;
       /** Maximum messages per second. */
       rate?: number;
-      /** Sends only this part of each message, such as `a.b[0]`. */
+      /** Path of the only part of each message to send, such as `a.b[0]`. */
       field?: string;
-      /** Sends long arrays, strings and bytes in full instead of a summary. */
+      /** Whether to send long arrays, strings and bytes in full instead of a summary. */
       full?: boolean;
     };
 
 export interface ForwardParams {
-  /** Absent: 127.0.0.1. */
+  /** Host that the robot connects to. Default: 127.0.0.1. */
   host?: string;
   port: number;
 }
@@ -89,52 +89,56 @@ export function readMessage(message: Uint8Array): StreamMessage {
     const value: unknown = JSON.parse(Buffer.from(message.buffer, message.byteOffset + 1, message.byteLength - 1).toString("utf8"));
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return { control: value as Record<string, unknown> };
   } catch {
-    // Reported below.
+    // Throw the error below for invalid JSON too.
   }
   throw new FrameError("control of a stream is not a JSON object");
 }
 
 /**
- * The protocol of a `files` stream, one request at a time. The client sends FileRequest; after `ready` of a write it sends the bytes from
- * that offset as data, then `end`. The robot responds with FileAnswer; after `reading` it sends the bytes as data, then `done`. After
- * `failed` the next request may follow. Relative paths start in the home directory of the user that accesses the files.
+ * Requests of a `files` stream, one at a time. After `ready` of a write, the client sends the bytes from that offset as data, then `end`.
+ * The robot responds with FileAnswer. After `reading`, it sends the bytes as data, then `done`. After `failed`, the next request may
+ * follow. Relative paths start in the home directory of the user that accesses the files.
  */
 export type FileRequest =
   | { type: "stat"; path: string }
   /** Lists a directory. */
   | { type: "list"; path: string }
-  /** Reads from `offset`; `version` identifies the content already received, and a different one fails with `changed`. */
+  /**
+   * Reads a file from `offset`. `version` identifies the content of which the client already has a part. If the content is another one now,
+   * the read fails with `changed`.
+   */
   | { type: "read"; path: string; offset: number; version?: string }
-  /** Resumes an earlier write of the same content to the same path. */
+  /** Writes a file. Resumes an earlier write of the same content to the same path. */
   | { type: "write"; path: string; size: number; sha256: string; mode: number }
   | { type: "end" }
-  /** Creates one directory; it may already exist. */
+  /** Creates one directory. Succeeds if it already exists. */
   | { type: "mkdir"; path: string; mode: number };
 
 export type FileKind = "file" | "directory" | "other";
 
 export interface FileEntry {
   name: string;
-  /** `link`: a symbolic link to a directory, or a broken one. */
+  /** Kind of the entry. `link` is a symbolic link to a directory, or a broken one. */
   kind: FileKind | "link";
   size: number;
   mode: number;
-  /** Changes whenever the content changes. */
+  /** Identifies the content of the file: it changes whenever the content changes. */
   version: string;
 }
 
 export type FileAnswer =
-  /** `path` is absolute and free of symbolic links. */
+  /** Response to `stat`. `path` is absolute and contains no symbolic links. */
   | ({ type: "stat"; path: string } & Omit<FileEntry, "name" | "kind"> & { kind: FileKind })
   | { type: "entries"; entries: FileEntry[] }
-  /** Follows the last entries; `unnamed` names are not valid UTF-8 and were omitted. */
+  /** Ends a list of entries. `unnamed` counts the entries that were omitted, because their names are not valid UTF-8. */
   | { type: "listed"; unnamed: number }
   | { type: "reading"; path: string; size: number; mode: number; version: string; offset: number }
   | { type: "ready"; path: string; offset: number }
   /** Progress of a write: bytes stored so far, sent periodically. */
   | { type: "took"; bytes: number }
   /**
-   * End of a read or write: total bytes of the file, and bytes transferred in this request. `unchanged`: the same content already existed.
+   * Ends a read or a write. `bytes` is the size of the whole file, and `moved` counts the bytes transferred in this request. `unchanged`
+   * means that the same content already existed.
    */
   | { type: "done"; path: string; bytes: number; moved: number; sha256: string; unchanged?: boolean }
   | { type: "made"; path: string }

@@ -27,7 +27,7 @@ import {
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export const Scope = OneOf(["org", "site", "fleet", "robot"]);
-/** A namespace becomes a file on the robot, with a percent-encoded name. */
+/** Name of a config namespace. The robot stores the namespace in a file with this name, percent-encoded. */
 export const Namespace = Name;
 
 export const ConfigEntry = Entity("ConfigEntry", {
@@ -46,7 +46,7 @@ export const ConfigEntry = Entity("ConfigEntry", {
 });
 export type ConfigEntry = Of<typeof ConfigEntry>;
 
-/** The versions of an entry. */
+/** One version of a config entry. */
 export const ConfigVersion = Entity("ConfigVersion", {
   config_id: Id,
   version: Type.Integer({ minimum: 1 }),

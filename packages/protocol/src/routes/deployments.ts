@@ -85,7 +85,7 @@ export const DeploymentTarget = Entity("DeploymentTarget", {
   waiting_for: Nullable(OneOf(WAITING_FOR)),
   progress: Nullable(Shape({ bytes_done: Count, bytes_total: Count })),
   previous_release_id: Nullable(Id),
-  /** The target ended with the release removed: the app does not run on the robot. */
+  /** Whether the target ended without a release, so that the app does not run on the robot. */
   removed: Type.Boolean(),
   ...stamps,
 });
@@ -147,7 +147,10 @@ const withoutRolloutDefaults = withoutDefaults({
   dry_run: false,
 });
 
-/** A policy with only default values equals no policy. Others are compared with defaults filled in. */
+/**
+ * Normalizes the body of a new deployment, to compare requests with the same Idempotency-Key. A policy with only default values equals no
+ * policy. In all other policies, the validation has already filled in the defaults.
+ */
 function sameDeployment(body: Record<string, unknown>): Record<string, unknown> {
   const { rollout, dry_run, ...rest } = withoutTargetKind(body);
   const kept = { ...rest, ...(dry_run === true ? { dry_run } : {}) };

@@ -24,30 +24,30 @@ export const CHANGE_KINDS = [
 ] as const;
 export type ChangeKind = (typeof CHANGE_KINDS)[number];
 
-/** Data of a `change` event: it states that an object changed, not how. Clients read the object again. */
+/** Data of a `change` event. It states that an object changed, but not its new content: clients read the object again. */
 export interface Change {
   kind: ChangeKind;
   /** Id of the changed object; for a config schema its namespace. */
   id: string;
   /**
-   * `created`, `updated`, `removed`, or the changed aspect: `moved`, `presence`, `health`, `config`, `release`, `status`, `progress`,
-   * `waves`, `targets`.
+   * What happened: `created`, `updated`, `removed`, or the aspect that changed: `moved`, `presence`, `health`, `config`, `release`,
+   * `status`, `progress`, `waves`, `targets`.
    */
   change: string;
   robot_id?: string;
   fleet_id?: string;
   site_id?: string;
-  /** The robot's fleet before it was moved. */
+  /** The previous fleet of a robot that was moved. */
   from_fleet_id?: string;
   from_site_id?: string;
-  /** The deployment of a target. */
+  /** The deployment to which a changed target belongs. */
   deployment_id?: string;
   status?: string;
 }
 
 /**
- * Summary in an event `changes`, sent instead of many changes of one kind: their number, and the fields that all of them share. If `id`,
- * `change` or the id of a place or deployment is absent, any object, aspect, place or deployment may have changed.
+ * A summary in a `changes` event. It replaces many changes of one kind and contains their number and the fields that all of them share. If
+ * the id of the object, place or deployment is absent, any of them may have changed; if `change` is absent, any aspect.
  */
 export interface ChangeSummary extends Partial<Change> {
   kind: ChangeKind;

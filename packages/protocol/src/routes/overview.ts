@@ -3,7 +3,7 @@ import { TimelineEntry } from "./robots.ts";
 import { Count, DataOf, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
 import { Maybe, Shape } from "../schema.ts";
 
-/** An entry in a list with entries of several robots. */
+/** A timeline entry that names its robot, for lists with entries of several robots. */
 export const RobotTimelineEntry = Entity("RobotTimelineEntry", { ...TimelineEntry.properties, robot_id: Id, robot_name: Type.String() });
 export type RobotTimelineEntry = Of<typeof RobotTimelineEntry>;
 

@@ -101,11 +101,14 @@ export const Release = Entity("Release", {
 });
 export type Release = Of<typeof Release>;
 
-/** [host[:port]/]path[:tag]@sha256:digest; the part before the digest names the registry, the digest identifies the image. */
+/**
+ * Matches an image reference: [host[:port]/]path[:tag]@sha256:digest. The part before the digest names the registry, and the digest
+ * identifies the image.
+ */
 const IMAGE_PATTERN =
   "^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?@sha256:[0-9a-f]{64}$";
 
-/** 10 TiB: more than any robot's disk, and below the limit of exact JSON numbers. */
+/** Maximum bytes of an artifact: 10 TiB. That is more than any robot's disk, and JSON can represent it exactly. */
 const ARTIFACT_BYTES_MAX = 10 * 1024 ** 4;
 
 export const releaseRoutes = defineRoutes("Releases", {
@@ -163,8 +166,8 @@ export const releaseRoutes = defineRoutes("Releases", {
   getReleaseArtifact: {
     summary: "Download the artifact or a range of it",
     produces: "application/octet-stream",
-    // A HEAD request, with which a client queries the offset of its upload, completes an upload whose last byte arrived before a crash:
-    // that is a change of state.
+    // A client queries the offset of its upload with a HEAD request. This request changes state if it completes an upload whose last byte
+    // arrived before a crash.
     audit: "on_change_of_state",
     responses: { 200: null, 206: null },
     errors: [412, 416, 423],

@@ -79,7 +79,7 @@ const logFilter = {
   source: Maybe(Type.String({ minLength: 1, maxLength: 200 })),
   q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the message contains, ignoring case" })),
 };
-/** Filters of a log; without filters, the latest 200 records. */
+/** Query of a robot's log. Without filters, the response contains the latest 200 records. */
 export const logQuery = Shape({ ...page, ...logFilter });
 export const logExportQuery = Shape(logFilter);
 

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { Count, Entity, Id, Labels, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
-/** Maximum waves of a rollout, without the implicit last one. */
+/** Maximum waves of a rollout. The implicit last wave is not counted. */
 export const WAVES_MAX = 50;
 const ROBOTS_MAX = 1_000_000;
 const SOAK_SECONDS_MAX = 30 * 86_400;
@@ -40,7 +40,10 @@ const Window = Shape({
   duration_minutes: Type.Integer({ minimum: 1, maximum: 7 * 1_440 }),
 });
 
-/** The most robots that may be unavailable, as a count or a percentage of all targets, optionally for each value of a label. */
+/**
+ * Maximum number of robots that may be unavailable, as a count or as a percentage of all targets. With `group_by`, it applies to each value
+ * of a label separately.
+ */
 const MaxUnavailable = Shape({ count: Maybe(Robots), percent: Maybe(Percent), group_by: Maybe(GroupBy) });
 const FailureThreshold = Shape({
   percent: Maybe(Type.Number({ minimum: 0, maximum: 100, description: "Percentage of the robots dispatched so far" })),
@@ -84,7 +87,7 @@ export const DryRun = Type.Boolean({ description: "true: return the plan without
 /** The body of a route that supports dry runs. */
 export const RolloutOrTrial = Shape({ ...rollout, dry_run: Maybe(DryRun) });
 
-/** The complete policy including defaults. It can be sent unchanged for another deployment. */
+/** The complete rollout policy, including defaults. A client can send it unchanged to create another deployment. */
 export const WholeRollout = Shape({
   waves: Nullable(
     Type.Array(
@@ -108,7 +111,7 @@ export const WholeRollout = Shape({
 });
 export type WholeRollout = Of<typeof WholeRollout>;
 
-/** Robots of a deployment, or of one of its waves, by status. */
+/** Number of robots of a deployment, or of one of its waves, by status. */
 export const counters = {
   total: Count,
   pending: Count,
@@ -124,7 +127,7 @@ export const WAVE_STATES = ["pending", "open", "soaking", "gate", "passed"] as c
 
 export const DeploymentWave = Entity("DeploymentWave", {
   wave: Count,
-  /** The requested selection; all null: the remaining robots. */
+  /** The requested size of the wave: one of percent, count and labels. All three are null if the wave contains all remaining robots. */
   percent: Nullable(Type.Number()),
   count: Nullable(Count),
   labels: Nullable(Labels),
@@ -135,7 +138,7 @@ export const DeploymentWave = Entity("DeploymentWave", {
   offline: Type.Integer({ minimum: 0, description: "Queued robots that are offline and get the release when they connect" }),
   opened_at: Nullable(Time),
   passed_at: Nullable(Time),
-  /** End of its soak time; null before its robots have finished. */
+  /** End of the wave's soak time; null before all its robots have finished. */
   soaks_until: Nullable(Time),
 });
 export type DeploymentWave = Of<typeof DeploymentWave>;
@@ -166,7 +169,7 @@ export const DeploymentPlan = Entity("DeploymentPlan", {
   window: Nullable(Shape({ opens_at: Time, closes_at: Time })),
   ...PlanCounts,
   waves: Type.Array(Shape({ wave: Count, ...PlanCounts })),
-  /** In rollout order, at most 10,000. */
+  /** The robots in rollout order, at most 10,000. */
   robots: Type.Array(
     Shape({
       robot_id: Id,

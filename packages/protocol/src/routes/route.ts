@@ -5,18 +5,18 @@ import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export type { Access };
 
-/** The document that lists the route. */
+/** The OpenAPI document that lists the route: the API of clients, or the API of agents. */
 export type Document = "api" | "agent";
 
 /** The parts of a route that its file defines. */
 interface RouteParts {
   summary: string;
-  /** Its group in the document. Default: the `tag` of `defineRoutes`. */
+  /** Group of the route in the OpenAPI document. Default: the `tag` of `defineRoutes`. */
   tag?: string;
-  /** For callers with a role: accept only tokens, or only session cookies. Default: either. */
+  /** Restricts callers with a role to tokens or to session cookies. Default: both are accepted. */
   by?: "token" | "session";
   document?: Document;
-  /** Parameters of the path. Default: those of a path with an `{id}`. */
+  /** Parameters of the path. Default: `id`, if the path contains `{id}`. */
   params?: TObject;
   query?: TObject;
   body?: TObject;
@@ -25,30 +25,30 @@ interface RouteParts {
   produces?: string;
   /** Schema of the 200 response to a body with `dry_run: true`: such a request changes and stores nothing. */
   dry_run?: TSchema;
-  /** Content type of a body that is not JSON: the handler reads the stream. */
+  /** Content type of a request body that is not JSON. The handler then reads the body as a stream. */
   consumes?: string;
   /**
-   * Whether an Idempotency-Key is required, as on the two routes that start work on robots. Default: every other POST of a person accepts
-   * one.
+   * Whether the route requires or accepts an Idempotency-Key. The two routes that start work on robots require one. By default, every other
+   * POST of a person accepts one.
    */
   idempotency?: "required" | "accepted";
   /** Aliases of body fields, alias → field. */
   aliases?: Record<string, string>;
   /**
-   * Returns the form of a body that an Idempotency-Key compares, so that bodies with the same meaning are equal. Aliases are already
-   * replaced. Default: the body itself.
+   * Returns a normalized body, so that bodies with the same meaning are equal for an Idempotency-Key. Aliases are already replaced.
+   * Default: the body itself.
    */
   sameBody?: (body: Record<string, unknown>) => Record<string, unknown>;
-  /** Secret fields of the response's `data`: null in the stored response and in a replay. */
+  /** Secret fields of the response's `data`. They are null in the stored response and in its replay. */
   secret_fields?: readonly string[];
-  /** The body may contain values that can be guessed from a plain digest, so replays store a keyed digest of the body. */
+  /** Set if a plain digest of the body could reveal values that can be guessed. Replays are then compared by a keyed digest. */
   secret_body?: true;
   /**
-   * `on_change_of_state`: audits a request only if it was refused or its handler reports a visible change; for uploads in many parts.
-   * `always`: also audits a request that only reads.
+   * Which requests are audited. `on_change_of_state`: those that were refused, or whose handler reports a visible change; for uploads in
+   * many parts. `always`: all, including those that only read.
    */
   audit?: "on_change_of_state" | "always";
-  /** Error statuses besides those that similar routes share. 404: an id in the path, query or body does not exist. */
+  /** Error statuses in addition to those of all similar routes. 404 means that an id in the path, query or body does not exist. */
   errors?: readonly number[];
 }
 
@@ -57,7 +57,7 @@ export interface RouteSpec extends RouteParts {
   access: Access;
 }
 
-/** Parameters that follow from the path. */
+/** The type of the path parameters, derived from the path of the route. */
 type PathParts<N extends RouteName> = (typeof paths)[N][1] extends `${string}{id}${string}` ? { params: typeof IdParams } : unknown;
 
 export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteParts> = S &
@@ -66,7 +66,7 @@ export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteP
     method: HttpMethod;
     path: string;
     tag: string;
-    /** From the table of access.ts. */
+    /** The role that the route requires, from the table in access.ts. */
     access: (typeof access)[N]["access"];
   };
 
@@ -90,12 +90,12 @@ type Input<S, K extends "params" | "query" | "body"> = S extends { [P in K]: inf
 export type ParamsOf<S> = Input<S, "params">;
 export type QueryOf<S> = Input<S, "query">;
 export type BodyOf<S> = Input<S, "body">;
-/** Response type of a dry run; never for routes without one. */
+/** The response type of a dry run; `never` for routes that support none. */
 export type DryRunOf<S> = S extends { dry_run: infer T extends TSchema } ? Static<T> : never;
 type Answers<S> = S extends { responses: infer R } ? R[keyof R] : never;
 export type AnswerOf<S> = Answers<S> extends infer T ? (T extends TSchema ? Static<T> : never) : never;
 
-/** Names of schemas in the OpenAPI document, by identity. */
+/** Names that schemas have in the OpenAPI document. The key is the schema object itself. */
 export const schemaNames = new Map<TSchema, string>();
 
 export function named<T extends TSchema>(name: string, schema: T): T {
@@ -106,10 +106,13 @@ export function named<T extends TSchema>(name: string, schema: T): T {
 /** An object schema with a name in the OpenAPI document. */
 export const Entity = <P extends TProperties>(name: string, properties: P) => named(name, Shape(properties));
 
-/** Ids are opaque: an id in another format simply does not exist, so no pattern is checked. */
+/** An id. It is opaque: no pattern is checked, because an id in another format simply does not exist. */
 export const Id = Type.String();
 export const Time = Type.String({ format: "date-time", maxLength: 64, description: "RFC 3339 with a zone" });
-/** 1–200 characters of any language, without control characters or line separators, and without a space at either end. */
+/**
+ * Pattern of names: 1–200 characters of any language, without control characters and line separators, and with no space at the start or
+ * end.
+ */
 const VISIBLE = "[^\\p{Cc}\\p{Zl}\\p{Zp}\\s]";
 const INNER = "[^\\p{Cc}\\p{Zl}\\p{Zp}]";
 export const Name = Type.String({
@@ -152,7 +155,7 @@ export type Actor = Static<typeof Actor>;
 
 export const IdParams = Shape({ id: Id });
 
-/** Query of every list: without `limit` and `cursor` the response is complete up to 10,000 rows. */
+/** Query parameters of every list. Without `limit` and `cursor`, the response contains the whole list, up to 10,000 rows. */
 export const page = {
   limit: Maybe(Type.Integer({ minimum: 1, maximum: 1000, description: "Rows per page" })),
   cursor: Maybe(Type.String({ minLength: 1, maxLength: 2_000, description: "next_cursor of the previous page" })),
@@ -169,15 +172,15 @@ export type { TObject, TSchema };
 type Fields = Record<string, unknown>;
 
 /**
- * Returns a function that removes optional fields with their default value from a body. Bodies that are equal afterwards are the same
- * request for an Idempotency-Key.
+ * Returns a function that removes the optional fields that have their default values from a body. Bodies that are then equal count as the
+ * same request for an Idempotency-Key.
  */
 export const withoutDefaults =
   (defaults: Readonly<Fields>) =>
   (body: Fields): Fields =>
     Object.fromEntries(Object.entries(body).filter(([name, value]) => !(name in defaults) || !isEqual(value, defaults[name])));
 
-/** Compares as JSON; for defaults that are strings, numbers, booleans, or empty arrays and objects. */
+/** Compares two values as JSON. This is correct for strings, numbers, booleans, and empty arrays and objects. */
 const isEqual = (value: unknown, other: unknown): boolean => JSON.stringify(value) === JSON.stringify(other);
 
 /** Converts `target_kind` and `target_id` to `robot_id` or `fleet_id`. */

@@ -23,26 +23,29 @@ export interface ReleaseStatement {
   artifact_size: number;
   image: string | null;
   /**
-   * SHA-256 (hex) of the config of each image in an uploaded archive. A config lists its image's layers. null: robots download the whole
-   * archive.
+   * SHA-256 (hex) of the config of each image in an uploaded archive. A config lists the layers of its image. null: robots download the
+   * whole archive.
    */
   image_configs: string[] | null;
   /** SHA-256 (hex) of the manifest's canonical JSON; null without a manifest. */
   manifest_sha256: string | null;
-  /** Increases with each release of the app. A robot rejects a version lower than one it has run, unless it ran exactly that release. */
+  /**
+   * Version number of the release, which increases with each release of the app. A robot rejects a version lower than one that it has run,
+   * unless it has run exactly that release before.
+   */
   version: number;
-  /** A robot that has run this release rejects versions below this one, even versions that it ran before; 0: none. */
+  /** Minimum version for robots that have run this release. They reject lower versions, even those that they ran before. 0: no minimum. */
   minimum_version: number;
   issued_at: string;
-  /** Robots reject the release from then on. */
+  /** Time from which robots reject the release. */
   expires_at: string;
   /** Ids of the robots that may install the release; null allows every robot of the org. */
   robots: string[] | null;
-  /** Labels with which the robot must have been started; null: any. */
+  /** Labels that the robot must have been started with; null allows any. */
   labels: Record<string, string> | null;
 }
 
-/** The parts of a release that are compared with its statement. */
+/** The parts of a release that must match its signed statement. */
 export interface SignedRelease {
   tag: string;
   kind: string;
@@ -52,7 +55,7 @@ export interface SignedRelease {
   manifest: unknown;
 }
 
-/** The check that rejected a release. */
+/** Name of the check that rejected a release. */
 export type SignatureCheck =
   | "unsigned"
   | "malformed"
@@ -123,10 +126,10 @@ export interface ReleaseCheck {
   org_id: string;
   app: string;
   release: SignedRelease;
-  /** As received. */
+  /** The signature as received, not yet verified. */
   signature: unknown;
   keys: readonly TrustedKey[];
-  /** Milliseconds since 1970. */
+  /** The current time in milliseconds since 1970. */
   now_ms: number;
 }
 
@@ -134,7 +137,7 @@ const refuse = (check: SignatureCheck, message: string): SignatureVerdict => ({ 
 
 /**
  * Verifies that one of these keys signed exactly this release for this org and app, and that the signature has not expired. Does not check
- * the allowed robots or the version. Pure. The server uses it to reject deployments that robots would refuse; the robot uses it because it
+ * the allowed robots or the version. Pure. The server uses it to reject deployments that robots would refuse. The robot uses it because it
  * does not trust the server.
  */
 export function checkSignedRelease({ org_id, app, release, signature, keys, now_ms }: ReleaseCheck): SignatureVerdict {

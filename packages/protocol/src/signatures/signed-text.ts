@@ -1,8 +1,8 @@
 import { createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
 
-/** A text and its Ed25519 signature, as transmitted and stored: the signature covers exactly these bytes. */
+/** A text and its Ed25519 signature, as they are transmitted and stored. The signature covers exactly the bytes of the text. */
 export interface SignedText {
-  /** Id of the signing key: `keyIdOf` of its public half. */
+  /** Id of the signing key, as `keyIdOf` returns it for the public key. */
   key_id: string;
   text: string;
   /** base64 of the 64 bytes of the signature over the UTF-8 bytes of `text`. */
@@ -23,7 +23,7 @@ const SIGNATURE_BYTES = 64;
 /** The SPKI form of an Ed25519 public key is this prefix and the raw key. */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 
-/** Returns half of the SHA-256 of the raw public key, in hex: a collision-resistant short name of a key. */
+/** Returns the id of a public key: the first half of the SHA-256 of the raw key, in hex. It is collision-resistant. */
 export const keyIdOf = (public_key: string): string => hash("sha256", Buffer.from(public_key, "base64")).slice(0, KEY_ID_DIGITS);
 
 /** Returns base64 of the raw public half of an Ed25519 key; throws for a key of another type. */
@@ -40,8 +40,8 @@ export function isPublicKey(text: string): boolean {
 }
 
 /**
- * Returns a statement as it is signed: its purpose in the first line, so that a signature is invalid for another purpose, then canonical
- * JSON.
+ * Returns the text of a statement that is signed. The first line is the purpose, so that the signature is invalid for any other purpose.
+ * The rest is the statement as canonical JSON.
  */
 export const statementText = (purpose: string, statement: object): string => `${purpose}\n${canonicalJson(statement)}`;
 
@@ -51,7 +51,7 @@ export function parseStatementText(purpose: string, text: string): Record<string
   try {
     const value: unknown = JSON.parse(text.slice(purpose.length + 1));
     if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-    // One statement has exactly one text: duplicate keys and other ambiguous forms are rejected.
+    // Accept only the canonical text of the statement. This rejects duplicate keys and other ambiguous forms.
     return statementText(purpose, value) === text ? (value as Record<string, unknown>) : undefined;
   } catch {
     return undefined;

@@ -16,15 +16,15 @@ const PURPOSE = "roamfleet-trust-v1";
 /** A statement of the keys that an org's robots trust. Each statement is complete and is signed by a key of the previous statement. */
 export interface TrustStatement {
   org_id: string;
-  /** Serial number, from 1. A statement replaces all statements with a lower serial. */
+  /** Serial number of the statement, from 1. A statement replaces all statements of the org with a lower number. */
   serial: number;
-  /** True: robots refuse unsigned releases. */
+  /** Whether robots refuse unsigned releases. */
   require_signature: boolean;
   keys: TrustedKey[];
   issued_at: string;
 }
 
-/** The trust that results from the latest valid statement. */
+/** What the latest valid statement of an org requires of its robots: the keys to trust, and whether to refuse unsigned releases. */
 export interface Trust {
   serial: number;
   require_signature: boolean;
@@ -62,9 +62,9 @@ function isTrustedKey(value: unknown): value is TrustedKey {
 }
 
 /**
- * Returns the trust after a signed statement, or the reason for refusing it. A trusted key must have signed the statement for this org,
- * with a higher serial. If there was no statement, or the last one has no keys and requires no signatures, a key in the statement itself
- * must have signed it.
+ * Returns the trust after a signed statement, or the reason why the statement is refused. The statement must be for this org, have a higher
+ * serial, and be signed by a trusted key. If there is no previous statement, or if the previous one has no keys and requires no signatures,
+ * a key in the statement itself must have signed it instead.
  */
 export function nextTrust(before: Trust | undefined, org_id: string, signed_text: unknown): { trust: Trust } | { refusal: string } {
   const signed = parseSignedText(signed_text);

@@ -43,12 +43,12 @@ export interface SocketArguments {
 export interface SocketEnding {
   code: number;
   reason: string;
-  /** False if the connection never opened. Browsers do not expose why. */
+  /** Whether the connection ever opened. If not, browsers do not expose why. */
   was_open: boolean;
 }
 
 export interface SocketStream {
-  /** Bytes not sent yet. */
+  /** Bytes passed to `send` and not sent yet. */
   readonly waiting_bytes: number;
   /** Sends a frame. Does nothing if the stream is not open. */
   send(data: string | Uint8Array<ArrayBuffer>): void;

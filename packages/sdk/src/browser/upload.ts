@@ -23,7 +23,7 @@ function sender(connection: Connection, { file, signal }: UploadBlobArguments): 
       for (const [name, value] of Object.entries(sent)) request.setRequestHeader(name, value);
       const abort = (): void => request.abort();
       signal?.addEventListener("abort", abort, { once: true });
-      // An idle timeout, restarted by progress. XMLHttpRequest's own timeout limits the whole request.
+      // Use an idle timeout that progress restarts, because XMLHttpRequest's own timeout limits the whole request.
       let idle: ReturnType<typeof setTimeout>;
       const move = (): void => {
         clearTimeout(idle);

@@ -28,7 +28,7 @@ import {
 } from "./finding.ts";
 import { readAllSettings } from "./read-settings.ts";
 
-/** In the order of the report. */
+/** All checks, in the order of the report. */
 export const CHECKS: readonly Check[] = [
   settingsCheck,
   nodeCheck,
@@ -56,16 +56,16 @@ interface ExamineOptions {
   clock: Clock;
   /** Time limit of each check. */
   timeout_ms: number;
-  /** Default: all. */
+  /** Checks to run. Default: all. */
   checks?: readonly Check[];
   /** Called with the findings of each check, in the order of the checks. */
   told?: (findings: readonly Finding[]) => void;
 }
 
-/** Time for a check to clean up after its time limit, but not longer than the limit itself. */
+/** How long a check may clean up after its time limit. If the time limit is shorter than this, the time limit applies. */
 const GRACE_MS = 2_000;
 
-/** Runs all checks concurrently and returns their findings in order. Never rejects, and leaves nothing behind. */
+/** Runs all checks concurrently and returns their findings in order. Never rejects. The checks remove everything that they create. */
 export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, told }: ExamineOptions): Promise<Finding[]> {
   const { settings, wrong_parts, errors } = readAllSettings(flags, env);
   const reached = once(async () =>
@@ -84,7 +84,7 @@ export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, 
   return findings;
 }
 
-/** Runs one check with its time limit. An error that it throws becomes a problem. */
+/** Runs one check with its time limit. If the check throws an error, returns the error as a problem. */
 export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, context: Omit<DoctorContext, "signal">): Promise<Finding[]> {
   const { clock, settings } = context;
   const timeout_ms = Math.max(context.timeout_ms, timeout_ms_min);
@@ -95,7 +95,7 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
   let found: Seen[] | undefined = await within(clock, timeout_ms, work);
   if (found === undefined) {
     abort.abort();
-    // Waits for the cleanup of the check, because its findings are more useful than none.
+    // Waits for the check to clean up and return its findings, because partial findings are better than none.
     found = await within(clock, Math.min(GRACE_MS, timeout_ms), work);
     found ??= [
       problem(
@@ -115,7 +115,7 @@ function unexpected(error: unknown, { database_url }: Settings): Seen {
   );
 }
 
-/** Returns the database of the settings, else the embedded one if it is running. */
+/** Probes the configured database, or the embedded one if it is running. */
 async function reachDatabase(
   { database_url, data_directory }: Settings,
   { clock, timeout_ms }: { clock: Clock; timeout_ms: number },
@@ -140,7 +140,7 @@ function once<T>(make: () => Promise<T>): () => Promise<T> {
 
 export interface Screen {
   colors: boolean;
-  /** Width of the terminal; undefined does not break lines. */
+  /** Width of the terminal in characters; undefined: do not break lines. */
   columns: number | undefined;
 }
 
@@ -165,7 +165,7 @@ export function printFindings(findings: readonly Finding[], { colors, columns }:
     const [first = "", ...rest] = wrap(seen, room);
     const shown = [`${tone(SYMBOLS[status])} ${paint.bold(name.padEnd(NAME_WIDTH))}  ${status === "skipped" ? paint.dim(first) : first}`];
     shown.push(...rest.map((line) => `${" ".repeat(TEXT_AT)}${line}`));
-    // The hint follows the arrow after one space, and further lines are aligned with it.
+    // The first line of the hint follows an arrow and a space. Further lines are aligned with it.
     const hints = hint === undefined ? [] : hint.split("\n").flatMap((line) => wrap(line, room - 2));
     shown.push(...hints.map((line, index) => `${" ".repeat(TEXT_AT)}${paint.cyan(`${index === 0 ? "→" : " "} ${line}`)}`));
     return shown;

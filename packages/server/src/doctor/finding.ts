@@ -28,16 +28,16 @@ export const skipped = (seen: string): Seen => ({ status: "skipped", seen });
 /** Result of connecting to the database: its address and state, why it is unreachable, or why there is none. */
 export type Reached = { address: DbAddress; seen: DatabaseSeen } | { failure: unknown } | { absent: string };
 
-/** What checks can use. */
+/** The settings and tools that each check receives. */
 export interface DoctorContext {
   settings: Settings;
-  /** Problems of the settings, in words for people. */
+  /** Error messages for the invalid settings. */
   wrong_settings: readonly string[];
-  /** Parts of the settings with problems. `settings` contains the rest. */
+  /** Parts of the settings that are invalid. `settings` contains only the valid parts. */
   wrong_parts: ReadonlySet<Part>;
   env: NodeJS.ProcessEnv;
   clock: Clock;
-  /** Limit of each wait. */
+  /** Time limit of the check. */
   timeout_ms: number;
   /** Aborted when the check's time limit is over. The check must then clean up and end. */
   signal: AbortSignal;
@@ -76,14 +76,14 @@ export async function onDatabase<T>(
 
 const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
 
-/** Formats `1.5 GiB`. */
+/** Formats a number of bytes, such as `1.5 GiB`. */
 export function shownBytes(bytes: number): string {
   const at = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
   const value = bytes / 1024 ** at;
   return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[at]}`;
 }
 
-/** Formats `0.4 ms`, `12 ms`, `3.2 s`, `5 min`. */
+/** Formats a duration, such as `0.4 ms`, `12 ms`, `3.2 s` or `5 min`. */
 export function shownTime(ms: number): string {
   const size = Math.abs(ms);
   if (size < 10) return `${ms.toFixed(1)} ms`;
@@ -110,7 +110,7 @@ export function shownUrl(url: string): string {
   return `${parsed.protocol}//${parsed.host}${parsed.pathname}`;
 }
 
-/** Returns the parts of a database URL that must not be shown, encoded and decoded, the longest first. */
+/** Returns the secret parts of a database URL, each both encoded and decoded, the longest first. */
 export function secretsOf(url: string | undefined): string[] {
   const parsed = URL.parse(url ?? "");
   const written = [/^[a-z]+:\/\/[^@/?#]*?:([^@]*)@/i.exec(url ?? "")?.[1], parsed?.password, parsed?.searchParams.get("password")];

@@ -43,10 +43,10 @@ const PARTS: readonly PartOf[] = [
 ];
 
 export interface ReadSettings {
-  /** The settings without the invalid parts. */
+  /** The valid parts of the settings. */
   settings: Settings;
   wrong_parts: ReadonlySet<Part>;
-  /** Everything that `serve` would refuse, with its messages. */
+  /** Error messages of all invalid settings, the same as those of `serve`. */
   errors: readonly string[];
 }
 
@@ -65,7 +65,7 @@ export function readAllSettings(flags: ServeFlags, env: NodeJS.ProcessEnv): Read
   }
   const whole = attempt(rest_flags, rest_env);
   if (typeof whole !== "string") return { settings: whole, wrong_parts, errors };
-  // The parts are valid separately but not in combination. If TLS or the proxies are already invalid, missing TLS need not be reported.
+  // The parts are valid separately but not in combination. If TLS or the proxies are invalid, that error explains the missing TLS already.
   if (!wrong_parts.has("tls") && !wrong_parts.has("proxies")) errors.push(whole);
   delete rest_flags.listen;
   delete rest_env["ROAMFLEET_LISTEN"];
@@ -78,7 +78,7 @@ function errorsOf({ part, flags: names, variables }: PartOf, flags: ServeFlags, 
   const only_env = Object.fromEntries(variables.map((name) => [name, env[name]]));
   if (part === "limits") return (flags.limit ?? []).flatMap((limit) => errorOf({ limit: [limit] }, {}));
   const only: ServeFlags = Object.fromEntries(names.flatMap((name) => (flags[name] === undefined ? [] : [[name, flags[name]]])));
-  // Validates the listen address as if TLS were on: whether it is allowed without TLS depends on other parts.
+  // Validates the listen address as if TLS were on. Whether the address is allowed without TLS depends on other parts.
   return errorOf(part === "listen" ? { ...only, tls: "auto" } : only, only_env);
 }
 

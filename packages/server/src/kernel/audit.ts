@@ -13,9 +13,9 @@ const PATH_CHARACTERS_MAX = 500;
 const ID_LIKE = /^[\w.~-]{1,200}$/;
 const USER_AGENT_CHARACTERS_MAX = 200;
 
-/** Records who did what, from where, and with what result. Entries are never updated. */
+/** An entry of the audit log: who did what, from where, and with what result. Entries are never updated. */
 export interface AuditEntry {
-  /** Empty for an operation on the whole service, by its administrator. */
+  /** Id of the org; empty for an operation of the service's administrator that concerns the whole service. */
   org_id: string;
   actor: Actor;
   token_id: string | null;
@@ -46,12 +46,12 @@ interface AuditedRequest {
 
 /** What a handler adds to the audit entry of its request. */
 export interface AuditNote {
-  /** The org concerned, if the request's credentials do not determine it. */
+  /** Id of the org concerned, if the request's credentials do not determine it. */
   org_id?: string;
   actor?: Actor;
   object_id?: string;
   data?: Record<string, unknown>;
-  /** The request changed visible state. Only read for routes with `audit: "on_change_of_state"`. */
+  /** Whether the request changed visible state. Only read for routes with `audit: "on_change_of_state"`. */
   changed?: boolean;
 }
 
@@ -69,14 +69,14 @@ const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "path" |
   request_id: request.id,
 });
 
-/** Appends an entry. Call it in the transaction of the change, so that neither is stored without the other. */
+/** Appends an entry. Call it in the transaction of the change, so that both are stored or neither. */
 export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock }, entry: AuditEntry): Promise<void> =>
   db.atCommit(sql`
     insert into audit_entry (org_id, id, at, actor, token_id, action, method, path, object_id, status, error, ip, user_agent, request_id, data)
     values (${entry.org_id}, ${id(ID_PREFIXES.audit)}, ${clock.now()}, ${json(entry.actor)}, ${entry.token_id}, ${entry.action}, ${entry.method},
       ${entry.path}, ${entry.object_id}, ${entry.status}, ${entry.error}, ${entry.ip}, ${entry.user_agent}, ${entry.request_id}, ${json(entry.data)})`);
 
-/** Returns an id from the request's path if it looks like an id. Anything else (a NUL, a kilobyte of text) is omitted. */
+/** Returns an id from the request's path if it looks like an id; undefined for anything else (a NUL, a kilobyte of text). */
 const nameable = (id: string | undefined): string | undefined => (id !== undefined && ID_LIKE.test(id) ? id : undefined);
 
 /**
@@ -94,7 +94,7 @@ export const isAudited = (route: Pick<Route, "method" | "audit">): boolean => !i
 
 /** Writes the audit entry of one request to an audited route. */
 export class RequestAudit {
-  /** Filled in by the handler. */
+  /** Additions to the entry, which the handler sets. */
   readonly note: AuditNote = {};
   readonly #plane: { id: IdSource; clock: Clock; db: Db };
   readonly #route: Route;
@@ -120,9 +120,9 @@ export class RequestAudit {
     await this.#append(db, status, null, typeof made === "string" ? made : null);
   }
 
-  /** Writes the entry of a refused or failed request. It uses its own transaction, because the request's was rolled back. */
+  /** Writes the entry of a refused or failed request in a separate transaction, because the request's transaction was rolled back. */
   async refused(error: unknown): Promise<void> {
-    // A failed read is not audited, unless it had already changed something.
+    // A failed request to read is only audited if it had already changed something.
     if (isReading(this.#route) && this.note.changed !== true) return;
     const fault = error instanceof Fault ? error : undefined;
     await this.#append(this.#plane.db, fault?.status ?? 500, fault?.code ?? "internal_server_error", null);
@@ -132,7 +132,7 @@ export class RequestAudit {
     const params = this.#request.params as { id?: string } | undefined;
     const object_id = this.note.object_id ?? nameable(params?.id) ?? made;
     const org_id = this.note.org_id ?? this.#orgOf(made ?? params?.id);
-    // A refused request to a public route belongs to no org.
+    // A refused request to a public route belongs to no org, so there is no audit log for it.
     if (org_id === undefined) return;
     await appendAudit(db, this.#plane, {
       ...originOf(this.#request),

@@ -2,7 +2,7 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 
 export interface Background {
-  /** Starts a run, or one more after the current run. */
+  /** Starts a run. If one is in progress, another run follows it. */
   wake(): void;
   /** Resolves when the work has run for every wake so far. */
   settled(): Promise<void>;
@@ -64,7 +64,7 @@ export function background(
  */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_EVERY_MS_FAR = 30_000;
-/** An alarm that is further ahead counts as far. Clocks of machines are wrong by minutes, not more. */
+/** Alarms more than this far ahead read the wall clock less often. The clocks of machines are wrong by minutes, not more. */
 const FAR_MS = 900_000;
 /** Delay of an alarm for a time in the past. Usually, another node is processing the work at that moment. */
 const DUE_ALREADY_MS = 10;

@@ -35,7 +35,7 @@ export class FairQueue<T> {
     if (queue?.size === 0) this.#queues.delete(key);
   }
 
-  /** Returns the first item of the next allowed key. */
+  /** Returns the first item of the next key that `isAllowed` accepts. */
   peek(isAllowed: (key: string, first: T) => boolean): { key: string; item: T } | undefined {
     for (const [key, [first]] of this.#queues) if (isAllowed(key, first as T)) return { key, item: first as T };
     return undefined;

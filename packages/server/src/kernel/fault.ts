@@ -4,7 +4,7 @@ export interface FaultOptions {
   /** Status of an `http_error`. */
   status?: HttpErrorStatus;
   headers?: Record<string, string>;
-  /** For the log only, never for the client. */
+  /** Details that are logged and never sent to the client. */
   detail?: Record<string, unknown>;
 }
 
@@ -39,7 +39,7 @@ export const unauthorized = (message: string): Fault =>
 export const unauthorizedKnown = (message: string): Fault =>
   new Fault("unauthorized", message, { headers: unauthorized(message).headers, detail: { known: true } });
 
-/** Also used for objects of other orgs, whose existence is secret. The id comes from the client and is truncated. */
+/** Returns a 404. It is also used for objects of other orgs, whose existence is secret. The id comes from the client and is truncated. */
 export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
 
 /** Returns what was found. Throws 404 if it is undefined. */

@@ -26,7 +26,7 @@ export interface Authenticators {
 }
 
 export interface AdminPolicy {
-  /** Undefined means open mode, for loopback peers only. */
+  /** The admin token. Undefined means open mode: the server accepts admin requests only from this machine. */
   token: string | undefined;
   behind_proxy: boolean;
 }

@@ -33,7 +33,7 @@ function errorFields(error: unknown): unknown {
 
 interface LogOptions {
   level: string;
-  /** Used instead of stdout. */
+  /** Output stream to use instead of stdout. */
   stream?: DestinationStream;
   /** The output to stdout, passed by a caller that reads its number of dropped lines. */
   output?: LineOutput;

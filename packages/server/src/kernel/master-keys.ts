@@ -13,7 +13,7 @@ const CIPHER = "aes-256-gcm";
 /** Associated data of an encrypted text. Decryption succeeds only with the same parts in the same order. */
 export type Bound = readonly (string | number)[];
 
-// Encoded as JSON, so that two different lists never result in the same bytes.
+// The parts are encoded as JSON, so that two different lists never give the same bytes.
 const associated = (bound: Bound): Buffer => Buffer.from(JSON.stringify(["roamfleet", 1, ...bound]));
 
 /** Encrypts and authenticates. Returns base64url of nonce, ciphertext and tag. The nonce is random: 2^32 texts per key are safe. */

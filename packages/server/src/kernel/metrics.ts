@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
-/** Upper bounds in seconds. Most requests take some milliseconds, long lists some hundred. */
+/** Upper bounds of the duration buckets in seconds. Most requests take a few milliseconds, and long lists some hundred. */
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /**

@@ -6,7 +6,7 @@ export type ColumnKind = "text" | "int" | "bigint" | "float" | "bool" | "timesta
 export interface Column<T> {
   readonly kind: ColumnKind;
   readonly nullable: boolean;
-  /** Never set: carries the TypeScript type. */
+  /** Never set at run time. It only carries the TypeScript type. */
   readonly type?: T;
 }
 
@@ -199,7 +199,7 @@ function nameOf(statement: string, written: boolean): string | undefined {
   return name;
 }
 
-/** Returns 43 characters. PostgreSQL truncates names at 63 bytes. */
+/** Returns a hash of 43 characters. It fits PostgreSQL's limit for names, 63 bytes. */
 const digest = (statement: string): string => hash("sha256", statement, "base64url");
 
 class BoundStatement implements Statement<never> {

@@ -50,7 +50,7 @@ const BURST_MS = 250;
  */
 const QUEUE_MS = 30_000;
 const QUEUE_MIN = 20;
-/** A robot that has waited this long is sent away: agents and many load balancers time out after a minute. */
+/** Maximum wait in the queue. After it a robot is sent away, because agents and many load balancers time out after a minute. */
 const WAIT_MS_MAX = 45_000;
 /** Slots are booked no further ahead than this. Later robots are asked to retry before then. */
 const BOOKED_AHEAD_MS = 60_000;
@@ -61,7 +61,7 @@ const BOOKED_AHEAD_MS = 60_000;
 const BOOKED_FASTER = 1.15;
 /** A robot may come this much before its slot, because clocks run at different rates. */
 const EARLY_MS = 1_000;
-/** A slot expires this long after its time. */
+/** How long after its time a slot expires. */
 const LATE_MS = 30_000;
 /** Random delay added to a robot's slot, so that robots with neighboring slots do not come at the same time. */
 const JITTER_MS = 100;
@@ -69,7 +69,7 @@ const SLOT_BYTES = 9;
 /** Running admissions are limited to about as many as end in this time. */
 const AHEAD_MS = 2_000;
 const RUNNING_MIN = 50;
-/** The node's rate is measured over this interval. */
+/** Interval over which the node's admission rate is measured. */
 const MEASURE_MS = 1_000;
 /**
  * Share of the handshake in the cost of an admission. A node that is busy with handshakes of queued robots admits fewer robots, although it

@@ -30,7 +30,7 @@ export class ServerFrameSocket implements FrameSocket {
   }
 
   sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void {
-    // No data may follow the close frame.
+    // After the close frame, no further data may be sent.
     if (this.#ws.readyState !== this.#ws.OPEN) return sent?.(new Error("the link is closing"));
     const is_pong = type === FrameType.PING && flags === FLAG_REPLY && payload.length === 0 && channel === CONTROL_CHANNEL;
     const bytes = is_pong ? PONG : webSocketFrame(type, channel, payload, flags);

@@ -34,7 +34,7 @@ const NONCE_BYTES = 32;
 const FULL_RETRY_MS = 10_000;
 /** Disconnects a peer that does not answer a close frame. Spread into the options, because the types lack this field. */
 const CLOSING = { closeTimeout: 5_000 };
-/** A link is half open after this many missed heartbeats. */
+/** Maximum missed heartbeats. After these, a link counts as half open. */
 const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
 /** Maximum WebSocket fragments of a message, and chunks in which one may arrive. */

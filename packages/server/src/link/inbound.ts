@@ -26,7 +26,7 @@ function parseLogs(message: Buffer): unknown {
   try {
     records = JSON.parse(text);
   } catch {
-    // There is data after the array, or the message is not JSON.
+    // Either data follows the array, or the message is not JSON.
     return undefined;
   }
   if (!Array.isArray(records)) return undefined;

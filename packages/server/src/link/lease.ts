@@ -75,7 +75,7 @@ export const deleteLongOver = (db: Db): Promise<number> =>
 export class Lease {
   readonly node: NodeRun;
   readonly #context: LeaseContext;
-  /** Beats of the others, with the monotonic time at which each was first seen. */
+  /** Heartbeats of the other nodes, with the monotonic time at which each heartbeat was first seen. */
   readonly #watched = new Map<string, NodeRow & { since: number }>();
   /** Monotonic time from before the last successful renewal was sent. */
   #renewed_at: number;
@@ -165,7 +165,7 @@ export class Lease {
     const { db, clock, log } = this.#context;
     const { id, epoch } = this.node;
     const asked_at = clock.monotonic();
-    // The select sees the rows from before the update.
+    // The select reads the rows as they were before the update.
     const nodes = await db.many(sql(nodeRow)`
       with renewed as (update node set beat = beat + 1, is_over = false, renewed_at = now() where id = ${id} and epoch = ${epoch})
       select ${nodeRow} from node where id = ${id} or not is_over`);

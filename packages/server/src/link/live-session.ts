@@ -36,12 +36,12 @@ import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve, type W
 import { MessageError, parseMessage } from "./inbound.ts";
 import type { Holder, ReceiveBudget } from "./receive-budget.ts";
 
-/** A link is closed when this much data waits to be sent. */
+/** Maximum data that waits to be sent over a link. A link with more is closed. */
 export const SEND_BYTES_MAX = 8 * 1024 * 1024;
 
 /** Longest control message of a robot. A health snapshot with full lists takes about half of it. */
 export const ROBOT_MESSAGE_BYTES_MAX = 2 * 1024 * 1024;
-/** Longest message on the log channel. Agents flush about 256 KiB. */
+/** Maximum size of a message on the log channel. Agents flush about 256 KiB. */
 export const ROBOT_LOG_BYTES_MAX = 1024 * 1024;
 /** Longest pause of reading. Heartbeats are not read during a pause. */
 const PAUSE_MS_MAX = 5_000;
@@ -80,7 +80,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   readonly ip: string;
   /** Monotonic milliseconds at which the last frame arrived. */
   heard_at: number;
-  /** A frame arrived since the last takeSeen. */
+  /** Whether a frame arrived since the last call of takeSeen. */
   seen = true;
   end_reason: string | undefined;
   readonly valve: ReadValve;

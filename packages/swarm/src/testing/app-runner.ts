@@ -28,7 +28,7 @@ export interface AppHost {
 
 /** Maximum consecutive steps without waiting; the agent's plan never needs as many. */
 const STEPS_AT_ONCE_MAX = 100;
-/** Maximum timer duration until a maintenance window is checked again, because windows may be months away. */
+/** Maximum delay until a maintenance window is checked again. It is needed because windows may be months away. */
 const WINDOW_LOOK_MS = 3_600_000;
 
 /** One app of a simulated robot: the agent's own plan, with behaviors instead of executors. */
@@ -38,9 +38,9 @@ export class AppRunner {
   #state: AppState;
   #wish: DesiredAppState = "unknown";
   #timer: Timer | undefined;
-  /** True if the robot reports nothing more for the current work. */
+  /** Whether the robot is stuck: it reports nothing more for the current work. */
   #stuck = false;
-  /** True after an install without a deployment has failed. It is retried only when the desired state changes. */
+  /** True after an install that belongs to no deployment has failed. The robot retries it only when the desired state changes. */
   #gave_up = false;
 
   constructor(app: string, robot: AppHost) {
@@ -303,15 +303,15 @@ export type RobotStep = (typeof STEPS)[number];
 export interface Behavior {
   /** Duration of each step in milliseconds; default 0. */
   step_ms?: Partial<Record<RobotStep, number>>;
-  /** Fails in this step for this reason; from installing on the robot rolls back to its previous release, if any. */
+  /** The robot fails in this step for this reason. If it has begun to install, it rolls back to its previous release, if any. */
   failure?: { at: Exclude<RobotStep, "rolling_back">; reason: string };
   /** The rollback fails too. */
   rollback_fails?: true;
-  /** Reports this step and then nothing more: it does not continue and ignores a cancellation. */
+  /** The robot reports this step and then nothing more: it does not continue, and it ignores a cancellation. */
   stuck_at?: RobotStep;
   /** Ignores the desired state. */
   ignores?: true;
-  /** Drops its link right after reporting this status and continues offline. */
+  /** The robot drops its link right after it has reported this status, and continues offline. */
   offline_at?: ReportedStatus;
 }
 

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { DesiredConfig, ReportBody } from "@roamfleet/protocol/link";
 
-/** The parts of a simulated robot that its configs use. */
+/** The functions of a simulated robot that its config files use. */
 export interface ConfigHost {
   report(body: ReportBody): void;
   /** Fetches the file from the server; throws if that fails. */

@@ -23,7 +23,7 @@ export function makeIdentity(): Identity {
 
 const signatureOf = ({ private_key }: Identity, text: string): string => sign(null, Buffer.from(text), private_key).toString("base64");
 
-/** The signature of the hello message in response to this challenge. */
+/** Returns the signature for the hello message that answers a challenge of the server. */
 export const answerChallenge = (identity: Identity, robot_id: string, challenge: LinkChallenge): string =>
   signatureOf(identity, linkChallengeText(robot_id, challenge));
 
@@ -54,7 +54,7 @@ export interface Enrolled {
   name: string;
 }
 
-/** The server refused to enroll the robot. */
+/** Thrown if the server refused to enroll the robot. */
 export class EnrollmentFailed extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -63,7 +63,7 @@ export class EnrollmentFailed extends Error {
   }
 }
 
-/** POST /agent/enroll. Throws EnrollmentFailed with the server's message. */
+/** Enrolls a robot by POST /agent/enroll. Throws EnrollmentFailed with the server's message. */
 export async function enroll(swarm: Swarm, identity: Identity, { key, name, labels }: EnrollOptions): Promise<Enrolled> {
   const platform = { os: "Simulated", arch: "x64", hostname: name ?? "simulated", kernel: "0" };
   const end = swarm.activity.begin();

@@ -26,7 +26,7 @@ export interface LinkEvents {
   closed(code: number, reason: string): void;
 }
 
-/** The server refused this robot. */
+/** Thrown if the server refused this robot. */
 export class LinkRefused extends Error {}
 
 /** One WebSocket of one simulated robot: frames in and out. */
@@ -73,12 +73,14 @@ export class RobotLink {
     for (const frame of messageFrames(channel, Buffer.from(JSON.stringify(message)))) this.#socket.send(frame);
   }
 
-  /** A heartbeat. */
+  /** Sends a heartbeat. */
   ping(): void {
     if (this.up) this.#socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, Buffer.alloc(0)));
   }
 
-  /** Frames are ordered in both directions: the reply to a ping follows everything sent before it. */
+  /**
+   * Resolves when all earlier frames of both ends have arrived. Frames are ordered in both directions, so it waits for the reply to a ping.
+   */
   barrier(): Promise<void> {
     if (!this.up) return Promise.resolve();
     return new Promise((resolve) => {

@@ -22,9 +22,9 @@ import { RobotLink } from "./robot-link.ts";
 import { type Member, Swarm, type SwarmOptions } from "./swarm.ts";
 
 export interface RobotOptions extends EnrollOptions {
-  /** Behavior for releases without a specific one. */
+  /** Behavior of the robot for releases without a specific behavior. */
   behavior?: Behavior | undefined;
-  /** Release kinds that it announces as installable. */
+  /** Release kinds that the robot announces as installable. */
   kinds?: readonly string[] | undefined;
 }
 
@@ -316,7 +316,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
 
 export interface StartSwarmOptions extends SwarmOptions, Pick<RobotOptions, "key" | "labels" | "behavior" | "kinds"> {
   count: number;
-  /** Names are this prefix and a number; default `sim`. */
+  /** Prefix of the robots' names; a number follows it. Default: `sim`. */
   name_prefix?: string;
   /** Robots that enroll and connect concurrently; default 32. */
   parallel?: number;

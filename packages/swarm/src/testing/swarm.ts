@@ -31,7 +31,7 @@ const HEARTBEAT_MS = 30_000;
  * their sockets.
  */
 export class Swarm {
-  /** May change: the next connect uses the new value. */
+  /** Address of the server. It may be changed: the next connect uses the new address. */
   url: string;
   readonly clock: Clock;
   readonly activity: Activity;

@@ -18,27 +18,28 @@ import {
   type TailState,
 } from "./tail.ts";
 
-/** Maximum bytes read from one file before the next file is read. */
+/** Maximum bytes that are read from one file before the next file gets its chance. */
 const TURN_BYTES_MAX = 1024 * 1024;
 /**
- * If more bytes than this are unread, lines are counted and skipped: the agent could never catch up with a writer that is always too fast.
+ * Maximum unread bytes of a file. Above it, lines are counted and skipped, since the agent could never catch up with a writer that is
+ * always faster.
  */
 export const FILE_BACKLOG_BYTES_MAX = 64 * 1024 * 1024;
 /**
- * A rotated file is closed after it has not grown for this long. Until then its writer may still append to it, because it has not reopened
- * its log yet.
+ * A rotated file is closed once it has not grown for this long. Before that, its writer may still append to it, because the writer has not
+ * reopened its log yet.
  */
 export const ROTATED_QUIET_MS = 10_000;
 /** Maximum rotated files of one path that are still read. */
 const ROTATED_MAX = 5;
-/** Number of first bytes that are checked: a file with a zero byte among them is binary. */
+/** Number of bytes at the start of a file that are checked. A file with a zero byte among them counts as binary. */
 const BINARY_BYTES = 512;
 
 interface FollowerOptions {
   path: string;
   clock: Clock;
   limiter: LogRateLimiter;
-  /** Returns whether the spool has room. If not, lines wait in the file. */
+  /** Returns whether the spool has room for more lines. While it has none, lines stay unread in the file. */
   spoolHasRoom: () => boolean;
   /** Returns whether a file is already read under another name. */
   isRead: (file: Stats) => boolean;
@@ -56,14 +57,14 @@ interface Rotated {
   tail: Tail;
   /** Time at which the file last grew, on the monotonic clock. */
   grew_at: number;
-  /** True for the copy of a file that was then truncated (copytruncate): no process writes to the copy. */
+  /** True if the file is a copy of a log that was then truncated (copytruncate). No process writes to the copy. */
   copy: boolean;
 }
 
 /** Follows the log file at one path through its rotations, whether they rename the file or copy and truncate it. */
 export class FileFollower {
   readonly path: string;
-  /** Rotated files that were read to their end. The owner of this follower takes them and clears the list. */
+  /** Rotated files that were read completely. The owner of this follower takes them from the list and clears it. */
   readonly finished: FinishedFile[] = [];
   readonly #options: FollowerOptions;
   #current: Tail | undefined;
@@ -98,8 +99,8 @@ export class FileFollower {
   }
 
   /**
-   * Resumes from saved positions, also in files that were rotated meanwhile. Also reads files that were both written and rotated after the
-   * saved positions.
+   * Resumes from saved positions, even if the files were rotated meanwhile. Also reads the files that were written and rotated since the
+   * positions were saved.
    */
   resume(states: readonly TailState[]): void {
     if (statEntry(this.path) === "unseen") {
@@ -138,14 +139,14 @@ export class FileFollower {
     return [...this.#rotated.map(({ tail }) => tail), ...(this.#current === undefined ? [] : [this.#current])];
   }
 
-  /** Reads what was appended since the last call. Returns whether the position to save has changed. */
+  /** Reads what was appended since the last call. Returns whether the position has changed and must be saved. */
   poll(): boolean {
     if (this.#binary) return false;
     this.#look();
     const now = this.#options.clock.monotonic();
     for (const rotated of this.#rotated) if (this.#read(rotated.tail)) rotated.grew_at = now;
     this.#closeQuiet(now);
-    // Keep the order of writing: read the current file only once the rotated ones are almost read to their end.
+    // Lines must keep their order. So read the current file only when the rotated ones have been read almost to their end.
     if (this.#current !== undefined && this.#rotated.every(({ tail }) => tail.stat().size - tail.offset < LINE_BYTES_MAX))
       this.#read(this.#current);
     const moved = this.#moved;
@@ -162,7 +163,7 @@ export class FileFollower {
   /** Detects whether the path now leads to another file, and whether the file was truncated. */
   #look(): void {
     const seen = statEntry(this.path);
-    // Continue with the open file. The path is checked again when it is accessible.
+    // The path is not accessible, so continue with the open file. The path is checked again at the next poll.
     if (seen === "unseen") return;
     const stat = seen === "gone" ? undefined : seen;
     if (this.#unseen.length > 0) this.resume(this.#unseen.splice(0));
@@ -178,7 +179,10 @@ export class FileFollower {
     else if (!this.#options.isRead(stat)) this.begin(false);
   }
 
-  /** Handles a truncated file. Its unread rest is read from the rotated copy, if there is one. */
+  /**
+   * Handles a truncated file: starts it again from the beginning. The lines that were not read before are read from the rotated copy, if
+   * there is one.
+   */
   #onCut(current: Tail): void {
     const found = findRotated(this.path, current.state);
     if (found === undefined) this.#reportLost();
@@ -190,10 +194,11 @@ export class FileFollower {
     this.#moved = true;
   }
 
-  /** Adds the files that were written and rotated while no agent was reading, after a file that was only read in part. */
+  /** Adds files that were written and rotated while no agent was reading. They come after a file that was only partly read. */
   #addBetween(after_ms: number): void {
     for (const { path, mtime_ms } of rotatedFiles(this.path)) {
-      // File times are coarse, so files with the same time are included. Files that were already read are recognized by their inode.
+      // Include files with the same modification time, since file times are coarse. Files that were already read are recognized by their
+      // inode.
       if (
         mtime_ms < after_ms ||
         !path.startsWith(this.path) ||
@@ -278,8 +283,8 @@ export class FileFollower {
 }
 
 /**
- * Maximum characters that are searched for a level. Programs write the level near the beginning; a matching word later in a line is not a
- * level.
+ * Number of characters at the start of a line that are searched for a level. Programs write the level near the beginning; a matching word
+ * further on is not a level.
  */
 const LOOKED_AT_CHARACTERS = 120;
 const WORD = /(?<![\w-])(?:(TRACE)|(DEBUG)|(INFO|NOTICE)|(WARN|WARNING)|(ERROR|ERR)|(FATAL|CRITICAL|CRIT|EMERG|PANIC))(?![\w-])/;

@@ -10,16 +10,22 @@ import type { Positions } from "./positions.ts";
 import { statEntry, statOf, PACKED } from "./tail.ts";
 
 const POLL_MS = 500;
-/** Interval at which globs are evaluated again. */
+/** Interval at which the globs are evaluated again to find new files. */
 const FIND_MS = 5_000;
 /** Maximum followed files, not counting recently rotated ones. */
 export const FILES_MAX = 100;
-/** Maximum remembered rotated files. They were read to their end but may still match a glob. */
+/**
+ * Maximum number of remembered rotated files. They were read completely, and are remembered because they may still match a
+ * glob.
+ */
 const FINISHED_MAX = 500;
 
 interface FilesOptions {
   globs: readonly string[];
-  /** No file below it is followed: the agent's own files change with each record. */
+  /**
+   * The agent's state directory. Files below it are never followed: they change with each log record, which would create
+   * further records.
+   */
   state_directory: string;
   clock: Clock;
   log: Logger;
@@ -59,7 +65,7 @@ export class FileLogs {
     }
     for (const path of paths) if (!this.#followers.has(path)) this.#begin(path, !isNewer(path, saved_at_ms));
     this.#found_at = clock.monotonic();
-    // Save the starting positions now. If the agent dies here, its next start misses no later line.
+    // Save the starting positions now. If the agent dies here, it reads all later lines at its next start.
     positions.save();
     this.#timer = clock.every(POLL_MS, () => this.poll());
   }
@@ -92,7 +98,7 @@ export class FileLogs {
     for (const follower of this.#followers.values()) follower.close();
   }
 
-  /** Follows new files, and stops following files that no longer exist. Returns whether there are new files. */
+  /** Starts to follow new files, and stops following files that no longer exist. Returns whether there are new files. */
   #find(): boolean {
     let found = false;
     for (const path of this.#match()) if (!this.#followers.has(path) && this.#begin(path, false)) found = true;
@@ -149,7 +155,10 @@ export class FileLogs {
     return true;
   }
 
-  /** Runs `work` so that one failing file does not affect others. On failure it logs once per path and returns undefined. */
+  /**
+   * Runs `work`, which reads one file. If it fails, logs the error once per path and returns undefined, so that other files
+   * are not affected.
+   */
   #attempt<T>(path: string, work: () => T): T | undefined {
     try {
       return work();
@@ -168,7 +177,7 @@ export class FileLogs {
   #isRead({ dev, ino, birthtimeMs }: Stats, path: string): boolean {
     for (const [other, { tails }] of this.#followers)
       if (other !== path && tails.some((tail) => tail.dev === dev && tail.ino === ino)) return true;
-    // A file with a later birth time only reuses the inode, so it was not read yet.
+    // The inode may have been reused: a file with another birth time was not read yet.
     return this.#finished.some((file) => file.dev === dev && file.ino === ino && file.birth_ms === birthtimeMs);
   }
 }

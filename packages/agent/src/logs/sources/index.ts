@@ -21,9 +21,9 @@ export interface LogSourcesOptions {
    */
   spoolHasRoom: () => boolean;
   sync: () => void;
-  /** The robot's ROS; absent: none. */
+  /** Gives access to the robot's ROS; absent: the agent has no ROS. */
   ros?: RosoutTopic;
-  /** Command that replaces `journalctl`, for tests with another journal. */
+  /** Command that replaces `journalctl`. Tests use it to read another journal. */
   journalctl?: readonly string[];
 }
 
@@ -40,7 +40,7 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
     stops.unshift(() => made.close());
     return made;
   };
-  // One failing source does not affect the others.
+  // Start each source separately, so that a source that fails does not affect the others.
   const begin = async (source: string, start: () => Promise<unknown>): Promise<void> => {
     try {
       await start();
@@ -85,8 +85,8 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
 const ROSOUT = "/rosout";
 
 /**
- * Creates the sink for /rosout. All nodes share one rate limit in addition to their own, since a node chooses its name. Records over it, or
- * without room in the spool, are dropped: they cannot wait.
+ * Creates the sink for the records of /rosout. All nodes share one rate limit, besides the limit of each node: a node chooses its name, so
+ * it could evade its own limit. Records are dropped if they exceed a limit or the spool has no room, since they cannot be read again later.
  */
 function rosoutSink(
   { clock, spoolHasRoom, nodes }: Pick<LogSourcesOptions, "clock" | "spoolHasRoom"> & { nodes: LogRateLimiter },
@@ -102,14 +102,14 @@ function rosoutSink(
   };
 }
 
-/** The part of the robot's ROS that is needed. */
+/** The only method of the robot's ROS that this file needs. */
 export interface RosoutTopic {
   subscribe(topic: string, options: { type?: string }, on: (message: { at: Date; message: unknown }) => void): Promise<() => void>;
 }
 
 /**
- * rosgraph_msgs/Log of ROS 1 and rcl_interfaces/msg/Log of ROS 2 use different numbers for their levels. No number is used by both, so one
- * table is enough.
+ * Maps level numbers of ROS to log levels. rosgraph_msgs/Log of ROS 1 and rcl_interfaces/msg/Log of ROS 2 use different numbers. No number
+ * is used by both, so one table is enough.
  */
 const LEVELS: Readonly<Record<number, LogLevel>> = {
   1: "debug",
@@ -124,7 +124,7 @@ const LEVELS: Readonly<Record<number, LogLevel>> = {
   50: "fatal",
 };
 
-/** A robot with ROS 1 and ROS 2 has two topics of the name `/rosout`. */
+/** Message types of `/rosout` in ROS 2 and in ROS 1. A robot that runs both has two topics with this name. */
 const TYPES = ["rcl_interfaces/msg/Log", "rosgraph_msgs/Log"];
 
 /** Writes the log messages of ROS nodes to the sink until the returned function is called. */
@@ -137,7 +137,7 @@ export async function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() 
   return () => stops.forEach((stop) => stop());
 }
 
-/** Converts a message of /rosout to a record of its node; undefined if it is invalid. */
+/** Converts a message of /rosout to a log record of the node that sent it. Returns undefined if the message is invalid. */
 export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined {
   const { level, name, msg, file, function: fn, line, header, stamp } = fieldsOf(message);
   if (typeof msg !== "string") return undefined;
@@ -151,7 +151,7 @@ export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined 
     source: typeof name === "string" && name !== "" ? name : "/rosout",
     message: msg,
     fields,
-    // ROS 1 has the timestamp in a header, ROS 2 beside the other fields.
+    // The timestamp is in a header in ROS 1, and beside the other fields in ROS 2.
     at: dateOf(stamp ?? fieldsOf(header)["stamp"]) ?? at,
   };
 }
@@ -160,11 +160,11 @@ export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined 
 function dateOf(stamp: unknown): Date | undefined {
   const { sec, nsec, nanosec } = fieldsOf(stamp);
   const seconds = Number(sec);
-  // Unset timestamps are 0, and simulated time begins at 0. Such records would be sorted long before all others.
+  // An unset timestamp is 0, and simulated time begins at 0. Such records would be sorted long before all others.
   if (!Number.isFinite(seconds) || seconds < STAMP_SECONDS_MIN) return undefined;
   const at = new Date(seconds * 1_000 + Number(nanosec ?? nsec ?? 0) / 1e6);
   return Number.isNaN(at.getTime()) ? undefined : at;
 }
 
-/** The year 2001, in seconds since 1970. A correct clock never shows an earlier time. */
+/** Minimum timestamp in seconds since 1970: the year 2001. A correct clock never shows an earlier time. */
 const STAMP_SECONDS_MIN = 1_000_000_000;

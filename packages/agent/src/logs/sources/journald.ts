@@ -12,20 +12,20 @@ import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import type { Positions } from "./positions.ts";
 import type { LogRecord } from "../../contract.ts";
 
-/** Maximum bytes of an entry as JSON. Entries may have any size; a longer one is dropped and reported. */
+/** Maximum size of a journal entry as JSON, in bytes. Entries may have any size; a larger one is dropped and reported. */
 const ENTRY_BYTES_MAX = 256 * 1024;
 const STOP_TIMEOUT_MS = 2_000;
 const ROOM_LOOK_MS = 250;
 const STDERR_CHARACTERS_MAX = 300;
-/** After a child has run for this long, the backoff starts again from its shortest wait. */
+/** Minimum run time of `journalctl` after which the backoff starts again from its shortest wait. */
 const SETTLED_MS = 60_000;
 
 interface JournalOptions {
-  /** The units to read; empty: all. */
+  /** The systemd units whose entries are read; empty: all units. */
   units: readonly string[];
-  /** The command and its fixed arguments; tests pass another journal. */
+  /** The command that reads the journal, with its fixed arguments. Tests pass a command for another journal. */
   command: readonly string[];
-  /** Environment of the child: PATH and the like. */
+  /** Environment variables of the child process, such as PATH. */
   environment: Readonly<Record<string, string>>;
   clock: Clock;
   log: Logger;
@@ -36,7 +36,7 @@ interface JournalOptions {
 
 interface JournalState {
   cursor?: string;
-  /** Set if the journal had no entry yet: only entries after this time (seconds since 1970) are read. */
+  /** Time in seconds since 1970. It is set if the journal was empty when reading began: then only later entries are read. */
   since?: number;
 }
 
@@ -63,7 +63,7 @@ export class Journal {
     positions.provide("journald", () => this.#state);
     if (this.#state.cursor === undefined && this.#state.since === undefined) {
       this.#state = { since: Math.floor(clock.now().getTime() / 1_000) };
-      // Save the start time now, so that all later entries are read even if the agent dies before the first one.
+      // Save the start time now. Then all later entries are read, even if the agent dies before it has read the first one.
       positions.save();
     }
     this.#run();
@@ -103,7 +103,7 @@ export class Journal {
     const child = spawnChild(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     const { stdout, stderr } = child;
-    // If no file descriptors are left, stdout and stderr are missing, and the child emits `error`.
+    // If no file descriptors are left, the child has no stdout and no stderr, and emits `error`.
     if (stdout) boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
     stderr?.setEncoding("utf8").on("data", (text: string) => this.#logStderr(text));
     this.#ended = new Promise((resolve) => {
@@ -143,12 +143,12 @@ export class Journal {
     if (entry === undefined) return;
     this.#state = { cursor: entry.cursor };
     positions.moved();
-    // Skip the agent's own output to stderr: it is already among the agent's records.
+    // Skip the entries of the agent's own stderr: the agent has already written them to the spool as its own log.
     if (entry.unit === undefined || entry.unit !== this.#own_unit) limiter.write(entry.record, entry.record.at.getTime());
     this.#waitForRoom();
   }
 
-  /** While the spool is full, stops reading: the child blocks on its pipe, and entries wait in the journal. */
+  /** Stops reading while the spool is full. The child then blocks on its pipe, and the entries wait in the journal. */
   #waitForRoom(): void {
     const { spoolHasRoom, clock } = this.#options;
     if (spoolHasRoom() || this.#room !== undefined) return;
@@ -179,7 +179,10 @@ function readState(value: unknown): JournalState {
   return typeof since === "number" ? { since } : {};
 }
 
-/** Returns the systemd service of this process, found by its control group; undefined if it was started by hand. */
+/**
+ * Returns the systemd service that this process belongs to, according to its control group. Returns undefined if the agent was started
+ * by hand.
+ */
 function ownUnit(): string | undefined {
   try {
     return /\/([^/\s]+\.service)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];
@@ -191,8 +194,8 @@ function ownUnit(): string | undefined {
 const NEWLINE = 0x0a;
 
 /**
- * Passes on each complete line, or the number of its bytes if it is longer than the limit. Text after the last newline is ignored: its
- * entry was not processed, so journalctl prints it again after the last cursor.
+ * Passes on each complete line, or only its size in bytes if it is longer than the limit. Ignores text after the last newline:
+ * journalctl prints that entry again, since the cursor is still before it.
  */
 export function boundedLines(stream: Readable, bytes_max: number, take: (line: string | { bytes: number }) => void): void {
   let pieces: Buffer[] = [];
@@ -215,10 +218,10 @@ export function boundedLines(stream: Readable, bytes_max: number, take: (line: s
   });
 }
 
-/** By syslog's priorities: emerg, alert, crit, err, warning, notice, info, debug. */
+/** Log levels by syslog priority (the index): emerg, alert, crit, err, warning, notice, info, debug. */
 const LEVELS: readonly LogLevel[] = ["fatal", "fatal", "fatal", "error", "warn", "info", "info", "debug"];
 
-/** The fields requested from the journal, besides the cursor and the time, which it always returns. */
+/** The fields that are requested from the journal. It always returns the cursor and the time, too. */
 const JOURNAL_FIELDS = [
   "MESSAGE",
   "PRIORITY",
@@ -236,7 +239,7 @@ interface JournalEntry {
   record: LogRecord & { at: Date };
 }
 
-/** Parses a line of `journalctl --output=json`; undefined if it is invalid. */
+/** Parses a line of `journalctl --output=json`. Returns undefined if the line is invalid. */
 export function readJournalEntry(line: string): JournalEntry | undefined {
   const entry = parseObject(line) ?? {};
   const cursor = entry["__CURSOR"];
@@ -260,7 +263,10 @@ export function readJournalEntry(line: string): JournalEntry | undefined {
   };
 }
 
-/** The journal writes text that is not UTF-8 as an array of bytes, and a repeated field as an array of strings. */
+/**
+ * Converts a field of a journal entry to text. The journal encodes text that is not UTF-8 as an array of bytes, and a repeated field
+ * as an array of strings.
+ */
 function textOf(value: unknown): string | undefined {
   if (typeof value === "string") return value === "" ? undefined : value;
   if (!Array.isArray(value) || value.length === 0) return undefined;

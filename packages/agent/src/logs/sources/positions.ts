@@ -19,8 +19,8 @@ interface PositionsOptions {
 }
 
 /**
- * Stores on disk how far each source has been read. Positions are saved after the records, never before: a robot that dies sends some records twice,
- * but loses none.
+ * Stores on disk how far each log source has been read. Positions are always saved after the records. So if the robot loses power, some
+ * records are sent twice but none is lost.
  */
 export class Positions {
   readonly #options: PositionsOptions;
@@ -48,17 +48,17 @@ export class Positions {
     return typeof saved_at_ms === "number" ? saved_at_ms : undefined;
   }
 
-  /** Registers a source. `state` is called at each save and returns the source's value. */
+  /** Registers a source. Each save calls `state` and stores its result as the source's value. */
   provide(name: string, state: () => unknown): void {
     this.#providers.set(name, state);
   }
 
-  /** Schedules a save after a source has advanced. */
+  /** Schedules a save. Called when a source has read further. */
   moved(): void {
     this.#timer ??= this.#options.clock.setTimer(SAVE_AFTER_MS, () => this.save());
   }
 
-  /** Saves now. A failed save is retried with the next change. */
+  /** Saves all positions now. If that fails, the next change saves them again. */
   save(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

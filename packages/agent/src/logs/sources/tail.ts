@@ -2,9 +2,12 @@ import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, type 
 import { basename, dirname, join } from "node:path";
 import { fieldsOf } from "../../json.ts";
 
-/** Maximum first bytes by which a file is recognized: its inode may be reused, and its content may be truncated and rewritten. */
+/**
+ * Maximum number of first bytes by which a file is recognized. The inode is not enough: it may be reused, or the file may be truncated and
+ * rewritten.
+ */
 const HEAD_BYTES_MAX = 256;
-/** Maximum bytes read at a time. A longer line is truncated there, and its rest is skipped. */
+/** Maximum bytes that are read at a time. A longer line is truncated to this length. */
 export const LINE_BYTES_MAX = 64 * 1024;
 const NEWLINE = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
@@ -16,7 +19,7 @@ export interface TailState {
   offset: number;
   /** True if the position is in the middle of an overlong line, whose rest is skipped. */
   skipping: boolean;
-  /** The first bytes, base64. */
+  /** The first bytes of the file in base64, by which it is recognized. */
   head: string;
 }
 
@@ -27,16 +30,16 @@ export interface TailLine {
 
 /** Reads the lines of one open file as they are appended. Keeps no lines in memory. */
 export class Tail {
-  /** Identity of the open file, whatever its path is now. */
+  /** Device of the open file. With the inode it identifies the file, even after the file was renamed. */
   readonly dev: number;
   readonly ino: number;
-  /** Birth time of the file, milliseconds since 1970: its inode may be reused later. */
+  /** Birth time of the file in milliseconds since 1970. It distinguishes the file from a later one with the same inode. */
   readonly birth_ms: number;
   readonly #handle: number;
   #offset: number;
   #skipping: boolean;
   #head: Buffer;
-  /** File size at the last read that found no complete line; the file is not read again until it grows. */
+  /** Size of the file at the last read that found no complete line. Until the file grows, it is not read again. */
   #looked_at = -1;
 
   constructor(handle: number, stat: Stats, from: { offset: number; skipping?: boolean; head?: Buffer }) {
@@ -80,8 +83,8 @@ export class Tail {
   }
 
   /**
-   * Reads appended complete lines, at most LINE_BYTES_MAX at a time; empty ones are skipped. `take` returns whether it accepts the line: a refused
-   * line is passed again later. Returns the number of bytes consumed, 0 without a complete line.
+   * Reads the next appended lines, at most LINE_BYTES_MAX, and passes each complete line to `take`. Empty lines are skipped. If `take`
+   * returns false, the line is passed again at the next read. Returns the number of bytes consumed, 0 if there was no complete line.
    */
   read(size: number, take: (line: TailLine) => boolean): number {
     if (size <= this.#offset || size === this.#looked_at) return 0;
@@ -104,7 +107,7 @@ export class Tail {
     return start;
   }
 
-  /** Reads the text after the last newline, for a file to which no process writes any more. */
+  /** Reads the text after the last newline, if no process will write to the file any more. */
   readRest(size: number, take: (line: TailLine) => boolean): void {
     const length = Math.min(LINE_BYTES_MAX, size - this.#offset);
     if (length <= 0 || this.#skipping) return;
@@ -129,7 +132,7 @@ export function readHead(handle: number, length: number): Buffer {
   return bytes.subarray(0, length === 0 ? 0 : readSync(handle, bytes, 0, length, 0));
 }
 
-/** Opens a regular file. Returns undefined if it is absent, forbidden, or not regular (opening a pipe would block). */
+/** Opens a regular file. Returns undefined if it is absent, not readable, or not regular: opening a pipe would block. */
 export function openRegular(path: string): { handle: number; stat: Stats } | undefined {
   let handle: number;
   try {
@@ -152,7 +155,8 @@ function statOfOpen(handle: number): Stats | undefined {
 }
 
 /**
- * Returns the stat of a path. `gone`: it does not exist. `unseen`: unknown, since it is forbidden, a symlink loop, or the disk fails. Never throws.
+ * Returns the stat of a path. Returns `gone` if the path does not exist. Returns `unseen` if that is unknown: access is forbidden, the path
+ * is a symlink loop, or the disk fails. Never throws.
  */
 export function statEntry(path: string): Stats | "gone" | "unseen" {
   try {
@@ -162,7 +166,7 @@ export function statEntry(path: string): Stats | "gone" | "unseen" {
   }
 }
 
-/** Like `statEntry`, but returns undefined for everything that is not accessible. */
+/** Like `statEntry`, but returns undefined if there is no stat for any reason. */
 export function statOf(path: string): Stats | undefined {
   const seen = statEntry(path);
   return typeof seen === "string" ? undefined : seen;
@@ -185,9 +189,9 @@ export function isTailState(value: unknown): value is TailState {
   );
 }
 
-/** Files that were compressed after rotation. They cannot be read from a position in the middle. */
+/** Names of files that were compressed after rotation. Reading cannot resume in the middle of them. */
 export const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
-/** Maximum files beside a log that are examined. */
+/** Maximum number of files in a log's directory that are examined. */
 const SIBLINGS_MAX = 200;
 
 interface Sibling {
@@ -195,7 +199,7 @@ interface Sibling {
   mtime_ms: number;
 }
 
-/** Returns the files that a log was renamed or copied to (`app.log.1`, `app.log-20300101`), oldest first. */
+/** Returns the rotated files of a log (such as `app.log.1` or `app.log-20300101`), oldest first. */
 export function rotatedFiles(path: string): Sibling[] {
   const [directory, name] = [dirname(path), basename(path)];
   let entries: string[];
@@ -221,8 +225,8 @@ export function rotatedFiles(path: string): Sibling[] {
 }
 
 /**
- * Opens the file of a saved state at its position. Returns undefined if the file at the path is not that file (or, for `copy`, a copy of
- * it).
+ * Opens the file at the path at its saved position. Returns undefined if it is not the file of the saved state or, with `copy`, not a copy
+ * of it.
  */
 export function reopen(path: string, state: TailState, how: "same_file" | "copy"): Tail | undefined {
   const opened = openRegular(path);
@@ -239,17 +243,17 @@ export function reopen(path: string, state: TailState, how: "same_file" | "copy"
     )
       return new Tail(handle, stat, { offset: state.offset, skipping: state.skipping, head });
   } catch {
-    // The disk cannot read the file.
+    // The first bytes cannot be read from the disk.
   }
   closeSync(handle);
   return undefined;
 }
 
-/** Finds the file to which the saved file was renamed or copied, and opens it at the saved position. */
+/** Finds the file to which a log was renamed or copied, and opens it at the log's saved position. */
 export function findRotated(path: string, state: TailState): { tail: Tail; mtime_ms: number } | undefined {
   const siblings = rotatedFiles(path).toReversed();
   for (const how of ["same_file", "copy"] as const) {
-    // Nothing was read of the file, so its copy cannot be recognized by its first bytes.
+    // Nothing of the log was read yet, so a copy of it cannot be recognized by its first bytes.
     if (how === "copy" && state.offset === 0) continue;
     for (const sibling of siblings) {
       const tail = reopen(sibling.path, state, how);

@@ -1,7 +1,7 @@
 /**
- * Validates each datagram before it reaches the RTPS library, which trusts its input. In the library, a wrong length causes an exception
- * outside of its error handling. A heartbeat over 2^60 messages causes an endless loop. Data with inline QoS gets a payload with a wrong
- * start. Any host on the network can send such datagrams.
+ * Validates each datagram before the RTPS library receives it, since the library trusts its input. In the library, a wrong length causes an
+ * uncaught exception. A heartbeat that covers 2^60 messages causes an endless loop. Data with inline QoS gets a payload that starts at the
+ * wrong offset. Any host on the network can send such datagrams.
  */
 import { Buffer } from "node:buffer";
 import type { EntityId, Participant, ParticipantView } from "@foxglove/rtps";
@@ -9,16 +9,16 @@ import type { EntityId, Participant, ParticipantView } from "@foxglove/rtps";
 const HEADER_BYTES = 20;
 const SUBMESSAGE_HEADER_BYTES = 4;
 const SUBMESSAGES_MAX = 1_024;
-/** The largest message that is reassembled from fragments. */
+/** Maximum bytes of a message that is reassembled from fragments. */
 export const DDS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024;
-/** DDS vendors use fragments of about 1 KiB or more; the most common ones on robots use 64 KiB. */
+/** Minimum bytes of a fragment. DDS implementations use about 1 KiB or more, and the most common ones on robots use 64 KiB. */
 const FRAGMENT_BYTES_MIN = 256;
 /**
  * Maximum fragments of one message: the library allocates a list of that length at the first fragment. With fragments of 1 KiB, even the
  * largest message has fewer.
  */
 const FRAGMENTS_MAX = 40_000;
-/** Maximum range of messages in a heartbeat. The library's loop over them takes milliseconds. */
+/** Maximum number of messages that a heartbeat may cover. The library loops over all of them, which takes milliseconds for this many. */
 const HEARTBEAT_RANGE_MAX = 65_536n;
 const SET_BITS_MAX = 256;
 
@@ -38,7 +38,7 @@ const FLAG_INLINE_QOS = 0x02;
 const FLAG_INVALIDATE = 0x02;
 const FLAG_DATA = 0x04;
 
-/** The minimum length of each submessage's body. */
+/** The minimum length in bytes of the body of each submessage type. */
 const BODY_BYTES_MIN: Readonly<Record<number, number>> = {
   [PAD]: 0,
   [ACKNACK]: 24,
@@ -63,21 +63,23 @@ const STATUS_UNREGISTERED = 0x02;
 export const PARTICIPANT_WRITER = 0x0100c2;
 export const PUBLICATIONS_WRITER = 0x0003c2;
 
-/** A participant or endpoint that has announced that it ends. */
+/** A participant or endpoint that has announced its end. */
 export interface DisposedEntity {
-  /** PARTICIPANT_WRITER or PUBLICATIONS_WRITER: the kind of entity. */
+  /**
+   * The built-in writer that announced the end. PARTICIPANT_WRITER: the entity is a participant; PUBLICATIONS_WRITER: it is an endpoint.
+   */
   writer: number;
-  /** 32 hex digits: 24 for the participant, then 8 for the endpoint. */
+  /** Id of the entity, 32 hex digits: 24 for the participant, then 8 for the endpoint. */
   guid: string;
 }
 
 interface Datagram {
-  /** The sender: 24 hex digits. */
+  /** Id of the participant that sent the datagram, 24 hex digits. */
   guid_prefix: string;
   disposed: DisposedEntity[];
 }
 
-/** Validates a datagram, and replaces inline QoS by padding (in place). Returns undefined for a datagram that the library must not receive. */
+/** Validates a datagram, and replaces inline QoS by padding in place. Returns undefined if the library must not receive the datagram. */
 export function screenDatagram(bytes: Uint8Array): Datagram | undefined {
   if (bytes.length < HEADER_BYTES || bytes[0] !== 0x52 || bytes[1] !== 0x54 || bytes[2] !== 0x50 || bytes[3] !== 0x53) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -112,16 +114,17 @@ function readHeader(view: DataView, offset: number): Submessage {
   let id = view.getUint8(offset);
   const flags = view.getUint8(offset + 1);
   const little = (flags & FLAG_LITTLE_ENDIAN) !== 0;
-  // The submessage has no timestamp, but the library would read the following bytes as one. Turn it into padding.
+  // This flag means that the submessage has no timestamp, but the library would read the following bytes as one. Turn the submessage into
+  // padding.
   if (id === INFO_TS && (flags & FLAG_INVALIDATE) !== 0) view.setUint8(offset, (id = PAD));
   let length = view.getUint16(offset + 2, little);
-  // A length of 0 in the last submessage means "to the end", which the library does not support.
+  // In the last submessage, a length of 0 means "to the end". The library does not support that, so write the real length.
   const rest = view.byteLength - offset - SUBMESSAGE_HEADER_BYTES;
   if (length === 0 && id !== PAD && id !== INFO_TS && rest <= 0xffff) view.setUint16(offset + 2, (length = rest), little);
   return { view, id, offset, flags, little, end: offset + SUBMESSAGE_HEADER_BYTES + length };
 }
 
-/** Returns whether the numbers in a submessage cause neither a long loop nor a large buffer in the library. */
+/** Returns whether the library can process the numbers in a submessage without a long loop or a large buffer. */
 function isSound(submessage: Submessage): boolean {
   const { view, id, offset, little, end } = submessage;
   const sequence = (at: number): bigint =>
@@ -154,13 +157,13 @@ function areFragmentsSound({ view, offset, little, flags, end }: Submessage): bo
   if (size < FRAGMENT_BYTES_MIN || total > DDS_MESSAGE_BYTES_MAX || start < 1 || count < 1 || total > size * FRAGMENTS_MAX) return false;
   const first = (start - 1) * size;
   const bytes = Math.min(count * size, total - first);
-  // With inline QoS the payload is shorter than this; `takeInlineQos` then checks the length.
+  // With inline QoS the payload is shorter than computed here, so `takeInlineQos` checks its length instead.
   return first < total && (count - 1) * size < total - first && ((flags & FLAG_INLINE_QOS) !== 0 || offset + 36 + bytes <= end);
 }
 
 /**
- * Replaces the inline QoS before a payload by padding, and returns the disposed entity that the QoS names. Before: header, QoS, payload.
- * After: a PAD submessage as long as the QoS, then header and payload.
+ * Replaces the inline QoS before a payload by padding: header, QoS, payload become a PAD submessage as long as the QoS, then header and
+ * payload. Returns the entity whose end the QoS announces.
  */
 function takeInlineQos(submessage: Submessage): DisposedEntity | "broken" | undefined {
   const { view, id, offset, flags, little, end } = submessage;
@@ -173,8 +176,8 @@ function takeInlineQos(submessage: Submessage): DisposedEntity | "broken" | unde
   const writer = view.getUint32(offset + 12, false);
   const has_data = (flags & FLAG_DATA) !== 0 || id === DATA_FRAG;
   const entity = over && id === DATA ? disposedEntityOf(view, writer, parameters, end) : undefined;
-  // Without a payload, leave the QoS in place. The library parses it as a payload, finds no known field, and correctly counts the message
-  // as received.
+  // Without a payload, leave the QoS in place. The library parses the QoS as a payload, finds no known field in it, and correctly counts
+  // the message as received.
   if (!has_data) return entity;
   const qos_bytes = parameters.end - (offset + header_bytes);
   const header = Uint8Array.prototype.slice.call(new Uint8Array(view.buffer, view.byteOffset + offset, header_bytes));
@@ -219,8 +222,8 @@ function disposedEntityOf(view: DataView, writer: number, inline: Parameters, en
 const hex = (view: DataView, at: number, length: number): string => Buffer.from(view.buffer, view.byteOffset + at, length).toString("hex");
 
 /**
- * Limits the memory that the RTPS library uses for fragmented messages. Without limits, it allocates a list as long as any sender
- * announces, and keeps the whole datagram of each fragment.
+ * The functions below limit the memory that the RTPS library uses for fragmented messages. Without limits, any sender can make it allocate
+ * a list of any length. It also keeps the whole datagram of each fragment.
  */
 
 /**
@@ -229,7 +232,7 @@ const hex = (view: DataView, at: number, length: number): string => Buffer.from(
 export const FRAGMENTED_MESSAGES_MAX = 64;
 export const FRAGMENTED_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Internals of the library that are used here; the version is pinned. */
+/** Internal methods of the library that are used here. They may change with its version, which is therefore pinned. */
 export interface FragmentsInside {
   handleDataFrag: (guid_prefix: string, fragment: Fragment) => void;
 }
@@ -240,7 +243,7 @@ interface Fragment {
   readerEntityId: EntityId;
   writerEntityId: EntityId;
   writerSeqNumber: bigint;
-  /** Bytes of the whole message. */
+  /** Total bytes of the message that the fragment belongs to. */
   sampleSize: number;
   fragmentSize: number;
   fragmentStartingNum: number;
@@ -249,8 +252,8 @@ interface Fragment {
 }
 
 /**
- * Drops fragments of unknown writers, and of messages for which there is no room. To make room, older incomplete messages of the same
- * writer are evicted first: a best-effort writer continues after a lost fragment, and a reliable one sends it again.
+ * Drops fragments of unknown writers, and of messages for which there is no room. To make room, it evicts older incomplete messages of the
+ * same writer. This is harmless: a best-effort writer continues with later messages, and a reliable one sends the evicted message again.
  */
 export function boundFragments(participant: Participant): void {
   const inside = participant as unknown as FragmentsInside;
@@ -268,7 +271,7 @@ export function boundFragments(participant: Participant): void {
   };
 }
 
-/** Evicts older messages of the writer until the limits allow a new message of this many bytes. Returns whether they do. */
+/** Evicts older messages of the writer until a new message of this size fits within the limits. Returns whether it fits. */
 function makeRoom(participants: Participants, sender: ParticipantView, writer: EntityId, bytes: number): boolean {
   let [count, sum] = [1, bytes];
   for (const { writerIdToDataFragments } of participants.values())
@@ -278,7 +281,7 @@ function makeRoom(participants: Participants, sender: ParticipantView, writer: E
         sum += totalBytes;
       }
   const fits = (): boolean => count <= FRAGMENTED_MESSAGES_MAX && sum <= FRAGMENTED_BYTES_MAX;
-  // Oldest first: in the order in which the messages began.
+  // Evict the oldest message first. The map's order is the order in which the messages began.
   for (const [sequence, { totalBytes }] of sender.writerIdToDataFragments.get(writer) ?? []) {
     if (fits()) break;
     sender.removeFragments(writer, sequence);

@@ -5,22 +5,22 @@ import { type FindRosAdapter, type RosAdapter, type RosAdapterOptions, type RosM
 import { Decoder } from "./definitions.ts";
 import { DdsParticipant } from "./participant.ts";
 
-/** Maximum wait for the first publisher. Other participants announce themselves immediately to a new one. */
+/** Maximum wait for the first publisher. Participants announce themselves to a new participant immediately. */
 const ANSWER_MS = 3_000;
-/** ROS is considered gone after this long without a publisher. */
+/** Time without any publisher after which ROS counts as gone. */
 const ALONE_MS = 60_000;
 const ALONE_CHECK_MS = 5_000;
-/** Maximum topics of the domain that are listed. */
+/** Maximum number of topics in the list of topics. */
 const TOPICS_MAX = 5_000;
 
-/** Values of the library's enumerations. They are repeated here because the library is imported later. */
+/** Values of enumerations of the RTPS library. They are repeated here because the library is imported only when it is needed. */
 const BEST_EFFORT: Reliability = 1;
 const RELIABLE: Reliability = 2;
 const VOLATILE: Durability = 0;
 const TRANSIENT_LOCAL: Durability = 1;
 const KEEP_LAST: HistoryKind = 0;
 
-/** Resolves with an adapter if the domain has a publisher; every ROS node is one. An agent that only listens does not count. */
+/** Resolves with an adapter if the DDS domain has a publisher. Every ROS node is a publisher; an agent that only listens is not. */
 export const findDds: FindRosAdapter = async (options) => {
   const adapter = new DdsAdapter(options);
   await adapter.start();
@@ -32,11 +32,11 @@ export const findDds: FindRosAdapter = async (options) => {
 interface Subscription {
   dds_topic: string;
   on: (message: RosMessage) => void;
-  /** One reader for each type with which the topic is published; several only if publishers disagree on the type. */
+  /** One reader for each type of the topic. There are several only if publishers disagree on the type. */
   readers: Map<string, { options: SubscribeOpts; end: () => void }>;
 }
 
-/** Reaches the robot's ROS 2 through DDS, its wire protocol. This needs no ROS software besides the publishers. */
+/** Connects to ROS 2 directly over DDS, its network protocol. Besides the publishers, the robot needs no ROS software. */
 class DdsAdapter implements RosAdapter {
   readonly name = "dds";
   readonly distro: string | null;
@@ -132,7 +132,7 @@ class DdsAdapter implements RosAdapter {
     if (!this.#closed) for (const subscription of this.#subscriptions.values()) this.#match(subscription);
   }
 
-  /** Subscribes with the publishers' types, and with the lowest reliability among them, so that all match. */
+  /** Subscribes with the types of the publishers, and with the lowest reliability among them, so that every publisher matches. */
   #match(subscription: Subscription): void {
     const writers = this.#writers().filter(({ topicName }) => topicName === subscription.dds_topic);
     for (const typeName of new Set(writers.map((writer) => writer.typeName))) {
@@ -169,13 +169,13 @@ class DdsAdapter implements RosAdapter {
   }
 }
 
-/** The reader's history has no effect, since each message is passed on immediately. */
+/** History setting of the readers. It has no effect, since each message is passed on immediately. */
 const HISTORY = { kind: KEEP_LAST, depth: 1 };
 const reliability = (kind: Reliability): SubscribeOpts["reliability"] => ({ kind, maxBlockingTime: { sec: 0, nsec: 100_000_000 } });
 
 const isSame = (a: SubscribeOpts, b: SubscribeOpts): boolean => a.durability === b.durability && a.reliability.kind === b.reliability.kind;
 
-/** Returns the distribution named by a prefix, such as `humble` for `/opt/ros/humble`. */
+/** Returns the ROS distribution that a directory name contains, such as `humble` for `/opt/ros/humble`. */
 function distroOf(prefixes: readonly string[]): string | null {
   for (const prefix of prefixes) {
     const [, distro] = /^\/opt\/ros\/([a-z]+)\/?$/.exec(prefix) ?? [];
@@ -184,40 +184,45 @@ function distroOf(prefixes: readonly string[]): string | null {
   return null;
 }
 
-/** How ROS 2 writes its names on the wire of DDS, and back. */
+/** The functions below convert between names in ROS 2 and names in DDS. */
 
 const TOPIC_PREFIX = "rt/";
 const DDS_TYPE = /^([A-Za-z]\w*)::(msg|srv|action)::dds_::(\w+)_$/;
 
-/** `rt/chatter` becomes `/chatter`; undefined for a topic that is not of ROS, such as the requests of a service. */
+/**
+ * Converts a DDS topic such as `rt/chatter` to `/chatter`. Returns undefined if it is not a ROS topic, such as the requests of a
+ * service.
+ */
 function rosTopicOf(dds_topic: string): string | undefined {
   return dds_topic.startsWith(TOPIC_PREFIX) ? dds_topic.slice(TOPIC_PREFIX.length - 1) : undefined;
 }
 
-/** `/chatter` becomes `rt/chatter`; the leading slash is optional. */
+/** Converts a ROS topic such as `/chatter` to `rt/chatter`. The leading slash is optional. */
 function ddsTopicOf(topic: string): string {
   return TOPIC_PREFIX + topic.replace(/^\/+/, "");
 }
 
-/** `std_msgs::msg::dds_::String_` becomes `std_msgs/msg/String`. A type that is not of ROS stays unchanged. */
+/**
+ * Converts a DDS type such as `std_msgs::msg::dds_::String_` to `std_msgs/msg/String`. Returns a type that is not of ROS unchanged.
+ */
 function rosTypeOf(dds_type: string): string {
   const parts = DDS_TYPE.exec(dds_type);
   return parts === null ? dds_type : `${parts[1]}/${parts[2]}/${parts[3]}`;
 }
 
-/** Topic on which each participant of ROS 2 publishes its nodes. */
+/** Topic on which each ROS 2 participant publishes the names of its nodes. */
 const DISCOVERY_INFO_TOPIC = "ros_discovery_info";
 const NODES_MAX = 1_000;
 
 /**
- * Lengths of a GID in rmw_dds_common: 24 bytes until Humble, 16 since Iron. The definitions are built in, since the robot may not have
- * them.
+ * Length of a GID in bytes: 24 up to the Humble distribution, 16 since Iron. The message definitions are built in, since the robot may
+ * not have them.
  */
 const GID_BYTES = [16, 24];
 
 type DiscoveryInfo = { node_entities_info_seq: { node_namespace: string; node_name: string }[] };
 
-/** Reads names of nodes, such as `/camera/driver`, from the participants' messages in ros_discovery_info. */
+/** Collects the names of ROS nodes, such as `/camera/driver`, from the messages that participants publish on ros_discovery_info. */
 class NodeNames {
   readonly #by_participant = new Map<string, string[]>();
   #readers: MessageReader<DiscoveryInfo>[] = [];
@@ -229,22 +234,22 @@ class NodeNames {
     return names;
   }
 
-  /** Replaces the names of a participant by those in its latest message; an unreadable message is ignored. */
+  /** Replaces the names of one participant by those in its latest message. Ignores a message that cannot be decoded. */
   take(participant: string, bytes: Uint8Array): void {
     for (const reader of this.#readers) {
       try {
         const { node_entities_info_seq: nodes } = reader.readMessage<DiscoveryInfo>(bytes);
-        // The GID length is wrong if more than padding is left after decoding.
+        // If more bytes than padding are left after decoding, the assumed GID length is wrong. Try the next one.
         if (bytes.length - reader.lastReadByteLength() >= PADDING_BYTES) continue;
         this.#by_participant.set(participant, nodes.slice(0, NODES_MAX).map(fullName));
         return;
       } catch {
-        // The GID length is wrong: try the other one.
+        // Decoding failed, so the assumed GID length is wrong. Try the next one.
       }
     }
   }
 
-  /** Returns the node names of all participants that are present, each name once. */
+  /** Returns the node names of all present participants, without duplicates. */
   names(is_there: (participant: string) => boolean): string[] {
     for (const participant of this.#by_participant.keys()) if (!is_there(participant)) this.#by_participant.delete(participant);
     return [...new Set(Array.from(this.#by_participant.values()).flat())];

@@ -20,7 +20,7 @@ interface DecoderOptions {
   log: Logger;
 }
 
-/** Decodes ROS 2 messages (CDR) with the definitions of their types. Searches for the definition of each type once. */
+/** Decodes ROS 2 messages (CDR) with the definitions of their types. Searches for each definition once and caches it. */
 export class Decoder {
   readonly #options: DecoderOptions;
   readonly #types = new Map<string, Promise<Decode>>();
@@ -33,7 +33,7 @@ export class Decoder {
   find(type: string): Promise<Decode> {
     let found = this.#types.get(type);
     if (found === undefined) {
-      // Type names come from the network, so the cache has a limit: it is cleared when full.
+      // Limit the cache, since type names come from the network. When it is full, it is cleared.
       if (this.#types.size >= TYPES_MAX) this.#types.clear();
       found = this.#find(type);
       this.#types.set(type, found);
@@ -72,18 +72,18 @@ function decodeBy(reader: MessageReader, type: string, source: string): Decode {
 
 type MessageDefinition = ReturnType<typeof parseMsg>[number];
 
-/** Maximum nested types of one message. */
+/** Maximum number of types that are nested in one message type. */
 const DEFINITIONS_MAX = 500;
 const DEFINITION_BYTES_MAX = 256 * 1024;
 
 interface TypeDefinition {
-  /** The type itself first, then its nested types. */
+  /** The definition of the type itself, followed by those of its nested types. */
   definitions: MessageDefinition[];
   /** Where the definitions were found: a file of the robot, or the agent's own list. */
   source: string;
 }
 
-/** A type that cannot be decoded; the message states why, for people. */
+/** Thrown for a type that cannot be decoded. Its message states the reason for people. */
 export class UnknownType extends Error {}
 
 /**
@@ -92,8 +92,8 @@ export class UnknownType extends Error {}
 const TYPE = /^([A-Za-z]\w*)\/(msg|srv|action)\/([A-Za-z]\w*)$/;
 
 /**
- * Finds a type and its nested types: in the `.msg` files below the prefixes (AMENT_PREFIX_PATH), then in their `.idl` files, then among the agent's
- * common types. Throws UnknownType.
+ * Returns the definitions of a type and its nested types. Searches the `.msg` files below the prefixes (AMENT_PREFIX_PATH), then their
+ * `.idl` files, then the agent's list of common types. Throws UnknownType.
  */
 export async function findDefinitions(type: string, prefixes: readonly string[], distro: string | null): Promise<TypeDefinition> {
   if (!TYPE.test(type)) throw new UnknownType(`${type} is not a ROS 2 type`);
@@ -113,7 +113,7 @@ export async function findDefinitions(type: string, prefixes: readonly string[],
   throw new UnknownType(`no definition of ${type}: ${where}, and it is none of the common types`);
 }
 
-/** Returns the name as definitions use it, without the folder: `std_msgs/Header`. */
+/** Returns a type's name without its folder, as definitions use it: `std_msgs/Header`. */
 const shortName = (type: string): string => type.replace(/\/(msg|srv|action)\//, "/");
 
 async function findMsg(type: string, prefixes: readonly string[]): Promise<TypeDefinition | undefined> {
@@ -166,7 +166,7 @@ async function findIdl(type: string, prefixes: readonly string[]): Promise<TypeD
   return { definitions: [root, ...parsed.filter((one) => one !== root)], source: source ?? "" };
 }
 
-/** The newest distribution, used if the robot's ROS distribution is unknown. */
+/** The newest ROS distribution. Its definitions are used if the robot's distribution is unknown. */
 const COMMON_DEFAULT = "jazzy";
 
 async function findCommon(type: string, distro: string | null): Promise<TypeDefinition | undefined> {

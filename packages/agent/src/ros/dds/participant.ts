@@ -18,20 +18,23 @@ import { errorText } from "../../disk/write-atomically.ts";
 import { boundFragments, DDS_MESSAGE_BYTES_MAX, type DisposedEntity, PARTICIPANT_WRITER, screenDatagram } from "./datagram.ts";
 import { ddsAddresses, DdsSocket } from "./sockets.ts";
 
-/** Announcement interval. Other participants drop a participant that does not announce itself within its lease of 10 s. */
+/** Interval of announcements. The agent's lease is 10 s: other participants drop it if it does not announce itself within that time. */
 const ANNOUNCE_MS = 3_000;
-/** Minimum time without a datagram after which a participant is gone, even if its lease is shorter: some renew late. */
+/**
+ * Minimum time without a datagram after which a participant counts as gone. It applies even if the participant's lease is shorter, since
+ * some participants renew late.
+ */
 const LEASE_MS_MIN = 20_000;
 const TIDY_MS = 1_000;
 /**
- * Maximum messages of one writer that are reassembled at a time. FRAGMENTED_ROUNDS_MAX: cleanup rounds without progress after which a
- * message is dropped.
+ * Maximum messages of one writer that are reassembled at the same time. FRAGMENTED_ROUNDS_MAX limits the cleanup rounds in which a message
+ * makes no progress; after that it is dropped.
  */
 const FRAGMENTED_MAX = 4;
 const FRAGMENTED_ROUNDS_MAX = 10;
-/** Maximum participants. Real networks have fewer; more than this are forged. */
+/** Maximum number of participants. Real networks have fewer, so more of them must be forged. */
 const PARTICIPANTS_MAX = 1_000;
-/** The library's warnings are logged at most once in this time. */
+/** Minimum interval in milliseconds between two logged warnings of the library. */
 const FAILURE_LOG_MS = 60_000;
 
 interface DdsParticipantOptions {
@@ -39,13 +42,13 @@ interface DdsParticipantOptions {
   localhost_only: boolean;
   clock: Clock;
   log: Logger;
-  /** Receives each message of a topic once. */
+  /** Called with each message of a topic, without duplicates. */
   received: (data: UserData) => void;
   /** Called when an endpoint or a participant appears or disappears. */
   changed: () => void;
 }
 
-/** Internals of the library that are used here; the version is pinned. */
+/** Internal methods of the library that are used here. They may change with its version, which is therefore pinned. */
 interface Inside {
   handleHeartbeat: (guid_prefix: string, heartbeat: { writerEntityId: EntityId }) => void;
   handlePublication: (parameters: Uint8Array, timestamp: unknown) => unknown;
@@ -61,12 +64,12 @@ export class DdsParticipant {
   readonly #participant: Participant;
   readonly #inside: Inside;
   readonly #participants: Map<string, ParticipantView>;
-  /** Time at which each participant was last heard, on the monotonic clock. */
+  /** When the last datagram of each participant arrived, on the monotonic clock. */
   readonly #heard = new Map<string, number>();
-  /** Which messages each reader has received. */
+  /** The messages that each reader has received. */
   readonly #received = new Map<EntityId, Received>();
   readonly #context = { writer: "" };
-  /** For each incomplete message: its missing fragments, and the cleanup rounds since their number last changed. */
+  /** For each incomplete message: the number of missing fragments, and the cleanup rounds since that number last changed. */
   #stuck = new WeakMap<object, { remaining: number; rounds: number }>();
   #timers: Timer[] = [];
   #failure_logged_at = -Infinity;
@@ -116,7 +119,7 @@ export class DdsParticipant {
     return this.#participant.topicWriters();
   }
 
-  /** Returns a function that ends the subscription. */
+  /** Subscribes to a topic. Returns a function that ends the subscription. */
   subscribe(options: SubscribeOpts): () => void {
     const reader = this.#participant.subscribe(options);
     this.#countReceived();
@@ -150,12 +153,12 @@ export class DdsParticipant {
     const { guid_prefix, disposed } = datagram;
     if (this.#heard.has(guid_prefix)) this.#heard.set(guid_prefix, this.#options.clock.monotonic());
     else if (this.#heard.size >= PARTICIPANTS_MAX) return false;
-    // Remove the entity after the library has processed this datagram, which contains the disposal.
+    // This datagram announces the end of the entity. Remove the entity after the library has processed the datagram.
     if (disposed.length > 0) queueMicrotask(() => disposed.forEach((entity) => this.#leave(entity, guid_prefix)));
     return true;
   }
 
-  /** Removes a disposed participant or endpoint, if it belongs to the sender. */
+  /** Removes a participant or endpoint that has announced its end, if the sender owns it. */
   #leave({ writer, guid }: DisposedEntity, guid_prefix: string): void {
     if (!guid.startsWith(guid_prefix)) return;
     if (writer === PARTICIPANT_WRITER) return this.#forget(guid_prefix);
@@ -178,7 +181,7 @@ export class DdsParticipant {
     this.#options.changed();
   }
 
-  /** Replaces the library's history by our own in readers that do not have it yet. */
+  /** Replaces the library's message history by a `Received` in all readers that still have the library's. */
   #countReceived(): void {
     const make: MakeSet = (base, bits) => new this.#rtps.SequenceNumberSet(base, bits);
     for (const participant of this.#participants.values()) {
@@ -193,7 +196,7 @@ export class DdsParticipant {
 
   #take(data: UserData): void {
     const writer = this.#rtps.makeGuid(data.publication.guidPrefix, data.publication.entityId);
-    // The writer sent the message again while our acknowledgement was in transit.
+    // This is a duplicate: the writer sent the message again before our acknowledgement arrived.
     if (this.#received.get(data.subscription.entityId)?.has(writer, data.writerSeqNumber) === true) return;
     if (data.serializedData.length <= DDS_MESSAGE_BYTES_MAX) this.#options.received(data);
   }
@@ -207,11 +210,13 @@ export class DdsParticipant {
     }
   }
 
-  /** Drops incomplete messages that make no progress. The library would wait forever for missing fragments of a best-effort message. */
+  /**
+   * Drops incomplete messages that make no progress. For a best-effort writer, the library would wait for the missing fragments forever.
+   */
   #tidyFragments(participant: ParticipantView): void {
     for (const [writer, messages] of participant.writerIdToDataFragments) {
       let kept = messages.size;
-      // Oldest first: in the order in which the messages began.
+      // Drop the oldest message first. The map's order is the order in which the messages began.
       for (const [sequence, message] of messages) {
         const before = this.#stuck.get(message);
         const stands = before !== undefined && before.remaining === message.remainingFragments;
@@ -232,10 +237,13 @@ export class DdsParticipant {
   }
 }
 
-/** Header before a parameter list. Its second byte is the kind of the list. */
+/** Size of the header before a parameter list. The header's second byte is the kind of the list. */
 const ENCAPSULATION_BYTES = 4;
 const LITTLE_ENDIAN_LIST = 3;
-/** The parameter PID_RELIABILITY: its header, the kind `reliable`, and a blocking time of 0 s plus 0.1 s as a fraction of 2^32. */
+/**
+ * The 32-bit words of a PID_RELIABILITY parameter: a placeholder for its header, the kind `reliable`, and a blocking time of 0 s and 0.1 s
+ * (as a fraction of 2^32).
+ */
 const RELIABLE_PARAMETER = [0, 2, 0, 0x19999999];
 
 /**
@@ -251,13 +259,13 @@ function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array 
   longer.set(parameters.subarray(ENCAPSULATION_BYTES), ENCAPSULATION_BYTES + 4 * RELIABLE_PARAMETER.length);
   const view = new DataView(longer.buffer, ENCAPSULATION_BYTES);
   RELIABLE_PARAMETER.forEach((word, i) => view.setUint32(4 * i, word, little));
-  // The first word consists of two 16-bit numbers: the parameter's id and length.
+  // The first word of the parameter consists of two 16-bit numbers: its id and its length.
   view.setUint16(0, 0x001a, little);
   view.setUint16(2, 0x000c, little);
   return longer;
 }
 
-/** Returns whether an entity is one of those used for discovery, by the two highest bits of its kind. */
+/** Returns whether an entity is one of those that DDS uses for discovery: the two highest bits of its kind are set. */
 const isBuiltin = (entity: EntityId): boolean => (entity & 0xc0) === 0xc0;
 
 /** Maximum messages received after a missing one. Beyond this, missing messages are no longer requested. */
@@ -267,18 +275,19 @@ const ASKED_MAX = 256;
 const WRITERS_MAX = 4_096;
 
 interface FromWriter {
-  /** Watermark: everything up to here was received or is no longer requested. */
+  /** Watermark: all messages up to this number were received or are no longer requested. */
   low: SequenceNumber;
-  /** Messages received beyond the watermark. */
+  /** Numbers of the messages that were received after a missing one. */
   ahead: Set<SequenceNumber>;
 }
 
-/** Creates the library's set of requested numbers. */
+/** Creates the set of message numbers that an acknowledgement requests, in the library's format. */
 type MakeSet = (base: SequenceNumber, bits: number) => SequenceNumberSet;
 
 /**
- * Tracks which messages of each writer a reader has received. Replaces the library's history. That one keeps an entry for each message of a
- * best-effort writer forever, iterates over a gap number by number, and mixes up the numbers of two writers of one process.
+ * Tracks which messages of each writer a reader has received. It replaces the library's history, which has three defects. The library
+ * stores an entry for each message of a best-effort writer forever. It iterates over a gap number by number. It confuses the numbers of two
+ * writers in one process.
  */
 export class Received {
   readonly depth = 0;
@@ -286,7 +295,7 @@ export class Received {
   readonly #context: { writer: string };
   readonly #make_set: MakeSet;
 
-  /** `context.writer` is the writer of the heartbeat in progress, which the library does not pass to `heartbeatUpdate`. */
+  /** `context.writer` must be the writer of the heartbeat that is being processed. The library does not pass it to `heartbeatUpdate`. */
   constructor(context: { writer: string }, make_set: MakeSet) {
     this.#context = context;
     this.#make_set = make_set;
@@ -305,7 +314,7 @@ export class Received {
     const from = this.#from(writerGuid);
     if (sequenceNumber <= from.low) return;
     from.ahead.add(sequenceNumber);
-    // Advances past half of them in one step: searching for the minimum at each message costs 100 µs.
+    // Advance past half of the stored numbers in one step, since searching for the minimum at each message would take 100 µs.
     if (from.ahead.size > AHEAD_MAX) jump(from, Array.from(from.ahead).toSorted((a, b) => (a < b ? -1 : 1))[AHEAD_MAX / 2] ?? 0n);
     settle(from);
   }
@@ -347,7 +356,7 @@ export class Received {
   }
 }
 
-/** Advances the watermark over all messages that follow it without a gap. */
+/** Advances the watermark over all received messages that directly follow it. */
 function settle(from: FromWriter): void {
   while (from.ahead.delete(from.low + 1n)) from.low += 1n;
 }

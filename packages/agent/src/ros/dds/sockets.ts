@@ -8,7 +8,7 @@ const SEND_BUFFER_BYTES = 256 * 1024;
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 const INTERFACES_MAX = 16;
 
-/** Returns the addresses of this machine that DDS uses for multicast; the first is announced as its own. */
+/** Returns the addresses of this machine that DDS uses for multicast. The agent announces the first one as its own address. */
 export function ddsAddresses(localhost_only: boolean): string[] {
   if (localhost_only) return [LOOPBACK];
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
@@ -25,7 +25,7 @@ const isMulticast = (address: string): boolean => {
 
 interface DdsSocketOptions {
   addresses: readonly string[];
-  /** Checks each datagram. If it returns false, the library does not receive the datagram. */
+  /** Checks each datagram. If it returns false, the datagram is not passed to the library. */
   screen: (bytes: Uint8Array) => boolean;
   /** Called with an exception of the library. */
   failed: (error: unknown) => void;
@@ -66,7 +66,7 @@ export class DdsSocket extends EventEmitter implements UdpSocket {
     return Promise.resolve(this.#closed ? undefined : this.#socket.address());
   }
 
-  /** Joins the group on every interface that supports multicast; fails if none does. */
+  /** Joins a multicast group on every interface that supports multicast. Rejects if no interface does. */
   addMembership(group: string): Promise<void> {
     let problem: unknown = new Error("no network interface");
     let joined = 0;
@@ -95,7 +95,7 @@ export class DdsSocket extends EventEmitter implements UdpSocket {
     });
   }
 
-  /** Sends a datagram; a failure counts as a lost datagram. */
+  /** Sends a datagram. If sending fails, the datagram counts as lost on the network. */
   async send(data: Uint8Array, offset: number, length: number, port: number, address: string): Promise<void> {
     if (this.#closed) return;
     if (!isMulticast(address)) return await this.#sendOne(data, offset, length, port, address);

@@ -15,10 +15,13 @@ import {
 import type { RosSettings } from "../settings.ts";
 import { RosSocket } from "../web-socket.ts";
 
-/** foxglove_bridge 3 and later accepts only the first, earlier versions only the second. The framing is the same in both. */
+/**
+ * WebSocket subprotocols. foxglove_bridge 3 and later accepts only the first, earlier versions only the second. Both use the same message
+ * format.
+ */
 const SUBPROTOCOLS = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
 const SERVER_INFO_MS_MAX = 3_000;
-/** Opcode of a message. After it come the subscription's id (uint32), the log time (uint64, ns) and the message. */
+/** Opcode of a message frame. The opcode is followed by the subscription's id (uint32), the log time in ns (uint64) and the message. */
 const MESSAGE_DATA = 1;
 const MESSAGE_DATA_HEADER_BYTES = 13;
 /** Maximum channels; further ones are ignored. A robot has hundreds. */
@@ -34,12 +37,12 @@ interface ServerInfo {
 interface Subscription {
   topic: string;
   on: (message: RosMessage) => void;
-  /** Undefined while the topic has no publisher. */
+  /** The server's channel for the topic; undefined while the topic has no publisher. */
   channel: FoxgloveChannel | undefined;
   decode: Decode | undefined;
 }
 
-/** Finds a WebSocket server with the Foxglove protocol, such as foxglove_bridge. */
+/** Connects to a WebSocket server with the Foxglove protocol, such as foxglove_bridge. */
 export const findFoxglove: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new FoxgloveAdapter(clock, settings);
   return (await adapter.connect(settings.foxglove_url, signal)) ? adapter : undefined;
@@ -63,7 +66,7 @@ class FoxgloveAdapter implements RosAdapter {
     this.distro = settings.distro ?? null;
   }
 
-  /** Returns false if no such server answers at the address. */
+  /** Connects to the server. Returns false if no Foxglove server answers at the address. */
   async connect(url: string, signal: AbortSignal): Promise<boolean> {
     const clock = this.#clock;
     const socket = await RosSocket.open({ url, protocols: SUBPROTOCOLS, clock, signal, on: (data, binary) => this.#take(data, binary) });
@@ -122,7 +125,7 @@ class FoxgloveAdapter implements RosAdapter {
         (bytes) =>
           new UndecodedMessage(bytes, reason(error)),
     );
-    // The subscription may have ended while the decoder was loaded, or the channel may be gone.
+    // While the decoder was loaded, the subscription or the channel may have ended.
     if (this.#subscriptions.get(id) !== subscription || subscription.channel !== channel) return;
     subscription.decode = decode;
     this.#socket?.send({ op: "subscribe", subscriptions: [{ id, channelId: channel.id }] });
@@ -172,7 +175,7 @@ class FoxgloveAdapter implements RosAdapter {
     }
   }
 
-  /** Updates the connection graph: publishers, subscribers and services. Node names come only from there. */
+  /** Updates the graph of publishers, subscribers and services. Foxglove has no other source of node names. */
   #takeGraph(update: Record<string, unknown>): void {
     for (const [list, ids] of [
       ["publishedTopics", "publisherIds"],
@@ -205,11 +208,11 @@ interface FoxgloveChannel {
   encoding: string;
   schema_name: string;
   schema: string;
-  /** Old servers do not send it; then it follows from `encoding`. */
+  /** Encoding of the schema. Old servers do not send it; then it is derived from `encoding`. */
   schema_encoding: string | undefined;
 }
 
-/** Parses a channel of an `advertise`; undefined if it is invalid. */
+/** Parses one channel of an `advertise` message. Returns undefined if it is invalid. */
 function readChannel(value: unknown): FoxgloveChannel | undefined {
   const { id, topic, encoding, schemaName, schema, schemaEncoding } = fieldsOf(value);
   if (typeof id !== "number" || typeof topic !== "string" || typeof encoding !== "string") return undefined;
@@ -223,7 +226,7 @@ function readChannel(value: unknown): FoxgloveChannel | undefined {
   };
 }
 
-/** Returns the decoder of a channel. If the encoding is not one of ROS, each message becomes an UndecodedMessage. */
+/** Returns the decoder of a channel. If the channel's encoding is not supported, each message becomes an UndecodedMessage. */
 async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
   const { encoding, schema, schema_encoding } = channel;
   const wanted = `${encoding}+${schema_encoding ?? { cdr: "ros2msg", ros1: "ros1msg", protobuf: "protobuf" }[encoding] ?? ""}`;

@@ -2,9 +2,9 @@ import { type Clock, timeLimit } from "@roamfleet/clock";
 import { type HttpClient, httpClient, readText } from "../../http/request.ts";
 
 const ASK_MS_MAX = 4_000;
-/** Maximum bytes of one response: the names of a few thousand topics and nodes. */
+/** Maximum bytes of one response. The names of a few thousand topics and nodes fit. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024;
-/** Status that each response in ROS 1 begins with: 1 success, 0 failure, -1 error. */
+/** Status for success. Each response of a ROS 1 master begins with a status: 1 success, 0 failure, -1 error. */
 const SUCCESS = 1;
 
 export class Ros1Master {
@@ -20,7 +20,7 @@ export class Ros1Master {
     this.#http = httpClient(options.clock);
   }
 
-  /** Calls a method of the master and returns its value; rejects after a failure, or after ASK_MS_MAX. */
+  /** Calls a method of the master and returns its result. Rejects if the call fails or takes longer than ASK_MS_MAX. */
   async ask(method: string, ...params: string[]): Promise<unknown> {
     using limit = timeLimit(this.#clock, ASK_MS_MAX, new Error(`the ROS master did not answer within ${ASK_MS_MAX} ms`));
     const body = callText(method, [this.#caller, ...params]);
@@ -45,20 +45,20 @@ export class Ros1Master {
   }
 }
 
-/** Maximum nesting of arrays; no response of a master is that deep. */
+/** Maximum nesting of arrays in a response. A real master never reaches it. */
 const DEPTH_MAX = 16;
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
 
-/** Encodes an XML-RPC method call whose parameters are all strings. */
+/** Encodes an XML-RPC method call. All parameters are strings. */
 export function callText(method: string, params: readonly string[]): string {
   const values = params.map((text) => `<param><value><string>${escape(text)}</string></value></param>`).join("");
   return `<?xml version="1.0"?><methodCall><methodName>${escape(method)}</methodName><params>${values}</params></methodCall>`;
 }
 
 /**
- * Parses the response to a method call: numbers, strings, booleans, and arrays of them. A ROS master returns nothing else here. Throws for
- * a fault and for an invalid response. The library's parser is not used: it takes 13 MB of memory, and the agent polls a ROS 1 master all
- * the time.
+ * Parses the response to an XML-RPC call. It supports numbers, strings, booleans and arrays, which is all that a ROS master returns here.
+ * Throws for a fault and for an invalid response. The library's parser is not used because it takes 13 MB of memory, and the agent polls a
+ * ROS 1 master continuously.
  */
 export function readAnswer(text: string): unknown {
   const tokens = tokensOf(text);
@@ -67,7 +67,7 @@ export function readAnswer(text: string): unknown {
   return readValue(tokens, 0);
 }
 
-/** A stream of XML tags and the texts between them. */
+/** A cursor over the XML tags of a response and the texts between them. */
 class Tokens {
   readonly #tokens: string[];
   #at = 0;
@@ -94,7 +94,7 @@ function readValue(tokens: Tokens, depth: number): unknown {
   expect(tokens, "<value>");
   const head = tokens.shift();
   if (head === "</value>") return "";
-  // A value without a type is a string.
+  // In XML-RPC, a value without a type is a string.
   if (head !== undefined && !head.startsWith("<")) {
     expect(tokens, "</value>");
     return unescape(head);

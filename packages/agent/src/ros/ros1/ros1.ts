@@ -18,25 +18,26 @@ import { Ros1Master } from "./master.ts";
 import type { TcpRosReader } from "./sockets.ts";
 
 const WATCH_INTERVAL_MS = 5_000;
-/** A busy master may miss one answer, so two missed answers in a row mean that the master is gone. */
+/** Number of consecutive calls without an answer after which the master counts as gone. A busy master may miss one. */
 const MISSED_ANSWERS_MAX = 2;
 
 interface Subscription {
   on: (message: RosMessage) => void;
-  /** Type that the publishers state; empty before the first one connects. */
+  /** Message type that the publishers state; empty until the first publisher has connected. */
   type: string;
   decode: Decode;
   begun: boolean;
 }
 
 /**
- * Finds ROS 1. The agent subscribes to topics as a ROS node. It registers with the master only while a topic has listeners.
+ * Connects to a ROS 1 master and returns an adapter. The adapter subscribes to topics as a ROS node. It registers with the
+ * master only while a topic has listeners.
  */
 export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
   const uri = settings.ros1_master_uri;
   const address = await addressTowards(uri, clock, signal);
   if (address === undefined) return undefined;
-  // The name is random: a second node with the same name would end the first.
+  // Use a random name: if a second node with the same name registered, ROS would end the first one.
   const name = `/roamfleet_agent_${Buffer.from(clock.randomBytes(4)).toString("hex")}`;
   const master = new Ros1Master({ uri, clock, caller: name });
   try {
@@ -69,11 +70,11 @@ interface Ros1Options {
   name: string;
   master: Ros1Master;
   clock: Clock;
-  /** roscore sets a new one at each start. */
+  /** Id of the master's run. roscore sets a new id at each start. */
   run_id: string | undefined;
   distro: string | null;
   hostname: string;
-  /** Address on which the node listens for the master. */
+  /** Local address on which the node listens for calls of the master. */
   address: string;
 }
 
@@ -122,7 +123,7 @@ class Ros1Adapter implements RosAdapter {
       if (this.#subscriptions.size === 0) void this.#endNode();
     };
     try {
-      // Subscribe with any type: the publisher sends the actual one.
+      // Subscribe with the wildcard type, since the publisher sends the actual type.
       (await (this.#node ??= this.#makeNode())).subscribe({ topic, dataType: "*" });
       subscription.begun = true;
     } catch (error) {
@@ -196,8 +197,8 @@ class Ros1Adapter implements RosAdapter {
   }
 
   /**
-   * Polls the master, since nothing reports that it has ended or restarted. After a restart it has lost the registration of
-   * this node.
+   * Polls the master, since no event reports that it has ended or restarted. A restarted master has lost this node's
+   * registration.
    */
   async #look(): Promise<void> {
     const { master } = this.#options;
@@ -212,7 +213,7 @@ class Ros1Adapter implements RosAdapter {
     }
     const run_id = await master.textParameter("/run_id");
     if (run_id !== undefined && this.#run_id !== undefined && run_id !== this.#run_id) return this.#gone.resolve("roscore was restarted");
-    // Both may still be missing: roscore sets them a moment after its master begins to answer.
+    // The id and the distribution may still be missing: roscore sets them a moment after its master begins to answer.
     this.#run_id ??= run_id;
     this.distro ??= (await master.textParameter("/rosdistro")) ?? null;
     const node = await this.#node?.catch(() => undefined);

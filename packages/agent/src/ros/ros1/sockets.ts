@@ -12,17 +12,17 @@ const HEADER_BYTES_MAX = 1024 * 1024;
 const CONNECT_MS_MAX = 5_000;
 const LENGTH_BYTES = 4;
 
-/** Receives what a publisher sends on a connection. */
+/** Receives the header and the messages that a publisher sends on a connection. */
 export interface TcpRosReader {
-  /** Called once per connection with the fields of the header: `type`, `message_definition`, … */
+  /** Called once per connection with the header's fields: `type`, `message_definition`, … */
   header(topic: string, header: ReadonlyMap<string, string>): void;
   message(topic: string, bytes: Uint8Array): void;
   oversized(topic: string, bytes: number): void;
 }
 
 /**
- * A connection to a publisher. RosNode opens and closes it, and this class reads it instead of RosNode's own reader. That reader decodes
- * every message, takes up to 1 GB for one, and after a reconnect mistakes the publisher's header for a message.
+ * A connection to a publisher. RosNode opens and closes it, but does not read it, because its own reader has three defects. It decodes
+ * every message, allocates up to 1 GB for one, and after a reconnect mistakes the publisher's header for a message.
  */
 export class TcpRosSocket extends EventEmitter implements TcpSocket {
   readonly #to: { host: string; port: number };
@@ -38,7 +38,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     this.#reader = reader;
   }
 
-  /** Rejects if it cannot connect, and also emits `close`. RosNode retries later. */
+  /** Connects to the publisher. If that fails, rejects and emits `close`; RosNode retries later. */
   connect(): Promise<void> {
     return new Promise((resolve, reject) => {
       const socket = createConnection(this.#to);
@@ -63,7 +63,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     });
   }
 
-  /** Reads length-prefixed frames (uint32, little endian): the header first, then messages. Throws if the stream is not TCPROS. */
+  /** Reads frames with a length prefix (uint32, little endian): first the header, then messages. Throws if the stream is not TCPROS. */
   async #receive(socket: Socket): Promise<void> {
     const reader = new ByteReader(socket);
     for (let is_header = true; ; is_header = false) {
@@ -82,7 +82,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     }
   }
 
-  /** Keeps the topic of the header. The header of the subscription is all that RosNode writes. */
+  /** Sends the subscription's header, the only data that RosNode writes, and remembers its topic. */
   async write(data: Uint8Array): Promise<void> {
     this.#topic = TcpConnection.ParseHeader(data.subarray(LENGTH_BYTES)).get("topic") ?? "";
     await new Promise<void>((resolve, reject) => {

@@ -7,14 +7,14 @@ import { type FindRosAdapter, LazyMessage, type RosAdapter, type RosMessage, typ
 import { stopGroup } from "../../runtime/processes.ts";
 import { spawnChild, runCommand, findProgram } from "../../runtime/spawn-child.ts";
 
-/** Time limit of a list: Python starts slowly on a small computer. */
+/** Time limit of a command that lists topics or nodes. Python starts slowly on a small computer. */
 const LIST_MS_MAX = 20_000;
-/** Lists are cached for this long, since each one takes a process that runs for several seconds. */
+/** Time in milliseconds for which lists are cached. Each list requires a process that runs for several seconds. */
 const LIST_FRESH_MS = 30_000;
 const FAILED_LISTS_MAX = 2;
-/** Options that run `ros2` without its daemon, which would keep running. The command then has to discover the network each time. */
+/** Options that run `ros2` without its daemon, which would keep running. Without the daemon, each command has to discover the network. */
 const ALONE = ["--no-daemon", "--spin-time", "2"];
-/** Topics of the command itself, which exist even without ROS. */
+/** Topics that the `ros2` command itself publishes, so they exist even without ROS. */
 const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);
 
 const readBytes = (bytes: Uint8Array): unknown => readDocument(Buffer.from(bytes).toString("utf8"));
@@ -45,7 +45,7 @@ async function readLists(command: Ros2Command, signal?: AbortSignal): Promise<Li
   return { topics: readTopics(topics), nodes: [...new Set(nodes.split("\n").filter((name) => name.startsWith("/")))] };
 }
 
-/** Parses lines such as `/chatter [std_msgs/msg/String]`. Of several types, the first is used. */
+/** Parses lines such as `/chatter [std_msgs/msg/String]`. If a topic has several types, uses the first. */
 const readTopics = (text: string): RosTopic[] =>
   [...text.matchAll(/^(\/\S*) \[([^\s,\]]+)[^\]\n]*\]$/gm)].map(([, name = "", type = ""]) => ({ name, type }));
 
@@ -96,7 +96,7 @@ class Ros2Adapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  /** Refreshes the lists if they are old. Does not wait: the caller gets the old lists. */
+  /** Refreshes the lists in the background if they are old. The caller meanwhile uses the old lists. */
   #refresh(): void {
     if (this.#listing !== undefined || this.#closing.signal.aborted || this.#clock.monotonic() - this.#listed_at_ms < LIST_FRESH_MS) return;
     this.#listing = this.#list().finally(() => (this.#listing = undefined));
@@ -112,20 +112,20 @@ class Ros2Adapter implements RosAdapter {
   }
 
   /**
-   * Runs `ros2 topic echo` until the signal is aborted. The command exits if the topic has no type yet, and may exit at any time, so it is
-   * restarted with backoff.
+   * Runs `ros2 topic echo` until the signal is aborted. Restarts it with backoff, since it exits if the topic has no type yet, and may
+   * exit at any time.
    */
   async #echo(topic: string, on: (message: RosMessage) => void, signal: AbortSignal): Promise<void> {
     for (let tries = 0; !signal.aborted; tries += 1) {
       const type = this.#typeOf(topic);
-      // A topic that is not in the list may still exist. The command then determines its type.
+      // The topic may exist although the list does not contain it. Then the command itself determines the type.
       const came = await this.#echoOnce(topic, type, on, signal).catch(() => false);
       if (came) tries = 0;
       if (!signal.aborted) await this.#clock.sleep(backoffMs(this.#clock, tries), signal);
     }
   }
 
-  /** Returns whether a message was received. */
+  /** Runs `ros2 topic echo` once. Returns whether it printed a message. */
   async #echoOnce(topic: string, type: string | undefined, on: (message: RosMessage) => void, signal: AbortSignal): Promise<boolean> {
     const child = start(this.#command, ["topic", "echo", "--full-length", ...ALONE, topic, ...(type === undefined ? [] : [type])]);
     let came = false;
@@ -150,7 +150,7 @@ class Ros2Adapter implements RosAdapter {
   }
 }
 
-/** Maximum bytes of one list: the names of a few thousand topics. */
+/** Maximum bytes of one list. The names of a few thousand topics fit. */
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
 const STOP_GRACE_MS = 1_000;
 
@@ -161,8 +161,8 @@ interface Ros2Command {
 }
 
 /**
- * Starts the command as the leader of a process group. If no file descriptors are left, the child has no pipe and emits `error`. Python
- * must not buffer its output, since that would delay what it writes to a pipe.
+ * Starts the command as the leader of a new process group. If no file descriptors are left, the child has no pipe and emits `error`.
+ * Disables Python's output buffer, which would delay messages.
  */
 export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcess {
   const env = { ...environment, PYTHONUNBUFFERED: "1" };
@@ -174,7 +174,7 @@ export async function stop(child: ChildProcess, clock: Clock): Promise<void> {
   if (child.pid !== undefined) await stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS });
 }
 
-/** Returns the output; undefined if it fails, prints too much or does not end within `timeout_ms`. */
+/** Runs the command and returns its output. Returns undefined if it fails, prints too much or does not end within `timeout_ms`. */
 export async function outputOf(
   { program, environment, clock }: Ros2Command,
   args: readonly string[],
@@ -187,7 +187,7 @@ export async function outputOf(
   return ok ? output : undefined;
 }
 
-/** Maximum length of a document. Parsing blocks the event loop: a quarter of a second for this length. */
+/** Maximum characters of one YAML document. Parsing blocks the event loop, for 0.25 s at this length. */
 export const ROS2_DOCUMENT_CHARACTERS_MAX = 128 * 1024;
 
 const END = "---\n";
@@ -197,11 +197,11 @@ export class Documents {
   readonly #decoder = new StringDecoder("utf8");
   readonly #take: (text: string | undefined) => void;
   #text = "";
-  /** Offset where the next search for the end begins. */
+  /** Offset in `#text` at which the next search for the separator begins. */
   #seen = 0;
   #too_long = false;
 
-  /** `take` is called with each document, or with undefined for one that is too long. */
+  /** `take` is called with the text of each document, or with undefined if a document is too long. */
   constructor(take: (text: string | undefined) => void) {
     this.#take = take;
   }
@@ -235,7 +235,7 @@ export class Documents {
   }
 }
 
-/** Parses a YAML document. Integers are numbers as long as they are exact, and bigint beyond. */
+/** Parses a YAML document. Integers that a number represents exactly become numbers; larger ones become bigint. */
 export function readDocument(text: string): unknown {
   return exact(parse(text, { intAsBigInt: true, maxAliasCount: 0, logLevel: "error" }));
 }

@@ -11,11 +11,11 @@ interface Subscription {
   on: (message: RosMessage) => void;
   type: string;
   bytes: ByteFields;
-  /** Aborted when the topic's last listener has left. */
+  /** Aborted when the last listener of the topic was removed. */
   over: AbortController;
 }
 
-/** Finds rosbridge_server, protocol version 2, by WebSocket. Lists of topics and nodes need rosapi on that server. */
+/** Connects to a rosbridge_server (protocol version 2) by WebSocket. Topic and node lists require that rosapi runs on the server, too. */
 export const findRosbridge: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new RosbridgeAdapter(clock, settings);
   return (await adapter.connect(settings.rosbridge_url, signal)) ? adapter : undefined;
@@ -40,7 +40,7 @@ class RosbridgeAdapter implements RosAdapter {
     this.#calls = new Calls(clock, (value) => this.#socket?.send(value));
   }
 
-  /** Returns false if there is no such server. */
+  /** Connects to the server. Returns false if no rosbridge server answers. */
   async connect(url: string, signal: AbortSignal): Promise<boolean> {
     const socket = await RosSocket.open({ url, protocols: [], clock: this.#clock, signal, on: (data, binary) => this.#take(data, binary) });
     if (socket === undefined) return false;
@@ -60,7 +60,7 @@ class RosbridgeAdapter implements RosAdapter {
 
   async topics(): Promise<RosTopic[]> {
     const answer = await this.#ask("topics", {});
-    // Each type belongs to the name at the same position, so an invalid type is replaced, not removed.
+    // Each type belongs to the topic name at the same index. So replace an invalid type instead of removing it.
     const types = listOf(answer?.["types"]).map((type) => (typeof type === "string" ? type : ""));
     return listOf(answer?.["topics"]).flatMap((name, index) => (typeof name === "string" ? [{ name, type: types[index] ?? "" }] : []));
   }
@@ -86,7 +86,7 @@ class RosbridgeAdapter implements RosAdapter {
   }
 
   /**
-   * Returns whether the server answers a call of rosapi, even with "no such service". Some servers have rosapi's services only without the
+   * Returns whether the server answers a call of a rosapi service, even with "no such service". On some servers, rosapi's services have no
    * leading slash.
    */
   async #isRosbridge(): Promise<boolean> {
@@ -109,7 +109,7 @@ class RosbridgeAdapter implements RosAdapter {
     return answer?.ok === true ? answer.values : undefined;
   }
 
-  /** Subscribes once the topic is published. rosbridge refuses a topic that has no type yet. */
+  /** Subscribes when the topic has a publisher, since rosbridge refuses a topic without a type. */
   async #begin(subscription: Subscription): Promise<void> {
     const { id, topic, over } = subscription;
     for (let tries = 0; !over.signal.aborted; tries += 1) {
@@ -158,8 +158,8 @@ class Calls {
   }
 
   /**
-   * Calls a service. The answer's `ok` is false if there is no such service or the call fails. Resolves with undefined after CALL_MS_MAX
-   * without a response.
+   * Calls a service. The response's `ok` is false if the service does not exist or the call fails. Resolves with undefined if there is no
+   * response within CALL_MS_MAX.
    */
   call(service: string, args: Record<string, unknown>): Promise<Answer | undefined> {
     if (this.#ended) return Promise.resolve(undefined);
@@ -181,20 +181,20 @@ class Calls {
     this.#waiting.get(String(id))?.(failed ? { ok: false } : { ok: true, values: values as Record<string, unknown> });
   }
 
-  /** Ends all pending calls without a response, and all future ones immediately. */
+  /** Ends all pending calls without a response. From then on, new calls end immediately. */
   end(): void {
     this.#ended = true;
     for (const answer of this.#waiting.values()) answer(undefined);
   }
 }
 
-/** Types whose arrays rosbridge sends as base64. */
+/** Element types of arrays that rosbridge sends as base64. */
 const BYTE_TYPES = new Set(["uint8", "char", "byte", "octet"]);
 
-/** The fields with bytes in a message type, by name: true for an array of bytes, a map for a nested message. */
+/** Which fields of a message type contain bytes: true for an array of bytes, a nested map for a nested message. */
 type ByteFields = ReadonlyMap<string, true | ByteFields>;
 
-/** Parses the response of `rosapi/message_details`: the type itself comes first, then its nested types. */
+/** Parses the response of `rosapi/message_details`. The first entry is the type itself, followed by its nested types. */
 function readByteFields(type: string, typedefs: unknown): ByteFields {
   const definitions = new Map<string, Record<string, unknown>>();
   for (const value of listOf(typedefs)) {
@@ -207,7 +207,7 @@ function readByteFields(type: string, typedefs: unknown): ByteFields {
 function byteFieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, unknown>>, above: ReadonlySet<string>): ByteFields {
   const made = new Map<string, true | ByteFields>();
   const definition = definitions.get(type);
-  // Stop at a type that contains itself, so that a wrong response causes no endless recursion.
+  // Stop if a type contains itself: a wrong response must not cause endless recursion.
   if (definition === undefined || above.has(type)) return made;
   const [names, types, lengths] = ["fieldnames", "fieldtypes", "fieldarraylen"].map((key) => listOf(definition[key]));
   for (const [index, name] of names!.entries()) {
@@ -222,7 +222,7 @@ function byteFieldsOf(type: string, definitions: ReadonlyMap<string, Record<stri
   return made;
 }
 
-/** Returns the message with base64 replaced by bytes. */
+/** Returns the message with its base64 fields decoded to bytes. */
 function withBytes(message: unknown, fields: ByteFields): unknown {
   if (Array.isArray(message)) return message.map((one) => withBytes(one, fields));
   if (typeof message !== "object" || message === null) return message;
@@ -235,7 +235,7 @@ function withBytes(message: unknown, fields: ByteFields): unknown {
 }
 
 /**
- * Returns the type's name in the form of ROS 1, for example `sensor_msgs/Image`. Details may also use the form of ROS 2,
+ * Returns the type's name in the form of ROS 1, such as `sensor_msgs/Image`. rosapi may also use the form of ROS 2,
  * `sensor_msgs/msg/Image`.
  */
 const plainType = (type: string): string => type.replace("/msg/", "/");

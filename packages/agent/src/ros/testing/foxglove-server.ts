@@ -15,7 +15,9 @@ interface FoxgloveTopic {
 /** A small Foxglove server with topics in JSON. */
 export class FoxgloveServer {
   readonly url: string;
-  /** Subscriptions of clients: connection, id of the subscription and of the channel. */
+  /**
+   * Current subscriptions of clients: the connection, the subscription's id and the channel's id.
+   */
   readonly subscriptions = new Set<{ socket: WebSocket; id: number; channelId: number }>();
   readonly #server: WebSocketServer;
 

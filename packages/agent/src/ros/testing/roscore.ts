@@ -10,17 +10,20 @@ import { freePort } from "@roamfleet/clock/testing/free-port";
 import { signalGroup } from "../../runtime/processes.ts";
 
 const ROSCORE = "/usr/bin/roscore";
-/** Debian's ROS is built for this Python; the first one on the PATH may be another. */
+/**
+ * The system's Python, for which Debian's ROS is built. The first Python on the PATH may be another
+ * one.
+ */
 const PYTHON = "/usr/bin/python3";
 
 /** Why tests with a real ROS 1 cannot run here; false if they can. */
 export const NO_ROS1 = existsSync(ROSCORE) ? false : "Debian's ros-core is not installed";
 
-/** A separate ROS master, with all its files in a temporary directory. */
+/** A separate ROS master whose files are all in a temporary directory. */
 export interface Roscore {
   uri: string;
   env: Record<string, string>;
-  /** Runs a Python program against it until the test ends, or until it is stopped. */
+  /** Runs a Python program with this master until the test ends or the program is stopped. */
   python(source: string): Promise<Ros1Process>;
   /** Returns the stdout of a ROS tool. */
   output(program: string, ...args: string[]): Promise<string>;
@@ -97,7 +100,7 @@ export async function startRoscore(t: TestContext): Promise<Roscore> {
   };
 }
 
-/** Resolves when roscore has set both of its parameters, which may happen in either order. */
+/** Resolves when roscore has set both of its parameters. It may set them in either order. */
 const answering = (uri: string): Promise<boolean> =>
   until("roscore to have started", async () => (await hasParameter(uri, "/run_id")) && (await hasParameter(uri, "/rosdistro")), {
     poll_ms: 50,

@@ -3,7 +3,7 @@ import type { FindRosAdapter, RosAdapter, RosAdapterName, RosMessage, RosTopic }
 /** A ROS adapter that a test controls: it sets what is published and when, and sees the subscriptions. */
 export class ScriptedRos {
   readonly name: RosAdapterName;
-  /** Whether a search finds it. */
+  /** Whether searches find this adapter. */
   there = true;
   searches = 0;
   closed = 0;
@@ -32,7 +32,7 @@ export class ScriptedRos {
     this.#listeners.get(topic)?.({ type, at, message });
   }
 
-  /** Topics with a subscription. */
+  /** Topics that currently have a subscription. */
   get listened(): string[] {
     return Array.from(this.#listeners.keys());
   }

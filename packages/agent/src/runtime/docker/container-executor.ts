@@ -42,10 +42,10 @@ interface Running {
   health_timer: Timer | undefined;
 }
 
-/** On shutdown the agent skips an unreachable engine, and waits only briefly for one that hangs: systemd would kill the agent. */
+/** Limits at shutdown: no wait for an unreachable engine, 10 s for one that hangs. After a longer wait, systemd would kill the agent. */
 const CLOSE_WAIT = { wait_ms: 0, limit_ms: 10_000 };
 
-/** `container_image`: an image in the robot's container engine, and one container of it, which the engine keeps running. */
+/** Runs `container_image` releases: each app has an image and one container in the robot's engine, which keeps the container running. */
 export class ContainerExecutor implements Executor {
   readonly kind = "container_image";
   readonly #options: ContainerOptions;
@@ -53,7 +53,7 @@ export class ContainerExecutor implements Executor {
   readonly #containers: Containers;
   readonly #replacement: Replacement;
   readonly #running = new Map<string, Running>();
-  /** Cleanup in the background, in sequence for each app. */
+  /** Cleanup that runs in the background, one task after the other for each app. */
   readonly #cleanups = new Map<string, Promise<void>>();
   /** Digests of image parts that are being staged. */
   readonly #staging = new Map<string, readonly string[]>();
@@ -79,7 +79,7 @@ export class ContainerExecutor implements Executor {
     const staged = readStagedImage(directory);
     if (staged !== undefined) {
       if ((await this.#images.find(staged.image_id, io.signal)) !== undefined) return;
-      // The image was removed from the engine: our record of it is deleted, too.
+      // The image was removed from the engine, so delete the agent's record of it, too.
       fs.rmSync(directory, { recursive: true, force: true });
     }
     this.#staging.set(app, release.layers ? [release.layers.config, ...release.layers.layers].map(({ sha256 }) => sha256) : []);
@@ -119,7 +119,7 @@ export class ContainerExecutor implements Executor {
     await this.#watch(app, release, kept);
   }
 
-  /** Chooses the container to run. If the image was removed from the engine, it is loaded again from the parts that the robot still has. */
+  /** Returns the container to run. If the engine has lost the image, loads it again from the parts that are still on the robot. */
   async #choose(app: string, release: DesiredRelease, options: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
     try {
       return await this.#replacement.choose(app, release, options);
@@ -234,7 +234,7 @@ export class ContainerExecutor implements Executor {
         settled: true,
       });
     } catch (error) {
-      // The next start finds the container by its labels.
+      // The container runs anyway: the next start finds it by its labels.
       log.warn({ app, err: error }, "the running container could not be recorded");
     }
     this.#cleanUp(app, () => this.#removeOthers(app, container.container_id));
@@ -268,8 +268,8 @@ export class ContainerExecutor implements Executor {
   }
 
   /**
-   * Starts a container that the engine left down. A killed dockerd 20.10 does not restart containers with policy `always`, and a local `docker stop`
-   * does not change the desired state.
+   * Starts a container that the engine did not restart: dockerd 20.10 does not do so after it was killed, even with policy `always`. A
+   * local `docker stop` does not change the desired state either.
    */
   async #restart(app: string, { container_id }: WatchedContainer): Promise<void> {
     const { log } = this.#options;
@@ -301,7 +301,7 @@ export class ContainerExecutor implements Executor {
   async remove(app: string): Promise<void> {
     const { paths, on_step } = this.#options;
     const { signal } = this.#closing;
-    // Without an engine there is nothing to remove.
+    // Without a record and without an engine, there is nothing to remove.
     if (!hasRecord(paths, app) && !this.available) return;
     await this.#cleanups.get(app);
     const running = this.#detach(app);
@@ -335,7 +335,7 @@ export class ContainerExecutor implements Executor {
     this.#options.layers.prune(keep);
   }
 
-  /** Runs cleanup in the background; steps that it could disturb wait for it. The next cleanup retries what failed. */
+  /** Runs cleanup in the background. Steps that it could disturb wait for it. If it fails, the next cleanup repeats it. */
   #cleanUp(app: string, work: () => Promise<void>): void {
     const before = this.#cleanups.get(app) ?? Promise.resolve();
     const turn = before.then(work).catch((error: unknown) => {

@@ -7,9 +7,9 @@ import { engineOutput } from "../byte-reader.ts";
 interface ContainerLogOptions {
   app: string;
   container_id: string;
-  /** Nanoseconds since 1970: lines up to here were read by an earlier agent. */
+  /** An earlier agent has read all lines up to this time, in nanoseconds since 1970. */
   read_until: bigint;
-  /** Time from which `on_line` receives lines, including those that were read before. */
+  /** Time from which lines are passed to `on_line`, even if an earlier agent has read them. In nanoseconds since 1970. */
   look_from: bigint;
   engine: Engine;
   clock: Clock;
@@ -21,11 +21,14 @@ interface ContainerLogOptions {
 const RETRY_FIRST_MS = 100;
 const RETRY_LAST_MS = 5_000;
 const CLOSE_GRACE_MS = 100;
-/** After a connect, the engine repeats old lines within this time; a line after it is a new one. */
+/** Maximum time after a connect in which the engine repeats old lines. Lines that arrive later are new. */
 const REPLAY_MS = 10_000;
 const NANO = 1_000_000_000n;
 const NANO_OF_MS = 1_000_000n;
-/** Nanoseconds by which a stdout line may overtake a stderr line, or the reverse. A larger step back means that the clock was set back. */
+/**
+ * Maximum difference in nanoseconds by which lines of stdout and stderr may be out of order. If a time decreases by more, the clock was
+ * set back.
+ */
 const OVERTAKEN_MAX = NANO / 2n;
 
 /** Follows a container's output across restarts of the container and of the engine. Logs each line once. */
@@ -34,30 +37,30 @@ export class ContainerLog {
   readonly #stop = new AbortController();
   #read_until: bigint;
   /**
-   * `#of_last_time` is the number of lines with the time `read_until`; `#repeated` is how many of them the engine will repeat. Podman's
-   * times are whole seconds, so several lines may have the same time.
+   * `#of_last_time` is the number of lines read with the time `read_until`. `#repeated` is how many of these lines the engine still has to
+   * repeat. Several lines may have the same time, since podman's times are whole seconds.
    */
   #of_last_time = Infinity;
   #repeated = Infinity;
-  /** The latest time of any line: above `read_until` once the clock was set back. */
+  /** The latest time of any line. It is later than `read_until` if the clock was set back. */
   #highest: bigint;
   /** True while the engine repeats lines that were read before. */
   #replaying = true;
-  /** On the monotonic clock: when this connection began, and when the last new line arrived. */
+  /** When this connection began, and when the last new line arrived, in milliseconds on the monotonic clock. */
   #connected_ms = 0;
   #last_new_ms: number;
   #ended: Promise<void> | undefined;
 
   constructor(options: ContainerLogOptions) {
     this.#options = options;
-    // Limit a position in the future to now: the engine would return nothing until then.
+    // If the saved position is in the future, use the current time. Otherwise the engine would return nothing until then.
     const now = nanosecondsOf(options.clock.now());
     this.#read_until = options.read_until > now ? now : options.read_until;
     this.#highest = this.#read_until;
     this.#last_new_ms = options.clock.monotonic();
   }
 
-  /** Nanoseconds since 1970 of the last line that was passed on. */
+  /** Time of the last line that was passed on, in nanoseconds since 1970. */
   get read_until(): bigint {
     return this.#read_until;
   }
@@ -81,8 +84,8 @@ export class ContainerLog {
       const before = this.#read_until;
       this.#replaying = true;
       this.#connected_ms = clock.monotonic();
-      // If the clock was set back, new lines may have times before `from`. None is older than the current time minus the time since the
-      // last line.
+      // If the clock was set back, new lines may be older than `from`. So also query from the arrival of the last line, measured by the
+      // monotonic clock: no new line is older.
       const since_last_line = nanosecondsOf(clock.now()) - BigInt(Math.ceil(this.#connected_ms - this.#last_new_ms)) * NANO_OF_MS;
       try {
         await this.#followOnce(from < since_last_line ? from : since_last_line);
@@ -104,7 +107,7 @@ export class ContainerLog {
     const options = { what: "show a container's log", signal: this.#stop.signal, limit_ms: 2 ** 31 - 1, wait_ms: 0 };
     await engine.use(options, async (docker, abortSignal) => {
       const query = { follow: true, stdout: true, stderr: true, timestamps: true, since, abortSignal } as const;
-      // The engine accepts fractions of a second in `since`; the library's types do not.
+      // The engine accepts fractions of a second in `since`, although the library's types do not allow them.
       const stream = await docker.getContainer(container_id).logs(query as unknown as { follow: true });
       await this.#read(stream);
     });
@@ -154,7 +157,7 @@ export class ContainerLog {
     }
     const may_be_old = this.#replaying && this.#options.clock.monotonic() - this.#connected_ms < REPLAY_MS;
     if (may_be_old && at <= this.#highest) return true;
-    // Keep the position if another line only slightly overtook this one: reading resumes from the later time.
+    // If another line only slightly overtook this one, keep the position, so that reading resumes from the later time.
     if (at > this.#read_until || this.#read_until - at > OVERTAKEN_MAX) {
       this.#read_until = at;
       this.#of_last_time = 1;
@@ -169,7 +172,7 @@ export class ContainerLog {
 
 const nanosecondsOf = (time: Date): bigint => BigInt(time.getTime()) * NANO_OF_MS;
 
-/** Parses an RFC 3339 time to nanoseconds since 1970; undefined if it is invalid, or the engine's zero time. */
+/** Parses an RFC 3339 time to nanoseconds since 1970. Returns undefined if it is invalid or the zero time of the engine. */
 export function nanoseconds(text: string): bigint | undefined {
   const parts = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
   if (parts === null) return undefined;

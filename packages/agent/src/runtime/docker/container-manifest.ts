@@ -9,9 +9,9 @@ export type ContainerHealthCheck =
   | { command: string[] }
   | { log: { pattern: string } };
 
-/** A manifest with every default filled in. */
+/** A validated manifest in which every absent field has its default. */
 export interface ContainerSpec {
-  /** null: the image's entrypoint. */
+  /** The entrypoint; null: use the entrypoint of the image. */
   entrypoint: string[] | null;
   command: string[] | null;
   env: Record<string, string>;
@@ -117,7 +117,7 @@ function absolute(value: unknown, field: string): string {
   return path.normalize(place);
 }
 
-/** Validates the entrypoint's arguments. Unlike an entrypoint, the list may be empty and may contain empty texts. */
+/** Validates the arguments of the entrypoint. Unlike an entrypoint, they may be an empty list or contain empty strings. */
 function readCommand(value: unknown): string[] {
   return list(value, "command", MANIFEST_ARGUMENTS_MAX).map((item, index) => {
     if (typeof item !== "string" || item.includes("\0")) throw bad(`command[${index}]`, "must be a string without NUL");

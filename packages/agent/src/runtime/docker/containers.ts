@@ -3,7 +3,7 @@ import { StepFailure } from "../failure.ts";
 import { type CallOptions, type Engine, engineFailure, statusOf } from "./engine.ts";
 import { ENGINE_CALL_MS, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
 
-/** Whether a path is a directory or below it; both are absolute and without symlinks. */
+/** Returns whether a path is the directory itself or below it. Both must be absolute and contain no symlinks. */
 export const isWithin = (place: string, directory: string): boolean =>
   place === directory || place.startsWith(directory === "/" ? directory : `${directory}/`);
 
@@ -14,9 +14,9 @@ export interface Bind {
 }
 
 /**
- * Refuses a mount of a directory below one that a container may write, and a writable mount of a directory above another container's. The
- * engine resolves symlinks at each start of a container. So a container that may write the parent directory could replace the checked
- * directory by a symlink to any path on the robot. Throws StepFailure `rejected_by_robot`.
+ * Refuses two mounts of nested directories if a container may write the outer one. Then that container could replace the inner directory
+ * by a symlink to any path on the robot, since the engine resolves symlinks at each start of a container. Throws StepFailure
+ * `rejected_by_robot`.
  */
 export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]): void {
   for (const bind of wanted)
@@ -33,9 +33,9 @@ export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]
     }
 }
 
-/** Labels by which containers are found, independent of our own records; names are for people. */
+/** Labels by which the agent finds its containers, even without its own records. Container names are only for people. */
 export const LABELS = {
-  /** The agent's state directory: two agents may share one engine. */
+  /** The agent's state directory, which distinguishes two agents that share one engine. */
   robot: "roamfleet.state",
   app: "roamfleet.app",
   release_id: "roamfleet.release_id",
@@ -45,9 +45,9 @@ export const LABELS = {
 export interface Found {
   id: string;
   release_id: string;
-  /** `created`, `running`, `restarting`, `exited`, … */
+  /** State of the container: `created`, `running`, `restarting`, `exited`, … */
   state: string;
-  /** Host ports, while it runs. */
+  /** Host ports that the container uses while it runs. */
   ports: HostPort[];
 }
 
@@ -56,7 +56,7 @@ export interface HostPort {
   protocol: string;
 }
 
-/** Whether a container could not be created because the engine no longer has its image. */
+/** Returns whether a container could not be created because the engine no longer has its image. */
 export const lacksImage = (error: unknown): boolean => error instanceof StepFailure && statusOf(error.cause) === 404;
 
 /** The containers of one robot's apps, identified by id. All methods are idempotent. */
@@ -111,7 +111,7 @@ export class Containers {
           return id;
         } catch (error) {
           if (statusOf(error) !== 409 || options.name === undefined) throw error;
-          // The name is unique for each container: an earlier call succeeded, but its response was lost.
+          // The name is unique for each container. So if it is taken, an earlier call has succeeded and its response was lost.
           const { Id, Config, State } = await docker.getContainer(options.name).inspect({ abortSignal });
           const ours = Object.entries(options.Labels ?? {}).every(([label, value]) => Config.Labels[label] === value);
           if (!ours || State.Status !== "created") throw error;
@@ -134,7 +134,7 @@ export class Containers {
     }
   }
 
-  /** Sends SIGTERM, and SIGKILL after the container's stop timeout; does nothing if it is stopped or gone. */
+  /** Stops a container with SIGTERM, and with SIGKILL after its stop timeout. Does nothing if it is stopped or gone. */
   async stop(id: string, options: Omit<CallOptions, "what" | "limit_ms">): Promise<void> {
     const limit_ms = ENGINE_CALL_MS + STOP_TIMEOUT_SECONDS_MAX * 1_000;
     await this.#engine.useUnless([304, 404], { ...options, what: "stop a container", limit_ms }, (docker, abortSignal) =>
@@ -142,15 +142,15 @@ export class Containers {
     );
   }
 
-  /** Removes a container with its unnamed volumes, even while it runs; does nothing if it is gone. */
+  /** Removes a container and its unnamed volumes, even if it is running. Does nothing if it is gone. */
   async remove(id: string, signal: AbortSignal): Promise<void> {
-    // 409: the engine is already removing it.
+    // Status 409 means that the engine is already removing the container.
     await this.#engine.useUnless([404, 409], { what: "remove a container", signal }, (docker, abortSignal) =>
       docker.getContainer(id).remove({ force: true, v: true, abortSignal }),
     );
   }
 
-  /** Returns undefined for a container that is gone. */
+  /** Returns the engine's data about a container; undefined if the container is gone. */
   inspect(id: string, options: Omit<CallOptions, "what">): Promise<ContainerInspectInfo | undefined> {
     return this.#engine.useUnless([404], { ...options, what: "describe a container" }, (docker, abortSignal) =>
       docker.getContainer(id).inspect({ abortSignal }),

@@ -20,11 +20,11 @@ interface CreateContext {
   mount_directories: readonly string[];
   allow_devices: boolean;
   allow_host_network: boolean;
-  /** Sockets of container engines: access to one gives full control of the robot. */
+  /** Sockets of container engines. They must not be mounted, since access to one gives full control of the robot. */
   engine_sockets: readonly string[];
-  /** undefined: the container has no access to the agent. */
+  /** The mount of the agent's socket; undefined: the container has no access to the agent. */
   socket: SocketMount | undefined;
-  /** Distinguishes containers of one app. */
+  /** Suffix of the container's name, which distinguishes containers of one app. */
   suffix: string;
 }
 
@@ -35,7 +35,7 @@ const NANO = 1_000_000_000;
 export function createOptions(context: CreateContext): ContainerCreateOptions {
   const { app, release, spec, image_id, state_directory, suffix } = context;
   return {
-    // For people; the agent finds the container by its id.
+    // The name is for people. The agent finds the container by its id.
     name: `roamfleet-${app}-${suffix}`,
     Image: image_id,
     ...(spec.entrypoint === null ? {} : { Entrypoint: spec.entrypoint }),
@@ -54,15 +54,18 @@ export function createOptions(context: CreateContext): ContainerCreateOptions {
       [LABELS.release]: release.tag,
     },
     StopTimeout: Math.ceil(spec.stop_timeout_seconds),
-    // Disable the engine's health checks, since the agent runs them: podman without systemd never does, and other engines would run them
-    // twice.
+    // Disable the engine's health checks, since the agent runs them itself. podman without systemd would never run them, and other engines
+    // would run them a second time.
     Healthcheck: { Test: ["NONE"] },
     ExposedPorts: Object.fromEntries(spec.ports.map(({ container, protocol }) => [`${container}/${protocol}`, {}])),
     HostConfig: hostConfig(context),
   };
 }
 
-/** Devices and the host network reach outside the container, so the robot has to allow them. */
+/**
+ * Throws if the manifest requests devices or the host network and the robot does not allow that. Both give access to the robot outside the
+ * container.
+ */
 function requireAllowed({ spec, allow_devices, allow_host_network }: CreateContext): void {
   const refuse = (field: string, flag: string): StepFailure =>
     new StepFailure("rejected_by_robot", `manifest: ${field} is refused: this robot does not allow it (${flag})`);
@@ -115,8 +118,8 @@ const tmpfsOptions = (read_only: boolean, size_bytes: number | null): string =>
   [read_only ? "ro" : "rw", ...(size_bytes === null ? [] : [`size=${size_bytes}`])].join(",");
 
 /**
- * Mounts a volume of the app. The volume's full name contains the app, since two apps may use one volume name. The capital letter in
- * `Volume` separates both parts: app names may contain dots and dashes, but no capital letters.
+ * Returns the mount of an app's volume. The volume's full name contains the app, since two apps may use the same volume name. Both parts
+ * are separated by `Volume`: its capital letter cannot occur in app names, which may contain dots and dashes.
  */
 function volumeMount({ app, state_directory }: CreateContext, source: string, Target: string, ReadOnly: boolean): MountSettings {
   return {
@@ -139,14 +142,15 @@ function bindMounts({ spec, state_directory, configs_directory, mount_directorie
     if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} contains a colon`);
     return [`${from}:${target}${read_only ? ":ro" : ""}`];
   });
-  // Mounts the directory instead of the socket: a restarted agent creates a new socket file.
+  // Mount the socket's directory instead of the socket itself, since a restarted agent creates a new socket file.
   const run = socket === undefined ? [] : [`${socket.directory}:${SOCKET_DIRECTORY_INSIDE}:ro`];
   return [...run, `${configs_directory}:${CONFIGS_INSIDE}:ro`, ...mounts];
 }
 
 /**
- * Returns the real path of a mount on the robot. The path must be one of `directories`, which the robot allows, or below one: the server
- * must not decide which host directories a container sees. A guarded path is never allowed, nor is anything above or below it.
+ * Returns the real path of a host directory that a container wants to mount. It must be one of `directories`, which the robot allows, or
+ * below one: the server must not decide which host directories a container sees. Paths in `guarded`, and all paths above or below them, are
+ * refused.
  */
 export function allowedMount(source: string, directories: readonly string[], guarded: readonly string[] = []): string {
   const refuse = (why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: mount ${source} ${why}`);
@@ -161,12 +165,12 @@ export function allowedMount(source: string, directories: readonly string[], gua
   return real;
 }
 
-/** Whether the container needs a host port that another one uses. */
+/** Returns whether the container needs a host port that another container uses. */
 export function portsClash({ ports }: ContainerSpec, taken: readonly HostPort[]): boolean {
   return ports.some(({ host, protocol }) => taken.some((other) => other.port === host && other.protocol === protocol));
 }
 
-/** Path of the directory of the agent's socket in a container. The configs are mounted inside it. */
+/** Path inside containers at which the directory of the agent's socket is mounted. The configs are mounted inside that directory. */
 const SOCKET_DIRECTORY_INSIDE = "/run/roamfleet";
 const CONFIGS = "configs";
 const CONFIGS_INSIDE = `${SOCKET_DIRECTORY_INSIDE}/${CONFIGS}`;
@@ -181,7 +185,9 @@ interface SocketDirectoryOptions {
   log: Logger;
 }
 
-/** Provides the directory of the agent's socket for mounting into containers, but only while the directory contains nothing else. */
+/**
+ * Provides the directory of the agent's socket, which is mounted into containers. It must contain nothing but the socket and the configs.
+ */
 export class SocketDirectory {
   readonly #options: SocketDirectoryOptions;
   #told: string | undefined;
@@ -191,8 +197,8 @@ export class SocketDirectory {
   }
 
   /**
-   * Returns the directory to mount, and creates it if necessary, for example after a reboot that emptied it. Returns undefined if there is no socket,
-   * or if it must not be mounted, which is logged once. Never throws.
+   * Returns the directory to mount. Creates it if necessary, for example after a reboot that emptied it. Returns undefined if there is no
+   * socket. Also returns undefined if the directory must not be mounted, and logs the reason once. Never throws.
    */
   prepare(): SocketMount | undefined {
     const { config, log } = this.#options;
@@ -213,7 +219,7 @@ function whyNot(socket: string, directory: string, state_directory: string): str
     if (directory.includes(":")) return `${directory} contains a colon`;
     const other = fs.readdirSync(directory).find((name) => name !== path.basename(socket) && name !== CONFIGS);
     if (other !== undefined) return `${directory} contains other files too, such as ${other}`;
-    // Create the mount point for the configs now: this is impossible later, when the directory is mounted read-only.
+    // Create the mount point for the configs now. Later it is impossible, since the directory is mounted read-only.
     makeDirectory(path.join(directory, CONFIGS));
     const inside = fs.readdirSync(path.join(directory, CONFIGS))[0];
     return inside === undefined ? undefined : `${path.join(directory, CONFIGS)} is not empty`;

@@ -8,7 +8,7 @@ import { errorText, errorCode } from "../../disk/write-atomically.ts";
 import { fieldsOf, parseObject } from "../../json.ts";
 
 interface EngineOptions {
-  /** In order of preference; the first that answers is used from then on. */
+  /** Sockets in the order of preference. The first one that answers is used from then on. */
   sockets: readonly string[];
   clock: Clock;
   timing: Timing;
@@ -18,33 +18,36 @@ interface EngineOptions {
 }
 
 export interface CallOptions {
-  /** The operation, for error messages. */
+  /** Name of the operation, for error messages. */
   what: string;
   signal: AbortSignal;
-  /** Timeout of one attempt. Default: ENGINE_CALL_MS. */
+  /** Timeout of one attempt; default: ENGINE_CALL_MS. */
   limit_ms?: number;
-  /** How long to wait for an unreachable engine; default: `engine_wait_ms`. */
+  /** Maximum wait for an unreachable engine; default: `engine_wait_ms`. */
   wait_ms?: number;
 }
 
 const PING_TIMEOUT_MS = 3_000;
 const RETRY_MS = 250;
 
-/** A container engine (dockerd or podman) on a unix socket. It may start late, stop and return. */
+/** A container engine (dockerd or podman) at a unix socket. The engine may start after the agent, stop, and start again. */
 export class Engine {
   readonly #options: EngineOptions;
   #socket: string | undefined;
-  /** When the engine last answered, on the monotonic clock. */
+  /** Time of the engine's last answer, on the monotonic clock. */
   #answered_at = -Infinity;
   #timer: Timer | undefined;
-  /** How often a call found the engine unreachable. */
+  /** Number of calls that found the engine unreachable. */
   breaks = 0;
 
   constructor(options: EngineOptions) {
     this.#options = options;
   }
 
-  /** True if the engine has answered recently, so that its restart does not change which kinds of releases the robot can install. */
+  /**
+   * Returns true if the engine has answered within ENGINE_GONE_MS. So a restart of the engine does not change which kinds of releases the
+   * robot can install.
+   */
   get available(): boolean {
     return this.#options.clock.monotonic() - this.#answered_at < ENGINE_GONE_MS;
   }
@@ -92,7 +95,7 @@ export class Engine {
       using limit = timeLimit(clock, limit_ms, late, signal);
       const call = limit.signal;
       try {
-        // An engine may hang, and some of dockerode's calls take no signal: such a call is abandoned.
+        // The engine may hang, and some methods of dockerode accept no abort signal. So after an abort, stop waiting for the call.
         const answer = await unlessAborted(
           call,
           this.#connect(call).then((docker) => work(docker, call)),
@@ -138,7 +141,8 @@ export class Engine {
     let refused = false;
     const never = encodeURIComponent(JSON.stringify({ label: ["roamfleet.no-event"] }));
     const request = http.get({ socketPath: this.#socket, path: `/events?filters=${never}`, agent: false }, (response) => {
-      // If the engine, or a proxy in front of it, refuses the stream, the stream's end does not mean that the engine has ended.
+      // The engine, or a proxy in front of it, refused the event stream. Then the end of the stream does not mean that the engine has
+      // ended.
       if (response.statusCode !== 200) refused = true;
       response.on("error", () => {}).resume();
     });
@@ -151,9 +155,9 @@ export class Engine {
     };
   }
 
-  /** Creates one client for each call, so that all its requests end with the call: an open request would keep the agent's process alive. */
+  /** Creates a client for one call. Its requests end with the call, since an open request would keep the agent's process alive. */
   async #connect(call: AbortSignal): Promise<Docker> {
-    // Loaded on demand: most robots that could run containers run none.
+    // Import the library only when it is needed: most robots that could run containers run none.
     const { default: Docker } = await import("dockerode");
     const docker = new Docker({ socketPath: this.#socket });
     const { modem } = docker;
@@ -163,7 +167,7 @@ export class Engine {
   }
 }
 
-/** Whether an engine answers at this socket. Never throws. */
+/** Returns whether an engine answers at this socket. Never throws. */
 function ping(socketPath: string, clock: Clock): Promise<boolean> {
   return new Promise((resolve) => {
     const timer = clock.setTimer(PING_TIMEOUT_MS, () => request.destroy(new Error("no answer")));
@@ -178,13 +182,13 @@ function ping(socketPath: string, clock: Clock): Promise<boolean> {
 }
 
 const AWAY_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ENOENT", "ECONNABORTED", "ERR_STREAM_PREMATURE_CLOSE"]);
-/** Messages of an engine that is shutting down, or that has just lost its container runtime. */
+/** Error messages of an engine that is shutting down or has just lost its container runtime. */
 const AWAY_WORDS =
   /transport is closing|connection error: desc|server is shutting down|daemon is shutting down|containerd.*connection refused|socket hang up|error reading from server: EOF|context canceled/i;
 
 export function isAway(error: unknown): boolean {
   const code = errorCode(error);
-  // A missing local file is no sign of an unreachable engine: only ENOENT of `connect` counts.
+  // ENOENT of `connect` means that the engine is unreachable. For any other system call it only means that a local file is missing.
   if (code === "ENOENT" && (error as NodeJS.ErrnoException).syscall !== "connect") return false;
   if (code !== undefined && AWAY_CODES.has(code)) return true;
   return statusOf(error) !== 404 && AWAY_WORDS.test(errorText(error));
@@ -196,14 +200,14 @@ export function statusOf(error: unknown): number | undefined {
   return typeof statusCode === "number" ? statusCode : undefined;
 }
 
-/** Returns the engine's error message, in words for an operator. */
+/** Returns the engine's error message in words that an operator understands. */
 export function engineMessage(error: unknown): string {
   return errorText(error)
     .replace(/^\(HTTP code \d+\) [^-]*- /, "")
     .trim();
 }
 
-/** Returns a failure with the reason that the engine's message indicates, or `otherwise`. */
+/** Converts an engine's error to a failure. The reason is derived from the error message; if that is not possible, it is `otherwise`. */
 export function engineFailure(error: unknown, otherwise: ConstructorParameters<typeof StepFailure>[0]): StepFailure {
   if (error instanceof StepFailure) return error;
   const message = engineMessage(error);
@@ -220,7 +224,10 @@ export interface ProgressLine {
   error?: string;
 }
 
-/** Reads the engine's lines of JSON to their end; calls `line` for each. Throws the engine's error message as Error. */
+/**
+ * Reads the engine's progress as lines of JSON and calls `line` for each. Throws an Error with the engine's message if a line reports an
+ * error.
+ */
 export async function readProgress(stream: AsyncIterable<Uint8Array | string>, line: (progress: ProgressLine) => void): Promise<void> {
   const decoder = new TextDecoder();
   let kept = "";

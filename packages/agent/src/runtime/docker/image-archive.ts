@@ -14,9 +14,9 @@ import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
 type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
 
-/** The image in an archive; `config` and `layers` are names of entries. */
+/** Describes the image in an archive. `config` and `layers` are names of entries in the archive. */
 interface ArchivedImage {
-  /** `sha256:…` of the config: the engine's id of the image. */
+  /** The engine's id of the image, `sha256:…`: the digest of its config. */
   image_id: string;
   config: string;
   layers: string[];
@@ -24,7 +24,7 @@ interface ArchivedImage {
 
 const refused = (why: string): StepFailure => new StepFailure("rejected_by_robot", `the image archive ${why}`);
 
-/** Creates an archive as `docker save` does, from parts on the robot's disk. `file` returns a part's path. */
+/** Creates an image archive like `docker save`, from the image's parts on the robot's disk. `file` returns the path of a part. */
 export function composeArchive(layers: DesiredLayers, tag: string, file: (sha256: string) => string): Readable {
   const tar = pack();
   const name = (sha256: string): string => `blobs/sha256/${sha256}`;
@@ -41,7 +41,7 @@ export function composeArchive(layers: DesiredLayers, tag: string, file: (sha256
 async function writeEntry(tar: Pack, header: Partial<Header> & { name: string }, content: AsyncIterable<Uint8Array>): Promise<void> {
   const entry = tar.entry(header);
   const ended = once(entry, "close");
-  // The entry may fail before `ended` is awaited: prevent an unhandled rejection.
+  // The entry may fail before `ended` is awaited. This handler prevents an unhandled rejection.
   ended.catch(() => {});
   for await (const chunk of content) {
     if (entry.destroyed) throw new Error("the archive is no longer read");
@@ -56,16 +56,19 @@ function endArchive(tar: Pack, { config, layers }: Pick<ArchivedImage, "config" 
   tar.finalize();
 }
 
-/** Entries that are not copied: an engine would apply their other names for the image, or their other format of the archive. */
+/**
+ * Entries that describe the original archive. They are not copied, because an engine would use the image names or the archive format that
+ * they describe.
+ */
 const DESCRIPTIONS = new Set(["manifest.json", "repositories", "index.json", "oci-layout"]);
 
-/** Converts a docker-archive or OCI archive to a docker-archive whose only image has this name. */
+/** Converts a docker-archive or an OCI archive to a docker-archive that contains only this image, with the name `tag`. */
 export function renameArchive(archive: string, image: ArchivedImage, tag: string): Readable {
   const tar = pack();
   const copy = async (): Promise<void> => {
     await eachEntry(archive, async ({ pax: _, ...header }, content) => {
       if (DESCRIPTIONS.has(entryName(header))) return;
-      // Drops the extended header, which contains the original name.
+      // Omit the extended header, since it contains the original name of the entry.
       const named = { ...header, name: entryName(header) };
       if (header.type === "file") await writeEntry(tar, named, Readable.from(content));
       else if (header.type === "symlink" || header.type === "link") tar.entry(named);
@@ -82,7 +85,7 @@ const entryName = ({ name }: Pick<Header, "name">): string => path.posix.resolve
 async function eachEntry(archive: string, use: (header: Header, content: Entry) => Promise<void>): Promise<void> {
   const entries = extract();
   const is_gzip = await isGzip(archive);
-  // Do not await between here and the pipeline: a read error of the file needs a listener.
+  // Do not await between here and the pipeline. The pipeline adds the listener for read errors of the file.
   const file = fs.createReadStream(archive);
   const reading = is_gzip ? pipeline(file, createGunzip(), entries) : pipeline(file, entries);
   const using = (async (): Promise<void> => {
@@ -94,7 +97,7 @@ async function eachEntry(archive: string, use: (header: Header, content: Entry) 
   await Promise.all([reading, using]);
 }
 
-/** Returns the bytes of an archive's contents, with compressed layers (gzip) unpacked; stops once they exceed `max`. */
+/** Returns the size in bytes of an archive's contents after its gzip layers are unpacked. Stops counting above `max`. */
 export async function unpackedArchiveBytes(archive: string, max: number, signal: AbortSignal): Promise<number> {
   let bytes = 0;
   const enough = new Error("the limit was reached");
@@ -113,7 +116,10 @@ export async function unpackedArchiveBytes(archive: string, max: number, signal:
   return bytes;
 }
 
-/** Returns the image of a docker-archive or OCI archive. `arch` as in Node. Throws StepFailure `rejected_by_robot`. */
+/**
+ * Reads which image a docker-archive or an OCI archive contains. `arch` is the machine's architecture as Node names it. Throws
+ * StepFailure `rejected_by_robot`.
+ */
 export async function readArchive(archive: string, arch: string): Promise<ArchivedImage> {
   const documents = new Map<string, Buffer>();
   let bytes = 0;
@@ -124,7 +130,7 @@ export async function readArchive(archive: string, arch: string): Promise<Archiv
       const chunks: Uint8Array[] = [];
       for await (const chunk of content) chunks.push(chunk as Uint8Array);
       const document = Buffer.concat(chunks);
-      // Skip small layers: only JSON documents begin with { or [.
+      // Keep only JSON documents, which begin with { or [. Other small entries are layers.
       if (!/^\s*[[{]/.test(document.subarray(0, 64).toString("latin1"))) return;
       bytes += document.length;
       if (bytes > 4 * IMAGE_JSON_BYTES_MAX) throw refused("has too many documents");
@@ -165,7 +171,7 @@ const OCI_ARCHITECTURES: Record<string, string> = { x64: "amd64", ia32: "386" };
 const blobName = (digest: unknown): string =>
   typeof digest === "string" ? `blobs/${digest.replace(":", "/")}` : "a blob without a digest";
 
-/** Follows an index to the manifest for this machine, through nested indexes. */
+/** Finds the image manifest for this machine in an OCI index, following nested indexes. */
 function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage, "config" | "layers"> {
   let manifest = fieldsOf(parse(documents, "index.json"));
   for (let depth = 0; Array.isArray(manifest["manifests"]); depth += 1) {
@@ -183,15 +189,18 @@ function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage,
   };
 }
 
-/** A manifest without a platform fits any machine; builders add attestations with an unknown platform. */
+/**
+ * Returns whether a manifest is for this machine. A manifest without a platform fits any machine. Builders add attestations, whose
+ * platform is "unknown".
+ */
 function fitsMachine({ architecture, os }: Record<string, unknown>, arch: string): boolean {
   if (architecture === undefined && os === undefined) return true;
   return os === "linux" && architecture === (OCI_ARCHITECTURES[arch] ?? arch);
 }
 
 /**
- * Returns the total bytes of these files after gzip files are unpacked: the packed size is no bound, and an engine unpacks until its disk
- * is full. Stops once the total exceeds `max`. A damaged file counts as 0: the engine refuses it.
+ * Returns the total size in bytes of these files after unpacking those that are gzip. The packed size is no limit: an engine would unpack
+ * until its disk is full. Stops counting above `max`. A damaged file counts as 0, since the engine refuses it.
  */
 export async function unpackedBytes(files: readonly string[], max: number, signal: AbortSignal): Promise<number> {
   let bytes = 0;
@@ -207,7 +216,9 @@ export async function unpackedBytes(files: readonly string[], max: number, signa
   return bytes;
 }
 
-/** Returns the bytes of a stream, unpacked if it is gzip; stops once they exceed `max`. Throws if the stream is damaged. */
+/**
+ * Returns the number of bytes in a stream, after unpacking it if it is gzip. Stops counting above `max`. Throws if the stream is damaged.
+ */
 async function unpackedBytesOf(content: AsyncIterable<unknown>, max: number, signal: AbortSignal): Promise<number> {
   const chunks = (content as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
   const first = await chunks.next();
@@ -235,7 +246,7 @@ async function unpackedBytesOf(content: AsyncIterable<unknown>, max: number, sig
 
 const startsAsGzip = (bytes: Uint8Array): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 
-/** Whether the file begins with gzip's magic number. */
+/** Returns whether the file begins with the magic number of gzip. */
 async function isGzip(file: string): Promise<boolean> {
   await using handle = await fs.promises.open(file);
   const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);

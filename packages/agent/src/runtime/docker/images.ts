@@ -36,12 +36,12 @@ export interface RegistryLogin {
   password: string;
 }
 
-/** A reserved domain: such a name is never pulled from a registry. */
+/** Repository name of the agent's images. Its domain is reserved, so an engine never pulls it from a registry. */
 const REPOSITORY = "roamfleet.local/apps";
-/** Copies that a load needs on the engine's disk: the archive, and its unpacked contents. */
+/** Number of copies of an image on the engine's disk during a load: the archive and its unpacked contents. */
 const LOAD_COPIES = 2;
 
-/** The images of releases in the engine. Each is tagged with its app and release, so that it can be found and deleted. */
+/** Manages the images of releases in the engine. Each image is tagged with its app and release, so that it can be found and deleted. */
 export class Images {
   readonly #options: ImagesOptions;
   readonly #owner: string;
@@ -72,7 +72,7 @@ export class Images {
     }
   }
 
-  /** Loads an image into the engine after downloading the layers that the robot lacks. Returns its id. */
+  /** Downloads the layers that the robot does not have, then loads the image into the engine. Returns the image's id. */
   async loadLayers(app: string, release_id: string, layers: DesiredLayers, io: StageIo): Promise<string> {
     const { layers: store, on_step } = this.#options;
     const known = await this.find(`sha256:${layers.config.sha256}`, io.signal);
@@ -87,7 +87,7 @@ export class Images {
     );
     await store.fetch(parts, io);
     on_step("container.layers_fetched");
-    // Import on demand: most of the time a robot only supervises.
+    // Import the module only when it is needed: most of the time a robot only supervises its workloads.
     const { composeArchive, unpackedBytes } = await import("./image-archive.ts");
     const files = parts.map(({ sha256 }) => store.file(sha256));
     await this.#checkUnpacked(files, (max) => unpackedBytes(files, max, io.signal), io.signal).catch((error: unknown) => {
@@ -100,14 +100,14 @@ export class Images {
       await this.#load(() => composeArchive(layers, name, (sha256) => store.file(sha256)), io.signal);
     } catch (error) {
       const failure = engineFailure(error, "rejected_by_robot");
-      // Parts that the engine refused may be damaged on disk: the next attempt downloads them again.
+      // If the engine refuses the parts, they may be damaged on disk. Delete them, so that the next attempt downloads them again.
       if (failure.reason === "rejected_by_robot") store.drop(parts);
       throw failure;
     }
     return this.#named(name, io.signal);
   }
 
-  /** Loads an image into the engine from one file on the robot's disk. Returns its id. */
+  /** Loads an image from one archive on the robot's disk into the engine. Returns the image's id. */
   async loadArchive(app: string, release_id: string, archive: string, io: StageIo): Promise<string> {
     const { readArchive, renameArchive, unpackedArchiveBytes } = await import("./image-archive.ts");
     const image = await readArchive(archive, process.arch);
@@ -137,7 +137,8 @@ export class Images {
       });
       const content = archive();
       const unreadable = new AbortController();
-      // The call reports the engine's errors. A local read error would look as if the engine had stopped, so it is reported here.
+      // Errors of the engine are reported by the call below. A local read error would appear there as if the engine had stopped, so report
+      // it here.
       pipeline(content, meter, () => {
         const { errored } = content;
         if (errored !== null)
@@ -152,7 +153,7 @@ export class Images {
       } catch (error) {
         throw unreadable.signal.aborted ? unreadable.signal.reason : error;
       } finally {
-        // An archive that is not read to its end would keep its file open.
+        // Destroy both streams: an archive that is not read to its end would keep its file open.
         meter.destroy();
         content.destroy();
       }
@@ -160,7 +161,10 @@ export class Images {
     this.#options.on_step("container.image_loaded");
   }
 
-  /** Runs a call that transfers an image. It may take long, but must not stall: `moved` is called on progress. */
+  /**
+   * Runs a call that transfers an image. The call may take long, but fails if it makes no progress for ENGINE_STALL_MS. `work` must call
+   * `moved` on progress.
+   */
   async #move(
     what: string,
     stalled: StepFailure,
@@ -214,13 +218,13 @@ export class Images {
       );
   }
 
-  /** Checks the unpacked size of an image: the engine would unpack it until its disk is full. */
+  /** Throws StepFailure if the unpacked image is too large, since the engine would unpack it until its disk is full. */
   async #checkUnpacked(files: readonly string[], measure: (max: number) => Promise<number>, signal: AbortSignal): Promise<void> {
     const packed = files.reduce((sum, file) => sum + (fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0), 0);
     const most = Math.min(UNPACK_BYTES_MAX, packed * UNPACK_RATIO_MAX + UNPACK_ALLOWANCE_BYTES);
     const root = await this.#root(signal);
     const room = root === undefined ? Infinity : (await freeBytes(root)) - DISK_FREE_FLOOR_BYTES;
-    // The engine has a copy of the archive while it unpacks it.
+    // While the engine unpacks the archive, its disk also contains the archive itself.
     const unpacked = packed + (await measure(Math.min(most, room - packed)));
     if (unpacked > room)
       throw new StepFailure(
@@ -232,8 +236,8 @@ export class Images {
   }
 
   /**
-   * Pulls an image by its digest. An unreachable registry is retried as often as a download. An answer that the image does not exist, or is not
-   * allowed, is final. Throws StepFailure `download_failed`, `insufficient_disk`.
+   * Pulls an image by its digest. If the registry is unreachable, retries as often as a download. If the registry responds that the image
+   * does not exist or is not allowed, fails without a retry. Throws StepFailure `download_failed`, `insufficient_disk`.
    */
   async pull(app: string, release_id: string, image: string, login: () => RegistryLogin | undefined, io: StageIo): Promise<string> {
     const { clock, timing, on_step } = this.#options;
@@ -286,7 +290,7 @@ export class Images {
     });
   }
 
-  /** Removes the tags of all other releases of the app; images without another tag or container are deleted. */
+  /** Removes the tags of all other releases of the app. The engine then deletes images without another tag or container. */
   async prune(app: string, keep_release_ids: readonly string[], signal: AbortSignal): Promise<void> {
     const { engine, on_step } = this.#options;
     const prefix = `${REPOSITORY}:${this.#owner}.${app}.`;
@@ -294,7 +298,7 @@ export class Images {
     for (const { Id, RepoTags } of images) {
       for (const name of RepoTags ?? []) {
         const release_id = name.startsWith(prefix) ? name.slice(prefix.length) : undefined;
-        // A dot means that the tag belongs to an app with a longer name.
+        // Release ids contain no dot. If there is one, the tag belongs to an app whose name begins with this app's name.
         if (release_id === undefined || release_id.includes(".") || keep_release_ids.includes(release_id)) continue;
         await this.#remove(name, signal);
         on_step("container.image_untagged");
@@ -303,7 +307,7 @@ export class Images {
     }
   }
 
-  /** Deletes an image that was pulled by digest: it keeps the digest as a name after its tag is removed. */
+  /** Deletes an image that was pulled by digest. After its tag is removed, the digest remains as its name. */
   async #removeNameless(id: string, signal: AbortSignal): Promise<void> {
     const left = await this.#options.engine.useUnless([404], { what: "look for an image", signal }, (docker) =>
       docker.getImage(id).inspect(),
@@ -313,14 +317,16 @@ export class Images {
   }
 
   async #remove(name: string, signal: AbortSignal): Promise<void> {
-    // 404: gone already. 409: a container uses it, which is not ours.
+    // Ignore two statuses. 404: the image is already deleted. 409: a container that is not the agent's uses it.
     await this.#options.engine.useUnless([404, 409], { what: "delete an image", signal }, (docker, abortSignal) =>
       docker.getImage(name).remove({ abortSignal }),
     );
   }
 }
 
-/** Returns whether a retry would fail in the same way. A refusal without a login is not final: the server may send a login. */
+/**
+ * Returns whether a retry would fail in the same way. A refusal is not final while there is no login, since the server may still send one.
+ */
 function isFinal(error: unknown, logged_in: boolean): boolean {
   if (isAway(error)) return false;
   if (!logged_in && /unauthorized|access denied|denied:|no basic auth/i.test(engineMessage(error))) return false;
@@ -335,7 +341,7 @@ function isFinal(error: unknown, logged_in: boolean): boolean {
   );
 }
 
-/** Progress of the layers that are downloaded, without those that the engine already has. */
+/** Computes the progress of a pull from the layers that are downloaded. Layers that the engine already has do not count. */
 class PullProgress {
   readonly #io: StageIo;
   readonly #layers = new Map<string, { done: number; total: number }>();

@@ -15,14 +15,14 @@ export interface Kept {
   release_id: string;
 }
 
-/** The containers of an app, stored on disk before each change of them. */
+/** The record of an app's containers, written to disk before each change of them. */
 interface ContainerRecord {
-  /** The container to run. */
+  /** The container that should run. */
   current: Kept | null;
-  /** The previous container, kept unchanged for a rollback: stopped, or still running beside the current one. */
+  /** The previous container, kept unchanged for a rollback. It is either stopped or still runs beside the current one. */
   old: Kept | null;
   settled: boolean;
-  /** The current container was stopped on purpose and kept. */
+  /** True if the current container was stopped on purpose and is kept. */
   stopped: boolean;
 }
 
@@ -34,7 +34,7 @@ const imageFile = (directory: string): string => path.join(directory, "image.jso
 
 export const hasRecord = (paths: StatePaths, app: string): boolean => fs.existsSync(recordFile(paths, app));
 
-/** Reads the record. A damaged one counts as empty: the containers are found by their labels. */
+/** Reads the record of an app's containers. A damaged record counts as empty, since containers can be found by their labels. */
 export function readRecord(paths: StatePaths, app: string): ContainerRecord {
   return { ...NO_CONTAINERS, ...fieldsOf(readJson(recordFile(paths, app))) };
 }
@@ -44,7 +44,7 @@ export function writeRecord(paths: StatePaths, app: string, record: ContainerRec
   writeJson(recordFile(paths, app), record);
 }
 
-/** Returns the nanoseconds since 1970 up to which the container's output was read; 0 if none is stored for this container. */
+/** Returns the time up to which the container's output was read, in nanoseconds since 1970; 0 if none is stored for this container. */
 export function readReading(paths: StatePaths, app: string, container_id: string): bigint {
   const reading = fieldsOf(readJson(readingFile(paths, app)));
   const { read_until } = reading;
@@ -57,7 +57,7 @@ export function writeReading(paths: StatePaths, app: string, container_id: strin
   if (fs.existsSync(paths.app(app))) writeJson(readingFile(paths, app), { container_id, read_until: String(read_until) });
 }
 
-/** The agent's record of a staged image: the engine has the image itself. */
+/** The agent's record of an image that is staged in the engine. */
 interface StagedImage {
   image_id: string;
   /** Digests of its parts in the layer cache. */
@@ -75,7 +75,7 @@ export function readStagedImage(directory: string): StagedImage | undefined {
   return typeof image_id === "string" && Array.isArray(parts) ? { image_id, parts } : undefined;
 }
 
-/** Returns the digests of all layers of staged releases, of any app. */
+/** Returns the digests of the image parts of all staged releases, of all apps. */
 export function stagedParts(paths: StatePaths): Set<string> {
   const parts = new Set<string>();
   if (!fs.existsSync(paths.apps)) return parts;
@@ -94,7 +94,7 @@ interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "config" | "
 
 const SUFFIX_BYTES = 3;
 
-/** podman omits `sha256:`. */
+/** Returns the id without `sha256:`, which podman omits. */
 const bare = (image_id: string): string => image_id.replace(/^sha256:/, "");
 
 /** Chooses the container to run: the existing one, the previous one, or a new one. */
@@ -108,11 +108,11 @@ export class Replacement {
   }
 
   /**
-   * Returns the container to start. The container that it replaces is stopped or keeps running beside it, depending on the release's
-   * manifest.
+   * Returns the container to start. Depending on the release's manifest, the container that it replaces is stopped first or keeps running
+   * beside it.
    */
   async choose(app: string, release: DesiredRelease, { fresh, signal }: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
-    // The socket's directory must exist before an existing container starts, which has it mounted.
+    // Prepare the socket's directory now: an existing container has it mounted and cannot start without it.
     this.#socket.prepare();
     const found = await this.#options.containers.list(app, { signal });
     const record = readRecord(this.#options.paths, app);
@@ -121,7 +121,10 @@ export class Replacement {
     return this.#install(app, release, record, found, signal);
   }
 
-  /** Returns whether a container is of the staged image, and removes it if not. Always true while signatures are not required. */
+  /**
+   * Returns whether a container was created from the staged image, and removes the container if not. While signatures are not required,
+   * always returns true.
+   */
   async #isOfRelease(app: string, release: DesiredRelease, { container_id }: Kept, signal: AbortSignal): Promise<boolean> {
     const { requires_signature, containers, paths, log } = this.#options;
     if (!requires_signature()) return true;
@@ -133,13 +136,13 @@ export class Replacement {
     return false;
   }
 
-  /** Checks that this robot may run the release. Throws StepFailure `rejected_by_robot`. */
+  /** Throws StepFailure `rejected_by_robot` if this robot must not run the release. */
   async check(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
     await this.#checkMounts(app, this.#createOptions(app, release, ""), signal);
   }
 
   async #checkMounts(app: string, { HostConfig }: ReturnType<typeof createOptions>, signal: AbortSignal): Promise<void> {
-    // Splitting at colons is safe: paths with a colon are refused.
+    // Splitting at colons is safe, since paths that contain a colon are refused.
     const wanted = (HostConfig?.Binds ?? []).flatMap((bind): Bind[] => {
       const [source = "", , mode] = bind.split(":");
       return isWithin(source, this.#options.paths.root) ? [] : [{ app, source, writable: mode !== "ro" }];
@@ -172,7 +175,7 @@ export class Replacement {
     return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
   }
 
-  /** Returns the previous container, unchanged, if this release is the one to roll back to. Then it also removes all other containers. */
+  /** Returns the previous container if it belongs to this release, for a rollback. Then it also removes all other containers. */
   async #restorePrevious(
     app: string,
     release: DesiredRelease,
@@ -191,7 +194,10 @@ export class Replacement {
     return old;
   }
 
-  /** Creates a new container. The previous one is kept, stopped or beside it, until the new one is settled. */
+  /**
+   * Creates a new container. Keeps the previous one until the new release has been verified; whether it is stopped meanwhile depends on
+   * the manifest.
+   */
   async #install(
     app: string,
     release: DesiredRelease,
@@ -203,7 +209,7 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
     const old = record.settled ? record.current : record.old;
-    // Name the image by its signed digest: the id recorded at staging is on disk, where it could be changed.
+    // Identify the image by its signed digest. The id that was recorded at staging is on disk, where it could have been changed.
     const image = this.#options.requires_signature() && release.image !== null ? release.image : staged.image_id;
     const options = this.#createOptions(app, release, image);
     await this.#checkMounts(app, options, signal);

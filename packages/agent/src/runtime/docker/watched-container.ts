@@ -27,11 +27,11 @@ interface WatchedContainerOptions {
 
 type State = ContainerInspectInfo["State"];
 
-/** The agent's view of a container: its state, its health and its output. The engine keeps it running. */
+/** Observes a container: its state, its health and its output. The engine, not the agent, keeps it running. */
 export class WatchedContainer {
-  /** The engine's count of restarts since the container was created. */
+  /** Number of restarts since the container was created, as counted by the engine. */
   restarts = 0;
-  /** How often the container exited since the agent began to watch it. */
+  /** Number of exits since the agent began to watch the container. */
   exits = 0;
   last_exit: string | null = null;
   healthy = true;
@@ -53,7 +53,7 @@ export class WatchedContainer {
     return this.#options.container_id;
   }
 
-  /** Process id; undefined while the container is down. */
+  /** Pid of the container's main process; undefined while the container is down. */
   get pid(): number | undefined {
     return this.alive ? this.#state?.Pid : undefined;
   }
@@ -79,7 +79,8 @@ export class WatchedContainer {
   async start(signal: AbortSignal): Promise<void> {
     const { spec, containers, container_id } = this.#options;
     if (spec.health !== null && "log" in spec.health) {
-      // RE2 takes time linear in the line's length for any pattern: a pattern of a release must not block the agent.
+      // Use RE2 for the release's pattern. It takes time linear in the length of the line for any pattern, so the pattern cannot block the
+      // agent.
       const { RE2JS } = await import("re2js");
       const pattern = RE2JS.compile(spec.health.log.pattern);
       this.#matches = (line) => pattern.matcher(line).find();
@@ -120,7 +121,8 @@ export class WatchedContainer {
       return;
     }
     const { RestartCount: restarts, State: state } = info;
-    // The engine counts a restart when it begins to wait for it, so each counted restart is an exit. Count an exit without a restart here.
+    // Each counted restart is an exit, since the engine counts a restart when it begins to wait for it. Count here an exit without a
+    // restart.
     const ended = state.Status === "exited" || state.Status === "dead";
     const ended_before = before?.Status === "exited" || before?.Status === "dead";
     const new_exits = Math.max(0, restarts - this.restarts) + (ended && !ended_before && restarts === this.restarts ? 1 : 0);
@@ -134,7 +136,7 @@ export class WatchedContainer {
     const { app, log, logs } = this.#options;
     this.exits += new_exits;
     const out_of_memory = state.OOMKilled ? ", out of memory" : "";
-    // While it runs again, the engine shows no exit code of the previous run.
+    // Once the container runs again, the engine no longer shows the exit code of the previous run.
     this.last_exit = state.Running && !state.Restarting ? "exited" : `exited with ${state.ExitCode}${out_of_memory}`;
     if (state.Error) this.last_exit = `could not be started: ${state.Error}`;
     log.warn({ app, how: this.last_exit, restarts: this.restarts }, "container exited");
@@ -195,10 +197,13 @@ interface Options {
 
 const POLL_FIRST_MS = 20;
 const POLL_LAST_MS = 200;
-/** Wait for the rest of a command's output after its end. */
+/** Maximum wait for the rest of a command's output after the command has ended. */
 const OUTPUT_END_MS = 500;
 
-/** Runs commands in a container, one at a time: an engine cannot end a command that hangs, so no second one is started beside it. */
+/**
+ * Runs commands in a container, one at a time. While an earlier command hangs, no further one is started, since an engine cannot end a
+ * command.
+ */
 class ContainerCommands {
   readonly #options: Options;
   #busy: string | undefined;
@@ -207,7 +212,7 @@ class ContainerCommands {
     this.#options = options;
   }
 
-  /** Returns within the timeout. Throws only if it is aborted. */
+  /** Runs a command. Returns within the timeout, and throws only if it is aborted. */
   async run(argv: string[], timeout_ms: number, signal: AbortSignal, what: string): Promise<ProbeResult> {
     const name = `${what} ${argv[0]}`;
     try {
@@ -240,7 +245,7 @@ class ContainerCommands {
     const ended = read().catch(() => {});
     const deadline = clock.monotonic() + timeout_ms;
     try {
-      // Polls instead of waiting for the stream's end: background processes of the command keep it open.
+      // Poll instead of waiting for the end of the stream, since background processes of the command keep the stream open.
       for (let poll_ms = POLL_FIRST_MS; ; poll_ms = Math.min(POLL_LAST_MS, poll_ms * 2)) {
         const { Running, ExitCode } = await engine.use(options, () => exec.inspect());
         if (!Running && ExitCode !== null) {
@@ -265,7 +270,7 @@ class ContainerCommands {
       );
       return Running;
     } catch {
-      // The engine forgets the command when the container is restarted.
+      // The engine forgets a command when its container is restarted. Then the command has ended, too.
       return false;
     }
   }
@@ -283,12 +288,12 @@ interface RestartOptions {
 
 const TRIES_MAX = 3;
 
-/** Added to the message of a check if the engine restarted during each attempt. */
+/** Text for the message of a check if the engine restarted during each attempt. */
 export const EVERY_TIME = `; the container engine restarted during each of ${TRIES_MAX} checks`;
 
 /**
- * Runs a check of a container, and repeats it if it failed while the engine ended: a restart of the engine ends all containers. Returns the
- * last result, and whether the engine ended during that check, too. Throws StepFailure (`timeout`) if the engine does not return.
+ * Runs a check of a container. Repeats it if it fails while the engine restarts, since that ends all containers. Returns the last result,
+ * and whether the engine also ended during that check. Throws StepFailure (`timeout`) if the engine does not return.
  */
 export async function checkAcrossRestarts<R>(
   { app, engine, container, containers, clock, log, signal }: RestartOptions,
@@ -300,8 +305,8 @@ export async function checkAcrossRestarts<R>(
     using run = engine.watchRun();
     const result = await check();
     if (passed(result)) return { result, interrupted: false };
-    // The refresh waits for an unreachable engine. During the sleep, Node handles the end of the watched stream, which came before the
-    // response.
+    // The refresh waits while the engine is unreachable. The short sleep lets Node process the end of the watched stream, which arrived
+    // before the response.
     await container.refresh();
     await clock.sleep(1, signal);
     const interrupted = run.ended || engine.breaks !== breaks;

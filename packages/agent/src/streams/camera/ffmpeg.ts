@@ -19,12 +19,12 @@ import type { CameraSource } from "../../config-file/robot-config.ts";
 /** Default maximum width in pixels; a client may request more. */
 const WIDTH_DEFAULT = 1280;
 /**
- * Minimum rate of ffmpeg's fps filter, which delays the first frame until it has the second. Lower rates are reached by dropping frames
- * later.
+ * Minimum frame rate of ffmpeg's fps filter. The filter delays the first frame until the second one arrives, which takes long at low rates.
+ * Lower rates are reached by dropping frames later.
  */
 const FILTER_FPS_MIN = 5;
 const STOP_GRACE_MS = 1_500;
-/** Best and worst quality of the encoder. */
+/** Quality range of ffmpeg's JPEG encoder. A lower value is better. */
 const QSCALE = { best: 2, worst: 31 } as const;
 
 export interface FfmpegOptions {
@@ -38,7 +38,7 @@ const FFMPEG_MISSING: SourceEnd = { failed: true, reason: "ffmpeg is not install
 export const hasFfmpeg = ({ environment }: Pick<FfmpegOptions, "environment">): boolean =>
   findProgram("ffmpeg", environment.PATH ?? "") !== undefined;
 
-/** Converts quality from 1 to 100 to the encoder's scale. */
+/** Converts a quality from 1 to 100 to the scale of the encoder. */
 export const qscaleOf = (quality: number): number => Math.round(QSCALE.worst - ((quality - 1) / 99) * (QSCALE.worst - QSCALE.best));
 
 /** Returns the filter that scales a picture. It never enlarges the camera's picture, keeps the aspect ratio, and makes both sides even. */
@@ -52,13 +52,13 @@ function scaleFilter({ width, height, scale }: Picture): string {
 /** Returns ffmpeg's arguments for its output. `filters` are applied before scaling. */
 function outputArguments(picture: Picture, filters: readonly string[]): string[] {
   const encoder = ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-q:v", String(qscaleOf(picture.quality ?? QUALITY_DEFAULT))];
-  // One thread: each further thread would delay the output by a frame.
+  // Use one thread, since each further thread would delay the output by a frame.
   return ["-an", "-sn", "-vf", [...filters, scaleFilter(picture)].join(","), ...encoder, "-threads", "1", "-f", "image2pipe", "pipe:1"];
 }
 
 const QUIETLY = ["-hide_banner", "-nostdin", "-loglevel", "error"];
 
-/** Returns ffmpeg's command line for an input that it opens. */
+/** Returns ffmpeg's command line for an input that ffmpeg opens itself, such as a device. */
 export const inputArguments = (input: readonly string[], picture: Picture): string[] => [
   ...QUIETLY,
   ...input,
@@ -68,14 +68,14 @@ export const inputArguments = (input: readonly string[], picture: Picture): stri
 const FED = ["-f", "mpjpeg", "-probesize", "32", "-analyzeduration", "0", "-fflags", "nobuffer", "-threads", "1", "-i", "pipe:0"];
 
 /**
- * How often each picture is passed to ffmpeg. ffmpeg outputs a picture only after it has read the next one (measured with 5.1, with any
- * option). So each picture is passed twice, and FED_FILTERS drops every second one. The filters also set new timestamps, since ffmpeg would
- * otherwise fill gaps with repeated pictures.
+ * Number of times that each picture is passed to ffmpeg. ffmpeg outputs a picture only after it has read the next one (measured with 5.1,
+ * with any option). So each picture is passed twice, and FED_FILTERS drops every second one. The filters also set new timestamps, since
+ * ffmpeg would otherwise fill gaps with repeated pictures.
  */
 const FED_COPIES = 2;
 const FED_FILTERS = [`select='not(mod(n,${FED_COPIES}))'`, "setpts=N/(25*TB)"];
 
-/** ffmpeg's command line for JPEGs that are fed as a multipart body. */
+/** Returns ffmpeg's command line for JPEGs that the agent writes to its stdin as a multipart body. */
 const fedArguments = (picture: Picture): string[] => [...QUIETLY, ...FED, ...outputArguments(picture, FED_FILTERS)];
 
 /** Starts ffmpeg. If no file descriptors are left, the child has no pipes and emits `error`. */
@@ -83,7 +83,7 @@ function start(args: readonly string[], fed: boolean, environment: Readonly<Reco
   return spawnChild("ffmpeg", args, {
     stdio: [fed ? "pipe" : "ignore", "pipe", "pipe"],
     env: { ...environment, AV_LOG_FORCE_NOCOLOR: "1" },
-    // A separate process group, so that ffmpeg's children can be stopped with it.
+    // Start a separate process group, so that ffmpeg's children can be stopped with it.
     detached: true,
   });
 }
@@ -107,7 +107,7 @@ export async function runFfmpeg(input: readonly string[], run: SourceRun, option
   return end.failed || hasEnd(input) || run.signal.aborted ? end : { failed: true, reason: "the camera ended its stream" };
 }
 
-/** Scales frames of another source with ffmpeg. */
+/** A running ffmpeg that scales frames of another source. */
 interface Feeding {
   /** Passes a frame to ffmpeg. While ffmpeg is busy, only the newest frame is kept. */
   feed: (jpeg: Uint8Array) => void;
@@ -178,14 +178,17 @@ function endOf(code: number | null, killed: string | null, { line }: StderrTail,
 const FED_BYTES_MAX = 8 * 1024 * 1024;
 
 interface JpegRun extends Omit<SourceRun, "picture"> {
-  /** A larger picture is refused. */
+  /** Maximum bytes of a picture; a larger one is refused. */
   bytes_max: number;
 }
 
 /** Runs a source whose frames are already JPEG: passes them on until the signal is aborted or the source ends. */
 export type RunJpegs = (run: JpegRun) => Promise<SourceEnd>;
 
-/** Creates a source from JPEG frames. They are passed on unchanged, or through ffmpeg if another size or quality is requested. */
+/**
+ * Creates a frame source from a source of JPEGs. Passes the frames on unchanged, or through ffmpeg if the request has another size or
+ * quality.
+ */
 export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, options: FfmpegOptions): FrameSource {
   return {
     kind,
@@ -200,7 +203,7 @@ export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, opti
 }
 
 /**
- * Runs a source and passes its frames to ffmpeg. When one of the two ends, the other is stopped. Returns the result of the first to end.
+ * Runs a source and passes its frames to ffmpeg. When either of them ends, stops the other. Returns the result of the one that ended first.
  */
 async function runAdjusted(run_jpegs: RunJpegs, run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
   const ending = new AbortController();

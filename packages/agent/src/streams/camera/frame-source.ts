@@ -6,18 +6,25 @@ const FPS_DEFAULT = 15;
 export const QUALITY_DEFAULT = 80;
 
 export interface CameraRequest {
-  /** Undefined: the first camera. */
+  /** Name of the requested camera. Undefined: the first camera. */
   camera: string | undefined;
   /** Maximum frames per second. */
   fps: number;
-  /** Maximum pixels; undefined: the camera's own. */
+  /**
+   * Maximum width in pixels; `height` is the same for the height. Undefined: the camera's own size.
+   */
   width: number | undefined;
   height: number | undefined;
-  /** 1 to 100; undefined: the camera's own, or QUALITY_DEFAULT if it has none. */
+  /**
+   * Quality from 1 to 100. Undefined: the camera's own, or QUALITY_DEFAULT if the camera has none.
+   */
   quality: number | undefined;
 }
 
-/** Parses a request of the server; `fault` describes an error. */
+/**
+ * Parses a request for a camera's frames or for the list of cameras. If it is invalid, returns
+ * `fault` with a description.
+ */
 export function readCameraRequest(params: unknown): CameraRequest | "list" | { fault: string } {
   const given = fieldsOf(params);
   if (given.list === true) return "list";
@@ -39,18 +46,18 @@ export function readCameraRequest(params: unknown): CameraRequest | "list" | { f
 /** The picture that a source produces: size, quality and rate. */
 export interface Picture {
   fps: number;
-  /** Maximum pixels, before `scale`. */
+  /** Maximum width in pixels, before `scale` is applied; `height` is the same for the height. */
   width: number | undefined;
   height: number | undefined;
-  /** Undefined: unchanged, if the frames are already JPEG. */
+  /** Quality from 1 to 100. Undefined: unchanged if the frames are already JPEG. */
   quality: number | undefined;
-  /** Factor for width and height, at most 1. */
+  /** Factor by which width and height are reduced, at most 1. */
   scale: number;
 }
 
 /**
- * Steps of reduction while the network does not carry even a few frames a second: quality first,
- * then size.
+ * Steps by which a picture is reduced if the network cannot carry even a few frames a second. The
+ * first step reduces only quality, later ones also size.
  */
 const LEVELS = [
   { quality: 1, scale: 1 },
@@ -61,12 +68,12 @@ const LEVELS = [
 ] as const;
 export const LEVELS_COUNT = LEVELS.length;
 /**
- * Minimum quality to which a picture is reduced; below it, a picture is useless. A client that
- * requests less gets what it requested.
+ * Minimum quality to which a picture is reduced, since a picture with less is useless. If a client
+ * requests less, it gets what it requested.
  */
 const QUALITY_FLOOR = 15;
 
-/** Returns the picture of a request at a level: 0 is as requested. */
+/** Returns the picture for a request, reduced to a level. Level 0 is the picture as requested. */
 export function pictureAt({ fps, width, height, quality }: CameraRequest, level: number): Picture {
   const given_up = LEVELS[Math.min(level, LEVELS_COUNT - 1)] ?? LEVELS[0];
   if (given_up === LEVELS[0]) return { fps, width, height, quality, scale: 1 };
@@ -80,14 +87,14 @@ export function pictureAt({ fps, width, height, quality }: CameraRequest, level:
   };
 }
 
-/** True if frames that are already JPEG can be passed on unchanged. */
+/** Returns whether JPEG frames can be passed on unchanged for this picture. */
 export const isUnchanged = ({ width, height, quality, scale }: Picture): boolean =>
   width === undefined && height === undefined && quality === undefined && scale === 1;
 
 export interface SourceEnd {
-  /** False if the source ended normally, such as a file. */
+  /** True if the source failed. False if it ended normally, such as a file. */
   failed: boolean;
-  /** For people, without secrets. */
+  /** Why the source ended, in words for people. It contains no secrets. */
   reason: string;
   /** True if a retry would fail, too. */
   final?: boolean;
@@ -97,31 +104,34 @@ export interface SourceRun {
   picture: Picture;
   /** Aborting it ends the run. `run` then resolves once all processes of the source are gone. */
   signal: AbortSignal;
-  /** Receives a frame: a complete JPEG of at most CAMERA_FRAME_BYTES_MAX in separate memory. */
+  /**
+   * Called with each frame: a complete JPEG of at most CAMERA_FRAME_BYTES_MAX. The callee may keep
+   * its memory.
+   */
   frame: (jpeg: Uint8Array) => void;
-  /** Called for a frame over CAMERA_FRAME_BYTES_MAX. */
+  /** Called when a frame is larger than CAMERA_FRAME_BYTES_MAX. */
   refused: () => void;
 }
 
 export interface FrameSource {
   readonly kind: CameraSource["kind"];
-  /** Whether size and quality can be changed. */
+  /** Returns whether the source can change the size and quality of its pictures. */
   adjustable(): boolean;
   /** Produces frames until the signal is aborted or the source ends. Never rejects. */
   run(run: SourceRun): Promise<SourceEnd>;
 }
 
-/** A source that produces no picture for this long counts as failed. */
+/** Time in milliseconds without a picture after which a source counts as failed. */
 export const FRAME_IDLE_MS = 20_000;
 
 const KEPT_CHARACTERS = 4_096;
 /**
- * Maximum characters of a reason, so that it fits into a WebSocket's close frame (123 bytes) after a
- * short prefix.
+ * Maximum characters of a reason. With a short prefix it must fit into the close frame of a
+ * WebSocket (123 bytes).
  */
 const SAID_CHARACTERS = 90;
 
-/** Keeps the end of a program's standard error output. */
+/** Stores the last characters of a program's stderr. */
 export class StderrTail {
   #text = "";
 
@@ -129,7 +139,10 @@ export class StderrTail {
     this.#text = (this.#text + String(chunk)).slice(-KEPT_CHARACTERS);
   }
 
-  /** The last line, without memory addresses and secrets; undefined if there was no output. */
+  /**
+   * Returns the last line of the output, without memory addresses and secrets; undefined if there
+   * was no output.
+   */
   get line(): string | undefined {
     const lines = this.#text
       .split(/[\r\n]+/)
@@ -139,7 +152,9 @@ export class StderrTail {
   }
 }
 
-/** Reduces each URL in a text to scheme and host, since many cameras have a password in the path. */
+/**
+ * Shortens each URL in a text to scheme and host, since many cameras have a password in the path.
+ */
 export function withoutSecrets(text: string): string {
   return text.replace(/\b([a-z][a-z\d+.-]*:\/\/)(?:[^\s/@]*@)*([^\s/?#'"]*)(?:[/?#][^\s'"]*?(?=:?(?:[\s'"]|$)))?/gi, "$1$2");
 }

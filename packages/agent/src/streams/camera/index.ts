@@ -9,9 +9,12 @@ import { mjpegFrames, rosFrames } from "./jpeg-frames.ts";
 import { SharedSource } from "./shared-source.ts";
 import { testPicture } from "./test-picture.ts";
 
-/** Maximum running sources: each may be a process. */
+/** Maximum number of sources that run at the same time, since each may be a process. */
 const SOURCES_MAX = 8;
-/** For this long after a failure, new viewers get the same failure instead of a new attempt. */
+/**
+ * Time in milliseconds after a failure in which new viewers get the same failure without a new
+ * attempt.
+ */
 const FAILED_MS = 2_000;
 
 interface CameraOptions {
@@ -20,7 +23,7 @@ interface CameraOptions {
   log: Logger;
   /** Environment of children; ffmpeg is searched for on its PATH. */
   environment: Readonly<Record<string, string>>;
-  /** Absent: this agent has no ROS. */
+  /** Gives access to the robot's ROS; absent: the agent has no ROS. */
   ros?: Pick<RosBridge, "subscribe">;
 }
 
@@ -88,7 +91,7 @@ function frameSource(camera: CameraSource, options: CameraOptions): FrameSource 
   }
 }
 
-/** Returns the requested camera, or why there is none. */
+/** Returns the requested camera. If there is none, returns a message that states why. */
 function choose(cameras: readonly CameraSource[], { camera: name }: CameraRequest): CameraSource | string {
   const [first] = cameras;
   if (first === undefined) return "this robot has no camera";

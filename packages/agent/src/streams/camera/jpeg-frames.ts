@@ -10,8 +10,8 @@ import { UndecodedMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 
 /**
- * Reads frames of an MJPEG stream over HTTP (multipart/x-mixed-replace). Cameras disagree on the boundary's dashes and many omit Content-Length, so
- * both are ignored: JPEGs are found by their own markers, which the data between them does not contain.
+ * Reads frames of an MJPEG stream over HTTP (multipart/x-mixed-replace). Ignores boundaries, since cameras disagree on their dashes, and
+ * Content-Length, since many cameras omit it. Finds each JPEG by its own markers, which the data between JPEGs does not contain.
  */
 export function mjpegFrames(url: string, clock: Clock): RunJpegs {
   return ({ signal, frame, refused, bytes_max }) =>
@@ -51,8 +51,8 @@ export function mjpegFrames(url: string, clock: Clock): RunJpegs {
 }
 
 /**
- * Reads frames of a topic of sensor_msgs/CompressedImage. Frames that are not JPEG are dropped; if no JPEG arrives, the failure names their
- * format.
+ * Reads frames of a ROS topic of type sensor_msgs/CompressedImage. Drops frames that are not JPEG. If no JPEG arrives, fails with a reason
+ * that names the format of the frames.
  */
 export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | undefined, clock: Clock): RunJpegs {
   return async ({ signal, frame, refused, bytes_max }) => {
@@ -91,7 +91,7 @@ export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | und
   };
 }
 
-/** Returns the JPEG of a message, or why there is none. */
+/** Returns the JPEG in a message. If there is none, returns a message that states why. */
 function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
   const { data: image, format } = fieldsOf(message);
   if (image === undefined) return "has no picture";
@@ -103,7 +103,7 @@ function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
   return `is not JPEG (format: ${typeof format === "string" ? format.slice(0, 40) : "unknown"})`;
 }
 
-/** Returns the bytes of a field. JSON adapters encode bytes as Base64 or as an array of numbers. */
+/** Returns the bytes in a field of a message. Adapters that use JSON encode bytes as base64 or as an array of numbers. */
 function bytesOf(data: unknown): Uint8Array | undefined {
   if (data instanceof Uint8Array) return data;
   if (typeof data === "string") return Buffer.from(data, "base64");

@@ -4,12 +4,12 @@ const MARKER = 0xff;
 const SOI = 0xd8;
 const EOI = 0xd9;
 const SOS = 0xda;
-/** Markers without a segment: TEM and the restart markers RST0 to RST7. */
+/** Returns whether a marker has no segment: TEM, and the restart markers RST0 to RST7. */
 const isBare = (code: number): boolean => code === 0x01 || (code >= 0xd0 && code <= 0xd7);
 
-/** State of the parser: what the next byte is. */
+/** State of the parser: what it expects next. */
 type Place =
-  /** Between pictures: everything except SOI is skipped, such as the headers of a multipart body. */
+  /** Between two pictures. Everything before the next SOI marker is skipped, such as the headers of a multipart body. */
   | "outside"
   /** A marker is expected. */
   | "marker"
@@ -17,16 +17,16 @@ type Place =
   | "code"
   | "length_high"
   | "length_low"
-  /** In a segment's payload, which may contain a complete other JPEG (a thumbnail). */
+  /** In the payload of a segment. It may contain another complete JPEG, such as a thumbnail. */
   | "payload"
-  /** In compressed data, where 0xff 0x00 is a byte 0xff. */
+  /** In compressed data. There, 0xff 0x00 encodes a byte 0xff. */
   | "data"
   | "data_code";
 
 /**
- * Splits a stream of JPEGs by parsing markers. A search for the end marker is not enough: the payload of a segment may contain any bytes.
- * Chunk boundaries may be anywhere, and any data without 0xff 0xd8 may be between pictures. Broken pictures and pictures over the limit are
- * dropped. At most the limit is buffered.
+ * Splits a stream into JPEGs by parsing their markers. Searching for the end marker would not be enough, since the payload of a segment may
+ * contain any bytes. Chunks may end anywhere. Between pictures there may be any data without 0xff 0xd8. Broken pictures and pictures over
+ * the limit are dropped. At most one picture of the maximum size is buffered.
  */
 export class JpegSplitter {
   readonly #emit: (jpeg: Uint8Array) => void;
@@ -35,12 +35,12 @@ export class JpegSplitter {
   #place: Place = "outside";
   #ff = false;
   #left = 0;
-  /** True in the last segment before the compressed data. */
+  /** True in the last segment before the compressed data of a picture. */
   #scan = false;
   #parts: Uint8Array[] = [];
   #bytes = 0;
 
-  /** `refused` is called for each picture over `bytes_max`. */
+  /** `refused` is called for each picture that is larger than `bytes_max`. */
   constructor(emit: (jpeg: Uint8Array) => void, refused: () => void = () => {}, bytes_max: number = CAMERA_FRAME_BYTES_MAX) {
     this.#bytes_max = bytes_max;
     this.#emit = emit;
@@ -74,7 +74,7 @@ export class JpegSplitter {
     if (this.#place !== "outside") this.#keep(chunk.subarray(start));
   }
 
-  /** Returns the offset after the next SOI, or the end of the chunk. */
+  /** Returns the offset after the next SOI marker. Returns the end of the chunk if there is none. */
   #findStart(chunk: Uint8Array, from: number): number {
     let at = from;
     if (this.#ff && chunk[at] === SOI) return this.#begin(at + 1);
@@ -132,8 +132,8 @@ export class JpegSplitter {
   }
 
   /**
-   * Ends the picture at this byte. The picture is complete if the byte is the code of an EOI marker. Returns the offset at which parsing
-   * continues.
+   * Ends the picture at this byte. The picture is complete if this byte ends an EOI marker; otherwise it is broken. Returns the offset at
+   * which parsing continues.
    */
   #finish(chunk: Uint8Array, start: number, at: number): number {
     const byte = chunk[at]!;
@@ -147,7 +147,7 @@ export class JpegSplitter {
       return at + 1;
     }
     this.#forget();
-    // The picture was truncated, and the next one follows.
+    // The picture was truncated, and this marker begins the next one.
     this.#ff = behind_marker;
     return at;
   }

@@ -5,13 +5,13 @@ import { type CameraRequest, type FrameSource, LEVELS_COUNT, pictureAt, type Sou
 
 const OBSERVE_MS = 1_000;
 /**
- * Waits before the restarts of a failed source that has viewers. A failure after the last restart is final. A network camera takes about a
- * minute to boot.
+ * Waits in milliseconds before the restarts of a failed source that has viewers. If it fails after the last restart, the failure is final.
+ * Their sum is long enough for a network camera, which takes about a minute to boot.
  */
 const RESTART_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000, 15_000, 15_000];
-/** Maximum wait for an earlier source to end. */
+/** Maximum wait for the camera's previous source to end. */
 const EARLIER_END_MS_MAX = 10_000;
-/** A failure after a run of at least this length starts again from the shortest wait. */
+/** Minimum duration of a run after which the next failure starts again from the shortest wait. */
 const GOOD_RUN_MS = 30_000;
 
 interface SharedSourceOptions {
@@ -20,18 +20,18 @@ interface SharedSourceOptions {
   request: CameraRequest;
   clock: Clock;
   log: Logger;
-  /** The end of the camera's previous source. The new source waits for it before it starts. */
+  /** Resolves when the camera's previous source has ended. The new source waits for it before it starts, for at most EARLIER_END_MS_MAX. */
   after: Promise<void> | undefined;
   /**
-   * Called once: with the result when the source has ended, or with undefined when the last viewer has left. Its processes may still be
-   * running.
+   * Called once. Its argument is the result if the source has ended, or undefined if the last viewer has left. Processes of the source may
+   * still be running.
    */
   over: (end: SourceEnd | undefined) => void;
 }
 
-/** One running source that all channels with the same request share. It starts with the first channel and stops with the last. */
+/** A running source that all channels with the same request share. It starts with the first channel and stops with the last. */
 export class SharedSource {
-  /** Resolves when all processes of the source are gone. */
+  /** Resolves when all processes of the source have ended. */
   readonly done: Promise<void>;
   readonly #options: SharedSourceOptions;
   readonly #outputs = new Set<CameraOutput>();
@@ -39,7 +39,7 @@ export class SharedSource {
   readonly #observing: Timer;
   #pace: Pace;
   #levels = 1;
-  /** Aborted to end the current run, so that the next one uses another level. */
+  /** Ends the current run when it is aborted. The next run then uses another level. */
   #run = new AbortController();
   #last: Uint8Array | undefined;
   #frames = 0;
@@ -64,8 +64,8 @@ export class SharedSource {
 
   async #serve(): Promise<void> {
     const { source, clock, log, name, after } = this.#options;
-    // The previous source may never end, if its child is in uninterruptible sleep because a camera driver hangs. After the timeout this
-    // source starts anyway; at worst it finds the device busy.
+    // The previous source may never end, if a camera driver hangs and its child is in uninterruptible sleep. After the timeout, start this
+    // source anyway; at worst it finds the device busy.
     if (after !== undefined) await Promise.race([after, clock.sleep(EARLIER_END_MS_MAX, this.#leaving.signal)]);
     if (source.adjustable()) this.#levels = LEVELS_COUNT;
     for (let failures = 0; !this.#leaving.signal.aborted;) {
@@ -79,7 +79,7 @@ export class SharedSource {
       const wait = RESTART_MS[good ? 0 : failures];
       failures = good ? 1 : failures + 1;
       log.warn({ camera: name, reason: end.reason }, "a camera's source ended");
-      // A source that has never produced a picture is not restarted.
+      // Do not restart a source that has never produced a picture.
       if (!end.failed || end.final === true || this.#frames === 0 || wait === undefined) return this.#end(end);
       await clock.sleep(wait, this.#leaving.signal);
     }
@@ -99,7 +99,7 @@ export class SharedSource {
     });
   }
 
-  /** Handles a frame over the limit: quality and size are reduced if possible; otherwise the source fails. */
+  /** Handles a frame that is too large. Reduces quality and size if possible; otherwise the source fails. */
   #tooLarge(): void {
     if (this.#run.signal.aborted) return;
     const { level } = this.#pace;
@@ -137,16 +137,16 @@ export class SharedSource {
 
 const partBlocked = ({ blocked_ms, elapsed_ms }: Carried): number => blocked_ms / Math.max(1, elapsed_ms);
 
-/** Fraction of the interval by which a frame may be early: sources have jitter. */
+/** Fraction of the interval by which a frame may be early, since the intervals of sources vary. */
 const EARLY = 0.3;
-/** If sending a frame takes longer than this, the wait counts as blocked time even before the frame is sent. */
+/** If sending a frame takes longer than this, the wait so far counts as blocked time. */
 const REPORT_BLOCKED_MS = 5_000;
 
-/** Sends frames to one channel: the newest one each time the previous one has been sent, at most at the given rate. */
+/** Sends frames to one channel. Each time the previous frame has been sent, sends the newest one, at most at the given rate. */
 export class CameraOutput {
   readonly channel: Channel;
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
-  /** Milliseconds between two frames. */
+  /** Interval between two frames in milliseconds. */
   #interval_ms: number;
   #newest: Uint8Array | undefined;
   #due_at: number;
@@ -169,7 +169,7 @@ export class CameraOutput {
     this.#interval_ms = 1_000 / fps;
   }
 
-  /** Offers a frame for sending. It replaces the previous frame if that has not been sent yet. */
+  /** Passes a frame to be sent. If the previous frame has not been sent yet, the new one replaces it. */
   offer(jpeg: Uint8Array): void {
     this.#newest = jpeg;
     this.#sendWhenDue();
@@ -210,7 +210,7 @@ export class CameraOutput {
     const jpeg = this.#newest;
     if (jpeg === undefined) return;
     this.#newest = undefined;
-    // After a pause of the source, the rate is not raised to catch up.
+    // Do not send faster after a pause of the source to catch up.
     this.#due_at = Math.max(this.#due_at, now - this.#interval_ms) + this.#interval_ms;
     this.#sending_since = now;
     const sent = (await this.channel.write(dataMessage(jpeg))) && (await this.channel.drained());
@@ -226,44 +226,44 @@ export class CameraOutput {
 /** What the network carried in an interval. Sizes are in bytes, times in milliseconds. */
 interface Carried {
   elapsed_ms: number;
-  /** Part of the interval in which a frame waited to be sent. */
+  /** Time in which a frame waited to be sent. */
   blocked_ms: number;
   bytes: number;
   frames: number;
 }
 
 export interface Pace {
-  /** Frames per second, at most the requested rate. */
+  /** Frames per second, at most as many as requested. */
   fps: number;
-  /** Reduction of quality and size: 0 is as requested. */
+  /** Level by which quality and size are reduced; 0 is as requested. */
   level: number;
   /** Estimated capacity of the network in bytes per second; Infinity while no limit was seen. */
   budget: number;
   /** Typical length of a frame at this level; 0 before the first frame. */
   frame_bytes: number;
-  /** Observations since the level changed. */
+  /** Number of observations since the level last changed. */
   age: number;
-  /** Consecutive observations in which a better level would fit. */
+  /** Number of consecutive observations in which a better level would have fit. */
   ease: number;
 }
 
-/** If frames wait for at least this fraction of the time, the network is saturated and its throughput is its capacity. */
+/** Minimum fraction of the time in which frames wait for the network to count as saturated. Then its throughput is its capacity. */
 const BUSY = 0.6;
-/** Fraction of the capacity that is used, so that other traffic, and each frame, passes without delay. */
+/** Fraction of the network's capacity to use. The rest lets other traffic, and each frame, pass without delay. */
 const HEADROOM = 0.85;
 const GROWTH = 1.1;
-/** An estimated capacity of more than this many times the need of the requested rate counts as unlimited. */
+/** The capacity counts as unlimited if it is more than this many times what the requested rate needs. */
 const NEED_FACTOR = 4;
-/** Before quality and size are reduced, the rate goes down to this, or to the requested rate if that is lower. */
+/** Minimum frame rate before quality and size are reduced. A lower requested rate takes precedence. */
 const FPS_FLOOR = 3;
 const FPS_MIN = 0.2;
-/** Factor by which a level is assumed to reduce a frame's bytes. */
+/** Assumed factor between the bytes of a frame at a level and at the next one. */
 const LEVEL_GAIN = 1.8;
-/** Minimum observations before the next reduction: the source restarts with each level. */
+/** Minimum number of observations between two reductions, since the source restarts at each new level. */
 const AGE_MIN = 3;
 /**
- * Consecutive observations in which a better level must fit before it is used. More than AGE_MIN, so that quality recovers more slowly than
- * it is reduced.
+ * Number of consecutive observations in which a better level must fit before it is used. It is larger than AGE_MIN, so that quality
+ * recovers more slowly than it is reduced.
  */
 const EASE_MIN = 10;
 

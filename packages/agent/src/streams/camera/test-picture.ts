@@ -5,10 +5,10 @@ import type { FrameSource, Picture, SourceRun } from "./frame-source.ts";
 const WIDTH = 640;
 const HEIGHT = 480;
 const SQUARE = 8;
-/** Below this width there is no room for the clock. */
+/** Minimum width of the picture in squares. A narrower picture has no room for the clock. */
 const COLUMNS_MIN = 40;
 
-/** Bars from white to blue, as on television. */
+/** Colors of the vertical bars, from white to blue, as in a television test picture. */
 const BARS: readonly Ycc[] = [
   [235, 128, 128],
   [210, 16, 146],
@@ -21,7 +21,7 @@ const BARS: readonly Ycc[] = [
 const BLACK: Ycc = [16, 128, 128];
 const WHITE: Ycc = [235, 128, 128];
 
-/** Shape of each digit, row by row: three squares wide, five high. */
+/** The shape of each digit, row by row: three squares wide and five high. */
 const DIGITS: Record<string, string> = {
   "0": "111101101101111",
   "1": "010110010010111",
@@ -56,7 +56,9 @@ function drawTestPicture(at: Date, { width, height, scale }: Pick<Picture, "widt
   });
 }
 
-/** A picture for robots without a camera: ffmpeg's own if available, otherwise the one drawn here. */
+/**
+ * Creates a test picture for robots without a camera. It comes from ffmpeg if that is available, and is drawn here otherwise.
+ */
 export function testPicture(options: FfmpegOptions): FrameSource {
   const { clock } = options;
   return {
@@ -78,19 +80,22 @@ async function drawFrames(clock: Clock, { picture, signal, frame }: SourceRun): 
   return { failed: false, reason: "no viewers" };
 }
 
-/** Luminance and the two color differences, each 0 to 255, as in JPEG. */
+/** A color in JPEG's form: luminance and the two color differences, each 0 to 255. */
 type Ycc = readonly [number, number, number];
 
 const BLOCK = 8;
-/** The standard's Huffman codes for the size of a DC difference: the number of codes of each length, then their values. */
+/**
+ * Huffman codes of the JPEG standard for the size of a DC difference. This is the number of codes of each length; the values
+ * follow.
+ */
 const DC_COUNTS = [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0];
 const DC_SIZES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-/** A single code of one bit: there are no AC coefficients. */
+/** Huffman table for AC coefficients. It has a single code of one bit, since the pictures have no such coefficients. */
 const AC_COUNTS = [1, ...Array.from({ length: 15 }, () => 0)];
 /** Quantization step with which the DC value of a flat block equals its color. */
 const DC_STEP = 8;
 
-/** Codes by the size that they encode, derived from the counts as in the standard. */
+/** Huffman code of each size, derived from the counts as in the standard. */
 const DC_CODES = ((): { code: number; length: number }[] => {
   const codes: { code: number; length: number }[] = [];
   let code = 0;
@@ -124,7 +129,10 @@ function headOf(columns: number, rows: number): number[] {
   ];
 }
 
-/** Encodes a baseline JPEG of flat squares of 8 × 8 pixels, which need no cosine transform. About 6 KB for 80 × 60 squares. */
+/**
+ * Encodes a baseline JPEG of squares of 8 × 8 pixels with one color each, which needs no cosine transform. 80 × 60 squares
+ * take about 6 KB.
+ */
 function flatJpeg(columns: number, rows: number, color: (column: number, row: number) => Ycc): Uint8Array {
   const bytes = headOf(columns, rows);
   let bits = 0;

@@ -11,21 +11,27 @@ const CLOSE_BAD_MESSAGE = 1008;
 interface FilesOptions {
   /** Absolute directories below which files may be read and written. */
   directories: readonly string[];
-  /** The agent's state directory: nothing in it is read or written. */
+  /** The agent's state directory. No file in it is served. */
   state_directory: string;
-  /** True while signed releases are required: files are served as another user. */
+  /**
+   * Returns true while signed releases are required. Then files must be served as a user other than the
+   * agent's own.
+   */
   is_confined: () => boolean;
-  /** User for file access; absent: the agent's own user, unless that is root. */
+  /** The user that files are read and written as. Absent: the agent's own user, unless that is root. */
   user: string | undefined;
-  /** Environment of the agent's children: contains the home of a user without a passwd entry. */
+  /**
+   * Environment variables of the agent's child processes. They contain the home directory of a user without
+   * a passwd entry.
+   */
   environment: Readonly<Record<string, string>>;
   clock: Pick<Clock, "now" | "setTimer">;
   log: Pick<Logger, "warn">;
 }
 
 /**
- * Serves files of the robot, which are read and written as the user of its shells. A channel is a session of
- * many requests.
+ * Serves files of the robot. They are read and written as the user that shells run as. Each channel is a
+ * session with many requests.
  */
 export function filesSource(options: FilesOptions): StreamSource {
   const processes: Processes = { running: 0 };

@@ -12,21 +12,24 @@ import { ByteReader } from "../../runtime/byte-reader.ts";
 const CLOSE_TOO_MANY = 4429;
 /** Maximum concurrent processes: each one runs a separate Node runtime on the robot. */
 export const PROCESSES_MAX = 8;
-/** Time limit for a process to end. */
+/** Time limit in milliseconds for a process to end. After that it is killed. */
 const END_TIMEOUT_MS = 5_000;
 /** PATH of the process. It inherits no environment variables from the agent. */
 const PATH_OF_CHILD = "/usr/local/bin:/usr/bin:/bin";
 
-/** The running processes of one robot, until they have ended. */
+/** Counts the running processes of one robot. */
 export interface Processes {
   running: number;
 }
 
-/** Returns the path of the agent's program; in a bundle, the file that was started. */
+/** Returns the path of the agent's program. In a bundled agent, that is the file that was started. */
 const program = (): string =>
   import.meta.filename.endsWith(".ts") ? path.resolve(import.meta.dirname, "../../main.ts") : (process.argv[1] ?? "");
 
-/** Serves a channel from a process that runs as the user, so that the operating system enforces its rights. */
+/**
+ * Serves a channel from a separate process that runs as the user. So the operating system enforces the user's
+ * rights.
+ */
 export async function serveInProcess(
   channel: Channel,
   room: FileRoom,
@@ -64,7 +67,7 @@ export async function serveInProcess(
 
 const LENGTH_BYTES = 4;
 
-/** A message port over a pair of pipes. Each message has a length prefix of four bytes. */
+/** Sends and receives messages over a pair of pipes. Each message has a length prefix of four bytes. */
 class PipePort implements MessagePort {
   readonly #reader: ByteReader;
   readonly #output: Writable;
@@ -72,7 +75,7 @@ class PipePort implements MessagePort {
   constructor(input: Readable, output: Writable) {
     this.#reader = new ByteReader(input);
     this.#output = output;
-    // After an error a pipe emits `close`, which is handled.
+    // Ignore errors here: after an error, a pipe also emits `close`, which is handled.
     input.on("error", () => {});
     output.on("error", () => {});
   }
@@ -104,8 +107,8 @@ class PipePort implements MessagePort {
 }
 
 /**
- * Runs in the process that `serveInProcess` starts. Receives the allowed directories first, then requests. Ends
- * when its input ends.
+ * Serves files over stdin and stdout, in the process that `serveInProcess` starts. The first message contains
+ * the allowed directories; requests follow. Ends when stdin ends.
  */
 export async function serveStdio(): Promise<void> {
   const port = new PipePort(process.stdin, process.stdout);

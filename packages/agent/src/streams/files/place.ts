@@ -3,32 +3,35 @@ import { type FileHandle, lstat, open, readdir, readlink, realpath, stat } from 
 import path from "node:path";
 import { type FileFailure, controlMessage, type FileAnswer } from "@roamfleet/protocol/link";
 
-/** From linux/fcntl.h: opens a directory without permission to read it. */
+/** Flag of `open` from linux/fcntl.h. It opens a directory even without the permission to read it. */
 const O_PATH = 0o10000000;
 const PATH_BYTES_MAX = 4096;
 
-/** Where files may be read and written. */
+/** Which files may be read and written. */
 export interface FileRoom {
-  /** Absolute; only files below these are allowed. */
+  /** Absolute directories. Only files below them are allowed. */
   directories: readonly string[];
-  /** Base of relative paths. */
+  /** Directory that relative paths start from. */
   home: string;
-  /** A directory that is never served, under any name: the agent's own state. */
+  /** The agent's state directory. It is never served, whatever path leads to it. */
   closed: string;
 }
 
-/** An open directory and a name in it. Until it is disposed, a changed directory or link on the path cannot redirect access. */
+/**
+ * An open directory and the name of a file in it. While the place is open, changes of directories or links on its path cannot redirect
+ * access to another file.
+ */
 export interface Place extends AsyncDisposable {
-  /** Absolute, without symbolic links. */
+  /** Absolute path of the file, without symbolic links. */
   path: string;
-  /** The same file, addressed through the open directory. */
+  /** Path of the same file through the open directory (/proc/self/fd). */
   at: string;
-  /** Returns another name in the same directory. */
+  /** Returns the path of another name in the same directory, also through the open directory. */
   beside(name: string): string;
   directory: string;
 }
 
-/** Returns the absolute path of a request. Throws FileRefused for an invalid one. */
+/** Returns the absolute path for the path in a request. Throws FileRefused if it is invalid. */
 function absolutePath(written: unknown, { home }: FileRoom): string {
   if (typeof written !== "string" || written === "") throw new FileRefused("bad_request", "a path is required");
   if (written.includes("\0")) throw new FileRefused("bad_request", "a path must not contain a NUL character");
@@ -37,19 +40,23 @@ function absolutePath(written: unknown, { home }: FileRoom): string {
   return path.resolve(home, written.startsWith("~/") ? `./${written.slice(2)}` : written);
 }
 
-/** Opens the place of an existing file or directory; symbolic links are followed. */
+/** Opens the place of an existing file or directory, following symbolic links. */
 export async function findPlace(written: unknown, room: FileRoom): Promise<Place> {
   const wanted = absolutePath(written, room);
   try {
     return await hold(await realpath(wanted), room);
   } catch (error) {
-    // Do not reveal whether a path outside the allowed directories exists.
+    // Throw the same error whether or not the path exists, so that the existence of files outside the allowed directories is not
+    // revealed.
     if (!(error instanceof FileRefused) && !(await isInRoom(wanted, room))) throw forbidden(wanted, room);
     throw error;
   }
 }
 
-/** Opens the place of a write: an existing file (symbolic links are followed), or a new name in an existing directory. */
+/**
+ * Opens the place that a file is to be written to. That is an existing file, following symbolic links, or a new name in an existing
+ * directory.
+ */
 export async function findTarget(written: unknown, room: FileRoom): Promise<Place> {
   const wanted = absolutePath(written, room);
   try {
@@ -66,11 +73,11 @@ export async function findTarget(written: unknown, room: FileRoom): Promise<Plac
 }
 
 async function hold(real: string, room: FileRoom): Promise<Place> {
-  // The root directory has no name in a parent directory, so it is opened as `.`.
+  // The root directory has no name in a parent directory, so use the name `.` for it.
   const name = path.basename(real) || ".";
   const directory = await open(path.dirname(real), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    // Check the path of the opened directory: it may have been moved since its path was resolved.
+    // Check the path of the directory that is now open, since it may have been moved after its path was resolved.
     const held = await readlink(`/proc/self/fd/${directory.fd}`);
     const place = path.join(held, name);
     if (!(await isInRoom(place, room))) throw forbidden(place, room);
@@ -88,12 +95,12 @@ function forbidden(place: string, { directories }: FileRoom): FileRefused {
   return new FileRefused("forbidden", `${place}: the robot's configuration allows files ${allowed}`);
 }
 
-/** Identifies a directory by device and inode, since a bind mount gives it a second path. */
+/** Returns the device and inode of a directory. They identify it even if a bind mount gives it a second path. */
 const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
 
 /**
- * Returns the identities of the closed directory and its direct subdirectories. Subdirectories that this process cannot see are omitted,
- * since it cannot reach files in them.
+ * Returns the identities of the agent's state directory and of its direct subdirectories. Leaves out subdirectories that this process
+ * cannot see, since it cannot reach the files in them either.
  */
 async function closedDirectories({ closed }: FileRoom): Promise<Set<string>> {
   const names = await readdir(closed).catch(() => []);
@@ -101,7 +108,7 @@ async function closedDirectories({ closed }: FileRoom): Promise<Set<string>> {
   return new Set(found.filter((one) => one?.isDirectory() === true).map((one) => identityOf(one as Stats)));
 }
 
-/** Throws FileRefused if the name in this directory is the closed directory, or is inside it. */
+/** Throws FileRefused if a file is the agent's state directory or is inside it. */
 async function requireOpen(directory: FileHandle, name: string, room: FileRoom): Promise<void> {
   const closed = await closedDirectories(room);
   const refuse = (): never => {
@@ -119,8 +126,8 @@ async function requireOpen(directory: FileHandle, name: string, room: FileRoom):
 }
 
 /**
- * Throws FileRefused if another hard link of the file may be in the closed directory: the file has several links, and its owner and file
- * system are those of the closed directory.
+ * Throws FileRefused if another hard link of the file may be in the agent's state directory. That is assumed if the file has several
+ * links, and the same owner and file system as that directory.
  */
 async function requireOneName(stats: Stats, place: Place, { closed }: FileRoom): Promise<void> {
   if (stats.nlink === 1) return;
@@ -137,7 +144,7 @@ async function isInRoom(place: string, { directories }: FileRoom): Promise<boole
   return false;
 }
 
-/** Opens a file only if it is regular. Does not follow a symbolic link that has replaced the file meanwhile. */
+/** Opens a file if it is regular. If a symbolic link has replaced the file meanwhile, does not follow it. */
 export async function openRegular(place: Place, room: FileRoom): Promise<{ file: FileHandle; stats: Stats }> {
   requireRegular(await lstat(place.at), place);
   const file = await open(place.at, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -152,13 +159,13 @@ export async function openRegular(place: Place, room: FileRoom): Promise<{ file:
   }
 }
 
-/** Throws FileRefused for directories, devices and other files that are not regular. */
+/** Throws FileRefused for a directory, a device, or any other file that is not regular. */
 export function requireRegular(stats: Stats, place: Pick<Place, "path">): void {
   if (stats.isDirectory()) throw new FileRefused("not_a_file", `${place.path}: this is a directory`);
   if (!stats.isFile()) throw new FileRefused("not_a_file", `${place.path}: this is not a regular file`);
 }
 
-/** Why a file operation is refused, in words for the user. */
+/** Thrown if a file operation is refused. The message states the reason for the user. */
 export class FileRefused extends Error {
   readonly code: FileFailure;
 
@@ -182,7 +189,7 @@ const WORDS = new Map<string, [FileFailure, string]>([
   ["EFBIG", ["disk_full", "the robot's file system does not support files of this size"]],
 ]);
 
-/** Converts an error of the file system to a refusal that names the path; other errors are thrown. */
+/** Converts an error of the file system to a FileRefused that names the path. Throws any other error again. */
 export function refusalOf(error: unknown, path: string): FileRefused {
   if (error instanceof FileRefused) return error;
   const { code } = error as NodeJS.ErrnoException;
@@ -191,15 +198,21 @@ export function refusalOf(error: unknown, path: string): FileRefused {
   return new FileRefused(failure, `${path}: ${words}`);
 }
 
-/** The connection of a file session: a channel, or the pipes of a separate process. Messages are tagged. */
+/**
+ * The connection of a file session: a channel, or the pipes to a separate process. Each message has a tag, which distinguishes data from
+ * control messages.
+ */
 export interface MessagePort {
   /** Returns the next message, or undefined at the end. */
   read(): Promise<Uint8Array | undefined>;
-  /** Waits until there is room for the message, then resolves with true; with false if the other end is gone. One call at a time. */
+  /**
+   * Sends a message, and waits while there is no room. Resolves with true, or with false if the other end is gone. Wait for one call
+   * before making the next.
+   */
   write(message: Uint8Array): Promise<boolean>;
 }
 
-/** The other end is gone, so no response can be sent. */
+/** Thrown if no response can be sent because the other end is gone. */
 export class PortClosed extends Error {}
 
 /** Sends a response. Throws PortClosed if the other end is gone. */

@@ -21,12 +21,12 @@ import { FileWriter } from "./write-file.ts";
 /** The fields of a FileRequest that has not been validated yet. */
 type Asked = Readonly<Record<string, unknown>>;
 
-/** Handles requests, in sequence, until the other end closes. Throws FrameError for an invalid message. */
+/** Handles requests one after the other until the other end closes. Throws FrameError for an invalid message. */
 export async function serveFiles(port: MessagePort, room: FileRoom, now: () => number): Promise<void> {
   const writer = new FileWriter(room, now);
   for (let message = await port.read(); message !== undefined; message = await port.read()) {
     const { control } = readMessage(message);
-    // The rest of a write that has already failed: its data, and its end.
+    // Skip the remaining messages of a write that has already failed: its data and its `end`.
     if (control === undefined || control["type"] === "end") continue;
     try {
       await serveRequest(port, room, writer, control);
@@ -57,9 +57,9 @@ function serveRequest(port: MessagePort, room: FileRoom, writer: FileWriter, ask
   }
 }
 
-/** Maximum entries per message. */
+/** Maximum number of directory entries in one message. */
 const ENTRIES_MAX = 100;
-/** Maximum names in a directory; a larger one is refused. */
+/** Maximum number of names in a directory. A directory with more is refused. */
 const NAMES_MAX = 100_000;
 const MODE_MASK = 0o777;
 
@@ -72,14 +72,14 @@ const kindOf = (stats: Stats): FileKind => (stats.isFile() ? "file" : stats.isDi
 
 const seen = (stats: Stats): Omit<FileEntry, "name" | "kind"> => ({ size: stats.size, mode: modeOf(stats), version: versionOf(stats) });
 
-/** Sends the metadata of a path; symbolic links are followed. */
+/** Sends the metadata of a path, following symbolic links. */
 async function answerStat(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
   await using place = await findPlace(path, room);
   const stats = await lstat(place.at);
   await answer(port, { type: "stat", path: place.path, kind: kindOf(stats), ...seen(stats) });
 }
 
-/** Sends the entries of a directory, many per message. */
+/** Sends the entries of a directory in batches. */
 async function answerList(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
   await using place = await findPlace(path, room);
   if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
@@ -95,8 +95,8 @@ async function answerList(port: MessagePort, room: FileRoom, path: unknown): Pro
 }
 
 /**
- * Returns the entry of a name in a directory; undefined if it has disappeared. A link to a file is listed as that file if
- * the target is allowed.
+ * Returns the directory entry for a name; undefined if the file no longer exists. A symbolic link to an allowed file is
+ * returned as that file.
  */
 async function entryOf(place: Place, name: string, room: FileRoom): Promise<FileEntry | undefined> {
   const at = `${place.at}/${name}`;
@@ -115,7 +115,7 @@ async function statsOfTarget(path: string, room: FileRoom): Promise<Stats | unde
   return target && (await lstat(target.at).catch(() => undefined));
 }
 
-/** Creates one directory, or accepts an existing one. */
+/** Creates a directory. Succeeds if the directory already exists. */
 async function answerMkdir(port: MessagePort, room: FileRoom, path: unknown, mode: unknown): Promise<void> {
   await using place = await findTarget(path, room);
   try {
@@ -127,14 +127,14 @@ async function answerMkdir(port: MessagePort, room: FileRoom, path: unknown, mod
   await answer(port, { type: "made", path: place.path });
 }
 
-/** The tag of a data message. */
+/** Tag of messages that contain data. */
 const DATA = 0;
 
 interface ReadRequest {
   path: unknown;
-  /** Bytes that the client already has. */
+  /** Number of bytes of the file that the client already has. */
   offset: unknown;
-  /** Version of the file that these bytes are from. */
+  /** Version of the file when the client read those bytes. */
   version: unknown;
 }
 
@@ -152,14 +152,14 @@ async function answerRead(port: MessagePort, room: FileRoom, request: ReadReques
   const hash = createHash("sha256");
   await hashPart(opened, hash, offset);
   await sendFrom(opened, port, hash, offset, size, place);
-  // If the file has changed, the sent bytes are a mix of two versions.
+  // If the file was changed during the read, the client has a mix of two versions.
   if (versionOf(await opened.stat()) !== version) throw changed(place);
   await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
 }
 
 const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed during the transfer`);
 
-/** Sends one frame at a time, no faster than the other end reads. */
+/** Sends a file from an offset on, one frame at a time and no faster than the other end reads. */
 async function sendFrom(
   file: FileHandle,
   port: MessagePort,

@@ -21,9 +21,9 @@ import { hashPart } from "../../runtime/byte-reader.ts";
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
 const PART_NAME = /^\.rf-[0-9a-f]{24}\.part$/;
-/** Progress is reported after this many bytes. */
+/** Number of bytes after which progress is reported again. */
 const PROGRESS_BYTES = 512 * 1024;
-/** A partial file that was not resumed for so long is deleted. */
+/** Time in milliseconds after which a partial file that was not resumed is deleted. */
 const PART_KEPT_MS = 7 * 24 * 60 * 60 * 1_000;
 
 interface WriteRequest {
@@ -42,18 +42,18 @@ interface Wanted {
 export class FileWriter {
   readonly #room: FileRoom;
   readonly #now: () => number;
-  /** Directories that were already searched for old partial files. */
+  /** Directories in which old partial files have already been deleted. */
   readonly #tidied = new Set<string>();
 
-  /** `now` in milliseconds since 1970. */
+  /** `now` returns the time in milliseconds since 1970. */
   constructor(room: FileRoom, now: () => number) {
     this.#room = room;
     this.#now = now;
   }
 
   /**
-   * Receives a file. The received bytes are stored in a partial file beside the target. Once it is complete and correct, it replaces the target
-   * atomically. A partial file of an interrupted write is resumed.
+   * Receives a file. Writes the received bytes to a partial file beside the target. Once the file is complete and its digest is correct, it
+   * atomically replaces the target. Resumes the partial file of an interrupted write.
    */
   async answerWrite(port: MessagePort, request: WriteRequest): Promise<void> {
     const wanted = wantedOf(request);
@@ -86,9 +86,7 @@ function wantedOf({ size, sha256, mode }: WriteRequest): Wanted {
   return { size: Number(size), sha256, mode: Number(mode) & MODE_MASK };
 }
 
-/**
- * Returns the name of the partial file. Writes of the same bytes to the same target share a partial file; all others have separate ones.
- */
+/** Returns the name of the partial file. Two writes share it only if they write the same bytes to the same target. */
 function partName(place: Place, { sha256 }: Wanted): string {
   return `.rf-${hashOf("sha256", `${path.basename(place.path)}\0${sha256}`).slice(0, 24)}.part`;
 }
@@ -108,7 +106,7 @@ async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mod
   const hash = createHash("sha256");
   await hashPart(file, hash, size);
   if (hash.digest("hex") !== sha256) return false;
-  // Use the opened file: its name may lead to another file by now.
+  // Change the mode of the opened file, since its name may lead to another file by now.
   await file.chmod(mode);
   return true;
 }
@@ -144,7 +142,7 @@ async function requireSpace(place: Place, bytes: number): Promise<void> {
     throw new FileRefused("disk_full", `${place.path}: the robot's disk has ${free} bytes left, and the file needs ${bytes} more`);
 }
 
-/** Writes data until the `end` message, and returns the file's size. */
+/** Writes received data until the `end` message. Returns the size of the file. */
 async function takeBytes(
   port: MessagePort,
   file: FileHandle,
@@ -175,17 +173,17 @@ async function takeBytes(
   }
 }
 
-/** Syncs the file to disk, then renames it. */
+/** Flushes the partial file to disk, then renames it to the target. */
 async function putInPlace(place: Place, part: string, file: FileHandle, { mode }: Wanted): Promise<void> {
   await file.chmod(mode);
   await file.sync();
   await rename(place.beside(part), place.at).catch(async (error: NodeJS.ErrnoException) => {
-    // Another writer of the same bytes has already renamed the shared partial file.
+    // Ignore the error if another writer of the same bytes has already renamed the shared partial file.
     const there = error.code === "ENOENT" ? await lstat(place.at).catch(() => undefined) : undefined;
     if (there?.ino !== (await file.stat()).ino) throw error;
   });
   const directory = await open(place.beside("."), constants.O_RDONLY | constants.O_DIRECTORY).catch(() => undefined);
-  // If the directory cannot be opened or synced, the file system determines how durable the rename is.
+  // If the directory cannot be opened or synced, whether the rename survives a power loss depends on the file system.
   await directory?.sync().catch(() => {});
   await directory?.close();
 }

@@ -10,12 +10,12 @@ const CLOSE_REFUSED = 4410;
 const HOST_CHARACTERS_MAX = 253;
 
 interface ForwardOptions {
-  /** Rules of `forward.allow`; throws Error if one is malformed. */
+  /** The rules of the config's `forward.allow`. An invalid rule causes an Error. */
   allow: readonly string[];
   clock: Pick<Clock, "setTimer">;
 }
 
-/** TCP tunnels to services that this robot can reach, one connection per channel. */
+/** Serves TCP tunnels to services that the robot can reach. Each channel is one connection. */
 export function forwardSource({ allow, clock }: ForwardOptions): StreamSource {
   const rules = new ForwardRules(allow);
   return (channel, params) => {
@@ -42,24 +42,24 @@ async function open(channel: Channel, target: Target, rules: ForwardRules, clock
   await carryTunnel(channel, socket, outward, (error) => reasonOf(error, target));
 }
 
-/** Maximum bytes that wait for the channel; beyond this the connection is paused until half of them are sent. */
+/** Maximum received bytes that wait for the channel. Above it, the connection is paused until half of them have been sent. */
 const WAITING_BYTES_MAX = 128 * 1024;
 const RESUME_BYTES = WAITING_BYTES_MAX / 2;
 const CLOSE_ENDED = 4410;
 const CLOSE_BAD_MESSAGE = 1008;
 
 /**
- * Forwards bytes between a connected socket and a channel. Each direction ends separately: a FIN becomes `eof`, and vice versa. Neither end
- * is read faster than the other accepts data. Sends `open` to the channel first, and resolves when both are closed. `reason` returns the
- * words for an error of the socket.
+ * Forwards bytes between a connected socket and a channel. Each direction ends separately: a FIN becomes `eof`, and vice versa. Reads from
+ * either end only as fast as the other accepts data. Sends `open` to the channel first. Resolves when both are closed. `reason` converts an
+ * error of the socket to words.
  */
 async function carryTunnel(channel: Channel, socket: Socket, outward: Outward, reason: (error: Error) => string): Promise<void> {
   let failed: Error | undefined;
   let over = false;
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", (error) => (failed = error));
-  // The viewer never closes the channel normally before the robot does. If the channel ends first, the connection is reset: the service
-  // must not mistake that for a FIN.
+  // Reset the connection if the channel ends first. A viewer never closes the channel before the robot does, so this is not a normal end.
+  // The service must not mistake it for a FIN.
   void channel.ended.then(() => {
     if (!over) socket.resetAndDestroy();
   });
@@ -90,7 +90,7 @@ async function carryIn(channel: Channel, connection: Socket): Promise<void> {
 /** Forwards data from a connection to a channel. Data that arrives before `begin` waits in a queue. */
 class Outward {
   readonly #done = Promise.withResolvers<void>();
-  /** Resolves when the channel has sent everything, including the end, or accepts no more. */
+  /** Resolves when the channel has sent all data and the end, or accepts no more data. */
   readonly done = this.#done.promise;
   readonly #channel: Channel;
   #socket: Socket | undefined;
@@ -103,7 +103,7 @@ class Outward {
     this.#channel = channel;
   }
 
-  /** Queues a copy of received bytes. Returns false if the connection must pause. */
+  /** Copies received bytes into the queue. Returns false if the connection must pause. */
   take(bytes: Uint8Array): boolean {
     this.#waiting.push(dataMessage(bytes));
     this.#waiting_bytes += bytes.length;
@@ -118,7 +118,7 @@ class Outward {
       this.#waiting.push(controlMessage({ type: "eof" }));
       if (!this.#writing) void this.#write(socket);
     });
-    // A connection that closes without `end` was reset: nothing more is sent.
+    // If the connection closes without `end`, it was reset. Then no more data is sent.
     socket.once("close", () => {
       if (!this.#ended) this.#done.resolve();
     });
@@ -130,7 +130,7 @@ class Outward {
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       if (!(await this.#channel.write(next))) return this.#done.resolve();
       const had = this.#waiting_bytes;
-      // Only data messages count against the limit of waiting bytes.
+      // Subtract only data messages, since only they count against the limit.
       if (next[0] === 0) this.#waiting_bytes -= next.length - 1;
       if (had > RESUME_BYTES && this.#waiting_bytes <= RESUME_BYTES) socket.resume();
     }
@@ -139,9 +139,9 @@ class Outward {
   }
 }
 
-/** Time limit for connecting to one address, including the name lookup. */
+/** Time limit in milliseconds for connecting to one address. The name lookup has the same limit. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Interval of keep-alive probes. They detect a dead peer, and keep the connection in the tables of routers. */
+/** Interval of TCP keep-alive probes in milliseconds. They detect a dead peer, and keep routers from forgetting the connection. */
 const KEEP_ALIVE_MS = 30_000;
 
 interface Target {
@@ -149,16 +149,19 @@ interface Target {
   port: number;
 }
 
-/** Why there is no connection, in words for the user. */
+/** Thrown if there is no connection. The message states the reason for the user. */
 class NoConnection extends Error {}
 
-/** Receives bytes of a connection; their memory is reused after the call. Returning false pauses the connection until it is resumed. */
+/**
+ * Called with the bytes of a connection, whose memory is reused after the call. If it returns false, the connection is paused until it is
+ * resumed.
+ */
 type TakeBytes = (bytes: Uint8Array) => boolean;
 
-/** Maximum bytes of one read from a connection. */
+/** Maximum bytes that one read from a connection returns. */
 const READ_BYTES = 64 * 1024 - 1;
 
-/** Connects to the first allowed address of the target that answers. Rejects with NoConnection. */
+/** Connects to the target. Tries its allowed addresses in order until one answers. Rejects with NoConnection. */
 async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock, "setTimer">, take: TakeBytes): Promise<Socket> {
   const { host, port } = target;
   const found = isIP(host) === 0 ? await withinTime(clock, addressesOf(host), `the robot could not resolve ${host} in time`) : [host];
@@ -174,7 +177,7 @@ async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock,
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
-      // Reuse one buffer: with a new one for each read, most of the time would be spent on garbage collection.
+      // Use the same buffer for all reads. With a new buffer for each read, most of the time would be spent on garbage collection.
       onread: { buffer: Buffer.allocUnsafe(READ_BYTES), callback: (count, bytes) => take(bytes.subarray(0, count)) },
     });
     try {
@@ -196,7 +199,7 @@ async function addressesOf(host: string): Promise<string[]> {
   }
 }
 
-/** Returns address and port as people write them. */
+/** Returns host and port in the usual form, such as `[::1]:22`. */
 const nameOf = ({ host, port }: Target): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
 
 const connected = (socket: Socket): Promise<void> =>

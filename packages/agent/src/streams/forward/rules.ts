@@ -3,17 +3,17 @@ import { BlockList, isIP, isIPv4 } from "node:net";
 const PORT_MAX = 65_535;
 
 interface Rule {
-  /** Name as in the request, in lower case. */
+  /** Host name in the rule, in lower case. It is compared with the requested name. */
   name: string | undefined;
-  /** Undefined: every address. */
+  /** Addresses that the rule allows; undefined: all addresses. */
   addresses: BlockList | undefined;
   first_port: number;
   last_port: number;
 }
 
 /**
- * Rules like `127.0.0.1:*`, `[::1]:22`, `192.168.1.0/24:8000-8100`, `lidar.local:80`, `*:443`. A name matches the requested name; addresses also
- * match names that resolve to them. Throws Error for an invalid rule.
+ * Rules such as `127.0.0.1:*`, `[::1]:22`, `192.168.1.0/24:8000-8100`, `lidar.local:80`, `*:443`. A rule with a name applies to requests
+ * with that name. A rule with addresses also applies to names that resolve to one of them. Throws Error for an invalid rule.
  */
 export class ForwardRules {
   readonly #rules: readonly Rule[];
@@ -22,7 +22,7 @@ export class ForwardRules {
     this.#rules = rules.map(parseRule);
   }
 
-  /** `host` as requested, `address` as resolved. */
+  /** Returns whether a tunnel is allowed. `host` is the requested host, `address` the IP address that it resolves to. */
   allows(host: string, address: string, port: number): boolean {
     return this.#rules.some(
       ({ name, addresses, first_port, last_port }) =>
@@ -35,7 +35,7 @@ export class ForwardRules {
   }
 }
 
-/** Throws Error for the first invalid rule. */
+/** Throws Error if a rule is invalid. */
 export function checkRules(rules: readonly string[]): void {
   for (const rule of rules) parseRule(rule);
 }

@@ -10,7 +10,7 @@ import { engineOutput, type Output } from "../../runtime/byte-reader.ts";
 const INSPECT_MS = 200;
 /** Maximum wait for the engine to return the exit code. After that the exit code is unknown. */
 const EXIT_TOLD_MS_MAX = 5_000;
-/** Exit code of a program whose real one is unknown. */
+/** Exit code that is reported for a program whose real exit code is unknown. */
 const EXIT_UNKNOWN = 255;
 const MARKER = "ROAMFLEET_SHELL_ID";
 const MARKER_BYTES = 12;
@@ -44,7 +44,7 @@ export class ContainerTerminal implements Terminal {
   readonly #connection: AbortController;
   #closed: Promise<void> | undefined;
 
-  /** Throws StepFailure or the engine's error if the program cannot be started. */
+  /** Starts the program. Throws StepFailure or the engine's error if that fails. */
   static async open(options: ContainerShell): Promise<ContainerTerminal> {
     const { engine, container_id, argv, term, tty, cols, rows, clock } = options;
     const connection = new AbortController();
@@ -57,7 +57,7 @@ export class ContainerTerminal implements Terminal {
         AttachStdout: true,
         AttachStderr: true,
         Tty: tty,
-        // A detach sequence that no input contains, so that every byte reaches the program.
+        // Use a detach sequence that no real input contains, so that every byte reaches the program.
         DetachKeys: "ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@",
         Env: [marker, ...(tty ? [`TERM=${term}`] : [])],
         ...(tty ? { ConsoleSize: [rows, cols] as [number, number] } : {}),
@@ -68,7 +68,7 @@ export class ContainerTerminal implements Terminal {
       exec.start({ hijack: true, stdin: true, Tty: tty }),
     );
     const terminal = new ContainerTerminal(options, exec, socket, marker, connection);
-    // podman accepts no size in the call that creates the terminal.
+    // podman accepts no size in the call that creates the terminal, so set it now.
     if (tty) terminal.resize(cols, rows);
     return terminal;
   }
@@ -102,7 +102,7 @@ export class ContainerTerminal implements Terminal {
     const { signal } = this.#connection;
     this.#options.engine
       .use({ what: "resize a terminal", signal, ...NO_WAIT }, () => this.#exec.resize({ w: cols, h: rows }))
-      // The program has just ended.
+      // Resizing fails if the program has just ended. Ignore that.
       .catch(() => {});
   }
 
@@ -124,7 +124,7 @@ export class ContainerTerminal implements Terminal {
     return (this.#closed ??= this.#end());
   }
 
-  /** Ends the program: an engine leaves it running when the connection closes. */
+  /** Ends the program, since the engine does not end it when the connection closes. */
   async #end(): Promise<void> {
     const { engine, container_id, clock } = this.#options;
     const { signal } = new AbortController();
@@ -141,15 +141,18 @@ export class ContainerTerminal implements Terminal {
       );
       await engine.use({ what: "end a shell", signal, ...NO_WAIT }, () => exec.start({ Detach: true }));
     } catch {
-      // The engine or the container is gone, and the shell with it.
+      // The engine or the container is gone, and so is the shell.
     } finally {
-      // Last: a program that ended normally has closed its connection already.
+      // Close the connection last. A program that ended normally has already closed it.
       this.#attached.destroy();
       this.#connection.abort();
     }
   }
 
-  /** Returns the program's pid on this machine, if the engine runs on this machine and the agent may signal it. */
+  /**
+   * Returns the program's process on this machine. Returns undefined if the engine runs on another machine, or if the agent may not signal
+   * the process.
+   */
   #findOutside(pid: number | undefined): { id: number; start_time: number } | undefined {
     if (pid === undefined || pid <= 1) return undefined;
     try {

@@ -2,17 +2,20 @@ import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link
 import type { ShellSeams } from "./shell.ts";
 import { readShellParams } from "./terminal.ts";
 
-/** Maximum open shells of one robot. */
+/** Maximum number of open shells on one robot. */
 export const SHELLS_MAX = 16;
 const CLOSE_TOO_MANY = 4429;
 
 export interface Shells {
   source: StreamSource;
-  /** Resolves when all processes of shells whose channels have ended are gone. */
+  /** Resolves when no process of a closed shell is left. */
   ended(): Promise<void>;
 }
 
-/** The shells of this robot. Their modules are loaded with the first one. */
+/**
+ * Creates the handler of this robot's shells. Imports their modules only when the first shell is
+ * opened.
+ */
 export function createShells(seams: ShellSeams): Shells {
   const running = new Set<Promise<void>>();
   const source: StreamSource = (channel, params) => {

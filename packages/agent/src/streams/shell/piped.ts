@@ -7,13 +7,16 @@ import { endSession, OutputQueue, type Program, type Session, sessionOf, type Sh
 import type { Output } from "../../runtime/byte-reader.ts";
 
 /**
- * Maximum silence after the exit before the output counts as complete. A daemon that the program left behind may keep the
- * output open.
+ * After the program has exited, its output counts as complete when nothing was received for this long. A daemon that the
+ * program left may keep the output open forever.
  */
 const SILENCE_AFTER_EXIT_MS = 1_000;
 const SHELL_CANNOT_START = 126;
 
-/** A program without a terminal: bytes are unchanged in both directions, stderr is separate from stdout, and input can end. */
+/**
+ * Runs a program without a terminal. Bytes are unchanged in both directions, stderr is separate from stdout, and the input can
+ * end.
+ */
 export class PipedTerminal implements Terminal {
   readonly exited: Promise<ShellExit>;
   readonly #clock: Clock;
@@ -26,7 +29,7 @@ export class PipedTerminal implements Terminal {
 
   constructor({ argv: [file = "", ...args], cwd, env, clock }: Program & { clock: Clock }) {
     this.#clock = clock;
-    // Detached: a separate session, so that all of its processes can be found and ended.
+    // Start a separate session (`detached`), so that all processes of the program can be found and ended.
     const child = spawnChild(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
     const { stdin, stdout, stderr } = child;
     if (!stdin || !stdout || !stderr) {
@@ -39,7 +42,7 @@ export class PipedTerminal implements Terminal {
       { stream: stderr, error: true },
     ]);
     this.#session = child.pid === undefined ? undefined : sessionOf(child.pid);
-    // The program may close its input; further input is dropped.
+    // Ignore errors here. The program may close its input; further input is then dropped.
     stdin.on("error", () => {});
     this.exited = new Promise((resolve) => {
       child.once("error", () => resolve({ code: SHELL_CANNOT_START }));

@@ -14,8 +14,8 @@ const TAIL_BYTES_MAX = 128 * 1024;
 const READ_BYTES = 64 * 1024;
 
 /**
- * The compiled part of node-pty. Its JavaScript part is replaced here, since it closes the terminal 200 ms after an exit, even with unread
- * output.
+ * The compiled part of node-pty. The classes in this file replace its JavaScript part, which closes the terminal 200 ms after an exit even
+ * if output is unread.
  */
 interface Native {
   fork(
@@ -50,23 +50,23 @@ function native(): Native {
 
 interface PtyOptions extends Program, Size {
   clock: Clock;
-  /** The owner of the terminal, if it is not the agent's user. */
+  /** User id of the terminal's owner; absent: the agent's user. */
   owner?: number | undefined;
 }
 
 const SIGNAL_NAMES = new Map<number, string>(Object.entries(constants.signals).map(([name, number]) => [number, name]));
 
-/** A program on a separate terminal. */
+/** Runs a program on a new terminal. */
 export class PtyTerminal implements Terminal {
   readonly #exited = Promise.withResolvers<ShellExit>();
   readonly exited = this.#exited.promise;
-  /** Pid of the program, which leads a separate session. */
+  /** Pid of the program. The program is the leader of a separate session. */
   readonly pid: number;
   readonly #clock: Clock;
   readonly #fd: number;
   /**
-   * Our own handle of the terminal's other end, open until the program has ended. Without it libuv treats the hang-up after the last
-   * process as the end of the data, and loses output in the kernel's buffer.
+   * A handle of the terminal's other end, which stays open until the program has ended. Without it, libuv would treat the hang-up after
+   * the last process as the end of the data, and output in the kernel's buffer would be lost.
    */
   #slave: number | undefined;
   readonly #stream: tty.ReadStream;
@@ -97,7 +97,7 @@ export class PtyTerminal implements Terminal {
       this.#stream.pause();
       this.#give({ bytes, error: false });
     });
-    // No process has the terminal open any more: answer a waiting read.
+    // The stream fails when no process has the terminal open any more. Then answer a waiting read.
     this.#stream.on("error", () => this.#answer());
   }
 
@@ -117,7 +117,8 @@ export class PtyTerminal implements Terminal {
   }
 
   /**
-   * After the program's end, answers a waiting read: first with data that the stream has buffered, then with data in the kernel's buffer.
+   * Answers a waiting read after the program has ended. Returns first the data that the stream has buffered, then the data in the kernel's
+   * buffer.
    */
   #answer(): void {
     if (this.#waiting === undefined || (!this.#has_exited && !this.#stream.destroyed)) return;
@@ -136,14 +137,14 @@ export class PtyTerminal implements Terminal {
       const count = fs.readSync(this.#fd, bytes);
       return count === 0 ? undefined : bytes.subarray(0, count);
     } catch {
-      // EAGAIN: the kernel's buffer is empty.
+      // EAGAIN means that the kernel's buffer is empty.
       return undefined;
     }
   }
 
   write(bytes: Uint8Array): Promise<void> {
     if (this.#has_exited || this.#stream.destroyed) return Promise.resolve();
-    // The callback is always called, since `close` destroys the stream.
+    // Node always calls this callback, since `close` destroys the stream.
     return new Promise((resolve) => this.#stream.write(bytes, () => resolve()));
   }
 

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 
-/** A shell that is refused; the message is for the user. */
+/** Thrown if a shell is refused. The message is for the user. */
 export class ShellRefused extends Error {}
 
 export interface ShellUser {
@@ -23,16 +23,16 @@ interface ShellUserOptions {
   /** Environment of the agent's children; contains the home of a user without a passwd entry. */
   environment?: Readonly<Record<string, string>>;
   /**
-   * A directory that the user must not be able to enter: the agent's state. If set, the user must be neither root nor the agent's own user.
-   * The user's programs then run without supplementary groups and cannot gain privileges.
+   * The agent's state directory, which the user must not be able to enter. If it is set, the user must be neither root nor the agent's own
+   * user. Then the user's programs run without supplementary groups and cannot gain privileges.
    */
   kept_from?: string | undefined;
 }
 
 /**
- * Returns the user for shells: the one in the robot's config file, or the agent's own. `environment` contains the home of the agent's user
- * if that has no passwd entry. Throws ShellRefused if the user is root without being named, does not exist, does not meet `kept_from`, or
- * is another user to which the agent may not switch.
+ * Returns the user that shells run as: the one in the robot's config file (`named`), or the agent's own user. `environment` contains the
+ * home of the agent's user if it has no passwd entry. Throws ShellRefused if the user does not exist, is root without being named, or does
+ * not meet the conditions of `kept_from`. Also throws it if the agent may not switch to the user.
  */
 export async function findShellUser(named: string | undefined, { environment = {}, kept_from }: ShellUserOptions = {}): Promise<ShellUser> {
   const own = process.getuid?.() ?? 0;
@@ -56,7 +56,7 @@ export async function findShellUser(named: string | undefined, { environment = {
   return { ...user, become: [setpriv, `--reuid=${user.uid}`, `--regid=${user.gid}`, ...rights, "--"] };
 }
 
-/** Throws ShellRefused for a user that is the agent's own, or that may enter the directory. */
+/** Throws ShellRefused if the user is root, is the agent's own user, or may enter the directory. */
 function requireKept(directory: string, { name, uid, gid }: Entry, own: number): void {
   const refuse = (why: string): never => {
     throw new ShellRefused(`this robot runs signed releases only: ${why}`);
@@ -93,7 +93,7 @@ const fromGetent = (name: string): Promise<string | undefined> =>
         resolve(error === null ? stdout.trim() : undefined),
       );
     } catch {
-      // Node throws if the program exists but cannot be started.
+      // execFile throws if getent exists but cannot be started.
       resolve(undefined);
     }
   });
@@ -104,7 +104,7 @@ function parseEntry(line: string | undefined): Entry | undefined {
   return { name, uid: Number(uid), gid: Number(gid), home: home || "/", shell: shell || SHELL_OTHERWISE };
 }
 
-/** Returns an entry for a uid without a passwd entry, with which the agent may run in a container. */
+/** Returns the data of a uid without a passwd entry. The agent may run as such a user in a container. */
 function nameless(uid: number, { HOME }: Readonly<Record<string, string>>): Entry {
   const home = HOME !== undefined && path.isAbsolute(HOME) ? HOME : "/";
   return { name: String(uid), uid, gid: process.getgid?.() ?? uid, home, shell: SHELL_OTHERWISE };

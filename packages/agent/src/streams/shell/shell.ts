@@ -63,22 +63,28 @@ async function takeInput(channel: Channel, terminal: Terminal): Promise<void> {
 export interface ShellSeams {
   clock: Clock;
   shell: RobotConfig["shell"];
-  /** True while signed releases are required: shells run as another user, and not in an app's place. */
+  /**
+   * Returns true while signed releases are required. Then shells run as a user other than the agent's own,
+   * and not in an app's container or directory.
+   */
   is_confined: () => boolean;
   state_directory: string;
-  /** Environment that programs inherit from the agent: PATH, locale. */
+  /** Environment variables that programs inherit from the agent, such as PATH and the locale. */
   environment: Readonly<Record<string, string>>;
   /** Returns where an app runs; undefined if it does not run. */
   place: (app: string) => AppPlace | undefined;
 }
 
 const SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** Starts bash if the container has it, otherwise sh. */
+/** Command that starts bash if the container has it, otherwise sh. */
 const SHELL_IN_CONTAINER = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l"];
-/** Variables of the agent's environment that a shell of another user gets. */
+/** Names of the variables that a shell of another user gets from the agent's environment. */
 const LOCALE = /^(LANG|LANGUAGE|LC_\w+|TZ)$/;
 
-/** Starts the requested program. Throws ShellRefused, or an error that states why it could not be started. */
+/**
+ * Starts the program that the request asks for. Throws ShellRefused, or an error that states why the program
+ * could not be started.
+ */
 async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<Terminal> {
   const { app, command, terminal: tty, term, cols, rows } = params;
   const { clock } = seams;
@@ -115,7 +121,7 @@ function environmentOf(
   const own = user.become.length === 0;
   const base = own ? environment : Object.fromEntries(Object.entries(environment).filter(([name]) => LOCALE.test(name)));
   const env: Record<string, string> = {
-    // A service has no locale. Without one, most programs would show only ASCII.
+    // The agent's service has no locale. Without one, most programs would show only ASCII characters.
     LANG: "C.UTF-8",
     ...base,
     ...app_environment,
@@ -126,7 +132,7 @@ function environmentOf(
     SHELL: user.shell,
     [SHELL_VARIABLE]: "1",
   };
-  // These variables describe the terminal in which the agent itself was started.
+  // Remove variables that describe the terminal in which the agent itself was started.
   for (const name of ["TERM", "TERMCAP", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "STY", "WINDOW", "PWD", "OLDPWD"]) delete env[name];
   if (term !== undefined) env["TERM"] = isKnown(term) ? term : "xterm-256color";
   return env;

@@ -6,26 +6,29 @@ import { allProcesses, type ProcessEntry, readProcess, waitUntil } from "../../r
 import type { Output } from "../../runtime/byte-reader.ts";
 import { KILL_WAIT_MS } from "../../runtime/limits.ts";
 
-/** How a program ended; after a signal the code is 128 plus the signal's number, as in shells. */
+/** How a program ended. After a signal, the code is 128 plus the number of the signal, as in shells. */
 export interface ShellExit {
   code: number;
   /** Name of the signal, such as SIGTERM. */
   signal?: string;
 }
 
-/** A program with a remote user. */
+/** A running program whose input and output are connected to a remote user. */
 export interface Terminal {
   /**
-   * Returns the next output; undefined when the program has ended and all of its output was read. Nothing is consumed between two reads, so a program
-   * that prints faster blocks. One read at a time.
+   * Returns the next output. Returns undefined when the program has ended and all of its output was read. Between two calls no output is
+   * read from the program, so a program that prints faster blocks. Wait for one call before making the next.
    */
   read(): Promise<Output | undefined>;
-  /** Resolves when the program or the kernel has accepted the bytes, or when the program has ended. One write at a time. */
+  /**
+   * Resolves when the program or the kernel has accepted the bytes, or when the program has ended. Wait for one call before making the
+   * next.
+   */
   write(bytes: Uint8Array): Promise<void>;
-  /** Ends the input. On a terminal the user types Ctrl-D instead. */
+  /** Ends the program's input. It is for programs without a terminal; on a terminal the user types Ctrl-D instead. */
   endInput(): void;
   resize(cols: number, rows: number): void;
-  /** Resolves once the program has ended, possibly before all of its output was read. */
+  /** Resolves when the program has ended, even if some of its output was not read yet. */
   readonly exited: Promise<ShellExit>;
   /** Ends all processes of the program; resolves when none is left. May be called again. */
   close(): Promise<void>;
@@ -48,7 +51,7 @@ const COMMAND_BYTES_MAX = 64 * 1024;
 
 export type CheckedParams = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
 
-/** Validates a request for a shell; returns a message if it is invalid. */
+/** Validates a request for a shell. Returns a message if the request is invalid. */
 export function readShellParams(params: unknown): CheckedParams | string {
   if (typeof params !== "object" || params === null) return "the request for a shell is not an object";
   const { cols, rows, app, command, terminal = true, term = "xterm-256color" } = params as Record<string, unknown>;
@@ -67,7 +70,7 @@ function isCommand(value: unknown): value is string[] {
   return value.every((word) => typeof word === "string" && !word.includes("\0")) && value.join(" ").length <= COMMAND_BYTES_MAX;
 }
 
-/** Writes to a program that has not ended. Resolves when there is room for more, or when `close` destroys the stream. */
+/** Writes to the input of a program. Resolves when there is room for more input, or when `close` destroys the stream. */
 export async function writeInput(stream: Writable, bytes: Uint8Array): Promise<void> {
   if (stream.destroyed || stream.writableEnded || stream.write(bytes)) return;
   await drained(stream);
@@ -78,7 +81,7 @@ interface Source {
   error: boolean;
 }
 
-/** Merges several streams into one, a chunk at a time: between two reads nothing is consumed from any of them. */
+/** Merges several output streams into one. It reads one chunk per call of `read`, and nothing between two calls. */
 export class OutputQueue {
   readonly #sources: readonly Source[];
   #open: Set<Source>;
@@ -104,7 +107,7 @@ export class OutputQueue {
     });
   }
 
-  /** Stops waiting for more data; earlier data is still read. */
+  /** Stops waiting for more data. Data that the streams have already received is still returned. */
   end(): void {
     this.#open = new Set();
     this.#look();
@@ -114,7 +117,7 @@ export class OutputQueue {
     if (this.#waiting === undefined) return;
     for (const { stream, error } of this.#sources) {
       const bytes = stream.read() as Buffer | null;
-      // Reading may have emitted an end, whose handler has already checked the queue.
+      // The call of `read` may have emitted the stream's end. Then the handler of that event has already checked the queue.
       if (bytes !== null) return this.#give({ bytes, error });
     }
     if (this.#open.size === 0) this.#give(undefined);
@@ -127,19 +130,19 @@ export class OutputQueue {
   }
 }
 
-/** Time for programs to exit after the terminal has hung up. */
+/** Time in milliseconds for programs to exit after the hang-up of their terminal. */
 const EXIT_GRACE_MS = 500;
 
-/** A session of the kernel (see setsid): the processes of a terminal, or of a command without one. */
+/** A session in the sense of setsid: the processes of a terminal, or of a command without a terminal. */
 export interface Session {
   id: number;
-  /** Start time of its leader: pids are reused. */
+  /** Start time of the session's leader. It detects a reused pid. */
   start_time: number | undefined;
 }
 
 export const sessionOf = (leader: number): Session => ({ id: leader, start_time: readProcess(leader)?.start_time });
 
-/** Returns the processes of a session. Processes that started a separate session, as daemons do, are not among them. */
+/** Returns the processes of a session. Does not include processes that have started a separate session, as daemons do. */
 function membersOf({ id, start_time }: Session): ProcessEntry[] {
   const leader = readProcess(id);
   if (leader !== undefined && leader.start_time !== start_time) return [];
@@ -148,7 +151,7 @@ function membersOf({ id, start_time }: Session): ProcessEntry[] {
 
 /** Sends SIGHUP to all processes of a session, and kills those that do not exit. Resolves when none is left. */
 export async function endSession(session: Session, clock: Clock): Promise<void> {
-  // A stopped program handles SIGHUP only after SIGCONT.
+  // Also send SIGCONT, since a stopped program handles SIGHUP only when it continues.
   for (const name of ["SIGHUP", "SIGCONT"] as const) signalAll(session, name);
   if (await isEmptyWithin(session, EXIT_GRACE_MS, clock)) return;
   signalAll(session, "SIGKILL");
@@ -160,7 +163,7 @@ function signalAll(session: Session, name: NodeJS.Signals): void {
     try {
       process.kill(pid, name);
     } catch {
-      // The process has ended, or belongs to another user through sudo. The hang-up of the terminal reaches the latter.
+      // The process has ended, or belongs to another user (through sudo). In the second case the terminal's hang-up reaches it.
     }
   }
 }

@@ -4,11 +4,14 @@ import type { RosMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 import { type FieldPath, FULL_BYTES_MAX, parseFieldPath, pickField, showMessage, SUMMARIZED } from "./to-json.ts";
 
-/** Minimum interval between updates of a followed list. */
+/** Minimum interval in milliseconds between two updates of a list that is followed. */
 const LIST_MS = 1_000;
-/** If a topic sends nothing for this long and is not in the list of topics, its stream ends with a reason. */
+/**
+ * Maximum wait for the first message of a topic, in milliseconds. If none arrives and the topic is not in the list of topics, the stream
+ * ends with a reason.
+ */
 const UNPUBLISHED_MS = 1_500;
-/** Once an adapter is connected, maximum time that a list waits for searches for further adapters. */
+/** Maximum time that a list of topics waits for further adapters once one adapter is connected. */
 const LIST_REST_MS = 1_000;
 /** Maximum topics in the list. */
 const LIST_MAX = 2_000;
@@ -61,7 +64,7 @@ async function sendTopics({ ros, clock }: TopicsOptions, channel: Channel, follo
   }
 }
 
-/** Sends the newest message of a topic each time the previous one has been sent, and counts skipped ones. */
+/** Sends messages of one topic. Each time the previous message has been sent, sends the newest one, and counts those that were skipped. */
 class Echo {
   readonly #ros: TopicsOptions["ros"];
   readonly #channel: Channel;
@@ -127,7 +130,10 @@ class Echo {
     this.#sending = false;
   }
 
-  /** Returns a message as JSON, with `skipped` first, so that the server finds it without parsing the rest. Undefined: the stream has ended. */
+  /**
+   * Returns a message as JSON. `skipped` comes first, so that the server finds it without parsing the rest. Returns undefined if the
+   * message lacks the requested field; then the stream has ended.
+   */
   #lineOf(message: RosMessage, skipped: number): string | undefined {
     const { topic, field, full } = this.#request;
     const { type, at } = message;
@@ -149,7 +155,7 @@ const FIELD_CHARACTERS_MAX = 256;
 const RATE_MAX = 1_000;
 
 interface EchoRequest {
-  /** With a leading slash. */
+  /** Name of the topic, with a leading slash. */
   topic: string;
   /** The type, if topics of several types share the name. */
   type: string | undefined;

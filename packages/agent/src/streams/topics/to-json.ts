@@ -1,25 +1,25 @@
 import { Buffer } from "node:buffer";
 import { UndecodedMessage } from "../../ros/adapter.ts";
 
-/** Arrays up to this length are shown completely. The 36 numbers of a covariance are, a laser scan is not. */
+/** Maximum length of an array that a summary shows completely. It shows the 36 numbers of a covariance, but not a laser scan. */
 export const SUMMARY_ARRAY_MAX = 64;
-/** Number of shown items of a longer array. */
+/** Number of items that a summary shows of a longer array. */
 const SUMMARY_ARRAY_FIRST = 8;
 export const SUMMARY_TEXT_MAX = 1_024;
 const SUMMARY_TEXT_FIRST = 256;
-/** Maximum values of a summary; later arrays are shown by their length only. */
+/** Maximum number of values in a summary. Of further arrays, it shows only the length. */
 const SUMMARY_VALUES_MAX = 4_000;
-/** Maximum bytes of all strings of a summary; later ones are shown by their length only. */
+/** Maximum bytes of all strings in a summary. Of further strings, it shows only the length. */
 export const SUMMARY_TEXT_BYTES_MAX = 128 * 1024;
-/** Maximum bytes of a full message as JSON; a larger one is summarized. Two of them may wait for a viewer. */
+/** Maximum bytes of a message in full as JSON. A larger message is summarized. Up to two messages may wait for a viewer. */
 export const FULL_BYTES_MAX = 512 * 1024;
 const DEPTH_MAX = 64;
-/** Note on a message that was requested in full but is too large for that. */
+/** Note for a message that was requested in full but is too large, so it is summarized. */
 export const SUMMARIZED = `more than ${FULL_BYTES_MAX} bytes: summarized`;
 
 interface Shown {
   message: unknown;
-  /** Why the value differs from what was requested. */
+  /** Why the message is not shown as requested. */
   note?: string;
 }
 
@@ -71,7 +71,7 @@ abstract class Shape {
     const shown: Record<string, unknown> = {};
     for (const [name, field] of Object.entries(value)) {
       this.count(name.length + NAME_BYTES);
-      // An assignment to `__proto__` would set the prototype instead of creating a field.
+      // Use defineProperty, since assigning to `__proto__` would set the prototype instead of creating a field.
       Object.defineProperty(shown, name, { value: this.show(field, depth + 1), enumerable: true });
     }
     return shown;
@@ -83,7 +83,7 @@ abstract class Shape {
     return shown;
   }
 
-  /** Called with the approximate bytes of added JSON. */
+  /** Called for each added part of the JSON with its approximate size in bytes. */
   protected abstract count(bytes: number): void;
   protected abstract text(value: string): unknown;
   protected abstract array(value: ArrayLike<unknown>, depth: number): unknown;
@@ -146,18 +146,21 @@ class Full extends Shape {
   }
 }
 
-/** Names of fields and indices of arrays, from outer to inner. */
+/** Path of a field: names of fields and indices of arrays, from outer to inner. */
 export type FieldPath = readonly (string | number)[];
 
 const STEP = /^(?:\.?([A-Za-z_]\w*)|\[(\d{1,9})\])/;
 
-/** Parses `a.b[0].c` to `["a", "b", 0, "c"]`; an empty text is the whole message; undefined for an invalid path. */
+/**
+ * Parses a path such as `a.b[0].c` to `["a", "b", 0, "c"]`. An empty text means the whole message. Returns undefined if the path is
+ * invalid.
+ */
 export function parseFieldPath(text: string): FieldPath | undefined {
   const path: (string | number)[] = [];
   if (text.startsWith(".")) return undefined;
   for (let rest = text; rest !== "";) {
     const [step, name, index] = STEP.exec(rest) ?? [];
-    // Only the first name needs no dot.
+    // Only the first name of a path has no dot before it.
     if (step === undefined || (name !== undefined && path.length > 0 && !step.startsWith("."))) return undefined;
     path.push(name ?? Number(index));
     rest = rest.slice(step.length);
@@ -167,7 +170,10 @@ export function parseFieldPath(text: string): FieldPath | undefined {
 
 type Picked = { value: unknown } | { missing: string };
 
-/** Returns the part of a message at a path. An index beyond the end of an array is null: the next message may be longer. */
+/**
+ * Returns the part of a message at a path. Returns null for an index beyond the end of an array, since the array may be longer in the next
+ * message.
+ */
 export function pickField(message: unknown, path: FieldPath): Picked {
   let value = message;
   for (const [i, step] of path.entries()) {
@@ -187,7 +193,7 @@ export function pickField(message: unknown, path: FieldPath): Picked {
   return { value };
 }
 
-/** Maximum names in a reason. */
+/** Maximum number of field names that an error message lists. */
 const NAMES_MAX = 8;
 
 const textOf = (path: FieldPath): string =>

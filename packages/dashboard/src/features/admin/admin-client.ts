@@ -15,10 +15,13 @@ export const adminClient = (admin_token: string | undefined): BrowserClient =>
     ...(admin_token === undefined ? {} : { admin_token }),
   });
 
-/** Why the server refused the token or its absence. */
+/**
+ * Why the server refused an admin request: `token_needed`: a valid admin token is missing; `elsewhere`: the request came from another
+ * machine.
+ */
 export type Refusal = "token_needed" | "elsewhere" | undefined;
 
-/** 401: a token is required. 403: the server accepts admin requests from its own machine only. */
+/** Converts a refusal by the server. 401: an admin token is required. 403: the server accepts admin requests from its own machine only. */
 export function refusalOf(error: unknown): Refusal {
   if (!(error instanceof ApiError)) return undefined;
   return error.status === 401 ? "token_needed" : error.status === 403 ? "elsewhere" : undefined;

@@ -26,7 +26,7 @@ import { NewOrg, Orgs } from "./orgs.tsx";
 /** The page for administrators of the service. It has no session and asks for the admin token if the server requires one. */
 export function AdminPage() {
   const [token, setToken] = useState<string>();
-  // Each attempt creates a new client, even with the same token.
+  // Counts the attempts to sign in. Each creates a new client, even with the same token.
   const [tries, setTries] = useState(0);
   const client = useMemo(() => adminClient(token), [token]);
   const stats = useQuery({

@@ -36,7 +36,7 @@ const route = getRouteApi("/admin");
 const STATUSES = ["pending", "active", "suspended"] as const;
 
 export function Orgs({ client, status }: { client: BrowserClient; status: AdminSearch["status"] }) {
-  // Kept outside the table: the filter may hide the row of an approved organization.
+  // Store the approved organization outside the table: the filter may hide its row after the approval.
   const [approved, setApproved] = useState<ApprovedOrg>();
   const { change } = useFilters(route.useSearch());
   const list = useAdminPages(["orgs", status ?? null], (cursor, signal) =>

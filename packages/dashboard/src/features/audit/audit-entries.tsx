@@ -22,7 +22,7 @@ function Outcome({ error }: Pick<AuditEntry, "error">) {
 
 const actorWords = ({ actor }: Pick<AuditEntry, "actor">): string => actor.name ?? actor.id ?? actor.type;
 
-/** The action in words. On narrow screens, which have no outcome column, refused actions have an icon. */
+/** The action of an entry in words. On narrow screens, which show no outcome column, an icon marks refused actions. */
 function Action({ entry: { action, error } }: { entry: AuditEntry }) {
   return (
     <span className="flex min-w-0 items-center gap-1.5">
@@ -100,7 +100,7 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
   );
 }
 
-/** Pages of objects by ID prefix. */
+/** The dashboard page of each kind of object, by the prefix of the object's ID. */
 const PAGES = {
   rob: "/robots/$id",
   fleet: "/fleets/$id",

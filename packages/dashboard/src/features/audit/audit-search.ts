@@ -13,7 +13,7 @@ export function exportPath(search: AuditSearch): string {
   return `/api/audit/export${words === "" ? "" : `?${words}`}`;
 }
 
-/** Returns the equivalent `rf` command. */
+/** Returns the `rf` command that lists the same entries of the audit log. */
 export const auditCommand = ({ actor_id, token_id, object_id, action, outcome, since, until }: AuditSearch): string =>
   shellLine("rf", "audit", { actor: actor_id, "token-id": token_id, object: object_id, action, outcome, since, until });
 

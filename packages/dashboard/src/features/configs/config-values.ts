@@ -3,13 +3,13 @@ import type { ConfigsSearch } from "../../search.ts";
 import { jsonText, shellLine } from "../../ui/format.ts";
 
 export type Scope = ConfigEntry["scope"];
-/** The organization, or a selected object; `scope_id` is undefined until the user selects one. */
+/** A level at which config values are set: the organization, a site, a fleet or a robot. `scope_id` is undefined until one is selected. */
 export interface ConfigScope {
   scope: Scope;
   scope_id: string | undefined;
 }
 export const SCOPES: readonly Scope[] = ["org", "site", "fleet", "robot"];
-/** Returns the name of a scope in texts. */
+/** Returns the word for a scope in texts, such as "organization". */
 export const scopeName = (scope: Scope): string => (scope === "org" ? "organization" : scope);
 
 /** An effective value and the scope at which it is set. */
@@ -27,7 +27,7 @@ export function effectiveOf(levels: readonly (readonly ConfigEntry[])[]): Effect
   return [...counting.values()].toSorted(byName);
 }
 
-/** Compares by namespace, then by key. */
+/** Compares two config values by namespace, then by key. */
 export const byName = (a: EffectiveValue, b: EffectiveValue): number => compare(a.namespace, b.namespace) || compare(a.key, b.key);
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
@@ -68,8 +68,8 @@ interface Fleet {
 const UNDONE: ReadonlySet<string> = new Set(["failed", "rolled_back", "cancelled"]);
 
 /**
- * Whether a deployment counts as sent to every robot. It counts if only single robots failed, because those robots are shown as failed.
- * It does not count if it failed, was rolled back or was cancelled, and no robot applied it or some were skipped.
+ * Whether a config deployment counts as sent to all its robots. It does unless it failed, was rolled back or was cancelled. Even then it
+ * counts if robots applied it and none was cancelled: the failed robots are shown as failed.
  */
 const wasSent = ({ status, counts }: Deployed): boolean => !UNDONE.has(status) || (counts.applied > 0 && counts.cancelled === 0);
 
@@ -143,10 +143,10 @@ const at = ({ namespace, scope, scope_id }: Omit<ValuePlace, "key">): string[] =
   ...(scope === "org" ? [] : [`--${scope}`, scope_id ?? "ID"]),
 ];
 
-/** Maximum length of a value in the command, which reads a longer value from a file. */
+/** Maximum characters of a value in the `rf` command. For a longer value, the command reads a file. */
 const VALUE_CHARACTERS_MAX = 200;
 
-/** Returns the command that sets a value without deploying it, as the page does. */
+/** Returns the `rf` command that, like the page, sets a value without deploying it. */
 export function setLine(place: ValuePlace, value: string | undefined, secret: boolean): string {
   const deploys = place.scope === "fleet" || place.scope === "robot";
   const is_short = value !== undefined && value.length <= VALUE_CHARACTERS_MAX;

@@ -89,7 +89,7 @@ function NamespaceChoice({ value, onChange }: { value: string | undefined; onCha
   );
 }
 
-/** The changes of a fleet by robot; each is loaded when it is opened. */
+/** The pending config changes of each robot of a fleet. The changes of a robot are loaded when the user expands its entry. */
 function FleetDiff({ fleet_id, namespace }: { fleet_id: string; namespace: string | undefined }) {
   const count = usePlaces().fleets.find(({ id }) => id === fleet_id)?.robot_count;
   const robots = useQuery(query("listRobots", { query: { fleet_id, limit: ROBOTS_SHOWN } }));

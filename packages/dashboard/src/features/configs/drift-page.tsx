@@ -21,7 +21,7 @@ import {
 import { ConfigsFrame } from "./configs-frame.tsx";
 import { DeployDialog } from "./deploy-dialog.tsx";
 
-/** The action of the button in each row. */
+/** Context with the function that the button in each row calls to deploy configs to its robot. */
 const DeployContext = createContext<(robot_id: string) => void>(() => {});
 
 const COLUMNS: readonly Column<Robot>[] = [

@@ -18,13 +18,13 @@ function Pending({ children, title }: { children: string; title: string }) {
 const changes = (count: number): string => `${counted(count, "config change")} pending`;
 const HOW = "Not deployed yet: robots receive the change with the next config deployment";
 
-/** Renders nothing if all values that apply to the fleet are deployed to it. */
+/** Shows the number of config changes that are not deployed to a fleet yet; nothing if there are none. */
 export function FleetPending({ fleet }: { fleet: Fleet }) {
   const count = usePendingCount(fleet);
   return count === 0 ? null : <Pending title={HOW}>{changes(count)}</Pending>;
 }
 
-/** Renders nothing if all values that apply to the robot were sent to it. */
+/** Shows the number of config changes that are not deployed to a robot yet; nothing if there are none. */
 export function RobotPending({ robot_id }: { robot_id: string }) {
   const count = useQuery(query("diffRobotConfig", { params: { id: robot_id } })).data?.data.changes.length ?? 0;
   return count === 0 ? null : <Pending title={HOW}>{changes(count)}</Pending>;

@@ -122,7 +122,7 @@ const RemoveSchema = ({ of: { namespace }, onClose }: { of: ConfigSchema; onClos
 
 const FIRST = jsonText({ type: "object", properties: {}, additionalProperties: false });
 
-/** Sets the schema of a namespace. Render it only while it is open. */
+/** A dialog that sets the schema of a namespace. Render it only while it is open. */
 function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; onClose: () => void }) {
   const [namespace, setNamespace] = useState(of?.namespace ?? "default");
   const before = of === undefined ? "" : jsonText(of.schema);
@@ -172,7 +172,7 @@ function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; onClose: 
   );
 }
 
-/** Returns the violating values that the server's error lists; undefined for other errors. */
+/** Returns the config values that violate a new schema, as listed in the server's error; undefined for other errors. */
 function brokenValues(error: Error | null): string[] | undefined {
   const said = /^values of namespace .*? break the schema: (.*)$/s.exec(error?.message ?? "")?.[1];
   return said?.split("; ");

@@ -37,7 +37,7 @@ const draftOf = (of: EffectiveValue | undefined): Draft => ({
   secret: of?.secret ?? false,
 });
 
-/** Sets a value at a scope. `of` is the value that is effective there now. Render it only while it is open. */
+/** A dialog that sets a config value at a scope. `of` is the value that is now effective there. Render the dialog only while it is open. */
 export function ValueDialog({
   place: { scope, scope_id },
   of,
@@ -110,7 +110,7 @@ function Where({ scope, name }: { scope: Scope; name: string | undefined }) {
   );
 }
 
-/** Whether an error is about a part of the value. */
+/** Whether an error of the server is about the value, and not about another field. */
 const isOfValue = (error: Error | null): error is Error => error?.message.startsWith("value ") === true;
 
 function placed(error: Error, { key, text }: Draft): string {
@@ -202,7 +202,7 @@ function Schema({ namespace }: { namespace: string }) {
   );
 }
 
-/** Other scopes with this key: narrower values stay effective there. */
+/** Lists the scopes that set this key. Values at narrower scopes stay effective there. */
 function OtherPlaces({ namespace, name }: { namespace: string; name: string }) {
   const set = useQuery({ ...query("listConfigs", { query: { namespace, key: name, limit: 20 } }), enabled: name !== "" }).data?.items ?? [];
   if (set.length === 0) return null;
@@ -230,7 +230,7 @@ function OtherPlace({ entry }: { entry: ConfigEntry }) {
   );
 }
 
-/** Unsets a value after confirmation. Render it only while it is open. */
+/** A dialog that unsets a config value after confirmation. Render it only while it is open. */
 export function UnsetDialog({
   of,
   onClose,

@@ -209,7 +209,7 @@ const PAGE_ROWS = 1_000;
 /** Maximum robots of a deployment that are compared individually. */
 const ROBOTS_MAX = 20_000;
 
-/** Loads all robots of a deployment once. The comparison needs the complete list, and the deployment has usually ended. */
+/** Loads all robots of a deployment. They are loaded only once, because the comparison needs all and the deployment has usually ended. */
 function useOutcomes({ id, updated_at, counts }: Deployment) {
   return useQuery({
     queryKey: ["compareTargets", id, updated_at] as const,

@@ -10,7 +10,7 @@ import { StepBar } from "./step-bar.tsx";
 import { situationOf } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
 
-/** No event reports that a queued robot is offline: refetch the page this often. */
+/** Interval at which the page is refetched, because no event reports that a queued robot went offline. */
 const OFFLINE_REFRESH_MS = 10_000;
 
 const route = getRouteApi("/app/deployments/$id");

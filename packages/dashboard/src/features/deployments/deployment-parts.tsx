@@ -53,7 +53,7 @@ export function TargetName({ target: { fleet_id, robot_id }, className }: { targ
   return <TextLine {...(className === undefined ? {} : { className })}>{`to ${name}`}</TextLine>;
 }
 
-/** "RELEASE to TARGET". */
+/** The title of a deployment: "RELEASE to TARGET". */
 export const DeploymentTitle = ({ name, target, places }: { name: string; target: Target; places: Places }) => (
   <span className="flex min-w-0 flex-wrap items-baseline gap-x-2">
     <Text>{name}</Text>
@@ -64,7 +64,7 @@ export const DeploymentTitle = ({ name, target, places }: { name: string; target
   </span>
 );
 
-/** A time in a KeyValue list; false without a time. */
+/** Renders an optional time for a KeyValue list. Returns false without a time, so that the list omits the row. */
 export const exactTime = (at: string | null) => at !== null && <Time at={at} exact />;
 
 /** A link to a robot. Shows its ID until the name is loaded. */

@@ -10,7 +10,10 @@ import type { Situation } from "./steps.ts";
 
 const INKS: Record<Tone, string> = { ok: "text-ok", warn: "text-warn", bad: "text-bad", info: "text-info", idle: "text-ink" };
 
-/** `status`: the status by which a click filters the table. Updating robots have several, so that figure has none. */
+/**
+ * The robot counts of a deployment. A click on one filters the table by `status`. Updating robots have several statuses, so their count has
+ * no `status`.
+ */
 const FIGURES: readonly { name: keyof Deployment["counts"]; label: string; tone: Tone; status?: TargetStatus }[] = [
   { name: "applied", label: "applied", tone: "ok", status: "applied" },
   { name: "active", label: "updating", tone: "info" },
@@ -142,9 +145,9 @@ export function WaveList({
   onChoose,
 }: {
   waves: readonly DeploymentWave[];
-  /** No further wave opens until the deployment is resumed. */
+  /** Whether the deployment is paused. Then no further wave opens until it is resumed. */
   is_paused: boolean;
-  /** Counted from 1. */
+  /** The wave that filters the table, counted from 1; undefined: all waves. */
   chosen: number | undefined;
   onChoose: (wave: number | undefined) => void;
 }) {
@@ -168,7 +171,7 @@ export function WaveList({
   );
 }
 
-/** Statuses in which a pause stops a wave. */
+/** Statuses of a wave in which pausing the deployment stops the wave. */
 const PAUSABLE: ReadonlySet<string> = new Set(["open", "soaking", "gate"]);
 
 interface RowParts {

@@ -19,13 +19,13 @@ const deploymentsQuery = ({ tab: _, following, ...query }: DeploymentsSearch) =>
 });
 
 interface Naming<Row> {
-  /** The header and cell of the first column, and what the row installs. */
+  /** Header, width and cell of the table's first column, which names what a deployment installs. */
   title: string;
   width: string;
   cell: (row: Row) => ReactNode;
   nameOf: (row: Row) => string;
   startOf: (row: Row) => string | null;
-  /** The `priority` of the column with the robot counts: the screen widths that show it. */
+  /** Decides at which screen widths the column with the robot counts is shown (see `priority` of Column). */
   counts_priority: 1 | 2;
 }
 
@@ -166,7 +166,7 @@ export function ConfigDeploymentTable({ search, onClear }: TableProps) {
   );
 }
 
-/** Refetch interval of a list while robots of its deployments change: their counts change with each robot. */
+/** Refetch interval of a list of deployments while their robots change status. Each such change changes the counts in the list. */
 const REREAD_MS = 2_000;
 
 /** Keeps the counts in a list of deployments up to date. Changes of single robots do not invalidate lists. */

@@ -82,7 +82,7 @@ export function policyLines(rollout: WholeRollout | Rollout): (readonly [string,
 }
 
 interface Explanation {
-  /** The reason, without a full stop. */
+  /** The explanation of a reason code, without a full stop. */
   text: string;
   /** A suggested next step. */
   advice?: string;
@@ -184,7 +184,7 @@ export const waitingText = (waiting_for: string): string =>
   isKnown(WAITS, waiting_for) ? WAITS[waiting_for] : `waiting for ${waiting_for.replaceAll("_", " ")}`;
 const stepText = (status: string): string => (isKnown(STEPS, status) ? STEPS[status] : status.replaceAll("_", " "));
 
-/** Returns the details of a robot in a deployment: what it waits for, otherwise the reason of its status, otherwise its step. */
+/** Returns the details of a robot in a deployment: what it waits for, or else the reason of its status, or else its current step. */
 export function targetText(target: { status: string; reason: string | null; waiting_for: string | null; removed?: boolean }): string {
   if (target.removed === true) return "app removed from the robot";
   if (target.waiting_for !== null) return waitingText(target.waiting_for);
@@ -200,7 +200,7 @@ export interface TargetOutcome {
 
 export interface RobotDifference {
   robot_id: string;
-  /** Undefined if the robot was not part of the deployment. */
+  /** Outcome of the robot in the first deployment; undefined if the robot was not part of it. */
   a: TargetOutcome | undefined;
   b: TargetOutcome | undefined;
 }

@@ -160,7 +160,7 @@ const ObjectFilter = ({ kind, onChange, ...picker }: ObjectFilterProps) => (
   </div>
 );
 
-/** Shows the filter by creation time, which links set, and removes it. */
+/** Shows the filter by creation time with a button that removes it. Only links can set this filter. */
 const SinceFilter = ({ since, onRemove }: { since: string; onRemove: () => void }) => (
   <span className="flex h-8 items-center gap-1 rounded-md border border-line-strong pl-2.5">
     <span>

@@ -112,7 +112,7 @@ export function WaveEditor({ draft, errors, onChange }: EditorParts) {
   );
 }
 
-/** Percentages are cumulative: suggests a larger one for the next wave. */
+/** Suggests the percentage of a new wave: five times the last one, at most 100. It is larger, because percentages are cumulative. */
 function nextSize(waves: readonly WaveDraft[]): Partial<WaveDraft> {
   const last = waves.findLast(({ by }) => by === "percent");
   const percent = Number(last?.amount ?? 0);
@@ -121,7 +121,7 @@ function nextSize(waves: readonly WaveDraft[]): Partial<WaveDraft> {
 
 interface WaveParts {
   wave: WaveDraft;
-  /** Counted from 0. */
+  /** Index of the wave, counted from 0. */
   number: number;
   errors: Errors;
   onChange: (change: Partial<WaveDraft>) => void;

@@ -2,7 +2,7 @@ import type { Rollout } from "@roamfleet/protocol/routes";
 import { type Flags, shellLine } from "../../ui/format.ts";
 
 export interface WaveDraft {
-  /** A stable React key while rows are reordered. */
+  /** React key of the wave. It stays the same when waves are reordered. */
   key: number;
   by: "percent" | "count" | "labels";
   amount: string;
@@ -20,7 +20,7 @@ export interface Draft {
   max_parallel: string;
   unavailable_by: "none" | "percent" | "count";
   unavailable: string;
-  /** Empty (all robots are one group), `site` or `label:KEY`. */
+  /** Groups to which the limit of unavailable robots applies separately: `site`, `label:KEY`, or empty for one group of all robots. */
   group_by: string;
   has_window: boolean;
   cron: string;
@@ -92,7 +92,7 @@ export type Errors = Record<string, string>;
 
 export interface Written {
   rollout: Rollout;
-  /** RFC 3339 in UTC. */
+  /** Start time as RFC 3339 in UTC; undefined: immediately. */
   scheduled_at: string | undefined;
   expires_seconds: number | undefined;
   errors: Errors;
@@ -238,7 +238,7 @@ interface DeployRequest {
   target: { kind: "robot" | "fleet"; id: string };
   rollout: Rollout;
   scheduled_at?: string | undefined;
-  /** Seconds from now until it expires. The rollout contains this as an absolute time. */
+  /** Seconds from now until the deployment expires. `rollout` contains the same time as an absolute time. */
   expires_seconds?: number | undefined;
 }
 

@@ -32,11 +32,11 @@ export function NewDeploymentPage() {
   );
 }
 
-/** The release and the target from the URL. */
+/** Returns the selected release and target, which are in the URL, and functions that change them. */
 function useChosen() {
   const search = route.useSearch();
   const navigate = useNavigate();
-  // The URL is updated asynchronously: keep the selection in state, so that a request never contains the previous one.
+  // Keep the selection in state, because the URL is updated asynchronously: a request must not contain the previous selection.
   const [chosen, setChosen] = useState(search);
   useEffect(() => setChosen(search), [search]);
   const set = (next: NewDeploymentSearch): void => {
@@ -59,7 +59,7 @@ function Maker() {
   const chosen = useChosen();
   const [kind, setKind] = useState(chosen.target?.kind ?? "fleet");
   const [draft, setDraft] = useState<Draft>(EMPTY_DRAFT);
-  // The expiry counts from the last change, so that an unchanged draft yields the same request.
+  // The expiry is relative to the last change of the draft, so that an unchanged draft always yields the same request.
   const written = useMemo(() => readDraft(draft, kind, Date.now()), [draft, kind]);
   const release = useRelease(chosen.release);
   const target = chosen.target?.kind === kind ? chosen.target : undefined;
@@ -160,7 +160,7 @@ function doText(tag: string | undefined, total: number | undefined, request: Pla
 const ID = /^rel_[0-9a-z]{26}$/;
 
 interface ChosenRelease {
-  /** The ID or tag from the URL. */
+  /** ID or tag of the selected release, from the URL. */
   name: string | undefined;
   release: Release | undefined;
   /** Whether no release has this ID or tag. */

@@ -22,7 +22,7 @@ import { RobotLink } from "./deployment-parts.tsx";
 import { afterWaveText, reachOf, robots, waveText } from "./deployment-text.ts";
 import { type Errors, errorsOf } from "./draft.ts";
 
-/** Previews a deployment: its robots, waves and times if it were created now. */
+/** Previews a deployment: the robots, waves and times that it would have if it were created now. */
 export function PlanView({ planned, is_asked, errors }: { planned: Planned; is_asked: boolean; errors: Errors }) {
   return (
     <Section title="Preview" actions={<span className="text-xs text-muted">{planned.is_behind ? "Calculating…" : ""}</span>}>
@@ -174,7 +174,7 @@ function PlanRobots({ plan }: { plan: DeploymentPlan }) {
 }
 
 const PAUSE_MS = 400;
-/** Age at which a plan is refetched, because it depends on current state. */
+/** Age at which a plan is refetched. Plans become outdated, because they depend on the current state of the robots. */
 const STALE_MS = 15_000;
 
 export interface PlanRequest {
@@ -187,16 +187,16 @@ export interface PlanRequest {
 
 export interface Planned {
   plan: DeploymentPlan | undefined;
-  /** Whether the plan does not contain the latest input yet. */
+  /** Whether the plan belongs to an earlier input than the current one. */
   is_behind: boolean;
   /** The server's errors by field. */
   errors: Errors;
-  /** An error that is about no field, or a missing response. */
+  /** An error that belongs to no field of the form, or the error of a failed connection. */
   error: unknown;
   retry: () => void;
 }
 
-/** The request, debounced. */
+/** Returns the request as JSON, debounced. */
 function usePaused(request: PlanRequest | undefined): string | undefined {
   const text = request === undefined ? undefined : JSON.stringify(request);
   const [paused, setPaused] = useState(text);
@@ -207,7 +207,7 @@ function usePaused(request: PlanRequest | undefined): string | undefined {
   return paused;
 }
 
-/** Loads the plan of a deployment after each change of the request. Undefined request: nothing to plan yet. */
+/** Loads the plan of a deployment after each change of the request. `request` is undefined while the form is incomplete. */
 export function usePlan(request: PlanRequest | undefined): Planned {
   const asked = usePaused(request);
   const result = useQuery({

@@ -35,7 +35,7 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
     by.retry,
     by.rollback,
   ];
-  // The open dialog shows current counts.
+  // Look the action up again on each rendering, so that an open dialog shows current counts.
   const step = asked === undefined ? undefined : by[asked.name];
   return (
     <>

@@ -8,12 +8,12 @@ export type StepName = "pause" | "resume" | "promote" | "cancel" | "cancel_rollb
 /** An action on a deployment. */
 export interface Step {
   name: StepName;
-  /** The text of its button. */
+  /** The text of the button that starts the action. */
   label: string;
   title: string;
   /** The effect of the action, for the confirmation dialog. */
   consequence: string;
-  /** The text of the button that confirms it. */
+  /** The text of the button that confirms the action. */
   verb: string;
   danger: boolean;
   command: string;
@@ -250,9 +250,9 @@ export interface Situation {
   text: string;
   /** A suggested next step. */
   advice?: string | undefined;
-  /** When it continues, as RFC 3339. */
+  /** When the deployment continues or starts, as RFC 3339. */
   until?: string | undefined;
-  /** Whether it starts at that time. */
+  /** True: at `until` the deployment starts. Otherwise it continues. */
   starts?: boolean;
 }
 

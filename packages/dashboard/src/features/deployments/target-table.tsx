@@ -46,7 +46,7 @@ const progressOf = ({ progress }: DeploymentTarget) => {
   );
 };
 
-/** Only deployments of releases have a download column: robots receive configs inside the command. */
+/** Returns the columns of the table. Config deployments have no download column, because robots receive configs inside the command. */
 const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>[] => [
   { name: "Robot", width: "minmax(0, 1.2fr)", cell: ({ robot_id, robot_name }) => <RobotLink id={robot_id} name={robot_name} /> },
   ...(waves > 1
@@ -140,7 +140,7 @@ function NoTargets({ total, is_filtered, clear }: Filters<DeploymentSearch> & { 
   return <EmptyState title="No robots yet">Robots appear here when the deployment starts.</EmptyState>;
 }
 
-/** Changes within this time are rendered in one batch: four renderings per second feel live. */
+/** Changes within this time are rendered in one batch, so that the table is rendered at most four times per second. */
 const GATHER_MS = 250;
 
 type Pages = InfiniteData<{ items: readonly DeploymentTarget[]; next_cursor: string | null }, string | undefined>;

@@ -35,7 +35,7 @@ export const isLoopback = (hostname: string): boolean =>
 export const keyLines = {
   list: "rf keys list",
   revoke: (id: string) => shellLine("rf", "keys", "revoke", id),
-  /** `trusted` undefined: the server's default. */
+  /** Returns the command that creates an enrollment key. If `trusted` is undefined, the server's default applies. */
   create: (key: {
     site_id: string;
     fleet_id: string;

@@ -57,7 +57,7 @@ export function NewKeyPage() {
   );
 }
 
-/** The value of the option that creates a new site or fleet, in place of an ID. */
+/** Value of the option that creates a new site or fleet. The value of any other option is an ID. */
 const NEW = "new";
 const LIFETIMES = [
   { value: "1", label: "in an hour" },
@@ -76,7 +76,7 @@ interface Choice {
   label: string;
   max_uses: string;
   expires_in_hours: string;
-  /** Undefined if the user has no choice: only admins of the whole organization create trusted keys. */
+  /** Whether the key is trusted. Undefined if the user cannot choose: only admins of the whole organization can create trusted keys. */
   trusted: boolean | undefined;
 }
 

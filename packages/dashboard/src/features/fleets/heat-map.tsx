@@ -8,12 +8,12 @@ import { type Change, type ChangeSummary } from "../../api/stale.ts";
 import { Button, cx, EmptyState, LinkButton, QueryState, Section } from "../../ui/index.ts";
 import { countHeats, type Heat, heatOf, HEATS, moveFocus, summarize, wordsOf } from "./heat.ts";
 
-/** Fleets with up to this many robots show names. */
+/** Maximum robots of a fleet whose heat map shows the robots' names. */
 const NAMED_MAX = 40;
 
 /** A heat map of a fleet: one cell per robot, colored by its worst state. */
 export function HeatMap({ fleet_id, total }: { fleet_id: string; total: number }) {
-  // The cursors of the visited pages, because a cursor leads forward only.
+  // Store the cursors of all visited pages, so that the user can go back: a cursor leads to the next page only.
   const [cursors, setCursors] = useState<readonly (string | undefined)[]>([undefined]);
   const [only, setOnly] = useState<Heat>();
   const page = useHeat(fleet_id, cursors.at(-1));
@@ -98,7 +98,7 @@ function columnsOf(cells: readonly HTMLElement[]): number {
   return second_row === -1 ? cells.length : second_row;
 }
 
-/** The grid of robots: one tab stop, arrow keys move inside, Enter opens. */
+/** The grid of robots. It is one tab stop: arrow keys move between robots, and Enter opens a robot's page. */
 function Cells({ robots, only, is_named }: { robots: readonly Robot[]; only: Heat | undefined; is_named: boolean }) {
   const navigate = useNavigate();
   const grid = useRef<HTMLDivElement>(null);
@@ -155,7 +155,7 @@ interface CellParts {
   why: string;
   is_stop: boolean;
   is_dim: boolean;
-  /** Whether the name is shown. */
+  /** Whether the cell shows the robot's name. */
   is_named: boolean;
 }
 

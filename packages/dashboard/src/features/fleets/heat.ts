@@ -3,7 +3,7 @@ import type { Robot } from "@roamfleet/protocol/routes";
 /** The state that the map shows for a robot: the worst of its current states. */
 export type Heat = "failing" | "failed" | "offline" | "never_connected" | "behind" | "unknown" | "ok";
 
-/** Worst first, as in the summary. `sign` is shown in the cell, so that color is not the only indicator. */
+/** The states of a robot, worst first. Cells show `sign` so that color is not the only indicator. */
 export const HEATS: readonly { heat: Heat; words: string; sign: string; style: string }[] = [
   { heat: "failing", words: "unhealthy", sign: "!", style: "bg-bad text-surface" },
   { heat: "failed", words: "failed to install", sign: "×", style: "bg-bad-soft text-bad border border-bad" },

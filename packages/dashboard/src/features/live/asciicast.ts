@@ -1,5 +1,5 @@
 export interface CastEvent {
-  /** Seconds since the start. */
+  /** Time of the event, in seconds since the start of the recording. */
   at: number;
   kind: "output" | "resize" | "mark";
   text: string;
@@ -9,14 +9,17 @@ export interface Cast {
   cols: number;
   rows: number;
   events: readonly CastEvent[];
-  /** Total duration in seconds. */
+  /** Duration of the recording in seconds. */
   duration: number;
 }
 
 const KINDS: Record<string, CastEvent["kind"]> = { o: "output", r: "resize", m: "mark" };
-/** Maximum size of the terminal, beyond any real screen. It bounds the cost of a sequence: three characters may rewrite every cell. */
+/**
+ * Maximum size of the terminal, larger than any real screen. It bounds the cost of control sequences: three characters may rewrite every
+ * cell.
+ */
 const [COLS_MAX, ROWS_MAX] = [600, 300];
-/** Longer lines are skipped, in characters. Our recorder writes lines of at most 1.1 MB. */
+/** Maximum characters of a line; longer lines are skipped. The server records lines of at most 1.1 MB. */
 const LINE_MAX = 2 * 1024 * 1024;
 const EVENTS_MAX = 1_000_000;
 /** Longer pauses are shortened to this many seconds. */
@@ -42,7 +45,7 @@ export async function parseCast(text: string): Promise<Cast> {
     } else {
       const event = eventOf(parsed(text, from, to, "["));
       if (event !== undefined) {
-        // Times never decrease.
+        // Ignore steps backward, so that times never decrease.
         at += Math.min(PAUSE_MAX_S, Math.max(0, event.at - before));
         before = Math.max(before, event.at);
         events.push({ ...event, at });

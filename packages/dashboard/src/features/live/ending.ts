@@ -80,7 +80,7 @@ function sentence(reason: string, otherwise: string): string {
 
 /** Explains why the server refused a stream, from the `status` and `message` of a plain HTTP request to the same path. */
 export function explainRefusal(status: number, message: string): Explained | undefined {
-  // 426: the server would accept the WebSocket, so the connection itself failed.
+  // 426 means that the server accepts a WebSocket on this path. So the server did not refuse the stream; the connection failed.
   if (status === 426) return undefined;
   if (status === 401) return { title: "Signed out", text: "Your session has ended. Sign in again.", again: "never" };
   if (status === 403)

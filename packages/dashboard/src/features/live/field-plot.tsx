@@ -8,7 +8,7 @@ import { type createSeries, numberAt, WINDOW_S } from "./topic-series.ts";
 const HEIGHT_PX = 240;
 const DRAW_MS = 200;
 const TOKENS = ["--info", "--accent", "--warn", "--bad", "--muted", "--ink"] as const;
-/** Dash patterns, so that color does not distinguish lines alone. */
+/** Dash patterns of the lines, so that they can be distinguished without their colors. */
 const DASHES: readonly number[][] = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], [14, 5]];
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
@@ -16,7 +16,7 @@ const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 interface FieldPlotProps {
   fields: readonly string[];
   series: ReturnType<typeof createSeries>;
-  /** The latest message, for the values beside the names. */
+  /** The latest message. Its values are shown beside the names of the fields. */
   newest: unknown;
   onRemove: (field: string) => void;
 }

@@ -30,7 +30,7 @@ export function openLiveSocket({ name, id, query, protocols, what, onFrame, onOp
     on_frame: onFrame,
     on_open: onOpen,
     on_end: (ending) => {
-      // If this page closed the socket before it was open, the server did not refuse it.
+      // The server did not refuse a socket that was open, ended normally, or was closed by this page.
       if (ending.was_open || ending.code === 1000 || was_closed) return onEnd(explainEnding(ending, what), ending);
       void whyRefused(name, id, query).then((why) => onEnd(why ?? explainEnding(ending, what), ending));
     },
@@ -70,9 +70,12 @@ export type LiveState =
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 
 interface FollowOptions extends Omit<LiveSocketOptions, "query" | "onOpen" | "onEnd"> {
-  /** Called before each connection attempt, for its query. */
+  /** Returns the query of the stream. Called before each connection attempt. */
   query: () => LiveSocketOptions["query"];
-  /** Called when the server refuses the query. Returns whether `query` now returns another one, to connect with immediately. */
+  /**
+   * Called when the server refuses the query. Returns true if `query` now returns a different query; the stream then reconnects
+   * immediately.
+   */
   onBadQuery?: () => boolean;
   onState: (state: LiveState) => void;
 }
@@ -133,15 +136,18 @@ export function followStream(options: FollowOptions): Following {
 
 interface StreamProps extends Pick<FollowOptions, "name" | "id" | "what"> {
   query?: Record<string, string | number | undefined>;
-  /** A stream that ended because the robot was offline is resumed when it is online again. */
+  /** Whether the robot is online. A stream that ended because the robot was offline resumes when this becomes true. */
   is_online: boolean;
-  /** False closes the stream (default true). */
+  /** Whether the stream should be open (default true). False closes it. */
   is_wanted?: boolean;
-  /** Called when the stream opens, and again when its query changes. Returns the frame handler, and a cleanup function for the end. */
+  /**
+   * Called when the stream opens, and again when its query changes. Returns a handler for frames, and a cleanup function for the stream's
+   * end.
+   */
   start: () => { onFrame: FollowOptions["onFrame"]; stop?: () => void };
 }
 
-/** Follows a stream while the component is mounted. `again` connects immediately. */
+/** Opens a stream while the component is mounted, and reconnects it. `again` in the result connects immediately. */
 export function useStream({ name, id, what, query = {}, is_online, is_wanted = true, start }: StreamProps) {
   const [live, setLive] = useState<LiveState>();
   const following = useRef<Following>(undefined);
@@ -196,7 +202,7 @@ export function LiveNotice({ live, onAgain, children }: { live: LiveState | unde
   );
 }
 
-/** Shown instead of a stream without data: the reason and what to do. `command`: the equivalent `rf` command. */
+/** Explains why a stream has no data and what to do. Shown in place of the stream. `command` is the equivalent `rf` command. */
 export function NothingLive({ why: { title, text, again }, command, onAgain }: { why: Explained; command: string; onAgain: () => void }) {
   return (
     <EmptyState

@@ -8,7 +8,7 @@ const TRIM_SLACK = 250;
 export const LOG_WAITING_MAX = 2_000;
 
 interface LogRow {
-  /** Increases with time and is stable for each row. */
+  /** Identifies the row permanently. Newer rows have larger keys. */
   key: number;
   record: LogRecord;
 }
@@ -16,7 +16,7 @@ interface LogRow {
 /** The content of a log view: a bounded number of unique rows in order of arrival. */
 export interface LogBuffer {
   rows: readonly LogRow[];
-  /** Records that arrived while paused and are not among the rows yet. */
+  /** Number of records that arrived while the view was paused, and are not in `rows` yet. */
   waiting: number;
   /** How many of the waiting records were discarded. */
   not_kept: number;
@@ -26,13 +26,16 @@ export interface LogBuffer {
   sources: readonly string[];
 }
 
-/** The position of the newest record that was received from a robot. */
+/** Time and sequence number of the newest record received from one robot. */
 interface Seen {
   received_at: string;
   seq: number;
 }
 
-/** Overlap on resume: robots' batches are stored concurrently, so one may arrive after a newer one. */
+/**
+ * The stream of several robots resumes this much earlier than the newest record: robots' batches are stored concurrently, so an older
+ * record may arrive later.
+ */
 const OVERLAP_MS = 5_000;
 const SOURCES_MAX = 100;
 
@@ -46,7 +49,7 @@ function createSeen() {
       return newest;
     },
     isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
-      // Gap records may come from the server and have no position in the robot's log: always show them.
+      // Always show gap records. They may come from the server, and then have no position in the robot's log.
       if (fields["gap"] !== undefined) return true;
       const last = last_of.get(robot_id);
       if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;
@@ -77,7 +80,7 @@ export function createLogBuffer({ many }: { many: boolean }) {
   const changed = (): void => void (snapshot = undefined);
 
   return {
-    /** Returns the current content; the same object until it changes. */
+    /** Returns the current content. The object stays the same until the content changes. */
     read: (): LogBuffer => (snapshot ??= { rows: [...rows], waiting: waiting.length + not_kept, not_kept, is_cut, sources }),
     /** The position at which an interrupted stream resumes; undefined without records. */
     get after(): string | undefined {
@@ -95,7 +98,7 @@ export function createLogBuffer({ many }: { many: boolean }) {
       } else append(fresh);
       changed();
     },
-    /** Adds older records, oldest first, before all others. */
+    /** Inserts older records, which are sorted oldest first, before all others. */
     addOlder(records: readonly LogRecord[]): void {
       for (const { source } of records) noteSource(source);
       const older = records.toReversed().map((record) => ({ key: first_key--, record }));
@@ -106,7 +109,7 @@ export function createLogBuffer({ many }: { many: boolean }) {
       }
       changed();
     },
-    /** Pauses: new records wait. */
+    /** Pauses the view: new records wait until `release` is called. */
     hold(): void {
       is_held = true;
     },

@@ -28,7 +28,7 @@ export interface LogOf {
 
 interface LogFeedState {
   buffer: LogBuffer;
-  /** Undefined if the feed is not live: the filter has an end, or the first page is loading. */
+  /** State of the stream of new records. Undefined if there is no stream: the filter has an end time, or the first page is loading. */
   live: LiveState | undefined;
   is_loading: boolean;
   is_loading_older: boolean;
@@ -61,8 +61,8 @@ function openLogFeed({ of, id, filter }: LogOf) {
     };
     askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => become({ is_loading: false, error }));
   };
-  // Reload after the first record of an empty log: the stream has no position to resume from, so records that arrived since the empty page
-  // may be missing.
+  // Reload an empty log after the first record of its stream. The stream started without a position, so records between the load of the
+  // empty page and the stream's start may be missing.
   const readAnew = (): void => {
     if (following === undefined) return;
     following.close();
@@ -118,7 +118,9 @@ function followLog(
   let gathering: ReturnType<typeof setTimeout> | undefined;
   /** Cursor at which an interrupted stream resumes; empty until the stream has sent one. */
   let cursor = "";
-  /** False after the server refused the cursor. A server of an earlier version refuses all cursors; any server refuses an expired one. */
+  /**
+   * False after the server refused the cursor: it is a server of an earlier version, which refuses all cursors, or the cursor has expired.
+   */
   let by_cursor = true;
   const flush = (): void => {
     gathering = undefined;
@@ -139,7 +141,7 @@ function followLog(
       return !by_cursor;
     },
     onState: (live) => {
-      // Try the cursor again after this connection: the next one may reach another server.
+      // After a successful connection, try the cursor again: the next connection may reach another server.
       if (live.is === "open") by_cursor = true;
       become({ live });
     },

@@ -6,13 +6,16 @@ export type Level = (typeof LOG_LEVELS)[number];
 
 // eslint-disable-next-line no-control-regex -- matches control characters on purpose
 const COLORS = /\u001b\[[0-9;:]*m/g;
-/** C0 without tab and newline, DEL, C1, and what turns or hides text: bidirectional marks, zero-width and tag characters. */
+/**
+ * Control characters (C0 without tab and newline, DEL, C1), and characters that reverse or hide text: bidirectional marks, zero-width
+ * characters and tags.
+ */
 // eslint-disable-next-line no-control-regex -- matches control characters on purpose
 const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
 
 interface Piece {
   text: string;
-  /** plain: unchanged text; sign: a symbol for an invisible character; hit: a match of the search. */
+  /** plain: unchanged text; sign: a symbol that replaces an invisible character; hit: a match of the search. */
   kind: "plain" | "sign" | "hit";
 }
 
@@ -89,6 +92,6 @@ export function filterOf({ level, source, q, since, until }: LogSearch, now_ms: 
   return JSON.parse(JSON.stringify({ level, source, q, ...times })) as LogFilter;
 }
 
-/** Returns the equivalent `rf` command. It follows the log if there is no end time. */
+/** Returns the `rf` command that shows the same log records. It follows the log if the filter has no end time. */
 export const logCommand = (of: "robots" | "fleets", id: string, { level, source, q, since, until }: LogSearch): string =>
   shellLine("rf", of, "logs", id, { level, source, grep: q, since, until, follow: until === undefined });

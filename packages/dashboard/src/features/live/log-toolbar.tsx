@@ -18,7 +18,7 @@ export interface LogToolbarProps {
   onSearch: (part: LogSearch) => void;
   sources: readonly string[];
   export_url: string;
-  /** In a fleet's log: the robots to select from. */
+  /** The robots that the user can select; only in a fleet's log. */
   robots?: readonly { id: string; name: string }[];
 }
 
@@ -95,7 +95,7 @@ function SourceInput({
         value={text}
         onChange={({ target }) => {
           setText(target.value);
-          // Selected from the list or cleared: apply immediately.
+          // Apply the filter immediately if the text was selected from the list or cleared.
           if (target.value === "" || sources.includes(target.value)) pass(target.value);
         }}
         onBlur={() => pass(text)}

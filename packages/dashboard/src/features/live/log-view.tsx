@@ -7,9 +7,9 @@ import { Button, Bytes, counted, cx, EmptyState, ErrorState, Json, KeyValue, Ske
 import { beginningOf, type Level, piecesOf } from "./log-text.ts";
 import type { UsedLogFeed } from "./log-feed.ts";
 
-/** Scroll direction of each key. Keys, like the wheel, take effect before the scroll event, which may follow much later. */
+/** Scroll direction of each key: -1 is up. Key and wheel events are handled directly, because their scroll event may follow much later. */
 const KEY_LEADS: Readonly<Record<string, number>> = { ArrowUp: -1, PageUp: -1, Home: -1, ArrowDown: 1, PageDown: 1, End: 1 };
-/** Scrolling within this time after a press on the scroll bar or a touch counts as scrolling by the user, otherwise as automatic. */
+/** Scrolling counts as scrolling by the user for this long after a press on the scroll bar or a touch, otherwise as automatic. */
 const PRESSED_MS = 5_000;
 const ROW_PX = 25;
 const OVERSCAN_ROWS = 20;
@@ -23,7 +23,7 @@ export interface LogViewProps {
   feed: UsedLogFeed;
   wanted: string;
   wrap: boolean;
-  /** In a fleet's log: returns the name of a robot. */
+  /** Returns the name of a robot; only in a fleet's log. */
   nameOf?: (robot_id: string) => string;
   /** Shown if there are no records. */
   empty: string;
@@ -105,7 +105,7 @@ function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
   );
 }
 
-/** Handles scrolling: up pauses the view, the end resumes it. */
+/** Handles scrolling: scrolling up pauses the view, and scrolling to the end resumes it. */
 function useScrolled(options: {
   scroller: React.RefObject<HTMLDivElement | null>;
   feed: UsedLogFeed;
@@ -133,7 +133,7 @@ function useScrolled(options: {
   };
   const lead = (down: number): void => {
     const element = scroller.current;
-    // A list that fits the view has no position above its end.
+    // A list without a scroll range is always at its end, so it cannot be paused by scrolling.
     if (element === null || element.scrollHeight - element.clientHeight < END_PX) return;
     if (down > 0 && isAtEnd(element)) rejoin();
     if (down >= 0) return;
@@ -172,7 +172,7 @@ function useOlder(scroller: React.RefObject<HTMLDivElement | null>, { state, loa
   const is_idle = has_older && !is_loading_older && error === undefined;
   useEffect(() => {
     if (is_idle && !is_following && scroller.current !== null && scroller.current.scrollTop < AHEAD_PX) loadOlder();
-    // Runs when the records change, not with each change of the feed.
+    // This effect runs when the records change, not with each change of the feed.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [buffer.rows, is_idle, is_following]);
 }
@@ -222,7 +222,7 @@ function clockParts(at: string): [string, string] {
 
 interface LogLineProps {
   record: LogRecord;
-  /** In a fleet's log: the name of the robot. */
+  /** Name of the robot; only in a fleet's log. */
   robot_name?: string | undefined;
   wanted: string;
   wrap: boolean;

@@ -34,7 +34,7 @@ interface LogPaneProps extends Pick<LogViewProps, "label" | "nameOf">, Pick<LogT
   of: LogOf["of"];
   id: string;
   is_online: boolean;
-  /** Shown while the robot is offline. */
+  /** Text that is shown while the robot is offline. */
   offline?: string;
   /** Shown beside the state of the stream. */
   note?: ReactNode;
@@ -75,7 +75,10 @@ function LogPane({ of, id, search, onSearch, is_online, robots, offline, note, .
   );
 }
 
-/** Returns the log for the URL parameters. Durations count from the first rendering, so that the log stays the same. */
+/**
+ * Returns the log that the URL parameters select. Relative times such as `2h` count from the first rendering, so that later renderings
+ * return the same log.
+ */
 function useLog(of: LogOf["of"], id: string, search: LogSearch): LogOf {
   const { level, source, q, since, until } = search;
   return useMemo(

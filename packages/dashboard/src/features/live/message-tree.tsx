@@ -82,7 +82,7 @@ function Node({ name, value, path, depth, plotted, onPlot }: NodeProps) {
   );
 }
 
-/** The elements of a summarized list have the same paths as in the full list. */
+/** Returns the path of a child. Elements of a summarized list have the same paths as in the full list. */
 function pathOf(path: string, key: string | number, holder: object): string {
   const is_summary = !Array.isArray(holder) && "length" in holder && "first" in holder;
   return is_summary && key === "first" ? path : childPath(path, key);

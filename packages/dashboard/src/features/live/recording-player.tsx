@@ -142,7 +142,7 @@ function showEvents({ terminal, writer }: Shown, events: readonly CastEvent[]): 
     if (text !== "") writer.write(text);
     text = "";
   };
-  // Resize only after all earlier output, which belongs to the old size.
+  // Resize the terminal only after all earlier output is drawn, because that output belongs to the old size.
   const resize = (): void => {
     const now = size;
     if (now !== undefined) writer.after(() => terminal.resize(now.cols, now.rows));

@@ -212,7 +212,7 @@ interface CameraInfo {
   kind: string;
 }
 
-/** Loads the list of a robot's cameras, and loads it again after the robot reconnects. `why`: the reason why the list is unknown. */
+/** Loads the list of a robot's cameras, and reloads it after the robot reconnects. `why` explains why the list could not be loaded. */
 function useCameras(
   robot_id: string,
   is_online: boolean,
@@ -245,7 +245,7 @@ function useCameras(
     setWhy(undefined);
     setAsked((count) => count + 1);
   }, []);
-  // With known cameras, the camera view shows that the robot is offline.
+  // Return no reason if the cameras are known: the camera view then shows that the robot is offline.
   return { cameras, why: cameras === undefined ? why : undefined, again };
 }
 
@@ -281,7 +281,7 @@ function createFramePainter(canvas: HTMLCanvasElement) {
 
   const draw = async (jpeg: ArrayBuffer): Promise<void> => {
     const blob = new Blob([jpeg], { type: "image/jpeg" });
-    // The browser decodes in another thread.
+    // createImageBitmap decodes in another thread, so it does not block the page.
     const bitmap = await createImageBitmap(blob);
     try {
       if (is_over || context === null) return;

@@ -112,7 +112,7 @@ function Invitation({ is_online, is_ready, onOpen }: { is_online: boolean; is_re
 }
 
 function Waiting({ shell: { waiting_bytes, is_full, dropTyped } }: { shell: UsedShell }) {
-  // Show nothing for small amounts, because they are sent immediately.
+  // Show nothing while little input is waiting: it is sent immediately.
   if (waiting_bytes < 64 * 1024 && !is_full) return null;
   return (
     <div role="status" className="flex flex-wrap items-center gap-2 rounded-md bg-info-soft px-3 py-2 text-info">

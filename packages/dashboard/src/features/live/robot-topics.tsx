@@ -166,7 +166,7 @@ interface Row extends Topic {
   is_other: boolean;
 }
 
-/** Returns a topic and the topics with the same name but other types. */
+/** Returns the rows of a topic: the topic itself, and the topics with the same name but other types. */
 const rowsOf = ({ others = [], ...topic }: Topic): Row[] => [
   { ...topic, is_other: false },
   ...others.map((other) => ({ name: topic.name, ...other, is_other: true })),
@@ -175,7 +175,7 @@ const rowsOf = ({ others = [], ...topic }: Topic): Row[] => [
 const isShown = (search: TopicSearch, name: string, type: string, is_other: boolean): boolean =>
   search.topic === name && (search.type === undefined ? !is_other : search.type === type);
 
-/** The connected adapters, and failed or lost ones with the reason. */
+/** Lists the connected ROS adapters, and those that failed or were lost with the reason. */
 function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: Topics }) {
   const connected = adapters?.filter(({ state }) => state === "connected") ?? (adapter === null ? [] : [{ name: adapter, distro }]);
   const broken = adapters?.filter(({ state }) => state === "failed" || state === "lost") ?? [];
@@ -201,7 +201,7 @@ function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: T
   );
 }
 
-/** Removes the type and the plotted fields, which belong to the previous topic. */
+/** Removes the topic's type and the plotted fields from the URL parameters, because they belong to the previous topic. */
 const withoutPlot = ({ plot: _, type: __, ...rest }: TopicSearch): TopicSearch => rest;
 
 /** Loaded on first use, because it contains uPlot. */
@@ -292,7 +292,7 @@ function RateSelect({ value, onValue }: { value: number; onValue: (value: number
   );
 }
 
-/** Number of intervals from which the rate is computed. */
+/** Maximum number of intervals from which the message rate is computed. */
 const INTERVALS_MAX = 500;
 
 interface EchoRate {

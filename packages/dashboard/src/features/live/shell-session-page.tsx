@@ -37,7 +37,7 @@ export function ShellSessionPage() {
 }
 
 function Session({ session }: { session: ShellSession }) {
-  // Also undefined if the robot no longer exists.
+  // Name of the robot; undefined while loading, and if the robot no longer exists.
   const name = useQuery(query("getRobot", { params: { id: session.robot_id } })).data?.data.name;
   return (
     <>

@@ -62,7 +62,7 @@ function terminalTheme(): ITheme {
 
 export interface OpenedTerminal {
   terminal: Terminal;
-  /** For output of robots. Use the terminal's own `write` only for our own text. */
+  /** Writes the output of a robot, which is untrusted. Use the terminal's own `write` only for text of the dashboard. */
   writer: TerminalWriter;
   /** Resizes the terminal to its element. */
   fit: () => void;
@@ -117,7 +117,7 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
   };
 }
 
-/** Maximum number of tab stops to move the cursor, enough for a row of any width. */
+/** Maximum number of tab stops by which one control sequence moves the cursor. It is enough for a row of any width. */
 const TABS_MAX = 1_000;
 
 /**
@@ -139,7 +139,7 @@ const COUNTED: Record<string, (terminal: Terminal) => number> = {
 
 /** Clamps the counts of control sequences before xterm runs them: `CSI 999999999 b` would freeze the page or exhaust its memory. */
 function boundCounts(terminal: Terminal): void {
-  // Handlers of the public API get a copy of the parameters. Internal handlers get the array that the next handler reads.
+  // Use xterm's internal API: its handlers share one array of parameters, so a change reaches xterm. The public API passes copies.
   const { _core } = terminal as unknown as ParserInsides;
   for (const [final, most] of Object.entries(COUNTED))
     _core.registerCsiHandler({ final }, ({ params }) => {
@@ -170,7 +170,7 @@ function openUnderPolicy(terminal: Terminal, holder: HTMLElement, nonce: string 
   try {
     terminal.open(holder);
   } finally {
-    // Delete the override, so that the prototype's method applies again.
+    // Remove the temporary `createElement`, so that the original one of the prototype applies again.
     Reflect.deleteProperty(document, "createElement");
   }
   const rows = (terminal as unknown as RendererInsides)._core?._renderService?._renderer?.value?._rowFactory;
@@ -198,7 +198,7 @@ const MARK = "[\\p{M}\\p{Cf}\\u1160-\\u11ff\\u007f]";
 const MARKS_MAX = 16;
 const MARKS = new RegExp(`(${MARK}{${MARKS_MAX}})${MARK}+`, "gu");
 const LAST_MARKS = new RegExp(`${MARK}{0,${MARKS_MAX}}$`, "u");
-/** Finished entries are removed from the queue when it contains this many of them. */
+/** Number of finished entries at which they are removed from the queue. */
 const FINISHED_MAX = 256;
 
 type Work = { text: string; at: number; done: (() => void) | undefined } | (() => void);

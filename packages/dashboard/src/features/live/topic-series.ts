@@ -51,7 +51,7 @@ export function numberAt(message: unknown, path: string): number | undefined {
   let value = message;
   for (const step of pathSteps(path) ?? []) {
     if (typeof value !== "object" || value === null) return undefined;
-    // Summarized lists contain only their first elements.
+    // A summarized list is an object whose field `first` contains its first elements.
     const first = (value as Record<string, unknown>)["first"];
     const holder = typeof step === "number" && !Array.isArray(value) && Array.isArray(first) ? first : value;
     if (!Object.hasOwn(holder, step)) return undefined;

@@ -27,7 +27,7 @@ export interface UsedShell {
 /** A terminal in `holder` with a shell. Leaving the page ends the shell. */
 export function useShell(options: {
   holder: RefObject<HTMLElement | null>;
-  /** Called by the keys that leave the terminal: moves the focus elsewhere. */
+  /** Called when the user presses the keys that leave the terminal. It moves the focus elsewhere. */
   onLeave: () => void;
   robot_id: string;
   app: string | undefined;
@@ -111,7 +111,7 @@ function useTerminal(options: {
       opened = made;
       const { terminal, fit } = made;
       terminal.onData((text) => link.current?.type(utf8.encode(text)));
-      // Mouse reports: one byte per character.
+      // xterm passes mouse reports as strings with one byte per character.
       terminal.onBinary((text) => link.current?.type(Uint8Array.from(text, (character) => character.charCodeAt(0) & 0xff)));
       terminal.onResize(({ cols, rows }) => link.current?.resize(cols, rows));
       terminal.attachCustomKeyEventHandler((event) => takeKey(event, made, leave.current));
@@ -132,7 +132,7 @@ function useTerminal(options: {
 /** Passes all keys to the shell except copy, paste and the key that leaves the terminal. Returns false if xterm must ignore the key. */
 function takeKey(event: KeyboardEvent, { terminal }: OpenedTerminal, leave: () => void): boolean {
   if (!event.ctrlKey || !event.shiftKey || event.altKey || event.metaKey) return true;
-  // The browser pastes as plain text.
+  // Leave Ctrl-Shift-V to the browser, which pastes as plain text.
   if (event.code === "KeyV") return false;
   if (event.code === "KeyC") {
     event.preventDefault();
@@ -159,7 +159,7 @@ const AGAIN_MS = 20;
 interface ShellEnd {
   exit_code: number | undefined;
   signal: string | undefined;
-  /** Undefined if the program exited. */
+  /** Explains why the shell ended; undefined if its program exited. */
   why: Explained | undefined;
 }
 

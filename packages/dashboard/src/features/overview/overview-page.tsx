@@ -90,7 +90,7 @@ interface Counts {
 
 function Numbers({ robots }: Pick<Counts, "robots">) {
   return (
-    // On wide screens all figures are on one line, each as wide as its text.
+    // On wide screens all figures are on one line, and each is as wide as its text.
     <div className={cx("mb-3 grid grid-cols-2 gap-3 xl:flex", robots.never_connected > 0 ? "sm:grid-cols-3" : "sm:grid-cols-4")}>
       <Figure label={plural(robots.total, "robot")} value={robots.total} link={{ to: "/robots" }} />
       <Figure label="online" value={robots.online} link={{ to: "/robots", search: { status: "online" } }} />
@@ -207,7 +207,7 @@ function RecentTimeline() {
 }
 
 const LATEST = 6;
-/** Statuses that are listed first. */
+/** Deployments with these statuses are listed first. */
 const OPEN = ["in_progress", "paused", "queued", "rolling_back", "cancelling"] as const;
 
 /** The latest deployments, running ones first. Leaves out automatic updates of single robots. */

@@ -2,7 +2,7 @@ import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex } from "@noble/hashes/utils.js";
 import { type FileContent, lookInside } from "./file-content.ts";
 
-/** Maximum bytes of a file in memory, independent of its size. */
+/** Maximum bytes of the file that are in memory at the same time. */
 const PART_BYTES = 4 * 1024 * 1024;
 
 /** Messages of the worker, in this order: the content type, the progress, the digest; or an error. */
@@ -10,7 +10,7 @@ export type DigestNews = { content: FileContent } | { done_bytes: number } | { s
 
 const tell = (news: DigestNews): void => postMessage(news);
 
-/** A worker reads one file. The page terminates it. */
+/** Each worker reads one file. The page terminates the worker afterwards. */
 addEventListener("message", ({ data: file }: MessageEvent<File>) => {
   digest(file).catch((error: unknown) => tell({ error: error instanceof Error ? error.message : String(error) }));
 });

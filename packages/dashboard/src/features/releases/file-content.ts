@@ -25,12 +25,12 @@ async function isBundle(file: Blob): Promise<boolean> {
   try {
     for await (const name of tarNames(chunksOf(unpacked))) if (isBundleManifest(name)) return true;
   } catch {
-    // Damaged or truncated: not recognizable as a bundle.
+    // A damaged or truncated file is not recognized as a bundle.
   }
   return false;
 }
 
-/** Not all browsers support async iteration of streams. */
+/** Yields the chunks of a stream. Not all browsers support async iteration of streams. */
 async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
   const reader = stream.getReader();
   try {
@@ -44,7 +44,7 @@ async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** Reads only the tar headers and skips the layers between them. */
+/** Returns whether a file is an image archive. Reads the headers of the tar archive and skips the contents of its files. */
 async function isImage(file: Blob): Promise<boolean> {
   let start = 0;
   for (let entries = 0; entries < ENTRIES_MAX && start + BLOCK_BYTES <= file.size; entries += 1) {

@@ -12,7 +12,7 @@ export function PageDrop({ onFile, children }: { onFile: (file: File) => void; c
   const latest = useRef(onFile);
   latest.current = onFile;
   useEffect(() => {
-    // Each element reports that the drag enters and leaves it. The drag is over the page while more were entered than left.
+    // Each element below the pointer fires dragenter and dragleave. A file is over the page while more elements were entered than left.
     let depth = 0;
     const enter = (event: DragEvent): void => {
       if (!hasFile(event)) return;
@@ -67,7 +67,7 @@ export function FileChooser({ label, hint, onFile }: { label: string; hint: Reac
         onChange={(event) => {
           const file = event.target.files?.[0];
           if (file !== undefined) onFile(file);
-          // Allow selecting the same file again.
+          // Clear the input, so that selecting the same file again fires a change event.
           event.target.value = "";
         }}
       />
@@ -85,7 +85,7 @@ export interface Digest {
 }
 const NOTHING: Digest = { done_bytes: 0 };
 
-/** Reads a file in a worker: returns its content type, the progress, and its SHA-256 at the end. Starts again for another file. */
+/** Reads a file in a worker. Returns its content type, the progress and, at the end, its SHA-256. Restarts when another file is passed. */
 export function useDigest(file: File | undefined): Digest {
   const [digest, setDigest] = useState<{ of: File | undefined; is: Digest }>({ of: undefined, is: NOTHING });
   useEffect(() => {

@@ -57,7 +57,7 @@ export function PushDialog({ file, onFile, onClose }: { file: File | undefined; 
   );
 }
 
-/** Number of releases that are searched for the same content. */
+/** Maximum number of releases that are searched for one with the same content. */
 const LOOKED_THROUGH = 200;
 
 /** The form for a release from a file. A worker computes the digest while the user fills in the form; the upload starts when both are done. */

@@ -1,4 +1,4 @@
-/** Averaging window of the rate: it hides short stalls and shows changes soon. */
+/** The rate is averaged over this time. It is long enough to hide short stalls and short enough to show changes soon. */
 const WINDOW_MS = 5_000;
 
 interface Sample {

@@ -126,7 +126,7 @@ export function useCreateRelease(onCreated: (release: Release) => void) {
   return useAction("createRelease", { quiet: true, onSuccess: ({ data }) => onCreated(data) });
 }
 
-/** An error that belongs to no field. */
+/** Shows an error of the server that belongs to no field of the form. */
 export function OtherRefusal({ error }: { error: Error | null }) {
   const is_shown = (error instanceof ApiError && error.status === 409) || error?.message.startsWith("field manifest") === true;
   return <ErrorText error={is_shown ? null : error} className="mb-3" />;

@@ -71,7 +71,7 @@ interface ReleaseFiltersProps {
 }
 
 function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
-  // The known values, and the selected one even if no release has it.
+  // Offer all known values. Include the selected value even if no release has it.
   const choices = (known: readonly string[], chosen: string | undefined, of: (row: Release) => string) =>
     [...new Set([...known, ...rows.map(of), ...(chosen === undefined ? [] : [chosen])])]
       .toSorted()

@@ -143,7 +143,7 @@ interface Push {
   size: number;
   stage: "uploading" | "paused" | "done" | "failed";
   done_bytes: number;
-  /** The offset at which this attempt started, after data of earlier attempts. */
+  /** The offset at which this attempt started: earlier attempts uploaded the bytes before it. */
   began_at_bytes: number | undefined;
   samples: Samples;
   error?: unknown;

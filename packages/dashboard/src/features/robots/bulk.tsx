@@ -25,7 +25,7 @@ import { type BulkChange, bulkCommand, chunks, labelProblem, readLabel } from ".
 interface BulkBarProps {
   robots: readonly Robot[];
   onClear: () => void;
-  /** Selects all robots that match the filters. Undefined if all of them are loaded. */
+  /** Selects all robots that match the filters, including those not loaded yet. Undefined if all of them are loaded. */
   onSelectAll?: () => Promise<void>;
 }
 
@@ -83,7 +83,7 @@ interface BulkDialogProps extends DialogParts {
   title: string;
   description: string;
   verb: string;
-  /** Undefined while the input is incomplete. */
+  /** The change to make to the robots; undefined while the user's input is incomplete. */
   change: BulkChange | undefined;
   children: ReactNode;
 }

@@ -9,7 +9,7 @@ const HEIGHT_PX = 150;
 const DAY_SECONDS = 86_400;
 /** Color tokens of the lines in order. Further lines reuse them, dashed. */
 const LINE_TOKENS = ["--accent", "--info", "--warn", "--bad"] as const;
-/** Charts with this key synchronize their cursors. */
+/** Charts with the same key synchronize their cursors. */
 const SYNC_KEY = "robot-health";
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
@@ -19,7 +19,7 @@ const MOMENT = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "shor
 interface HealthChartProps {
   title: string;
   unit: string;
-  /** Upper end of the scale, which starts at 0. Default: fits the values. */
+  /** Upper end of the value axis, which starts at 0. Default: the axis fits the values. */
   max?: number;
   times: readonly number[];
   series: readonly Series[];
@@ -76,7 +76,7 @@ function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.
         stroke: lineColor(index),
         width: 1.5,
         ...(index < LINE_TOKENS.length ? {} : { dash: [4, 3] }),
-        // Draw points only for isolated values.
+        // Draw points only for isolated values: no line connects them, so they would be invisible.
         points: { show: false, size: 5, fill: lineColor(index), filter: () => lonely(latest.current.series[index]?.values ?? []) },
         spanGaps: false,
         value: (_, value, __, at) => valueText(at === null ? lastOf(latest.current.series[index]?.values) : value, unit),

@@ -3,7 +3,7 @@ import type { HealthPoint } from "@roamfleet/protocol/routes";
 /** Number of data points requested for a range. */
 export const HISTORY_POINTS = 300;
 const MINUTE_SECONDS = 60;
-/** A pause longer than this many point intervals is a gap. Robots report once a minute. */
+/** If a robot reports nothing for more than this many point intervals, the chart shows a gap. Robots report once a minute. */
 const GAP_POINTS = 3;
 
 export interface Series {
@@ -12,7 +12,7 @@ export interface Series {
 }
 
 export interface HealthSeries {
-  /** Seconds since 1970, one for each value. */
+  /** Time of each value, in seconds since 1970. */
   times: number[];
   cpu: Series[];
   memory: Series[];

@@ -124,7 +124,7 @@ const Decommission = ({ robot: { id, name }, onClose }: Props) => (
 interface UpdateRobotProps
   extends Props, Pick<ComponentProps<typeof FormDialog>, "title" | "description" | "verb" | "command" | "children"> {
   done: string;
-  /** Undefined while there is nothing to save. */
+  /** The fields to change; undefined while the user has changed nothing. */
   change: Rest<"updateRobot">[0]["body"] | undefined;
 }
 

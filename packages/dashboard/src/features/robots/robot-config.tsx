@@ -143,7 +143,7 @@ function DeployConfig({ robot: { id, status }, count, onClose }: { robot: Robot;
   return (
     <ConfirmAction
       route="createConfigDeployment"
-      // useAction replaces the empty idempotency key.
+      // The empty idempotency key satisfies the type: useAction replaces it.
       args={{ body: { robot_id: id }, idempotency_key: "" }}
       onClose={onClose}
       title="Deploy config to this robot?"

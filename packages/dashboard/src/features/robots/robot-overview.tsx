@@ -190,7 +190,7 @@ const TONES: Record<string, Tone> = { running: "ok", stopped: "idle", starting: 
 
 /** The apps of a robot: current and desired release, and status. */
 function RobotWorkloads({ robot }: { robot: Robot }) {
-  // A robot without reported health has no snapshot.
+  // Request no health snapshot of a robot that has not reported its health, because there is none.
   const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
   const workloads = joinWorkloads(robot.apps, health?.workloads ?? []);
   return (
@@ -263,7 +263,7 @@ function DeploymentItem({ deployment, robot_id }: { deployment: Deployment; robo
   const { id, release, created_at, finished_at, target_kind } = deployment;
   const targets = useQuery(query("listDeploymentTargets", { params: { id }, query: { robot_id, limit: 1 } }));
   const target = targets.data?.items[0];
-  // Leave out the deployment: the robot joined the fleet after it ended.
+  // Leave out a deployment that ended before the robot joined the fleet.
   if (targets.data !== undefined && target === undefined && finished_at !== null) return null;
   return (
     <li className="px-4 py-2">

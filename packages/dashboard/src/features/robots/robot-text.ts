@@ -51,7 +51,7 @@ interface Named {
 
 const LETTER = /^\p{L}/u;
 
-/** Whether a tag starts with the name of its app, as "nav-2.4.0" of app "nav": the app name can then be left out. */
+/** Whether the tag of a release starts with its app's name, such as "nav-2.4.0" of app "nav". The app name can then be left out. */
 export const saysApp = ({ app, tag }: Named): boolean => tag.startsWith(app) && !LETTER.test(tag.slice(app.length));
 
 /** The default app name. */
@@ -68,9 +68,9 @@ export interface BulkChange {
   fleet_id?: string;
 }
 
-/** Robots per request: few enough for visible progress. */
+/** Robots per request of a bulk change. The number is small enough that the progress is visible. */
 const PART_ROBOTS = 200;
-/** Maximum IDs listed in the command. For more, the command reads a file. */
+/** Maximum robot IDs in the `rf` command of a bulk change. With more robots, the command reads the IDs from a file. */
 const LISTED_IDS_MAX = 5;
 
 export const chunks = <T>(all: readonly T[], size = PART_ROBOTS): T[][] =>

@@ -96,7 +96,7 @@ function RarerFilters({ search, places, onChange }: FiltersProps) {
   );
 }
 
-/** Loads releases only when the filter is opened. */
+/** Filters the robots by release. The releases are loaded when the user opens the filter. */
 function ReleaseFilter({ value, onChange }: { value: string | undefined; onChange: (id: string | undefined) => void }) {
   const [is_wanted, setWanted] = useState(value !== undefined);
   const releases = useQuery({ ...query("listReleases", { query: { limit: 200 } }), enabled: is_wanted || value !== undefined });

@@ -134,7 +134,7 @@ const robotsColumns = ({ fleet_names, site_names }: Places): readonly Column<Rob
     cell: ({ status, health }) => (
       <span className="flex items-center gap-1.5">
         <StatusBadge status={status} />
-        {/* For narrow screens, which have no health column. */}
+        {/* Show failing health here on narrow screens, which have no health column. */}
         {status === "online" && health === "failing" && (
           <TriangleAlert size={16} role="img" aria-label="unhealthy" className="shrink-0 text-bad sm:hidden" />
         )}
@@ -166,7 +166,10 @@ const robotsColumns = ({ fleet_names, site_names }: Places): readonly Column<Rob
   },
 ];
 
-/** Shows the current release, and the desired one if it differs, of the app "main" or else the first app; then the number of further apps. */
+/**
+ * Shows the release of one app: "main", or else the first app. If the app's desired release differs, shows both. Then shows the number of
+ * other apps.
+ */
 function ReleaseCell({ apps, release_state }: Robot) {
   const shown = apps.find(({ app }) => app === "main") ?? apps[0];
   if (shown === undefined) return <span className="text-muted">—</span>;

@@ -45,7 +45,7 @@ export function readViews(text: string | null): readonly SavedView[] {
 export const withView = (views: readonly SavedView[], view: SavedView): SavedView[] =>
   [...views.filter(({ name }) => name !== view.name), view].toSorted((a, b) => a.name.localeCompare(b.name)).slice(0, VIEWS_MAX);
 
-/** Whether two views have the same filters and order. */
+/** Whether two views of the robot list have the same filters and sort order. */
 export const isSameView = (a: RobotsSearch, b: RobotsSearch): boolean => textOf(a) === textOf(b);
 const textOf = (search: RobotsSearch): string =>
   JSON.stringify(Object.entries(readRobotsSearch(search as Record<string, unknown>)).toSorted(([a], [b]) => (a < b ? -1 : 1)));

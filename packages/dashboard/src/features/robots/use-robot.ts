@@ -3,7 +3,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";
 
-/** Loads the robot in the URL. The frame shows loading and errors; inside the frame the robot is always loaded. */
+/**
+ * Loads the robot whose ID is in the URL. The frame of a robot's page shows loading and errors, so inside the frame the robot is always
+ * loaded.
+ */
 export function useRobotQuery() {
   const id = useParams({ strict: false, select: ({ id: of }) => of ?? "" });
   return useQuery(query("getRobot", { params: { id } }));
@@ -11,7 +14,10 @@ export function useRobotQuery() {
 
 export const useRobot = (): Robot | undefined => useRobotQuery().data?.data;
 
-/** Refetch interval. Robots report once a minute, and only a change of the health state is an event. */
+/**
+ * Refetch interval of a robot's health. No event reports new measurements, which robots send once a minute, but only a change of the health
+ * state.
+ */
 const REFRESH_MS = 10_000;
 
 /** The latest health of a robot, refetched while it is shown. */

@@ -28,8 +28,8 @@ const administers = ({ grants }: Pick<User, "grants">): boolean =>
   grants.some(({ role, scopes }) => role === "admin" && scopes.length === 0);
 
 /**
- * Whether the user is the last admin of the whole organization. The server enforces this; the page only explains it in advance. While
- * the lists are loading, returns false.
+ * Whether the user is the last admin of the whole organization, so that they must stay admin. The server enforces this; the page only
+ * explains it in advance. Returns false while the lists are loading.
  */
 export function isLastAdmin(user: Pick<User, "id" | "grants">, users: readonly User[], tokens: readonly Token[]): boolean {
   if (!administers(user)) return false;
@@ -53,7 +53,7 @@ export const userLines = {
   show: (id: string) => shellLine("rf", "users", "show", id),
   create: (email: string, name: string, { role, scopes }: Grant) =>
     shellLine("rf", "users", "create", email || "EMAIL", { name: name || "NAME", role, ...places(scopes) }),
-  /** Users with several roles are changed with `rf api`, which sends all roles. */
+  /** Returns the command that changes a user. For a user with several roles it is `rf api`, which sends all roles. */
   change: (id: string, name: string | undefined, grants: readonly Grant[]) => {
     const [only, ...more] = grants;
     if (only === undefined || more.length > 0) {

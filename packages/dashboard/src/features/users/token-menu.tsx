@@ -161,11 +161,14 @@ export interface MadeToken {
   token: NewToken;
   /** Name of the token's user; undefined for an organization token. */
   of?: string | undefined;
-  /** How long the previous secret still works, in words. */
+  /** How long the previous secret of a rotated token still works, in words. */
   old?: string | undefined;
 }
 
-/** Shows a new token. The page stores it, because the row with the dialog that created it may disappear from the list. */
+/**
+ * Passes a new token to the page, which shows it. The page stores the token, because the row whose dialog created it may disappear from the
+ * list.
+ */
 export const ShowToken = createContext<(made: MadeToken) => void>(() => {});
 
 /** Shows a new token, once. */

@@ -4,10 +4,10 @@ import { gzipSync } from "node:zlib";
 export interface TarEntry {
   name: string;
   content?: Buffer | string;
-  /** One letter of the tar format; "0": a file. */
+  /** Type of the entry: one letter of the tar format. "0" is a file. */
   type?: string;
   link?: string;
-  /** The size in the header, if it should be wrong. */
+  /** A wrong size to write into the header. Default: the correct size. */
   size?: number;
 }
 
@@ -60,7 +60,7 @@ export const configOf = (layers: readonly Buffer[], more: object = {}): Buffer =
     ...more,
   });
 
-/** The older format of `docker save`: one directory per layer. */
+/** Returns the entries of an archive in the older format of `docker save`: one directory per layer. */
 export function dockerEntries(layers: readonly Buffer[], config = configOf(layers)): TarEntry[] {
   const names = layers.map((_, index) => `${digest(Buffer.from(`id ${index}`))}/layer.tar`);
   return [

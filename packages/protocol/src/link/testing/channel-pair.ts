@@ -12,7 +12,9 @@ export interface ChannelPair {
   cut(reason?: string): void;
 }
 
-/** The channels of a link's two ends, with a socket in between that fills and drains: each frame arrives in a separate event loop turn. */
+/**
+ * Connects the channels of a link's two ends by a socket whose buffer fills and drains. Each frame arrives in a separate event loop turn.
+ */
 export function channelPair(sources: Record<string, StreamSource>): ChannelPair {
   const server: ChannelTable = end("server", sources, () => robot);
   const robot: ChannelTable = end("robot", sources, () => server);

@@ -21,7 +21,7 @@ export class StuckSocket implements FrameSocket {
     this.#waiting.push({ bytes, sent });
   }
 
-  /** The other end reads this many frames. */
+  /** Simulates that the other end reads this many frames. */
   read(frames: number): void {
     for (const { bytes, sent } of this.#waiting.splice(0, frames)) {
       this.bufferedAmount -= bytes;
@@ -29,7 +29,7 @@ export class StuckSocket implements FrameSocket {
     }
   }
 
-  /** The other end reads until the socket and the queue behind it are empty. */
+  /** Simulates that the other end reads until the socket and the queue behind it are empty. */
   readAll(): void {
     while (this.#waiting.length > 0) this.read(this.#waiting.length);
   }

@@ -26,7 +26,7 @@ async function lookAtDirectory({ data_directory }: Settings): Promise<Seen[]> {
   return [problem(`${directory} cannot be written (${denied})`, "it must belong to the user who starts the server")];
 }
 
-/** The permission that each step needs, by Amazon's names. Other stores use the same names, or a single permission. */
+/** The permission that each S3 operation needs, by Amazon's names. Other stores use the same names, or a single permission. */
 const PERMISSIONS: Readonly<Record<S3Step, string>> = {
   list: "s3:ListBucket",
   write: "s3:PutObject",

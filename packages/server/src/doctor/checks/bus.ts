@@ -3,7 +3,7 @@ import type { Settings } from "../../config.ts";
 import { type Check, ok, problem, type Seen, shownBytes, shownTime, skipped, warning } from "../finding.ts";
 
 const VERSION_MIN = [2, 9] as const;
-/** Largest message of one transaction, with its envelope. */
+/** Minimum message size that NATS must allow: the size of the largest message of one transaction, with its envelope. */
 const PAYLOAD_BYTES_MIN = 1_000_000;
 const ROUND_TRIP_SLOW_MS = 50;
 const LOOPBACK = /^(localhost|127\.|\[::1\])/;
@@ -13,7 +13,7 @@ export const busCheck: Check = {
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
     if (wrong_parts.has("bus")) return [skipped("not checked: see the problem in settings")];
     if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set, which is correct for a single server")];
-    // Shorter than the time limit of the check, so that a silent NATS server does not hide the findings of the others.
+    // Times out before the check does. Otherwise a NATS server that does not respond would hide the findings of the other servers.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
     const use = wrong_parts.has("database") ? [] : evaluateUse(settings);
     return [...use, ...evaluateBus(seen, settings.bus.credentials !== undefined)];

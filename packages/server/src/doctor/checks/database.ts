@@ -17,9 +17,9 @@ import {
 const VERSION_MIN = 150_000;
 const CLOCK_WARNING_MS = 1_000;
 const CLOCK_PROBLEM_MS = 60_000;
-/** A request needs two to five sequential queries. */
+/** Round trips above this are reported as slow, because a request needs two to five sequential queries. */
 const ROUND_TRIP_SLOW_MS = 5;
-/** One for migrations, and one for an administrator. */
+/** Connections needed in addition to the pool: one for migrations and one for an administrator. */
 const CONNECTIONS_BESIDE_POOL = 2;
 
 export const databaseCheck: Check = {
@@ -145,7 +145,7 @@ function evaluateConnections({ connections_max, connections_of_others }: Databas
 
 function evaluateClock({ clock_ahead_ms, round_trip_ms }: DatabaseSeen): Seen[] {
   const found: Seen[] = [];
-  // The measurement is accurate to half a round trip.
+  // The clock difference is measured with an error of up to half a round trip.
   const off = Math.max(0, Math.abs(clock_ahead_ms) - round_trip_ms / 2);
   const seen = `its clock is ${shownTime(Math.abs(clock_ahead_ms))} ${clock_ahead_ms > 0 ? "ahead of" : "behind"} this machine's`;
   if (off > CLOCK_PROBLEM_MS)

@@ -21,12 +21,12 @@ export const listenCheck: Check = {
         failure === undefined ? ok(`${addressText(settings.listen)} is free`) : evaluateListen(settings.listen, failure, occupant),
       );
     }
-    // Runs after the first check has released its address, because both may be the same.
+    // Runs after the first check has released its address, because both checks may use the same address.
     return wrong_parts.has("nodes") ? found : [...found, ...(await lookAtNodes(settings, occupant))];
   },
 };
 
-/** Checks the address for other servers. It is also occupied if this server is already running. */
+/** Checks the listen address for other servers. The address is also occupied if this server is already running. */
 async function lookAtNodes({ nodes, listen }: DoctorContext["settings"], occupant: Occupant | undefined): Promise<Seen[]> {
   if (nodes === undefined) return [];
   const told = { host: nodes.address?.host ?? reachableHost(nodes.listen.host), port: nodes.address?.port || nodes.listen.port };
@@ -35,7 +35,7 @@ async function lookAtNodes({ nodes, listen }: DoctorContext["settings"], occupan
   return [...evaluateNodeAddress(nodes.listen, told, listen)];
 }
 
-/** `told` is the address that other servers use. */
+/** Evaluates the listen address for other servers. `told` is the address at which they connect to this server. */
 export function evaluateNodeAddress(node_listen: HostPort, told: HostPort, listen: HostPort): Seen[] {
   const at = addressText(node_listen);
   const overlap = node_listen.host === listen.host || [node_listen.host, listen.host].some((host) => WILDCARDS.has(host));
@@ -54,7 +54,7 @@ export function evaluateNodeAddress(node_listen: HostPort, told: HostPort, liste
 const WILDCARDS: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
 const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|::1)$/.test(host);
 
-/** Returns the system's error code for listening there; undefined if it works. */
+/** Tries to listen on an address. Returns the system's error code; undefined if it works. */
 async function tryListen({ host, port }: HostPort): Promise<string | undefined> {
   const server = createServer();
   try {
@@ -109,7 +109,7 @@ function askHealth(
   { clock, timeout_ms, signal }: Pick<DoctorContext, "clock" | "timeout_ms" | "signal">,
 ): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
-  // The request contains no secrets, and the response is not trusted.
+  // The certificate is not verified: the request contains no secrets, and the response is not trusted.
   const asking = request({ ...at, path: "/healthz", signal, rejectUnauthorized: false, agent: false }, (answer) => {
     let text = "";
     answer.setEncoding("utf8").on("data", (more: string) => {

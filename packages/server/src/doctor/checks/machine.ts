@@ -5,7 +5,7 @@ import { type Check, ok, problem, type Seen, shownBytes, skipped, warning } from
 import { RELEASED } from "../../kernel/tls/certificate-authority.ts";
 
 const NODE_MAJOR_MIN = 24;
-/** Files besides robots' sockets: connections to database, bus and store, dashboard files, other requests. */
+/** Files that the server opens besides robots' sockets: connections to database, bus and store, dashboard files, other requests. */
 const FILES_BESIDE_ROBOTS = 1_000;
 /** Memory of the server without robots, with the dashboard loaded. */
 const MEMORY_AT_REST_BYTES = 256 * 1024 ** 2;
@@ -40,7 +40,7 @@ export const openFilesCheck: Check = {
   },
 };
 
-/** `limit` is that of this process. A service manager may set another one. */
+/** Evaluates the open files limit of this process, `limit`. A service manager may set a different limit for the server. */
 export function evaluateOpenFiles(limit: number, { robots_max, unauthenticated_links_max }: Limits): Seen {
   const needed = robots_max + unauthenticated_links_max + FILES_BESIDE_ROBOTS;
   const seen = `${limit === Infinity ? "no limit" : `at most ${limit}`} here; ${needed} are needed for robots_max=${robots_max}`;
@@ -60,7 +60,7 @@ export const memoryCheck: Check = {
   },
 };
 
-/** `there` is the memory of the machine or the container, in bytes. */
+/** Evaluates whether the memory of the machine or the container, `there` bytes, is enough. */
 export function evaluateMemory(there: number, { robots_max }: Limits): Seen {
   const needed = MEMORY_AT_REST_BYTES + robots_max * MEMORY_OF_ROBOT_BYTES;
   const seen = `${shownBytes(there)}; about ${shownBytes(needed)} are needed for robots_max=${robots_max} idle robots over TLS`;

@@ -5,19 +5,19 @@ import type { Settings } from "../../config.ts";
 import { LEASE_MS, listHeartbeats, watchHeartbeats } from "../../link/index.ts";
 import { type Check, type DoctorContext, ok, onDatabase, problem, type Seen, skipped, warning } from "../finding.ts";
 
-/** A server that is registered in the database and was not found dead. */
+/** A server that is registered in the database and that no other server has declared dead. */
 export interface NodeSeen {
   id: string;
   address: string | null;
-  /** It renewed its lease during the check. */
+  /** Whether the server renewed its lease during the check. */
   is_alive: boolean;
-  /** Its address accepts connections; undefined: not tried. */
+  /** Whether the server's address accepts connections; undefined if this was not tried. */
   is_reachable: boolean | undefined;
 }
 
 export const nodesCheck: Check = {
   name: "other servers",
-  // A server renews its lease every three seconds, or later under load.
+  // The check must last long enough to see a renewal: a server renews its lease every three seconds, or later under load.
   timeout_ms_min: LEASE_MS,
   async check(context) {
     const { settings, wrong_parts, database, clock, timeout_ms, signal } = context;
@@ -36,7 +36,7 @@ export const nodesCheck: Check = {
   },
 };
 
-/** Returns whether the address for other servers accepts connections. */
+/** Returns whether a server's address for other servers accepts connections. */
 async function tryReach(
   { address, is_alive }: { address: string | null; is_alive: boolean },
   { clock, timeout_ms, signal }: DoctorContext,
@@ -84,7 +84,7 @@ export function evaluateNodes(nodes: readonly NodeSeen[], { own_id, settings, co
   ];
 }
 
-/** Checks what several servers must share. */
+/** Checks that several servers use a shared bus and a shared artifact store. */
 function evaluateShared({ bus, blobs }: Settings): Seen[] {
   const found: Seen[] = [];
   if (bus === undefined)

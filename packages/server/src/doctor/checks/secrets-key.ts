@@ -19,7 +19,7 @@ export const secretsKeyCheck: Check = {
 };
 
 interface FoundKeys {
-  /** Undefined: not created yet. */
+  /** Master keys of this server; undefined if none was created yet. */
   keys: MasterKeys | undefined;
   where: string;
   file: string | undefined;

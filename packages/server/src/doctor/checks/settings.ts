@@ -14,15 +14,15 @@ const OTHER_NAMES =
   "SAFE_TO_UPDATE_COMMAND SAFE_TO_UPDATE_TIMEOUT SAFE_TO_UPDATE_URL SHELL SHELL_ID SOCKET SOCKET_GROUP STATE " +
   "TOKEN FAILPOINT FAILPOINT_LOG";
 const OF_OTHER_PROGRAMS = new Set(OTHER_NAMES.split(" ").map((name) => `ROAMFLEET_${name}`));
-/** Maximum edit distance of a typo. With three, ROAMFLEET_ORG of `rf` would resemble ROAMFLEET_TLS. */
+/** Maximum edit distance of a typo. With a distance of three, ROAMFLEET_ORG of `rf` would count as a typo of ROAMFLEET_TLS. */
 const TYPO_LETTERS_MAX = 2;
 
 export const settingsCheck: Check = { name: "settings", check: evaluateSettings };
 
-/** Reports everything that `serve` would refuse, and variables that resemble a setting but are not read. */
+/** Reports everything that `serve` would refuse, and unknown variables whose names resemble a setting. */
 export function evaluateSettings({ wrong_settings, env, settings }: Pick<DoctorContext, "wrong_settings" | "env" | "settings">): Seen[] {
   const findings = wrong_settings.map((message) => {
-    // The list of known limits is long, and the help shows it better.
+    // Omits the list of known limits from the message: the list is long, and the help shows it better.
     const [first = "", ...more] = message.replace(/; known are [^\n]{80,}/, "").split("\n");
     return problem(first, more.length > 0 ? more.join("\n") : "roamfleet serve --help lists all flags, variables and limits");
   });
@@ -45,7 +45,7 @@ function meantBy(name: string): string | undefined {
   return [...KNOWN].find((known) => distance(known, name) <= TYPO_LETTERS_MAX);
 }
 
-/** A shorter prefix than these is more than an organization's network. */
+/** Shortest prefixes of a plausible proxy network. A range with a shorter prefix is larger than one organization's network. */
 const WIDE_BITS = { ipv4: 8, ipv6: 32 } as const;
 const TOKEN_CHARACTERS_MIN = 24;
 const TOKEN_DIFFERENT_MIN = 8;
@@ -112,7 +112,7 @@ export const hostNamesCheck: Check = {
   },
 };
 
-/** Returns no hosts if the database is not running or of another version. */
+/** Returns the hosts of recently refused signatures; none if the database is unreachable or has another version's tables. */
 const refusedHosts = async (context: DoctorContext): Promise<string[]> =>
   context.wrong_parts.has("database")
     ? []

@@ -8,7 +8,7 @@ export interface BlobRange {
 
 export interface BlobStat {
   key: string;
-  /** Bytes. */
+  /** Size of the blob or upload in bytes. */
   size: number;
   stored_at: Date;
 }
@@ -17,26 +17,26 @@ export interface BlobStat {
 export interface Completed {
   /** Returns the uploaded bytes before the commit. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
-  /** Does the slow part of `commit(key)` before a caller opens a database transaction. The blob is not readable yet. */
+  /** Does the slow part of `commit(key)`. Call it before opening a database transaction. The blob is not readable until `commit`. */
   prepare(key: string): Promise<void>;
   /** Stores the bytes durably as blob `key` and ends the upload. Replaces an existing blob atomically. Further calls have no effect. */
   commit(key: string): Promise<void>;
 }
 
-/** A complete upload of one request that is not a blob yet. The caller must call `commit` or `discard`. */
+/** The complete bytes of an upload in one request, not yet stored as a blob. The caller must call `commit` or `discard`. */
 export interface Staged extends Completed {
-  /** Bytes. */
+  /** Number of bytes. */
   readonly size: number;
-  /** Lower-case hex. */
+  /** SHA-256 of the bytes in lower-case hex. */
   readonly sha256: string;
-  /** Removes the bytes. Has no effect after `commit`, so that a `finally` block can call it. */
+  /** Removes the bytes. Has no effect after `commit`, so a `finally` block may always call it. */
   discard(): Promise<void>;
 }
 
 export interface ReceiveOptions {
-  /** Maximum bytes. The upload is rejected with `too_large` as soon as more have arrived. */
+  /** Maximum number of bytes. As soon as more bytes arrive, the upload is rejected with `too_large`. */
   max_bytes: number;
-  /** Expected digest and size. The upload is rejected with `mismatch` if it differs. */
+  /** Expected digest and size. If the upload has others, it is rejected with `mismatch`. */
   expect?: { sha256?: string | undefined; size?: number | undefined };
   signal?: AbortSignal;
   /** Called for each chunk with its number of bytes. */
@@ -44,9 +44,9 @@ export interface ReceiveOptions {
 }
 
 export interface AppendOptions {
-  /** Bytes that the caller expects the upload to have so far. The append is rejected with `bad_range` if it has another size. */
+  /** Expected size of the upload before the append. If the upload has another size, the append is rejected with `bad_range`. */
   offset: number;
-  /** Maximum bytes of the whole upload. A longer one is rejected with `too_large`. Bytes that are already stored are kept. */
+  /** Maximum size of the whole upload in bytes. A longer upload is rejected with `too_large`, but its stored bytes are kept. */
   max_bytes: number;
   /** Aborts the append. Bytes that are already stored are kept. */
   signal?: AbortSignal;
@@ -55,9 +55,9 @@ export interface AppendOptions {
 }
 
 export interface Appended {
-  /** Bytes of the upload that are stored durably. */
+  /** Number of bytes of the upload that are stored durably. */
   size: number;
-  /** Whether the stream was read to its end; false if it broke. */
+  /** True if the stream was read to its end; false if the stream broke. */
   whole: boolean;
 }
 
@@ -66,7 +66,7 @@ export interface Appended {
  * `<org_id>/<sha256>`. Methods reject with a BlobError or an error of the file system or the store.
  */
 export interface Blobs {
-  /** Reads the stream to its end. On an error it removes the bytes but leaves the stream open, so that a response can still be sent. */
+  /** Reads a stream to its end. After an error, removes the bytes but leaves the stream open, so that the caller can send a response. */
   receive(stream: Readable, options: ReceiveOptions): Promise<Staged>;
   /**
    * Appends the stream to the resumable upload `key` and returns the size of the upload afterwards. If the stream breaks, the bytes
@@ -75,7 +75,7 @@ export interface Blobs {
   append(key: string, stream: Readable, options: AppendOptions): Promise<Appended>;
   /** Returns how many bytes of a resumable upload are stored durably; 0 if there is no such upload. */
   uploaded(key: string): Promise<number>;
-  /** Verifies a resumable upload. If it differs from `expect`, rejects with `mismatch`, and the upload stays unchanged. */
+  /** Verifies a resumable upload. Rejects with `mismatch` if its size or digest differs from `expect`. The upload then stays unchanged. */
   complete(key: string, expect: { size: number; sha256: string }): Promise<Completed>;
   /** Removes a resumable upload. Succeeds if there is none. */
   abandon(key: string): Promise<void>;
@@ -86,13 +86,13 @@ export interface Blobs {
    * Rejects with `not_found`, or with `bad_range` for a range past the end.
    */
   read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }>;
-  /** Returns undefined if there is no such blob. */
+  /** Returns the size and age of a blob; undefined if there is no such blob. */
   stat(key: string): Promise<BlobStat | undefined>;
   /** Deletes a blob. Succeeds if there is none. */
   delete(key: string): Promise<void>;
-  /** Lists blobs whose key starts with `prefix`, in no order: `org_1/` for one owner, "" for all. */
+  /** Lists the blobs whose keys start with `prefix`, in no order. `org_1/` lists the blobs of one owner, and "" lists all. */
   list(prefix: string): AsyncIterable<BlobStat>;
-  /** Returns the bytes that can still be stored; Infinity if unknown. */
+  /** Returns the free space of the store in bytes; Infinity if unknown. */
   freeBytes(): Promise<number>;
   close(): Promise<void>;
 }

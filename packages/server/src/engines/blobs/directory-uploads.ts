@@ -17,12 +17,12 @@ import { entriesOf, errorCode, hashFile, syncDirectory } from "../../kernel/file
 import { chunksOf, heard, refuse, statOf, writeFully } from "./streams.ts";
 import { LRUCache } from "lru-cache";
 
-/** Data is synced to disk each time this many bytes have arrived. So a power failure loses only about this much of a request. */
+/** Data is synced to disk each time this many bytes have arrived. A power failure loses about this many bytes of an upload at most. */
 const SYNC_BYTES = 16 * 1024 * 1024;
-/** Maximum running digests in memory. If the digest of an upload was evicted, its file is read again when it is complete. */
+/** Maximum running digests in memory. If the digest of an upload was evicted, its whole file is read again at the end of the upload. */
 const DIGESTS_MAX = 1_000;
 
-/** A complete upload in a file. */
+/** A complete upload, stored as a file. */
 export class StagedFile implements Staged {
   readonly size: number;
   readonly sha256: string;
@@ -41,7 +41,7 @@ export class StagedFile implements Staged {
     return createReadStream(this.#path, range);
   }
 
-  /** Nothing to prepare: a rename is fast. */
+  /** Does nothing, because `commit` only needs a rename, which is fast. */
   async prepare(): Promise<void> {}
 
   async commit(key: string): Promise<void> {

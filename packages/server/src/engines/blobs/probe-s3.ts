@@ -21,11 +21,11 @@ export type S3Step =
 export interface S3Seen {
   /** The operations that failed, and why. */
   failed: readonly { step: S3Step; error: S3Error }[];
-  /** Keys of test objects that could not be removed, below the prefix. */
+  /** Keys of test objects that could not be removed, relative to the store's prefix. */
   left: readonly string[];
   /** The store's clock minus the local one, to the second; undefined if the store sent no time. */
   clock_ahead_ms: number | undefined;
-  /** Time to write a few bytes; undefined if it failed. */
+  /** Time that a write of a few bytes took; undefined if the write failed. */
   write_ms: number | undefined;
 }
 
@@ -65,7 +65,7 @@ class Probe {
     let write_ms: number | undefined;
     let clock_ahead_ms: number | undefined;
     await this.#try("list", () => store.check());
-    // Other errors mean that the bucket or the store does not exist. Then every operation would fail with the same error.
+    // Continues only after access errors. Other errors mean that the bucket or store is missing, so every operation would fail.
     if (this.#failed.every(({ error }) => error.reason === "AccessDenied" || error.reason === "Forbidden")) {
       const since = clock.monotonic();
       if (await this.#make("write", key, () => store.put(key, CONTENT))) {
@@ -86,7 +86,7 @@ class Probe {
     return found && found.stored_at.getTime() - this.#options.clock.now().getTime();
   }
 
-  /** Creates an object from parts, as uploads in several requests do. */
+  /** Creates an object from parts, in the same way as resumable uploads. */
   async #assemble(to: string): Promise<void> {
     const store = this.#store;
     let id = "";
@@ -105,7 +105,7 @@ class Probe {
     });
   }
 
-  /** Creates a test object and records its key for removal. Without a response the object may exist, so its key is recorded too. */
+  /** Creates a test object and records its key for removal, even if no response arrived: the object may exist then. */
   async #make(step: S3Step, key: string, work: () => Promise<void>): Promise<boolean> {
     const done = await this.#try(step, work);
     const last = this.#failed.at(-1);

@@ -70,7 +70,7 @@ class S3Blobs extends S3Uploads implements Blobs {
       if (error instanceof S3Error && error.reason === "NoSuchKey") throw new BlobError("not_found", `no blob ${key}`);
       throw error instanceof S3Error && error.status === 416 ? outside() : error;
     });
-    // Checked here, because S3 does not refuse a range that ends past the object but shortens it.
+    // This check is necessary because S3 shortens a range that ends past the end of the object instead of refusing it.
     if (range !== undefined && range.end >= size) {
       body.destroy();
       throw outside();
@@ -102,7 +102,7 @@ class S3Blobs extends S3Uploads implements Blobs {
 
   /** Returns Infinity if the store responds. Otherwise rejects, so that the readiness check fails. */
   async freeBytes(): Promise<number> {
-    // Concurrent calls share one check. Load balancers call every second, and without this each call would wait for an unreachable store.
+    // Concurrent calls share one check. Load balancers call every second; otherwise many calls would wait for an unreachable store.
     await (this.#checking ??= this.#context.store.check().finally(() => (this.#checking = undefined)));
     return Infinity;
   }
@@ -131,7 +131,7 @@ function isKey(key: string): boolean {
 }
 
 const STAGING = "staging";
-/** Minimum age of leftovers to remove. Younger objects may belong to a running upload of another server. */
+/** Minimum age of leftovers to remove. Younger objects may belong to an upload that another server is receiving. */
 const LEFTOVER_MS = 24 * 3_600_000;
 
 /**

@@ -1,6 +1,6 @@
 import { systemClock } from "@roamfleet/clock";
 
-/** Explanations for people, by the store's error name. */
+/** Explanations of errors for people, by the store's error name. */
 const HINTS: Readonly<Record<string, string>> = {
   AccessDenied: "permission denied: the credentials need permission to list, read, write and delete objects there",
   Forbidden: "permission denied: the credentials need permission to list, read, write and delete objects there",
@@ -15,7 +15,7 @@ const HINTS: Readonly<Record<string, string>> = {
   RequestTimeTooSkewed: "the clock of this machine is wrong",
 };
 
-/** The 4xx statuses that are temporary errors. */
+/** The 4xx status codes of temporary errors. */
 const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
 const MESSAGE_CHARACTERS_MAX = 200;
 
@@ -39,7 +39,7 @@ export class S3Error extends Error {
     this.#said = status === undefined ? said : "";
   }
 
-  /** Returns a copy of this error that names another call. */
+  /** Returns a copy of this error with `call` as the name of the failed call. */
   during(call: string): S3Error {
     return new S3Error(call, this.reason, this.status, this.#said);
   }
@@ -49,7 +49,7 @@ export class S3Error extends Error {
     return this.status === undefined && !this.stays;
   }
 
-  /** Returns whether the error persists until a setting of the server or the store is changed. */
+  /** Returns whether the error will recur until someone changes a setting of the server or the store. */
   get stays(): boolean {
     if (this.reason === "CredentialsProviderError") return true;
     return this.status !== undefined && this.status >= 300 && this.status < 500 && !PASSING.has(this.status);
@@ -61,7 +61,7 @@ export class S3Error extends Error {
   }
 }
 
-/** Converts an error of the SDK to one that may be shown. */
+/** Converts an error of the SDK to an S3Error, which is safe to show. */
 export function toS3Error(call: string, error: unknown): S3Error {
   if (error instanceof S3Error) return error;
   const {
@@ -72,7 +72,7 @@ export function toS3Error(call: string, error: unknown): S3Error {
   } = error as Partial<Error> & { code?: unknown; $metadata?: { httpStatusCode?: number } };
   const status = $metadata?.httpStatusCode;
   const reason = typeof code === "string" && status === undefined ? code : name;
-  // The start of the first line is enough for network errors. It is not used for a store's response, which may repeat the request.
+  // The start of the first line explains a network error. A store's response is not used, because it may repeat the request.
   const said = (message.split("\n", 1)[0] ?? "").slice(0, MESSAGE_CHARACTERS_MAX);
   return new S3Error(call, /^[\w.-]{1,64}$/.test(reason) ? reason : "Unknown", status, said);
 }
@@ -84,16 +84,16 @@ export function toS3Error(call: string, error: unknown): S3Error {
 export class S3Silence {
   #reason: S3Error | undefined;
   #asked_again = false;
-  /** When the next probe is allowed, on the system clock: network timeouts elapse even if a test stops the simulated clock. */
+  /** Time of the next allowed probe, by the system clock: network timeouts elapse even if a test stops the simulated clock. */
   #next_at = 0;
   readonly #pause_ms: number;
 
-  /** `pause_ms`: how long no call is sent after a call without a response. */
+  /** Creates the breaker. After a call without a response, no call is sent for `pause_ms`. */
   constructor(pause_ms: number) {
     this.#pause_ms = pause_ms;
   }
 
-  /** Sends a call unless the breaker is open. Rejects with an S3Error. */
+  /** Sends a call, or rejects with an S3Error if the breaker is open. */
   async unless<T>(call: string, send: () => Promise<T>): Promise<T> {
     const asks_again = this.#reason !== undefined;
     if (this.#reason !== undefined) {

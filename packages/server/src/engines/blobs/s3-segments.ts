@@ -8,15 +8,15 @@ import type { S3Object, S3Part, S3Store } from "./s3-store.ts";
 const MIB = 1024 * 1024;
 /** Minimum length of every segment except the last. S3 requires parts of at least 5 MiB, and each segment costs one to three requests. */
 const SEGMENT_BYTES = 8 * MIB;
-/** Maximum segments of an upload, because S3 accepts at most 10,000 parts. Very long uploads use longer segments instead. */
+/** Maximum number of segments of an upload, because S3 accepts at most 10,000 parts. A longer upload uses longer segments. */
 const SEGMENTS_MAX = 9_000;
 const SEGMENT_BYTES_MAX = 512 * MIB;
-/** Maximum segments of one upload sent concurrently. With the segment being filled, an upload takes 32 MiB of memory (four of 8 MiB). */
+/** Maximum concurrent segment requests of one upload. Together with the segment being filled, they take 32 MiB (four of 8 MiB). */
 const SEGMENTS_IN_FLIGHT = 3;
 const REMOVALS_IN_FLIGHT = 8;
 const NAME = /^(\d{16})-(\d{1,16})-[0-9a-f]{16}$/;
 
-/** A range of an upload, stored as a separate object that is never overwritten. */
+/** A range of an upload that is stored as a separate object. Such an object is never overwritten. */
 export interface Segment {
   key: string;
   /** Position of the segment's first byte in the upload. */
@@ -25,7 +25,7 @@ export interface Segment {
   end: number;
 }
 
-/** Returns the segment length for an upload of up to this many bytes. */
+/** Returns the segment length for an upload of at most `bytes` bytes. */
 export function segmentBytes(bytes: number): number {
   const needed = Math.ceil(bytes / SEGMENTS_MAX / MIB) * MIB;
   return Math.min(SEGMENT_BYTES_MAX, Math.max(SEGMENT_BYTES, needed));
@@ -66,7 +66,7 @@ export async function forEachOf<T>(items: readonly T[], at_once: number, work: (
   if (failed.length > 0) throw failed[0];
 }
 
-/** Removes objects. The first key is removed before all others: without its first segment, an upload is no longer found. */
+/** Removes objects, the first key before all others. Without its first segment, a partly removed upload is no longer found. */
 export async function removeAll(store: S3Store, keys: readonly string[]): Promise<void> {
   const [first, ...rest] = keys;
   if (first === undefined) return;
@@ -86,7 +86,7 @@ export class SegmentWriter {
   /** The segment that is being filled. */
   #start: number;
   #buffer: Buffer | undefined;
-  /** Buffers to reuse. Without reuse, freed buffers waited for the garbage collector: 86 MB were measured instead of 32 MB. */
+  /** Buffers to reuse. Without reuse, 86 MB were measured instead of 32 MB, because freed buffers wait for the garbage collector. */
   readonly #spare: Buffer[] = [];
   #filled = 0;
   #has_news = false;
@@ -107,7 +107,7 @@ export class SegmentWriter {
 
   /** Resolves when there is room for more. Rejects if a segment could not be written. */
   async write(chunk: Uint8Array): Promise<void> {
-    // Reports a failed segment immediately, not at the next full segment, which may be minutes away.
+    // Rejects as soon as a segment has failed. Otherwise the error would wait for the next full segment, which may take minutes.
     this.#requireWorking();
     for (let taken = 0; taken < chunk.byteLength;) {
       taken += this.#fill(chunk.subarray(taken));
@@ -168,7 +168,7 @@ export class SegmentWriter {
 }
 
 const COPIES_IN_FLIGHT = 8;
-/** Metadata key of a multipart object. Its value identifies the attempt that created the object. */
+/** Metadata key of a multipart object. Its value identifies the attempt which created the object. */
 const ATTEMPT = "roamfleet-attempt";
 
 interface Prepared {
@@ -199,7 +199,7 @@ export class Placement {
     this.#prepared = await this.#copyAll(key);
   }
 
-  /** Makes the object visible and replaces an existing one. Calls `prepare` if that was not done. */
+  /** Makes the object visible and replaces an existing one. Calls `prepare` first if the caller has not. */
   async commit(key: string): Promise<void> {
     const [first] = this.#segments;
     if (first === undefined) return await this.#store.put(key, Buffer.alloc(0));
@@ -209,7 +209,7 @@ export class Placement {
     try {
       await this.#store.completeParts(key, id, parts);
     } catch (error) {
-      // If only the response of an earlier attempt was lost, the multipart upload is gone but the object exists: that is a success.
+      // If the response of an earlier attempt was lost, the multipart upload is gone but the object exists. That counts as success.
       if (toS3Error("CompleteMultipartUpload", error).reason !== "NoSuchUpload") throw error;
       if ((await this.#store.head(key))?.metadata[ATTEMPT] !== attempt) throw error;
     }
@@ -242,17 +242,17 @@ export class Placement {
 
 export const BLOBS = "blobs";
 
-/** Returns the object's key for a blob. Rejects with `bad_key`. */
+/** Returns the object key of a blob. Throws `bad_key`. */
 export function blobObject(key: string): string {
   const { owner, name } = splitKey(key);
   return `${BLOBS}/${owner}/${name}`;
 }
 
-/** Objects that all parts of the S3 blob store share. */
+/** The store, clock and log that all parts of the S3 blob store share. */
 export class S3Context {
   readonly store: S3Store;
   readonly clock: Clock;
-  /** Clock for the age of leftovers. */
+  /** Clock that determines the age of leftover objects. */
   readonly retention_clock: Pick<Clock, "now">;
   readonly log: EngineLog;
   readonly #removals = new Set<Promise<void>>();

@@ -12,16 +12,16 @@ const CONNECT_MS = 5_000;
  * may take longer, such as sending a segment over a slow line.
  */
 const QUIET_MS = 10_000;
-/** Multiplies QUIET_MS while a store copies or joins objects: some stores send nothing meanwhile, and MinIO sends a blank every 10 s. */
+/** Factor for QUIET_MS while a store copies or joins objects. Some stores send nothing meanwhile, and MinIO sends a blank every 10 s. */
 const WORK_QUIET_FACTOR = 2;
-/** Timeout of a copy or join including retries. Callers wait inside a transaction, which the database aborts after 60 s. */
+/** Timeout of a copy or join, including retries. Callers wait for it in a transaction, which the database aborts after 60 s. */
 const WORK_MS = 45_000;
-/** Timeout from the start of a request to its response headers. Enough to send 16 MiB at 2 Mbit/s. */
+/** Timeout from the start of a request to its response headers. It is long enough to send 16 MiB at 2 Mbit/s. */
 const SEND_MS = 70_000;
 const PAUSE_MS = 1_000;
-/** Attempts of a call, including the first. The SDK retries after 5xx, 429, timeouts and lost connections, within seconds. */
+/** Maximum attempts of a call, including the first. The SDK retries within seconds after 5xx, 429, timeouts and lost connections. */
 const TRIES = 3;
-/** Maximum connections. Each running download uses one, and further downloads wait. */
+/** Maximum connections. Each running download uses one. When all are in use, further downloads wait. */
 const SOCKETS_MAX = 512;
 
 export interface S3Settings extends S3Place {
@@ -30,10 +30,10 @@ export interface S3Settings extends S3Place {
   credentials: { access_key_id: string; secret_access_key: string; session_token: string | undefined } | undefined;
 }
 
-/** An object; `key` is relative to the place's prefix. */
+/** A stored object. Its `key` is relative to the prefix in the settings. */
 export interface S3Object {
   key: string;
-  /** Bytes. */
+  /** Size in bytes. */
   size: number;
   stored_at: Date;
 }
@@ -44,11 +44,11 @@ export interface S3Part {
 }
 
 export interface S3Patience {
-  /** Attempts of each call. */
+  /** Maximum attempts of each call, including the first. */
   tries?: number | undefined;
-  /** A request without traffic for this long is aborted. Default: 10 s. */
+  /** Idle timeout of a request: without traffic for this long, it is aborted. Default: 10 s. */
   quiet_ms?: number | undefined;
-  /** After a timeout, no call is sent for this long. Default: 1 s. */
+  /** How long no call is sent after a timeout. Default: 1 s. */
   pause_ms?: number | undefined;
 }
 
@@ -75,7 +75,7 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
     // The signature already covers a SHA-256 of every body, and many stores do not support the newer checksums.
     requestChecksumCalculation: "WHEN_REQUIRED",
     responseChecksumValidation: "WHEN_REQUIRED",
-    // Disabled: with `Expect: 100-continue`, the SDK opens a connection per segment and waits for a full response timeout.
+    // Disabled, because with `Expect: 100-continue` the SDK opens a connection for each segment and waits for a full response timeout.
     expectContinueHeader: false,
     // The SDK must not log errors, because they contain requests. Callers log them as S3Error, which is safe.
     logger: { trace: quiet, debug: quiet, info: quiet, error: quiet, warn: () => log.warn({}, "the S3 client logged a warning") },
@@ -89,17 +89,17 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
     credentials: known,
     requestHandler: { ...bounds, socketTimeout: quiet_ms * WORK_QUIET_FACTOR },
   });
-  // No socket timeout: `readPieces` has its own, which does not count the time that a slow robot takes to read.
+  // This client has no socket timeout. `readPieces` has a timeout that excludes the time that a slow robot takes to read.
   const reading = new sdk.S3Client({ ...config, credentials: known, requestHandler: { ...bounds, requestTimeout: quiet_ms } });
   return new S3Store(sdk, { talking, working, reading }, { ...settings, quiet_ms, pause_ms });
 }
 
-/** One client for each kind of timeout. */
+/** S3 clients that differ in their timeouts. */
 interface Clients {
   talking: Sdk.S3Client;
   /** For calls that make the store copy data, which may take long. */
   working: Sdk.S3Client;
-  /** For reading bodies, without a limit for the whole body. */
+  /** For reading bodies. It has no time limit for the whole body. */
   reading: Sdk.S3Client;
 }
 
@@ -126,7 +126,7 @@ export class S3Store {
     this.#prefix = prefix === "" ? "" : `${prefix}/`;
   }
 
-  /** Lists one object to check that the store responds and allows access. Rejects otherwise. */
+  /** Checks that the store responds and allows access, by listing one object. Rejects otherwise. */
   async check(): Promise<void> {
     const page = new this.#sdk.ListObjectsV2Command({ Bucket: this.#bucket, Prefix: this.#prefix, MaxKeys: 1 });
     await this.#call("ListObjectsV2", () => this.#clients.talking.send(page));
@@ -155,7 +155,7 @@ export class S3Store {
     throw toS3Error("GetObject", { name: "AnswerWithoutSize" });
   }
 
-  /** Returns undefined if there is no such object. */
+  /** Returns an object's size and metadata; undefined if there is no such object. */
   async head(key: string): Promise<(S3Object & { metadata: Readonly<Record<string, string>> }) | undefined> {
     try {
       const head = new this.#sdk.HeadObjectCommand(this.#at(key));
@@ -167,7 +167,7 @@ export class S3Store {
     }
   }
 
-  /** Removes an object. Succeeds if there is none. */
+  /** Removes an object. Succeeds if it does not exist. */
   async remove(key: string): Promise<void> {
     try {
       await this.#call("DeleteObject", () => this.#clients.talking.send(new this.#sdk.DeleteObjectCommand(this.#at(key))));
@@ -176,13 +176,13 @@ export class S3Store {
     }
   }
 
-  /** Copies an object inside the store, in one call, up to 5 GiB. */
+  /** Copies an object of up to 5 GiB within the store, in one call. */
   async copy(from: string, to: string): Promise<void> {
     const copy = new this.#sdk.CopyObjectCommand({ ...this.#at(to), CopySource: this.#source(from) });
     await this.#work("CopyObject", (abortSignal) => this.#clients.working.send(copy, { abortSignal }));
   }
 
-  /** Lists objects whose key starts with `prefix`, in S3's order, which is by key. */
+  /** Lists the objects whose keys start with `prefix`, ordered by key. */
   async *list(prefix: string): AsyncGenerator<S3Object> {
     for (let token: string | undefined, more = true; more;) {
       const page = new this.#sdk.ListObjectsV2Command({
@@ -233,7 +233,7 @@ export class S3Store {
     await this.#work("CompleteMultipartUpload", (abortSignal) => this.#clients.working.send(complete, { abortSignal }));
   }
 
-  /** Aborts a multipart upload. Succeeds if there is none. */
+  /** Aborts a multipart upload. Succeeds if it does not exist. */
   async abortParts(key: string, id: string): Promise<void> {
     try {
       const abort = new this.#sdk.AbortMultipartUploadCommand({ ...this.#at(key), UploadId: id });
@@ -263,7 +263,7 @@ export class S3Store {
     return { Bucket: this.#bucket, Key: this.#prefix + key };
   }
 
-  /** Returns the source of a copy. It is not URL-encoded, because keys contain no characters that need it. */
+  /** Returns the source of a copy as S3 expects it. Keys contain only characters that need no URL encoding. */
   #source(key: string): string {
     return `${this.#bucket}/${this.#prefix}${key}`;
   }

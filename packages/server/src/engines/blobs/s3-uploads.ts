@@ -29,16 +29,16 @@ import type { S3Object, S3Store } from "./s3-store.ts";
 import { chunksOf, heard } from "./streams.ts";
 import { LRUCache } from "lru-cache";
 
-/** A range of an object, from `start` to `end` inclusive. */
+/** A byte range of a stored object, from `start` to `end`, both included. */
 interface Piece {
   key: string;
   start: number;
   end: number;
-  /** ETag of the expected object. If the object was replaced meanwhile, the read fails. */
+  /** ETag that the object must have. If the object was replaced, its ETag differs and the read fails. */
   etag?: string | undefined;
 }
 
-/** Maximum consecutive disconnects without a received byte; the next one fails the read. The SDK retries failed calls separately. */
+/** Maximum consecutive disconnects without a received byte. One more fails the read. The SDK's retries of failed calls do not count. */
 const CUTS_MAX = 3;
 const PAUSE_MS = 200;
 
@@ -93,11 +93,11 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
   }
 }
 
-/** Yields the body's chunks. Throws if the next one does not arrive in time. */
+/** Yields the chunks of a body. Throws if the next chunk does not arrive within `quiet_ms`. */
 async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    // The timer runs only while waiting for the store. The time that a slow reader takes does not count.
+    // The timer runs only while this waits for the store, so the time that a slow reader takes does not count.
     const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`no data for ${quiet_ms} ms`)));
     const { done, value } = await chunks.next().finally(() => late.cancel());
     if (done === true) return;
@@ -106,7 +106,7 @@ async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): A
 }
 
 export const UPLOADS = "uploads";
-/** Maximum running digests in memory. If the digest of an upload was evicted, its segments are read again when it is complete. */
+/** Maximum running digests in memory. If the digest of an upload was evicted, all its segments are read again at the end of the upload. */
 const DIGESTS_MAX = 1_000;
 
 interface Digest {
@@ -121,7 +121,7 @@ const nameOf = (chain: readonly Segment[]): string => {
   return hash.digest("hex");
 };
 
-/** Streams the bytes of contiguous segments, or a range of them. */
+/** Streams the bytes of contiguous segments, or of a range within them. */
 export function readSegments({ store, clock }: S3Context, chain: readonly Segment[], range?: BlobRange): Readable {
   const { start: from, end: to } = range ?? { start: 0, end: bytesOf(chain) - 1 };
   const pieces = chain
@@ -130,7 +130,7 @@ export function readSegments({ store, clock }: S3Context, chain: readonly Segmen
   return readPieces(store, clock, pieces);
 }
 
-/** A complete upload, stored as segments. `strays` are objects of the upload that are not part of it and are removed with it. */
+/** A complete upload, stored as segments. `strays` are the upload's unused objects, which are removed along with the segments. */
 export class StagedSegments implements Staged {
   readonly size: number;
   readonly sha256: string;
@@ -206,7 +206,7 @@ export class S3Uploads {
     const size = bytesOf(chain);
     if (size !== options.offset) throw new BlobError("bad_range", `the upload has ${size} bytes, not ${options.offset}`);
     if (size > options.max_bytes) throw new BlobError("too_large", `more than ${options.max_bytes} bytes`);
-    // Removed before appending, because the new segments could close the gap before a stray segment and make it part of the upload.
+    // Strays are removed first. New segments could close the gap before a stray, which would make it part of the upload.
     await removeAll(this.#context.store, strays);
     return await this.#write(key, chain, stream, options);
   }
@@ -277,7 +277,7 @@ export class S3Uploads {
     return { size, whole: true };
   }
 
-  /** Takes the upload's running digest out of the cache; undefined if there is none. The caller returns it after storing more bytes. */
+  /** Removes the upload's running digest from the cache and returns it; undefined if absent. The caller puts it back after an append. */
   #takeDigest(key: string, chain: readonly Segment[]): Hash | undefined {
     const known = this.#digests.get(key);
     this.#digests.delete(key);

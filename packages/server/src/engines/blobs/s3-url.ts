@@ -5,15 +5,15 @@ export interface S3Place {
   prefix: string;
   /** http or https URL of the store; undefined for Amazon S3. */
   endpoint: string | undefined;
-  /** Undefined: taken from the environment. */
+  /** Region of the bucket. Undefined: taken from the environment. */
   region: string | undefined;
-  /** Path-style URLs: the bucket is in the path instead of the host name. */
+  /** True for path-style URLs, which have the bucket in the path instead of the host name. */
   path_style: boolean;
 }
 
 const EXAMPLE = "s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path_style=1";
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
-/** One part of a prefix. Must not start with a dot, which excludes `..`, and has no characters that URLs or headers need to encode. */
+/** One part of a prefix. It cannot start with a dot, which excludes `..`, and has no characters that URLs or headers must encode. */
 const PREFIX_PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 const REGION = /^[a-z0-9-]{1,63}$/i;
 const PARAMETERS: ReadonlySet<string> = new Set(["endpoint", "region", "path_style"]);

@@ -6,20 +6,20 @@ import { errorCode } from "../../kernel/files.ts";
 
 export const ignore = (): void => {};
 
-/** Keeps an early stream error from ending the process: without an `error` listener it would. The next read still throws it. */
+/** Adds an `error` listener, so that an early stream error does not end the process. The next read still throws the error. */
 export function heard(stream: Readable): Disposable {
   stream.on("error", ignore);
   return { [Symbol.dispose]: () => void stream.off("error", ignore) };
 }
 
-/** Writes the whole chunk at `position`. */
+/** Writes the whole chunk at `position` in the file. */
 export async function writeFully(handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
   for (let written = 0; written < chunk.byteLength;) {
     written += (await handle.write(chunk, written, chunk.byteLength - written, position + written)).bytesWritten;
   }
 }
 
-/** Yields the chunks of a stream. Throws `interrupted` if it breaks. Destroys it if `signal` is aborted, but not if the reader stops. */
+/** Yields the chunks of a stream. Throws `interrupted` if the stream breaks. Destroys the stream on abort, but not if the reader stops. */
 export async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
   const abort = (): void => void stream.destroy(new Error("the upload was aborted"));
   if (signal?.aborted === true) abort();
@@ -44,7 +44,7 @@ export async function statOf(path: string, key: string): Promise<BlobStat | unde
   }
 }
 
-/** Throws the error, converted to `no_space` if the disk, the quota or the inodes are exhausted. */
+/** Throws the error, or `no_space` if the error means that the disk, the quota or the inodes are exhausted. */
 export function refuse(error: unknown): never {
   if (errorCode(error) === "ENOSPC" || errorCode(error) === "EDQUOT")
     throw new BlobError("no_space", "there is no space left for artifacts", { cause: error });
@@ -65,7 +65,7 @@ export async function measure(
   return all.finish();
 }
 
-/** Counts and hashes the bytes of one request. Throws as soon as they exceed the limit or cannot match the expected size or digest. */
+/** Counts and hashes the bytes of an upload. Throws as soon as they exceed the limit or cannot match the expected size or digest. */
 class Measure {
   readonly #options: Pick<ReceiveOptions, "max_bytes" | "expect">;
   readonly #hash = createHash("sha256");

@@ -11,10 +11,10 @@ export interface Bus {
   subscribe(subject: string, listener: BusListener): () => void;
   /**
    * Resolves when the subscriptions made so far are active: messages that any node publishes afterwards are delivered. Never throws. If the
-   * bus is disconnected or slow to confirm, it resolves earlier, and `onGap` is called once the subscriptions are active.
+   * bus is disconnected or slow to confirm, it resolves earlier and calls `onGap` when the subscriptions are active.
    */
   subscribed(): Promise<void>;
-  /** Calls the listener when messages may have been lost, so that it reads the database again. Returns a function that removes it. */
+  /** Registers a listener for lost messages, which must read the database again. Returns a function that removes the listener. */
   onGap(listener: () => void): () => void;
   /** Whether messages of other nodes arrive. Always true for a bus within one process. */
   readonly connected: boolean;
@@ -25,7 +25,7 @@ export interface Bus {
 /** Thrown by a listener for an invalid message. The bus logs it at level debug, because any publisher can cause it. */
 export class MalformedHint extends Error {}
 
-/** Returns whether a value of a message has the expected type. */
+/** Returns whether a field of a message has the expected type. */
 type Check = (value: unknown) => boolean;
 export const isText: Check = (value) => typeof value === "string";
 export const isInteger: Check = (value) => Number.isSafeInteger(value);

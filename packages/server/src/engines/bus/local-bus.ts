@@ -3,11 +3,11 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import { type Bus, type BusListener, MalformedHint } from "./bus.ts";
 
-/** Maximum queued messages, reached only if the event loop is blocked. Further messages are dropped, and `onGap` is called. */
+/** Maximum queued messages, reached only if the event loop is blocked. Further messages are dropped, and `onGap` listeners are called. */
 const QUEUE_MESSAGES_MAX = 100_000;
 
 export interface LocalBus extends Bus {
-  /** Calls the `onGap` listeners, because messages of other nodes were lost. */
+  /** Calls the `onGap` listeners. The caller detected that messages of other nodes were lost. */
   lose(): void;
 }
 
@@ -59,7 +59,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
       schedule();
     },
     subscribe(subject, listener) {
-      // Wrapped, because a Set would store the same function only once. Each call must create a separate subscription.
+      // Wrapped so that each call creates a separate subscription: a Set stores the same function only once.
       const own: BusListener = (message, of) => listener(message, of);
       const of_subject = listeners.get(subject) ?? new Set();
       listeners.set(subject, of_subject.add(own));
@@ -78,7 +78,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
       closed = true;
       listeners.clear();
       gap_listeners.clear();
-      // Waits for a scheduled delivery, which ends the activity of the queued messages.
+      // Waits until a scheduled delivery has run. The delivery marks the queued messages as no longer pending.
       await new Promise((resolve) => setImmediate(resolve));
     },
   };

@@ -3,7 +3,7 @@ import type { Clock } from "@roamfleet/clock";
 
 /** Address of a NATS installation: its servers, our credentials and the prefix of our subjects. */
 export interface NatsAddress {
-  /** Tried in turn until a connection succeeds. */
+  /** Servers to try in turn until a connection succeeds. */
   servers: readonly { host: string; port: number }[];
   /** Whether to refuse servers without TLS. */
   tls: boolean;
@@ -29,7 +29,7 @@ export function parseNatsUrl(url: string): NatsAddress | undefined {
   try {
     return { servers: known, tls: match[1] === "tls", credentials: parseCredentials(match[2]), prefix: match[4] || DEFAULT_PREFIX };
   } catch {
-    // Invalid percent-encoding in the credentials.
+    // The percent-encoding in the credentials is invalid.
     return undefined;
   }
 }

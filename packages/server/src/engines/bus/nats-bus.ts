@@ -13,31 +13,31 @@ export interface NatsBusOptions {
   clock: Clock;
   log: EngineLog;
   activity?: Activity | undefined;
-  /** Called at the start and after every change. */
+  /** Called with the connection state at the start and after every change. */
   onConnected?: (connected: boolean) => void;
   /** Maximum message size in bytes. NATS' own limit, 1 MiB by default, applies too. */
   message_bytes_max?: number;
-  /** Maximum outgoing messages that are buffered or sent but not yet confirmed. */
+  /** Maximum outgoing messages that are buffered, or sent but not yet confirmed. */
   outgoing_messages_max?: number;
   ping_every_ms?: number;
 }
 
-/** Larger than the largest message: one transaction changes at most 800 KB. */
+/** Maximum message size in bytes. No message is that large, because one transaction changes at most 800 KB. */
 const MESSAGE_BYTES_MAX = 1_000_000;
 const OUTGOING_MESSAGES_MAX = 10_000;
 const OUTGOING_BYTES_MAX = 16 * 1024 ** 2;
-/** The connection is closed at the third ping in a row without a response, so a frozen server is detected after 10 to 15 seconds. */
+/** Interval of pings. The third ping in a row without a response closes the connection, which detects a frozen server in 10 to 15 s. */
 const PING_EVERY_MS = 5_000;
 const PINGS_MISSED_MAX = 2;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Delay before a reconnect: doubles each time, minus up to half at random, so that nodes do not all reconnect at the same time. */
+/** First delay before a reconnect. It doubles each time. Up to half is subtracted at random, so that nodes reconnect at different times. */
 const RETRY_MIN_MS = 100;
 const RETRY_MAX_MS = 5_000;
-/** After a connection that lasted this long, retries start with the short delay again. */
+/** After a connection that lasted this long, the next reconnect starts with the shortest delay again. */
 const STABLE_MS = 10_000;
-/** Gaps are reported at most this often, so that readers do not reload all the time. */
+/** Minimum interval between reported gaps. It keeps readers from reloading all the time. */
 const GAP_EVERY_MS = 1_000;
-/** Timeout for the server to confirm subscriptions. Callers then continue, and a gap is reported after the late confirmation. */
+/** Timeout for NATS to confirm subscriptions. Callers then continue, and a gap is reported when the confirmation arrives. */
 const SUBSCRIBE_TIMEOUT_MS = 2_000;
 /** Time to flush the last messages when the bus is closed. */
 const CLOSE_FLUSH_MS = 1_000;
@@ -64,7 +64,7 @@ export async function natsBus(options: NatsBusOptions): Promise<Bus> {
 }
 
 export class NatsBus implements Bus {
-  /** Sender id in all our messages. After a reconnect, NATS could send our own earlier messages back; this id detects them. */
+  /** Sender id in all messages of this bus. It detects our own messages, which NATS could send back after a reconnect. */
   readonly #id = randomBytes(9).toString("base64url");
   readonly #dial: Dial;
   readonly #options: NatsBusOptions;
@@ -129,7 +129,7 @@ export class NatsBus implements Bus {
 
   async subscribed(): Promise<void> {
     const connection = this.#connection;
-    // While disconnected there is nothing to wait for: each new connection reports a gap once the subscriptions are active.
+    // While disconnected, it need not wait: each new connection reports a gap when the subscriptions are active.
     if (connection === undefined || !this.connected) return;
     let late = false;
     const confirmed = connection.flush().then(
@@ -205,11 +205,11 @@ export class NatsBus implements Bus {
 
   /** Resolves when the connection is closed. */
   async #serve(connection: NatsConnection): Promise<void> {
-    // The bus was closed while this connection was being made.
+    // The bus was closed while this connection was being established.
     if (this.#ending.signal.aborted) return connection.close();
     this.#connection = connection;
     void this.#watch(connection);
-    // All subscriptions are sent before the first await, so that no message after the connect is missed.
+    // Sends all subscriptions before the first await, so that no message after the connect is missed.
     this.#subscribe(this.#gap_subject, () => this.#gap());
     for (const [subject, heard] of this.#heard) this.#listen(subject, heard);
     this.#outbox.attach(connection);
@@ -227,7 +227,7 @@ export class NatsBus implements Bus {
   #arrived(connection: NatsConnection): void {
     if (this.#connection !== connection || this.#ending.signal.aborted) return;
     this.#become("connected", () => this.#log.info({ server: connection.getServer() }, "the bus is connected"));
-    // Messages published while disconnected were missed.
+    // Reports a gap, because messages published while disconnected were missed.
     this.#gap();
   }
 
@@ -268,13 +268,13 @@ export class NatsBus implements Bus {
     try {
       return this.#connection?.subscribe(nats_subject, { callback: (error, message) => this.#hear(error, message, take) });
     } catch {
-      // The connection has just closed. `#serve` subscribes again on the next connection.
+      // The connection was closed in the meantime. `#serve` subscribes again on the next connection.
       return undefined;
     }
   }
 
   #hear(error: Error | null, message: Msg, take: (envelope: Envelope) => void): void {
-    // The server refused the subscription. `#watch` logs it.
+    // The server refused the subscription. `#watch` logs this.
     if (error !== null) return;
     const envelope = decode(message);
     if (envelope === undefined) {
@@ -299,7 +299,7 @@ export class NatsBus implements Bus {
 interface Envelope {
   /** Id of the sending bus. */
   from: string;
-  /** Absent in a gap announcement: other nodes missed a message. */
+  /** The published message. If absent, this announces a gap: other nodes missed a message. */
   message?: JsonValue;
 }
 

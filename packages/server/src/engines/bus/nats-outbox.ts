@@ -1,4 +1,4 @@
-/** The part of a NATS connection that sending needs. */
+/** The methods of a NATS connection that the outbox needs. */
 export interface Sender {
   publish(subject: string, payload: Uint8Array): void;
   /** Resolves when the server has received all earlier messages. */
@@ -13,8 +13,8 @@ interface Outgoing {
 
 /**
  * Queue of outgoing messages: sends them while connected and buffers them otherwise. One limit covers buffered and unconfirmed messages,
- * because sent messages also accumulate while a server is frozen, until its pings time out. If a message is lost (limit exceeded, broken
- * connection, too large), the other nodes get one gap announcement as soon as it can be sent.
+ * because sent messages also accumulate while a server is frozen, until its pings time out. A message is lost if the limit is exceeded,
+ * the connection breaks or the message is too large. The other nodes then get one gap announcement as soon as it can be sent.
  */
 export class Outbox {
   readonly #messages_max: number;
@@ -22,7 +22,7 @@ export class Outbox {
   readonly #announcement: Outgoing;
   #kept: Outgoing[] = [];
   #unconfirmed = { messages: 0, bytes: 0 };
-  /** Buffered and unconfirmed messages. */
+  /** Number of buffered and unconfirmed messages. */
   #messages = 0;
   #bytes = 0;
   #to: Sender | undefined;
@@ -65,7 +65,7 @@ export class Outbox {
     this.#confirm();
   }
 
-  /** Stops using a closed connection. If messages are unconfirmed, they may be lost, so a gap is announced on the next connection. */
+  /** Stops using a closed connection. Unconfirmed messages may be lost, so a gap is announced on the next connection. */
   detach(): void {
     this.#to = undefined;
     this.#confirming = false;
@@ -74,7 +74,7 @@ export class Outbox {
     this.#unconfirmed = { messages: 0, bytes: 0 };
   }
 
-  /** Returns false if the message must stay buffered. Returns true if it was sent, or dropped because it is too large for this server. */
+  /** Sends a message. Returns false if it must stay buffered, and true if it was sent or is too large for the server and was dropped. */
   #transmit({ subject, payload }: Outgoing): boolean {
     if (this.#to === undefined) return false;
     if (payload.length > (this.#to.info?.max_payload ?? Number.POSITIVE_INFINITY)) {
@@ -93,7 +93,7 @@ export class Outbox {
     return true;
   }
 
-  /** Announces a gap if one is due. At most one announcement per round trip, so that a thousand lost messages cause only a few. */
+  /** Announces a pending gap. Sends at most one announcement per round trip, so thousands of lost messages cause only a few. */
   #pay(): void {
     if (!this.#owed || this.#to === undefined || this.#confirming) return;
     this.#owed = false;

@@ -6,14 +6,14 @@ import { greets, type NatsAddress } from "./nats-address.ts";
 export interface NatsSeen {
   /** `host:port` */
   server: string;
-  /** Why connecting failed, in a few words. If present, only `server` is meaningful besides it. */
+  /** Why connecting failed, in a few words. If set, the other fields except `server` have no meaning. */
   failure?: { refused: boolean; reason: string };
   version: string;
-  /** Bytes. */
+  /** Maximum message size of the server in bytes. */
   max_payload: number;
   wants_credentials: boolean;
   is_encrypted: boolean;
-  /** Error texts of the server for permissions on our own subjects that it denied. */
+  /** Error texts of the server about denied permissions on Roamfleet's subjects. */
   forbidden: readonly string[];
   /** Time from publishing a message to receiving it; undefined if it did not arrive. */
   round_trip_ms: number | undefined;
@@ -82,7 +82,7 @@ async function converse(
     });
     connection.publish(subject, "");
     await within(clock, timeout_ms, heard.promise, signal);
-    // The server reports denied permissions before it responds to this flush. So `forbidden` is complete afterwards.
+    // The server reports denied permissions before it responds to this flush, so `forbidden` is complete afterwards.
     await connection.flush().catch(() => {});
     const { info } = connection;
     return {

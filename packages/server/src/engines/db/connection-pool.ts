@@ -14,7 +14,7 @@ export type Sent = Pick<Statement<unknown>, "text" | "name" | "values">;
  */
 export class Connection {
   readonly #client: Client;
-  /** Id of the org whose rows the session can access; undefined if none is set or it is unknown. */
+  /** Id of the org whose rows the session can access; undefined if the session has no org or its org is unknown. */
   serves: string | undefined;
   /** True when the connection is broken or closed. */
   dead = false;
@@ -24,7 +24,7 @@ export class Connection {
 
   private constructor(config: ClientConfig, lost: (connection: Connection, error: Error) => void) {
     this.#client = new Client({ ...config, pipeline: true });
-    // Without an `error` listener, a connection that the server terminates would crash the process.
+    // If the server terminates the connection and no `error` listener exists, the process crashes.
     this.#client.on("error", (error) => {
       this.dead = true;
       lost(this, error);
@@ -50,7 +50,7 @@ export class Connection {
     try {
       return await this.#send(preface.length === 0 ? statements : [...preface, ...statements], preface.length);
     } catch (error) {
-      // The error was created in a socket callback, so its stack lacks the caller. This stack contains it.
+      // The error was created in a socket callback, so its stack lacks the caller. Replaces it with a stack that contains the caller.
       if (error instanceof Error) Error.captureStackTrace(error);
       throw error;
     } finally {
@@ -104,9 +104,9 @@ interface PoolOptions {
   config: ClientConfig;
   /** Maximum connections. */
   max: number;
-  /** Maximum connections that one org may use at the same time, so that some stay available for other orgs. */
+  /** Maximum connections that one org may use at the same time. It reserves connections for other orgs. */
   max_per_org: number;
-  /** A statement without a response for this long fails, and its connection is closed. */
+  /** Timeout of a statement. If no response arrives in time, the statement fails and its connection is closed. */
   answer_timeout_ms: number;
   /** Sends the session settings on a new connection. */
   prepare: (connection: Connection) => Promise<unknown>;
@@ -120,16 +120,16 @@ interface Waiting {
 }
 
 /**
- * Maximum waiting callers per org. Further callers are rejected immediately, because they would time out anyway. 5,000 robots that finish a
- * deployment together exceed 2,000, although all of their statements are answered within a second.
+ * Maximum waiting callers per org. Further callers are rejected immediately, because they would time out anyway. A limit of 2,000 was too
+ * low: 5,000 robots that finish a deployment at the same time exceed it, although all of their statements finish within a second.
  */
 const WAITING_PER_ORG_MAX = 10_000;
-/** Key of work that belongs to no single org. It has no limit per org. */
+/** Key of work that does not belong to one org. Such work has no limit per org. */
 const NO_ORG = "";
 
 /**
- * A pool of connections, which opens them on demand and lends each to one caller at a time. When all are lent, waiting orgs are served
- * round robin: between two callers of an org, every other org gets at most one connection. One timer enforces all timeouts.
+ * A pool of connections. It opens connections on demand and lends each to one caller at a time. When all are in use, waiting orgs are
+ * served round robin: between two callers of an org, every other org gets at most one connection. One timer enforces all timeouts.
  */
 export class ConnectionPool {
   readonly #options: PoolOptions;
@@ -177,7 +177,7 @@ export class ConnectionPool {
     return new Promise((resolve, reject) => this.#waiting.push(key, { resolve, reject, since: systemClock.monotonic() }));
   }
 
-  /** Takes back a connection that was lent for `org_id`. */
+  /** Returns a connection to the pool. It was borrowed for `org_id`. */
   release(connection: Connection, org_id: string | undefined): void {
     this.#uncount(org_id ?? NO_ORG);
     if (connection.dead || this.#ended) return this.#remove(connection);
@@ -219,7 +219,7 @@ export class ConnectionPool {
     let connection: Connection | undefined;
     try {
       connection = await this.#connect();
-      // Makes the sweeper enforce statement timeouts on the connection, including those of `prepare`.
+      // Registers the connection, so that the sweeper enforces the timeouts of its statements, including those of `prepare`.
       this.#open.add(connection);
       await this.#options.prepare(connection);
       if (this.#ended) throw new ConnectionLost("the database connections are closed");
@@ -244,7 +244,7 @@ export class ConnectionPool {
   readonly #lost = (connection: Connection, error: Error): void => {
     if (!this.#ended) this.#options.log.warn({ err: error }, "a database connection was lost");
     const at = this.#idle.indexOf(connection);
-    if (at < 0) return; // It is in use: its statement fails, and its user releases it.
+    if (at < 0) return; // The connection is in use: its statement fails, and its user releases it.
     this.#idle.splice(at, 1);
     this.#remove(connection);
   };

@@ -10,15 +10,15 @@ export type DbAddress = string | { host: string; port: number; user: string; dat
 
 const POOL_SIZE = 10;
 const SYSTEM_SHARE = 0.3;
-/** Share of the pool for org connections that a single org may use. */
+/** Share of the org connections that a single org may use. */
 const ORG_SHARE = 0.6;
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** Longer than the database's statement timeout. So this one expires only if the database does not respond at all. */
+/** Timeout of a response. It exceeds the database's statement timeout, so it expires only if the database does not respond at all. */
 const ANSWER_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
 const SERVER_VERSION_MIN = 150_000;
 
-/** Sent as a query after connecting, because connection poolers such as PgBouncer refuse them as startup parameters. */
+/** Session settings. They are sent as a query after connecting, because poolers such as PgBouncer refuse them as startup parameters. */
 const SESSION_SETTINGS = `
   set timezone to 'UTC';
   set statement_timeout to ${STATEMENT_TIMEOUT_MS};
@@ -72,12 +72,12 @@ export class Connections {
     return connections;
   }
 
-  /** Borrows a connection for `org_id`, or a system connection. Before its first statement, send `readyFor`. */
+  /** Borrows a connection for `org_id`, or a system connection if it is undefined. Send the statements of `readyFor` before all others. */
   borrow(org_id: string | undefined): Connection | Promise<Connection> {
     return (org_id === undefined ? this.#system : this.#tenants).borrow(org_id);
   }
 
-  /** Releases a connection. After a failure the session's org is unknown, so the next use sets it again. A broken one is closed. */
+  /** Releases a connection. If its work failed, the session's org is unknown, so the next use sets it again. Closes a broken connection. */
   release(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
     if (after.failed) connection.serves = undefined;
     if (after.broken) connection.destroy();

@@ -46,7 +46,7 @@ export function isConnectionLost(error: unknown): boolean {
   return LOST_MESSAGES.some((message) => error.message.startsWith(message));
 }
 
-/** Returns whether a row with this key exists already (HTTP 409). `constraint` limits this to one constraint or unique index. */
+/** Returns whether the error means that a row with this key exists (HTTP 409). With `constraint`, only that constraint or index counts. */
 export function isUniqueViolation(error: unknown, constraint?: string): boolean {
   return error instanceof DatabaseError && error.code === "23505" && (constraint === undefined || error.constraint === constraint);
 }
@@ -60,7 +60,7 @@ export async function mapUniqueViolation<T>(write: Promise<T>, taken: () => Erro
   }
 }
 
-/** Returns whether the disk or quota is full (HTTP 503). The write did not happen. Also recognizes errors of file writes. */
+/** Returns whether the error means that the disk or quota is full (HTTP 503). The write did not happen. Also accepts file errors. */
 export function isDiskFull(error: unknown): boolean {
   if (isConnectionLost(error) || !(error instanceof Error) || !("code" in error)) return false;
   return error.code === "53100" || error.code === "ENOSPC" || error.code === "EDQUOT";
@@ -69,7 +69,7 @@ export function isDiskFull(error: unknown): boolean {
 /** Returns whether PostgreSQL canceled the statement because of a timeout (HTTP: 503). It had no effect. */
 export const isTimeout = (error: unknown): boolean => error instanceof DatabaseError && (error.code === "57014" || error.code === "55P03");
 
-/** Returns whether the database cannot process any statement now. Then the error of a batch is not caused by one of its rows. */
+/** Returns whether the database currently cannot process any statement. If so, no row of a failed batch is the cause. */
 export const isOutage = (error: unknown): boolean => isConnectionLost(error) || isDiskFull(error) || isTimeout(error);
 
 /** Returns whether the error is a serialization failure or a deadlock: the transaction was rolled back and can be retried. */
@@ -77,7 +77,7 @@ export function isRetryable(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
-/** Returns ConnectionLost if the error means that the connection was lost, otherwise the error itself. */
+/** Returns a ConnectionLost if the error means that the connection was lost, otherwise the error itself. */
 export function classify(error: unknown): unknown {
   if (error instanceof ConnectionLost || !isConnectionLost(error)) return error;
   return new ConnectionLost("the connection to the database was lost", { cause: error });

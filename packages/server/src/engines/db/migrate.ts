@@ -14,12 +14,12 @@ import { withClient } from "./with-client.ts";
 /** Directory of this program's migrations. */
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));
 
-/** Table with the names of the migrations that ran. */
+/** Name of the table that lists the completed migrations. */
 export const MIGRATION_TABLE = "schema_migration";
 const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
 /** Names of migrations that the previous version of the program tolerates: they only add, or remove what that version does not use. */
 const NEXT_VERSION = /^\d{4}_(expand|contract)_/;
-/** Timeout for the migration lock. Long, because another node may be migrating a large database. */
+/** Timeout for taking the migration lock. It is long, because another node may be migrating a large database. */
 const LOCK_TIMEOUT_MS = 10 * 60_000;
 
 /**
@@ -37,7 +37,7 @@ export async function migrate(
   const known = await migrationsIn(directory);
   const run = async (client: pg.Client): Promise<string[]> => {
     await client.query(`set lock_timeout to ${LOCK_TIMEOUT_MS}`);
-    // This lock is released when the session ends.
+    // The end of the session releases this lock.
     await client.query("select pg_advisory_lock(hashtext($1))", [MIGRATION_TABLE]);
     await client.query("set lock_timeout to 0");
     const ahead = await newerOne(client, known);
@@ -48,7 +48,7 @@ export async function migrate(
       return [];
     }
     const before = await listRun(client);
-    // If the migrations ran in another order, this is false, and the library refuses the database.
+    // False if the migrations ran in another order. The library then refuses the database.
     const is_current = isDeepStrictEqual(before, [...known].toSorted());
     const done = is_current ? [] : await runPending(client, directory, log);
     await storeChecksums(client, directory);
@@ -76,13 +76,13 @@ export async function migrationsIn(directory: string): Promise<Set<string>> {
   return known;
 }
 
-/** Returns the only unknown migration if this program tolerates it; undefined if none or several are unknown, or it is incompatible. */
+/** Returns the only unknown migration if this program tolerates it. Returns undefined if it does not, or if none or several are unknown. */
 export function oneAhead(run: readonly string[], known: ReadonlySet<string>): string | undefined {
   const [next, ...later] = run.filter((name) => !known.has(name));
   return next !== undefined && later.length === 0 && NEXT_VERSION.test(next) && run.length === known.size + 1 ? next : undefined;
 }
 
-/** Like oneAhead for the connected database, but throws a Refusal if this program cannot run on it. */
+/** Like `oneAhead`, but reads the connected database, and throws a Refusal if this program cannot use that database. */
 async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<string | undefined> {
   const run = await listRun(client);
   const next = oneAhead(run, known);
@@ -108,7 +108,7 @@ const checksumOf = async (directory: string, name: string): Promise<string> =>
     .update(await readFile(path.join(directory, `${name}.sql`)))
     .digest("hex");
 
-/** Throws a Refusal if a file differs from the migration that ran, by checksum. Migrations without a stored checksum are not compared. */
+/** Throws a Refusal if the checksum of a file differs from that of the completed migration. Skips migrations without a stored checksum. */
 async function refuseChanged(client: pg.Client, directory: string): Promise<void> {
   const known = await migrationsIn(directory);
   const column = await client.query(
@@ -159,7 +159,7 @@ async function runPending(client: pg.Client, directory: string, log: EngineLog):
 
 const FILE = "postgres.schema";
 
-/** Schema of the embedded database, recorded by the last server that ran on it. Readable while the database is stopped. */
+/** Schema of the embedded database, as recorded in a file by the last server that used it. It is readable while the database is stopped. */
 interface SchemaRecord {
   /** Version of the program. */
   version: string;
@@ -170,7 +170,7 @@ interface SchemaRecord {
 export const writeSchemaRecord = (data_directory: string, record: SchemaRecord): Promise<void> =>
   writeDurably(path.join(data_directory, FILE), `${JSON.stringify(record)}\n`, 0o644);
 
-/** Reads the record. Returns undefined if it is missing or unreadable; callers then check the database itself. */
+/** Reads the schema record. Returns undefined if it is missing or unreadable; callers then check the database itself. */
 export async function readSchemaRecord(data_directory: string): Promise<SchemaRecord | undefined> {
   try {
     const { version, migrations } = JSON.parse(await readFile(path.join(data_directory, FILE), "utf8")) as Partial<SchemaRecord>;

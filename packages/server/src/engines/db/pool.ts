@@ -15,7 +15,7 @@ export type { Db, SystemDb };
 export interface DbEngine extends SystemDb {
   /** Waits for running queries, then closes all connections. New queries reject with ConnectionLost. */
   close(): Promise<void>;
-  /** Connections in use, and the number of waiting callers. */
+  /** Number of connections in use, and of callers that wait for a connection. */
   readonly load: { in_use: number; waiting: number };
   /** Returns whether the database responds within `timeout_ms`. Never rejects. */
   ready(timeout_ms: number): Promise<boolean>;
@@ -33,8 +33,8 @@ const OIDS: Record<ColumnKind, readonly number[]> = {
 };
 
 /**
- * Compares the names, types and nulls of a result with the row that its statement declares. Throws on the first difference. Runs only in
- * tests, for every statement.
+ * Compares the column names, types and nulls of a result with the row shape that its statement declares. Throws on the first difference.
+ * Runs only in tests, for every statement.
  */
 function checkRows(shape: RowShape, fields: readonly FieldDef[], rows: readonly unknown[], text: string): void {
   const problem = findProblem(shape, fields, rows);
@@ -61,7 +61,7 @@ function findProblem(shape: RowShape, fields: readonly FieldDef[], rows: readonl
 
 export interface ConnectOptions {
   connection: DbAddress;
-  /** Maximum connections (default 10). 30% are for work across orgs, so that it and the work of single orgs do not block each other. */
+  /** Maximum connections (default 10). 30% are for work across orgs, so that this work and that of single orgs do not block each other. */
   pool_size?: number | undefined;
   clock: Clock;
   log: EngineLog;
@@ -79,7 +79,7 @@ const ALIVE = sql`select 1`;
 
 type Send = (statement: Statement<unknown>) => Promise<QueryResult>;
 
-/** Returns the four query methods, which differ in the expected number of rows. All send with `send`. */
+/** Returns the four query methods, which differ in the expected number of rows. All use `send` to send statements. */
 function reading(send: Send, check_rows: boolean): Pick<Db, "many" | "one" | "maybe" | "run"> {
   async function rows<R>(statement: Statement<R>): Promise<R[]> {
     const result = await send(statement);
@@ -110,8 +110,8 @@ const command = (text: string): Sent => ({ text, name: undefined, values: [] });
 const [BEGIN, COMMIT, ROLLBACK] = [command("begin"), command("commit"), command("rollback")];
 
 /**
- * One attempt of a transaction on one connection. BEGIN is sent in one write with the first statement, and the atCommit statements in one
- * write with COMMIT.
+ * One attempt to run a transaction on one connection. BEGIN is sent in one write with the first statement. The `atCommit` statements are
+ * sent in one write with COMMIT.
  */
 class Transaction {
   readonly db: Db;
@@ -119,12 +119,12 @@ class Transaction {
   readonly #effects: Array<() => void> = [];
   readonly #last: Statement<unknown>[] = [];
   readonly #points = TransactionPoints.ofCaller();
-  /** Statements to send before the first one (set the org, BEGIN); undefined when they have been sent. */
+  /** Statements to send before the transaction's first statement (set the org, BEGIN); undefined when they have been sent. */
   #preface: readonly Sent[] | undefined;
   #open = true;
   /** True if the connection must be closed instead of reused. */
   broken = false;
-  /** The first error. Later statements fail with it without being sent, because PostgreSQL would refuse them. */
+  /** The first error. Later statements fail with this error without being sent, because PostgreSQL would refuse them. */
   #failure: { error: unknown } | undefined;
 
   constructor(connection: Connection, org_id: string | undefined, check_rows: boolean) {
@@ -189,7 +189,7 @@ class Transaction {
       return { value, effects: this.#effects };
     } catch (error) {
       this.#open = false;
-      // If the rollback fails, the connection is closed, which rolls back too. So the original error is thrown in both cases.
+      // If the rollback fails, the connection is closed, which also rolls back. The original error is thrown in both cases.
       if (this.#preface === undefined) await this.#connection.ask([ROLLBACK]).catch(() => (this.broken = true));
       throw error;
     }
@@ -262,7 +262,7 @@ class PgEngine {
   }
 
   async #close(): Promise<void> {
-    // Waits for running and queued work: after `end`, callers that wait for a connection would never get one.
+    // Waits for running and queued work. Otherwise, callers that wait for a connection would never get one.
     if (this.#under_way > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
     this.#connections.end();
   }
@@ -281,7 +281,7 @@ class PgEngine {
     }
   }
 
-  /** Runs an effect. A failure is only logged: the transaction is committed already, and effects are only hints. */
+  /** Runs an effect and logs its failure. The transaction is already committed, and effects are only hints. */
   #perform(effect: () => void): void {
     try {
       effect();
@@ -307,7 +307,7 @@ class PgEngine {
   }
 }
 
-/** Waits some turns of the event loop before a retry. Uses no timer, because a test may stop the simulated clock. */
+/** Waits a few iterations of the event loop before a retry. Uses no timer, because a test may stop the simulated clock. */
 async function pause(weight: number): Promise<void> {
   for (let turns = 1 + Math.floor(weight * 8); turns > 0; turns -= 1) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -8,7 +8,7 @@ import { withClient } from "./with-client.ts";
 export interface DatabaseSeen {
   user: string;
   database: string;
-  /** Version as PostgreSQL's number: 150004 for 15.4. */
+  /** Version as PostgreSQL numbers it: 150004 is 15.4. */
   version: number;
   version_name: string;
   encoding: string;
@@ -27,9 +27,9 @@ export interface DatabaseSeen {
   is_encrypted: boolean;
   /** Duration of the fastest of several round trips. */
   round_trip_ms: number;
-  /** The database's clock minus the local one; accurate to half a round trip. */
+  /** The database's clock minus the local clock, with an error of up to half a round trip. */
   clock_ahead_ms: number;
-  /** Undefined: not readable. */
+  /** Migrations of the database compared with this program's; undefined if they are not readable. */
   migrations: MigrationsSeen | undefined;
 }
 
@@ -41,7 +41,7 @@ export interface MigrationsSeen {
   is_new: boolean;
 }
 
-/** Round trips to measure. The fastest counts, because this process runs other checks at the same time. */
+/** Number of round trips to measure. Only the fastest counts, because this process runs other checks at the same time. */
 const ROUND_TRIPS = 20;
 
 const SEEN = `
@@ -65,8 +65,8 @@ type SeenRow = Omit<DatabaseSeen, "read_only" | "may_serve_orgs" | "round_trip_m
 };
 
 /**
- * Checks a database over a separate connection, without changing it. Rejects with the driver's error if it is unreachable or refuses the
- * login. The caller limits the time by `signal`.
+ * Checks a database over a separate connection, without changing it. Rejects with the driver's error if the database is unreachable or
+ * refuses the login. The caller limits the time with `signal`.
  */
 export async function probeDatabase(
   connection: DbAddress,
@@ -87,7 +87,7 @@ export async function probeDatabase(
   return await withClient(connection, examine, { ...timeouts, application_name: "roamfleet doctor", signal });
 }
 
-/** Tests by switching to the role. Membership is no proof: since PostgreSQL 16, a member may lack the right to switch. */
+/** Switches to the role as a test. Membership is not enough: since PostgreSQL 16, a member may lack the right to switch. */
 async function mayServeOrgs(client: pg.Client): Promise<boolean> {
   await client.query("begin read only");
   const may = await client.query("set local role pg_database_owner").then(
@@ -128,7 +128,7 @@ async function readMigrations(client: pg.Client): Promise<MigrationsSeen | undef
   const run = new Set(rows.map(({ name }) => name));
   return {
     pending: [...known].filter((name) => !run.has(name)).toSorted(),
-    // A compatible migration of the next version is not unknown.
+    // If the only unknown migration is a compatible one of the next version, it is not reported.
     unknown: oneAhead([...run], known) === undefined ? [...run].filter((name) => !known.has(name)) : [],
     is_new: run.size === 0,
   };

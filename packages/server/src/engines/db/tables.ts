@@ -2,16 +2,16 @@ import type pg from "pg";
 
 /** A table as described in PostgreSQL's catalog. */
 export interface Table {
-  /** Schema and name, quoted. */
+  /** Name of the table with its schema, quoted. */
   name: string;
   /** "p" for a partitioned table, which contains no rows itself. */
   kind: "r" | "p";
-  /** The partitioned parent table, and `bound` the FOR VALUES clause; null if this is no partition. */
+  /** The partitioned parent table; `bound` is the FOR VALUES clause. Both are null if this table is not a partition. */
   parent: string | null;
   bound: string | null;
-  /** Number of levels below its root partitioned table. */
+  /** Number of levels between the table and its root partitioned table. */
   depth: number;
-  /** Names, types and generation of the columns, in order. */
+  /** Name and type of each column, and whether it is generated, in order. */
   columns: { name: string; type: string; generated: boolean }[];
 }
 
@@ -44,7 +44,7 @@ export const listTables = async (client: pg.Client, schema: string | null = null
   (await client.query<Table>(TABLES, [schema])).rows;
 
 export interface Sequence {
-  /** Schema and name, quoted. */
+  /** Name of the sequence with its schema, quoted. */
   name: string;
   value: string;
 }
@@ -63,7 +63,7 @@ export const columnList = ({ columns }: Table): string =>
     .map((column) => column.name)
     .join(", ");
 
-/** A partition bound from one date to another, or from midnight to midnight. */
+/** Matches a partition bound between two dates, or between two midnights. */
 const DATE_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\) TO \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\)$/;
 
 /**

@@ -6,13 +6,13 @@ const OUR_FRAME =
 
 /**
  * The failpoints of one transaction, named after the function that started it: `features/sites/store.insertSite:before-commit`. The name is
- * taken from the call stack, so that no transaction needs to state one. It is only computed when failpoints are armed.
+ * taken from the call stack, so callers need not pass one. It is only computed when failpoints are armed.
  */
 export class TransactionPoints {
   #name: string;
   #statements = 0;
 
-  /** Returns the failpoints of a transaction that the caller starts; undefined unless failpoints are armed. */
+  /** Returns the failpoints of the transaction that the caller is starting; undefined unless failpoints are armed. */
   static ofCaller(): TransactionPoints | undefined {
     return failpointsArmed() ? new TransactionPoints(callerName()) : undefined;
   }
@@ -25,10 +25,10 @@ export class TransactionPoints {
     failpoint(`${this.#name}:begin`, "transaction");
   }
 
-  /** Returns the failpoint of the next statement. Call this before sending it, and the returned function after its result. */
+  /** Enters the next statement. Call this before sending it, and after its result call the returned function, which is the failpoint. */
   statement(): () => void {
     const caller = callerName();
-    // If the kernel started the transaction (around a request), it is named after the feature that runs in it.
+    // If the kernel started the transaction (around a request), the failpoints are named after the feature that uses it.
     if (this.#name.startsWith("kernel/") && !caller.startsWith("kernel/")) this.#name = caller;
     this.#statements += 1;
     const point = `${this.#name}:statement-${this.#statements}`;
@@ -39,13 +39,13 @@ export class TransactionPoints {
     failpoint(`${this.#name}:before-commit`, "transaction");
   }
 
-  /** Reached when the transaction is durable and no client has been notified. */
+  /** Failpoint after the commit: the transaction is durable, but no client has been notified. */
   afterCommit(): void {
     failpoint(`${this.#name}:after-commit`, "transaction");
   }
 
   /**
-   * Failpoints of a write outside of a transaction. Reaches the first one before the write; call the returned function after its result.
+   * Failpoints of a write outside of a transaction. Call this before the write, and the returned function after the write's result.
    */
   static lone(text: string): (() => void) | undefined {
     if (!failpointsArmed() || /^\s*(--[^\n]*\n\s*)*select\b/i.test(text)) return undefined;

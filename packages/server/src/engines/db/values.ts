@@ -1,6 +1,6 @@
 import { types } from "pg";
 
-/** OIDs of the PostgreSQL types that are read. They never change; see pg_type.dat. */
+/** OIDs of the PostgreSQL types of the columns that Roamfleet reads. They never change; see pg_type.dat. */
 export const OID = {
   bool: 16,
   bytea: 17,
@@ -29,7 +29,7 @@ function parseBigint(value: string): number {
 
 const parseAnyTimestamp = types.getTypeParser(OID.timestamptz);
 
-/** Parses a timestamp. Sessions use UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which is fast to convert for Date.parse. */
+/** Parses a timestamp. Sessions use UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which is quick to convert for Date.parse. */
 function parseTimestamp(value: string): unknown {
   if (value.length >= 22 && value.charCodeAt(10) === 32 && value.endsWith("+00")) {
     const ms = Date.parse(`${value.slice(0, 10)}T${value.slice(11, -3)}Z`);

@@ -6,7 +6,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 interface ClientOptions extends pg.ClientConfig {
   /** Called when the connection breaks. */
   onLost?: (error: Error) => void;
-  /** Closes the connection when aborted, even during the connect. */
+  /** When aborted, closes the connection, even if it is still being established. */
   signal?: AbortSignal;
 }
 
@@ -18,7 +18,7 @@ export async function withClient<T>(
 ): Promise<T> {
   const address = typeof connection === "string" ? { connectionString: connection } : { ...connection, ssl: false };
   const client = new pg.Client({ connectionTimeoutMillis: CONNECT_TIMEOUT_MS, ...config, ...address });
-  // Without an `error` listener, a terminated connection (57P01) would crash the process. The running query rejects anyway.
+  // If the connection is terminated (57P01) and there is no `error` listener, the process crashes. The running query rejects anyway.
   client.on("error", onLost);
   const cut = (): void => void client.end().catch(() => {});
   signal?.addEventListener("abort", cut, { once: true });
@@ -27,7 +27,7 @@ export async function withClient<T>(
     return await use(client);
   } finally {
     signal?.removeEventListener("abort", cut);
-    // For a migration this also releases its lock. Errors of a lost connection do not matter.
+    // For a migration, this also releases its lock. Errors are ignored, because the connection may already be lost.
     await client.end().catch(() => {});
   }
 }

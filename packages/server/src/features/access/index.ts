@@ -6,8 +6,8 @@ import { sql, type Statement } from "../../kernel/sql.ts";
 import { shareCredentials, shareMemberships } from "./store.ts";
 
 /**
- * The principal whose permissions a stored object uses when it acts later, such as a scheduled deployment. The principal is a
- * user with a token, a token of the org, or the fleet that a robot follows. An empty object means the system.
+ * Identifies whose permissions apply when a stored object runs later, for example a scheduled deployment: those of a user with a token, of
+ * a token of the org, or of the fleet that a robot follows. An empty object means the system, whose permissions are unlimited.
  */
 export interface Authority {
   user_id?: string;
@@ -15,11 +15,11 @@ export interface Authority {
   fleet_id?: string;
 }
 
-/** Returns the authority of the caller of a request, to be stored with the object that acts later. */
+/** Returns the authority of the caller of a request. It is stored with an object that runs later. */
 export const authorityOf = ({ actor, token_id }: Pick<Caller, "actor" | "token_id">): Authority =>
   actor.type === "user" && actor.id !== null ? { user_id: actor.id, token_id } : { token_id };
 
-/** Why an authority is no longer valid. */
+/** The reason why an authority is no longer valid. */
 type AuthorityDenial = Extract<Reason, "scope_lost" | "creator_removed">;
 
 interface Authorized {
@@ -39,8 +39,8 @@ function storedAuthority({ authority, created_by }: Authorized): Authority {
 type Standing = "removed" | "unlimited" | { fleet_id: string } | { grants: Grant[]; limit: Scopes };
 
 /**
- * Reads the current permissions of the authorities of these rows. Inside a transaction it also locks them: a removal, demotion
- * or revocation waits until the transaction ends. So no work starts after such a change was confirmed.
+ * Reads the current permissions of the authorities of these rows. Inside a transaction, also locks them: the removal or demotion of a user
+ * and the revocation of a token wait until the transaction ends. So no work starts after such a change has been committed.
  */
 export async function readAuthorities(tx: Db, org_id: string, rows: readonly Authorized[]): Promise<Authorities> {
   const stored = rows.map(storedAuthority);
@@ -55,7 +55,7 @@ export async function readAuthorities(tx: Db, org_id: string, rows: readonly Aut
 type Memberships = Awaited<ReturnType<typeof shareMemberships>>;
 type Credentials = Awaited<ReturnType<typeof shareCredentials>>;
 
-/** A snapshot of the authorities of some rows. */
+/** The permissions of the authorities of some rows, as they were when they were read. */
 class Authorities {
   readonly #memberships: ReadonlyMap<string, Memberships>;
   readonly #credentials: ReadonlyMap<string, Credentials[number]>;
@@ -65,7 +65,9 @@ class Authorities {
     this.#credentials = credentials;
   }
 
-  /** Returns why the row's authority does not cover the place; null if it covers the place, or the place does not exist. */
+  /**
+   * Returns why the row's authority has less than the role operator at the place. Null if it has the role, or if the place does not exist.
+   */
   denialAt(row: Authorized, place: Place | undefined): AuthorityDenial | null {
     const standing = this.#standingOf(storedAuthority(row));
     if (standing === "removed") return "creator_removed";
@@ -75,14 +77,17 @@ class Authorities {
     return role !== undefined && roleAtLeast(role, "operator") ? null : "scope_lost";
   }
 
-  /** Whether the row's authority administers the whole org. */
+  /** Whether the row's authority is an admin of the whole org. */
   isOrgAdmin(row: Authorized): boolean {
     const standing = this.#standingOf(storedAuthority(row));
     if (standing === "unlimited") return true;
     return standing !== "removed" && "grants" in standing && mayInWholeOrg(standing, "admin");
   }
 
-  /** Returns an SQL condition `and …` that selects the places not covered by the authority; undefined when it covers all. */
+  /**
+   * Returns an SQL condition `and …` that selects the places where the row's authority is not an operator. Undefined if it is one
+   * everywhere.
+   */
   deniedPlaces(row: Authorized, site_column: string, fleet_column: string): Statement<unknown> | undefined {
     const standing = this.#standingOf(storedAuthority(row));
     if (standing === "removed") return sql``;
@@ -98,7 +103,10 @@ class Authorities {
     return sql`and not (true ${reached})`;
   }
 
-  /** Returns the current permissions. Only a revocation ends a token's authority. Expiry does not: it was known in advance. */
+  /**
+   * Returns the current permissions of an authority. A revoked token has none. An expired token keeps its permissions, because the expiry
+   * was known when the object was created.
+   */
   #standingOf({ user_id, token_id, fleet_id }: Authority): Standing {
     if (fleet_id !== undefined) return { fleet_id };
     const token = token_id === undefined ? undefined : this.#credentials.get(token_id);
@@ -109,7 +117,7 @@ class Authorities {
     }
     const memberships = this.#memberships.get(user_id);
     if (memberships === undefined) return "removed";
-    // The lookup does not find a user's token that belongs to another org. Then only the membership counts.
+    // A user's token may belong to another org, where this lookup does not find it. Then only the user's membership limits the permissions.
     if (token === undefined) return { grants: memberships, limit: [] };
     return { grants: memberships.map(({ role, scopes }) => ({ role: lowerRole(role, token.role), scopes })), limit: token.scopes };
   }

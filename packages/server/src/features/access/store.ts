@@ -6,7 +6,7 @@ import { bool, jsonb, list, nullable, row, type RowOf, sql, type Statement, text
 
 const membershipRow = row({ user_id: text, role: textOf<Role>(), scopes: jsonb<Scopes>() });
 
-/** Returns the grants of these users in the org, and locks them: a removal or demotion waits until the transaction ends. */
+/** Returns the grants of these users in the org. Locks them: the removal or demotion of such a user waits until the transaction ends. */
 export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly string[]) =>
   // reads tables of other features: membership
   tx.many(sql(membershipRow)`
@@ -15,7 +15,7 @@ export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly stri
 
 const credentialRow = row({ id: text, role: textOf<Role>(), scopes: jsonb<Scopes>(), revoked: bool });
 
-/** Returns these tokens of the org, and locks them: a revocation waits, an update of `last_used_at` does not. */
+/** Returns these tokens of the org. Locks them: a revocation waits until the transaction ends, but an update of `last_used_at` does not. */
 export const shareCredentials = (tx: Db, org_id: string, ids: readonly string[]) =>
   // reads tables of other features: credential
   tx.many(sql(credentialRow)`
@@ -25,7 +25,7 @@ export const shareCredentials = (tx: Db, org_id: string, ids: readonly string[])
 const foundRow = row({ id: text, site_id: nullable(text), fleet_id: nullable(text), shared: bool, fleets: jsonb<string[]>() });
 type FoundRow = RowOf<typeof foundRow>;
 
-/** Returns the places of objects, for callers whose role is limited to places. */
+/** Returns the places (site and fleet) of objects. They are needed for callers whose role is limited to certain sites or fleets. */
 export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
   const rows = await db.many(STATEMENTS[kind](org_id, list(ids), list(fleets)));
   return new Map(rows.map(({ id, site_id, fleet_id, ...rest }) => [id, { place: { site_id, fleet_id }, ...rest } satisfies Found]));
@@ -33,7 +33,10 @@ export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
 
 type Ids = ReturnType<typeof list>;
 
-/** The place of a deployment is the present place of its robot or fleet. Without either, it belongs to the org only. */
+/**
+ * A deployment belongs to the present site and fleet of its robot or fleet. If that robot or fleet does not exist, it belongs to the org
+ * only.
+ */
 const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
   -- reads tables of other features: deployment, robot, fleet
   select d.id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets

@@ -7,7 +7,7 @@ import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
 import { parseTimes, wireTimes } from "../../kernel/time.ts";
 import { entriesAfter, type EntryFilter, type EntryRow, newestEntries } from "./store.ts";
 
-/** Entries about the whole service have an empty org id. */
+/** The org id of audit entries about the whole service. */
 const SERVICE = "";
 
 type AuditQuery = Call<typeof routes.listAudit>["query"];

@@ -6,11 +6,11 @@ import { type Bound, KEY_BYTES, seal, unseal, type WrappedKey } from "../../kern
 import { pages } from "../../kernel/page.ts";
 import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, type OwnedKeyRow, setKey } from "./store.ts";
 
-/** The parts of the plane that encryption needs. */
+/** The server's dependencies that encryption needs. */
 export type Sealing = Pick<Plane, "clock" | "id" | "secrets" | "bus">;
 
 const KEY_ID = "skey";
-/** `sealed.1.<id of the data key>.<base64url>` */
+/** The format of encrypted text: `sealed.1.<id of the data key>.<base64url>`. */
 const SEALED = /^sealed\.1\.(skey_[0-9a-z]{26})\.([\w-]+)$/;
 const RETRY_SECONDS = "60";
 const REWRAP_ROWS_MAX = 1_000;
@@ -44,7 +44,7 @@ export class OrgSecrets {
     return unseal(key, text, [this.#org_id, id, ...bound]).toString();
   }
 
-  /** Returns a keyed hash: the same for the same text, but the text cannot be guessed from it. */
+  /** Returns a keyed hash. Equal texts have equal hashes, but without the key the text cannot be guessed from the hash. */
   fingerprint(plain: string): Buffer {
     return createHmac("sha256", this.#newest()[1]).update("fingerprint").update(plain).digest();
   }
@@ -76,8 +76,9 @@ export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): 
 }
 
 /**
- * Encrypts all data keys with the current master key, so that earlier master keys can be discarded. Returns how many data keys
- * changed, and how many need a master key that this server lacks. Secrets encrypted with the latter cannot be read.
+ * Encrypts all data keys with the current master key, so that earlier master keys can be discarded. Returns how many data keys it changed
+ * (`rewrapped`), and how many are encrypted with a master key that this server lacks (`unknown`). Secrets encrypted with an unknown data
+ * key cannot be read.
  */
 export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "secrets">): Promise<{ rewrapped: number; unknown: number }> {
   let rewrapped = 0;
@@ -93,13 +94,13 @@ export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "sec
 const keysOfOthers = (db: SystemDb, master_key_id: string) =>
   pages(REWRAP_ROWS_MAX, (last: OwnedKeyRow | undefined) => listKeysOfOthers(db, master_key_id, last?.id ?? "", REWRAP_ROWS_MAX));
 
-/** Counts the data keys that this server can decrypt and those that it cannot. Changes none. */
+/** Counts the data keys that this server can decrypt, those whose master key it lacks, and damaged ones. Changes none. */
 export async function countDataKeys(
   db: SystemDb,
   { secrets }: Pick<Plane, "secrets">,
 ): Promise<{ readable: number; unknown: number; damaged: number }> {
   const counts = { readable: 0, unknown: 0, damaged: 0 };
-  // No key is encrypted with a master key named "", so this lists all.
+  // No data key is encrypted with a master key whose id is "", so this returns all data keys.
   for await (const rows of keysOfOthers(db, ""))
     for (const { org_id, id, ...key } of rows) counts[stateOf(secrets, key, [org_id, id])] += 1;
   return counts;
@@ -113,7 +114,10 @@ function stateOf(secrets: Plane["secrets"], key: WrappedKey, bound: Bound): "rea
   }
 }
 
-/** Binds a secret to this version of this entry, so that an attacker who writes to the database cannot copy it to a readable place. */
+/**
+ * Binds a secret to one version of one entry. Without this, an attacker who can write to the database could copy the secret to an entry
+ * that the attacker may read.
+ */
 export const entryBound = (config_id: string, version: number): Bound => ["config", config_id, version];
 
 /** Binds an encrypted file to its digest. */
@@ -123,14 +127,14 @@ export const fileBound = (sha256: string): Bound => ["config file", sha256];
 export interface ConfigFile {
   /** JSON with sorted keys at every level, indented by two, and a final newline. Stored encrypted if it contains a secret. */
   content: string;
-  /** Lower-case hex of the UTF-8 bytes. */
+  /** The SHA-256 of the file's UTF-8 bytes, as lower-case hex. */
   sha256: string;
 }
 
 interface OpenedFile {
-  /** The exact text of the file. The robot was sent the digest of its bytes. */
+  /** The exact text of the file. Its digest is the one that was sent to the robot. */
   content: string;
-  /** Keys of the object that are secrets. */
+  /** The keys in the file whose values are secret. */
   secret_keys: readonly string[];
 }
 

@@ -8,15 +8,15 @@ import { type EntryRow, listPlaces, listSchemasOf, listSizesFor, type RobotPlace
 
 const SALT_BYTES = 16;
 
-/** Builds a file. The same values give the same bytes in any order, so equal files need no deployment. */
+/** Builds a config file. Equal values give equal bytes, whatever the order of the keys, so unchanged values need no deployment. */
 export function configFile(values: ReadonlyMap<string, JsonValue>): ConfigFile {
   const content = `${writeObject([...values], "")}\n`;
   return { content, sha256: hash("sha256", content) };
 }
 
 /**
- * Builds a file from values that include secrets, and appends a salt as spaces and tabs. Without the salt, users who see only the digest
- * could guess a short secret from it.
+ * Builds a config file from values that include secrets. Appends a salt, encoded as spaces and tabs. Without the salt, users who see only
+ * the digest could guess a short secret from it.
  */
 function saltedFile(values: ReadonlyMap<string, JsonValue>, saltOf: (text: string) => Uint8Array): ConfigFile {
   const { content } = configFile(values);
@@ -35,7 +35,10 @@ function write(value: JsonValue, indent: string): string {
   return JSON.stringify(value);
 }
 
-/** Takes entries instead of an object: a key may be `__proto__`, and an object reorders keys that look like numbers. */
+/**
+ * Formats a JSON object from its entries. A JavaScript object would not work: a key may be `__proto__`, and keys that look like numbers
+ * would be reordered.
+ */
 function writeObject(entries: readonly (readonly [string, JsonValue])[], indent: string): string {
   if (entries.length === 0) return "{}";
   const inner = `${indent}  `;
@@ -45,29 +48,29 @@ function writeObject(entries: readonly (readonly [string, JsonValue])[], indent:
   return `{\n${lines.join(",\n")}\n${indent}}`;
 }
 
-/** Maximum bytes of values that are read and written at a time, measured as text in the database. */
+/** Maximum size of the values in one batch of robots, measured as text in the database. */
 const FILES_BYTES_MAX = 16 * 1024 * 1024;
 
 /** The config files for a robot. */
 export interface RobotFiles {
-  /** By namespace. Content with a secret is encrypted; `openFile` decrypts it. */
+  /** The files by namespace. A file with a secret has encrypted content, which `openFile` decrypts. */
   files: ReadonlyMap<string, ConfigFile>;
-  /** How a namespace violates its schema, so that the robot must not get the files. Null if none does. */
+  /** Why the robot must not get the files: the text of the first schema violation. Null if all namespaces are valid. */
   refusal: string | null;
 }
 
 interface FilesWanted {
   robot_ids: readonly string[];
-  /** Null means all namespaces in which at least one value is set. */
+  /** The only namespace to build files for. Null means all namespaces in which at least one value is set. */
   namespace: string | null;
-  /** Namespaces for which each robot gets a file even without values. */
+  /** Namespaces, by robot id, for which the robot gets a file even if no value is set. */
   always?: ReadonlyMap<string, readonly string[]>;
   bytes_max?: number;
 }
 
 /**
- * Builds the config files of many robots, in batches that bound the bytes in memory. Robots of one fleet that have no values set for the
- * robot itself share the same file objects. Robots that do not exist are left out.
+ * Builds the config files of many robots, in batches of bounded size. Robots of one fleet share the same file objects, except robots for
+ * which a value is set individually. Omits robots that do not exist.
  */
 export async function* effectiveFiles(
   db: Db,
@@ -94,7 +97,10 @@ export async function* effectiveFiles(
   }
 }
 
-/** Splits robots into parts of at most `bytes_max` bytes of values. A larger robot is a part alone. A fleet's values count once. */
+/**
+ * Splits robots into batches whose values have at most `bytes_max` bytes. A robot with more bytes gets a separate batch. Values that
+ * robots of a fleet share are counted once per batch.
+ */
 function* partsOf(places: readonly RobotPlace[], sizes: ReadonlyMap<string, number>, bytes_max: number): Generator<RobotPlace[]> {
   const size = (scope_id: string): number => sizes.get(scope_id) ?? 0;
   let part: RobotPlace[] = [];
@@ -132,7 +138,7 @@ class FileMaker {
       ...empty.map((namespace) => [namespace, new Map<string, EntryRow>()] as const),
       ...namespaces,
     ]);
-    // Logins are sent with the image that needs them, never as a file.
+    // Registry logins are never files: a robot gets a login only in the message with the image that needs it.
     all.delete(REGISTRIES_NAMESPACE);
     await this.#readSchemas([...all.keys()]);
     const files = new Map<string, ConfigFile>();
@@ -157,7 +163,8 @@ class FileMaker {
 
   async #sealedFile(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Promise<ConfigFile> {
     const secrets = await this.#open();
-    // The fingerprint includes the names of the secret keys: a file with a secret and one with the same public value differ in digest.
+    // Include the names of the secret keys in the fingerprint. Otherwise a file would keep its digest when a value changes from secret to
+    // public.
     const keys = [...secret_keys].toSorted();
     const { content, sha256 } = saltedFile(values, (text) => secrets.fingerprint(JSON.stringify([text, keys])));
     return { sha256, content: secrets.seal(JSON.stringify({ content, secret_keys: keys }), fileBound(sha256)) };

@@ -7,7 +7,7 @@ import { type EntryRow, listEntriesFor, listPlaces, type RobotPlace } from "./st
 
 export type EffectiveValue = RobotConfig["effective"][number];
 
-/** Entries by namespace and key. */
+/** Config entries by namespace, and then by key. */
 type Namespaces = Map<string, Map<string, EntryRow>>;
 
 /** Returns the effective entry of each namespace and key. Precedence: org < site < fleet < robot. */
@@ -35,8 +35,8 @@ export const readEntries = async (
   Map.groupBy(await listEntriesFor(db, org_id, scopesOf(places), namespace), ({ scope_id }) => scope_id);
 
 /**
- * Returns the values that the next config deployment gives a robot, with their origins; [] for an unknown robot. The value of a secret is
- * null.
+ * Returns the values that the next config deployment would give a robot, and where each value is set. Returns [] for an unknown robot. The
+ * value of a secret is null.
  */
 export async function effectiveConfig(db: Db, org_id: string, robot_id: string, namespace: string | null): Promise<EffectiveValue[]> {
   return (await effectiveEntries(db, org_id, robot_id, namespace)).map(

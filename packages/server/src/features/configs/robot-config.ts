@@ -8,7 +8,7 @@ import { type DeployedRow, listDeployed, listDeployedFiles } from "./store.ts";
 
 type ConfigState = RobotConfig["config_state"];
 
-/** Compares the file that the robot reports with the one last deployed. A manual change on the robot counts as drift. */
+/** Compares the file that the robot reports with the file last deployed to it. A manual change of the file on the robot counts as drift. */
 function stateOf({ version, sha256, reported_version, reported_sha256, target_id }: Omit<DeployedRow, "namespace">): ConfigState {
   if (reported_sha256 === sha256) return "in_sync";
   return target_id === null && reported_version === version ? "drifted" : "pending";
@@ -18,7 +18,7 @@ function stateOf({ version, sha256, reported_version, reported_sha256, target_id
 const worstOf = (states: readonly ConfigState[]): ConfigState =>
   (["drifted", "pending", "in_sync"] as const).find((state) => states.includes(state)) ?? "unknown";
 
-/** Returns the robot's effective values with their origins, and the state of its deployed files. */
+/** Returns the robot's effective values, where each is set, and the state of its deployed files. */
 export async function readRobotConfig(db: Db, org_id: string, robot_id: string): Promise<RobotConfig> {
   const effective = await effectiveConfig(db, org_id, robot_id, null);
   const deployed = await listDeployed(db, org_id, robot_id);
@@ -38,7 +38,7 @@ export async function readRobotConfig(db: Db, org_id: string, robot_id: string):
 }
 
 function neverDeployed(effective: readonly EffectiveValue[], deployed: readonly DeployedRow[]): RobotConfig["namespaces"] {
-  // Registry logins are not files.
+  // Registry logins are never deployed as a file, so their namespace has no state.
   const known = new Set([REGISTRIES_NAMESPACE, ...deployed.map(({ namespace }) => namespace)]);
   const others = new Set(effective.map(({ namespace }) => namespace).filter((namespace) => !known.has(namespace)));
   return Array.from(others, (namespace) => ({
@@ -57,7 +57,7 @@ interface Value {
   secret: boolean;
 }
 
-/** Returns what the next config deployment would change in the robot's files. For a secret, only states that it changes. */
+/** Returns what the next config deployment would change in the robot's files. For a secret, returns only that its value changes. */
 export async function readRobotConfigDiff(
   db: Db,
   plane: Pick<Sealing, "secrets">,

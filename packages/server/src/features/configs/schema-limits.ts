@@ -3,7 +3,7 @@ import { badRequest, printable } from "../../kernel/fault.ts";
 
 /** Maximum size of a schema as JSON. */
 const SCHEMA_BYTES_MAX = 64 * 1024;
-/** Maximum number of subschemas and members of their lists, with all references expanded. */
+/** Maximum number of subschemas plus members of `enum`, `const` and `required`, with all references expanded. */
 const SCHEMA_NODES_MAX = 1_000;
 const SCHEMA_DEPTH_MAX = 32;
 /** Maximum compiled size of a pattern. The matching time is proportional to this size. */
@@ -55,7 +55,10 @@ export function compilePattern(pattern: string): { expression: RE2JS; steps: num
   throw badRequest(`the schema's pattern ${printable(pattern)} is too large`);
 }
 
-/** Returns the cost of a tenant's schema. Throws 400 if the schema could overload the server or refers outside itself. */
+/**
+ * Returns the cost of validating against a tenant's schema. Throws 400 if the schema could overload the server, or refers to anything but
+ * its own definitions.
+ */
 export function checkSchema(schema: unknown): SchemaCost {
   if (!isFields(schema)) throw badRequest("field schema must be a JSON Schema: an object");
   if (Buffer.byteLength(JSON.stringify(schema)) > SCHEMA_BYTES_MAX)

@@ -9,7 +9,10 @@ import { checkSchema, compilePattern, FORMATS, isFields, type SchemaCost } from 
 
 const DIALECT = "https://json-schema.org/draft/2020-12/schema";
 const COMPILED_MAX = 200;
-/** Maximum of (parts of the value × parts of its schema) + (characters × pattern steps): about a second in the worst case. */
+/**
+ * Maximum cost of a validation: (parts of the value × parts of its schema) + (characters × pattern steps). In the worst case it takes about
+ * a second.
+ */
 const COST_MAX = 20_000_000;
 /** Top-level keywords of a schema that constrain each member of the object independently of the others. */
 const MEMBER_KEYWORDS = ["$defs", "definitions", "type", "properties", "patternProperties", "additionalProperties", "propertyNames"];
@@ -18,14 +21,17 @@ const MEMBER_KEYWORDS = ["$defs", "definitions", "type", "properties", "patternP
 interface Violation {
   /** The path of the violating part, such as `limits.speed`; empty for the object as a whole. */
   path: string;
-  /** `must be <= 5` */
+  /** The problem with that part, such as `must be <= 5`. */
   problem: string;
 }
 
 export interface CompiledSchema {
   /** Validates one key's value independently of the others. If `secret`, the message contains no part of the value. */
   member(key: string, value: JsonValue, secret?: boolean): Violation | undefined;
-  /** Validates the whole object. Ignores the values of secrets: operators who may not read them set schemas and see the result. */
+  /**
+   * Validates the whole object. Ignores the values of secrets, because operators who may not read secrets can set schemas and see the
+   * result.
+   */
   whole(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Violation | undefined;
 }
 
@@ -51,7 +57,7 @@ const options = {
 let meta: Ajv2020 | undefined;
 const compiled = new LRUCache<string, CompiledSchema>({ max: COMPILED_MAX });
 
-/** Validates and compiles a schema. Throws 400 that names what is wrong with it. */
+/** Validates and compiles a schema. Throws 400 with the problem if the schema is invalid. */
 export function compileSchema(schema: unknown): CompiledSchema {
   const text = JSON.stringify(schema) ?? "";
   const name = hash("sha256", text);
@@ -65,7 +71,7 @@ function compile(schema: unknown): CompiledSchema {
   const { $schema, ...rest } = schema as Record<string, unknown>;
   if ($schema !== undefined && $schema !== DIALECT && $schema !== `${DIALECT}#`)
     throw badRequest(`field schema.$schema must be ${DIALECT}`);
-  // The meta-schema's formats (patterns and references) are checked elsewhere.
+  // Formats in the schema (patterns and references) are not validated here: `checkSchema` has checked them.
   meta ??= new Ajv2020({ strict: false, validateFormats: false, logger: false });
   if (meta.validateSchema(rest) !== true) throw badRequest(`field schema is not a JSON Schema: ${explain(meta.errors?.[0], "schema")}`);
   const member = Object.fromEntries(Object.entries(rest).filter(([keyword]) => MEMBER_KEYWORDS.includes(keyword)));
@@ -145,13 +151,17 @@ export const sentenceOf = (namespace: string, { path, problem }: Violation): str
     : `value ${printable(path)} ${problem} (schema of namespace ${printable(namespace)})`;
 
 /**
- * Replaces a secret's value while an object is validated, so that the result does not depend on the secret. No JSON value equals it.
+ * Takes the place of a secret's value during validation, so that the result does not depend on the secret. It differs from every JSON
+ * value.
  */
 const HIDDEN = Symbol("hidden");
 
 const KEYWORD = "x-hidden";
 
-/** A keyword that only the schemas returned by `overlookHidden` use. Tenants cannot use it: ajv compiles their schemas without it. */
+/**
+ * The definition of a keyword that only the schemas returned by `overlookHidden` use. Tenants cannot use the keyword: their own schemas are
+ * compiled without it, and ajv rejects unknown keywords.
+ */
 const hiddenKeyword: FuncKeywordDefinition = {
   keyword: KEYWORD,
   schemaType: "boolean",
@@ -159,7 +169,10 @@ const hiddenKeyword: FuncKeywordDefinition = {
   validate: (_: boolean, value: unknown) => value === HIDDEN,
 };
 
-/** Keywords whose subschemas apply to the same object as the schema that contains them. Definitions may apply to it too. */
+/**
+ * Keywords whose subschemas apply to the same object as the schema that contains them. Definitions are treated alike, because a reference
+ * may apply them to that object.
+ */
 const SAME = ["not", "if", "then", "else"];
 const SAME_LISTS = ["allOf", "anyOf", "oneOf"];
 const SAME_MAPS = ["dependentSchemas", "$defs", "definitions"];
@@ -167,7 +180,7 @@ const SAME_MAPS = ["dependentSchemas", "$defs", "definitions"];
 const VALUE = ["additionalProperties", "unevaluatedProperties"];
 const VALUE_MAPS = ["properties", "patternProperties"];
 
-/** Returns the schema of an object without any constraint on values that are `HIDDEN`; the presence of keys is still validated. */
+/** Returns the schema without its constraints on values that are `HIDDEN`. The presence of their keys is still validated. */
 function overlookHidden(schema: unknown): unknown {
   if (!isFields(schema)) return schema;
   return Object.fromEntries(

@@ -49,8 +49,8 @@ const requireSchema = async (db: Db, org_id: string, namespace: string): Promise
   found(await findSchema(db, org_id, namespace), "schema of namespace", namespace);
 
 /**
- * Sets a namespace's schema. Throws 409 with the names of values that violate it; the user must change those first. Does not validate
- * secrets: otherwise a user who may set schemas could find out a secret bit by bit from the results.
+ * Sets a namespace's schema. Throws 409 with the names of values that violate it; the user must change those values first. Does not
+ * validate secrets: otherwise a user could find out a secret bit by bit, by setting different schemas.
  */
 async function putSchema(plane: Plane, db: Db, { org_id, actor }: Caller, namespace: string, schema: unknown): Promise<SchemaRow> {
   requireFileName(namespace);
@@ -78,7 +78,7 @@ async function removeSchema(plane: Plane, db: Db, { org_id, actor }: Caller, nam
   });
 }
 
-/** Describes the values that violate the schema. Stops reading once there are more than the message shows. */
+/** Returns descriptions of the values that violate the schema. Stops reading when it has more than the error message shows. */
 async function listBroken(tx: Db, org_id: string, namespace: string, schema: CompiledSchema): Promise<string[]> {
   const broken: string[] = [];
   const read = (last: EntryRow | undefined) => listOpenEntriesOf(tx, org_id, namespace, last?.id ?? "", CHUNK_ENTRIES);

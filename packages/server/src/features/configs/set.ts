@@ -42,7 +42,7 @@ interface EntrySet {
   entry: EntryRow;
   /** The namespace's schema. */
   schema: JsonValue;
-  /** Whether there was no value before: it was never set, or was removed. */
+  /** Whether no value was set before: there never was one, or it was removed. */
   is_new: boolean;
 }
 
@@ -56,7 +56,10 @@ export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Bo
   );
 }
 
-/** Sets a value and adds it to the history. Throws 400 if it violates the schema, 409 if its key is a secret elsewhere. */
+/**
+ * Sets a value and adds it to the history. Throws 400 if the value violates the schema, and 409 if its key is a secret at another place but
+ * not here, or the reverse.
+ */
 async function putValue(
   plane: Sealing,
   tx: Db,
@@ -86,7 +89,10 @@ async function putValue(
   return { entry, schema: value_schema, is_new };
 }
 
-/** Throws 409 if the key is a secret at one place and not at another. Otherwise setting it without `secret` would reveal it. */
+/**
+ * Throws 409 if the key is a secret at another place but would not be here, or the reverse. So a user who omits `secret` by mistake does
+ * not store a secret as readable text.
+ */
 async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, secret: boolean): Promise<void> {
   const other = await findKeyThatIs(tx, caller, !secret, place);
   if (other === undefined) return;
@@ -119,7 +125,7 @@ function readScope({ scope = "org", scope_id }: Body): { scope: Scope; scope_id:
 
 /** Checks that a namespace is usable as a file name on the robot. */
 export function requireFileName(namespace: string): void {
-  // Clients and proxies interpret these two as path segments, even percent-encoded.
+  // Clients and proxies interpret "." and ".." in a URL as path segments, even percent-encoded.
   if (namespace === "." || namespace === "..") throw badRequest(`field namespace must not be ${namespace}`);
   const bytes = encodeFileName(namespace).length;
   if (bytes > FILE_NAME_BYTES_MAX) {
@@ -163,7 +169,7 @@ export async function listHistory(
   );
 }
 
-/** Higher than every version. */
+/** The maximum of a 32-bit integer, which no version reaches. The history is listed from here down. */
 const VERSIONS_END = 2_147_483_647;
 
 function readVersion(after: string | null): number {
@@ -198,7 +204,10 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
   });
 }
 
-/** Converts an entry for the API. `schema` is the schema of its namespace; the result contains only the part for the entry's key. */
+/**
+ * Converts an entry to its form in the API. `schema` is the schema of the entry's namespace. The result contains only the schema's part for
+ * the entry's key.
+ */
 export const toWire = (entry: EntryRow, schema: JsonValue): ConfigEntry => ({
   id: entry.id,
   key: entry.key,

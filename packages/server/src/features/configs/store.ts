@@ -28,11 +28,11 @@ const entryRow = row({
   namespace: text,
   key: text,
   scope: textOf<Scope>(),
-  // '' for the scope org
+  // Empty for the scope `org`.
   scope_id: text,
-  // JSON's null is also a value
+  // SQL null for a secret. A value may also be JSON null.
   value: nullable(jsonb<JsonValue>()),
-  // set for a secret, whose value is null
+  // The encrypted value of a secret; null for other values.
   sealed: nullable(text),
   version: int,
   updated_by: nullable(text),
@@ -68,7 +68,7 @@ export const findEntry = (db: Db, org_id: string, id: string): Promise<EntryRow 
 const placedRow = row({ id: text, namespace: text, key: text, scope: textOf<Scope>(), scope_id: text, version: int, removed: bool });
 type PlacedEntry = RowOf<typeof placedRow>;
 
-/** Finds an entry, also a removed one. A removed entry keeps its history, and its id when it is set again. */
+/** Finds an entry, even if it was removed. A removed entry keeps its history, and keeps its id when it is set again. */
 export const findPlaced = (db: Db, org_id: string, at: { id: string } | EntryPlace): Promise<PlacedEntry | undefined> =>
   db.maybe(sql(placedRow)`
     select id, namespace, key, scope, scope_id, version, removed_at is not null as removed from config_entry where org_id = ${org_id} and ${
@@ -97,7 +97,10 @@ export type VersionRow = RowOf<typeof versionRow>;
 /** Versions kept per value, including the current one. Without a limit, a program that sets a value every minute would fill the disk. */
 export const HISTORY_VERSIONS_MAX = 100;
 
-/** Inserts the next version of a value and deletes the oldest beyond the maximum. Deployed files do not need it: each robot has a copy. */
+/**
+ * Inserts the next version of a value, and deletes the oldest versions beyond the maximum. Deployed files do not depend on these versions,
+ * because each robot's files are stored separately.
+ */
 export const insertVersion = async (db: Db, org_id: string, v: Omit<VersionRow, "value"> & { value: unknown }): Promise<void> => {
   await db.run(sql`
     insert into config_version (org_id, config_id, version, change, value, sealed, rollback_of, actor, at)
@@ -114,7 +117,7 @@ export const findVersion = (db: Db, org_id: string, config_id: string, version: 
     )`select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version = ${version}`,
   );
 
-/** Newest first. */
+/** Returns the versions of a value below the version `before`, newest first. */
 export const listVersions = (db: Db, org_id: string, config_id: string, before: number, limit: number): Promise<VersionRow[]> =>
   db.many(sql(versionRow)`
     select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version < ${before}
@@ -130,7 +133,10 @@ interface EntryFilter {
 
 const NOTHING = sql``;
 
-/** An SQL condition `and …`: entries of the org, and of places that the caller may see. Site entries need access to the whole site. */
+/**
+ * Returns an SQL condition `and …` for the entries that the caller may see: those of the org, and those of places within its scopes. An
+ * entry of a site needs access to the whole site.
+ */
 const reached = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? NOTHING
@@ -148,14 +154,14 @@ export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, lim
       ${equals({ namespace: f.namespace, key: f.key, scope: f.scope, scope_id: f.scope_id })}
     order by id desc limit ${limit}`);
 
-/** Finds a place where this key is, or is not, a secret; prefers a place that the caller may see. */
+/** Finds a place where this key is a secret (or, with `secret` false, is not one). Prefers a place that the caller may see. */
 export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespace, key }: EntryPlace) =>
   db.maybe(sql(row({ scope: textOf<Scope>(), scope_id: text, is_reached: bool }))`
     select scope, scope_id, (true ${reached(caller)}) as is_reached from config_entry
     where org_id = ${caller.org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret}
     order by is_reached desc limit 1`);
 
-/** An SQL condition for entries that can affect robots at these places. */
+/** Returns an SQL condition for entries that apply to robots at these places. Entries of the org always do. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
   ${equals({ namespace: namespace ?? undefined })}`;
@@ -167,13 +173,13 @@ export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<strin
     )`select ${entryRow} from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`,
   );
 
-/** Returns the bytes of the values set at each of these places; the place '' is the org. */
+/** Returns the size in bytes of the values set at each of these places. The org is the place ''. */
 export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
   db.many(sql(row({ scope_id: text, bytes: bigint }))`
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
     from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
 
-/** All values of a namespace that are not secret, at any place. */
+/** Returns the values of a namespace that are not secret, at all places, in order of id after the id `after`. */
 export const listOpenEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
     select ${entryRow} from config_entry where org_id = ${org_id} and namespace = ${namespace} and removed_at is null and sealed is null and id > ${after} order by id limit ${limit}`);
@@ -216,7 +222,7 @@ export const listDeployed = (db: Db, org_id: string, robot_id: string): Promise<
   // reads tables of other features: robot_config
   db.many(sql(deployedRow)`select ${deployedRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
 
-/** The files last deployed to the robot, one per namespace; encrypted if they contain a secret. */
+/** Returns the files last deployed to the robot, one per namespace. Files that contain a secret are encrypted. */
 export const listDeployedFiles = (db: Db, org_id: string, robot_id: string) =>
   db.many(sql(row({ namespace: text, content: text, sha256: text }))`
     -- reads tables of other features: robot_config
@@ -225,7 +231,7 @@ export const listDeployedFiles = (db: Db, org_id: string, robot_id: string) =>
 const keyRow = row({ id: text, master_key_id: text, wrapped: text });
 type KeyRow = RowOf<typeof keyRow>;
 
-/** Newest first. */
+/** Returns the encrypted data keys of the org, newest first. */
 export const listKeys = (db: Db, org_id: string): Promise<KeyRow[]> =>
   db.many(sql(keyRow)`select ${keyRow} from secret_key where org_id = ${org_id} order by id desc`);
 
@@ -240,7 +246,7 @@ export const setKey = (db: Db, org_id: string, { id, master_key_id, wrapped }: K
 const ownedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: text });
 export type OwnedKeyRow = RowOf<typeof ownedRow>;
 
-/** Data keys encrypted with a different master key, after the id `after`. */
+/** Returns the data keys of all orgs that are encrypted with another master key, in order of id after the id `after`. */
 export const listKeysOfOthers = (db: SystemDb, master_key_id: string, after: string, limit: number): Promise<OwnedKeyRow[]> =>
   db.many(sql(ownedRow)`
     -- across orgs: the server's master key has changed
@@ -253,7 +259,7 @@ export const countKeysOfOthers = (db: SystemDb, master_key_id: string): Promise<
 
 const namespaceRow = row({ value_schema: nullable(jsonb<JsonValue>()), schema_version: int });
 
-/** Locks a namespace: no other transaction changes its values or schema until this one ends. */
+/** Locks a namespace, so that no other transaction changes its values or schema until this one ends. Returns the schema and its version. */
 export const lockNamespace = (db: Db, org_id: string, namespace: string): Promise<RowOf<typeof namespaceRow>> =>
   db.one(sql(namespaceRow)`
     insert into config_namespace (org_id, namespace) values (${org_id}, ${namespace})
@@ -269,7 +275,7 @@ const schemaRow = row({
 });
 export type SchemaRow = RowOf<typeof schemaRow>;
 
-/** Sets a namespace's schema; undefined removes it. */
+/** Sets a namespace's schema and increments its version. Undefined as `schema` removes the schema. */
 export const setSchema = (db: Db, org_id: string, namespace: string, schema: unknown, actor: Actor, now: Date): Promise<number> =>
   db.run(sql`
     update config_namespace

@@ -15,15 +15,18 @@ export interface BuildOptions {
   log: Logger;
 }
 
-/** A build takes seconds. A build that hangs must not prevent the server from starting. */
+/** Time limit of a build, which usually takes seconds. A build that hangs must not prevent the server from starting. */
 const BUILD_TIMEOUT_MS = 180_000;
 const OUTPUT_BYTES_MAX = 16 * 1024;
-/** Age after which a build of other sources is deleted. A younger build may be unfinished, or not yet read by its server. */
+/**
+ * Minimum age at which builds of other versions of the sources are deleted. A younger build may be unfinished, or its server may not have
+ * read it yet.
+ */
 const OLD_AFTER_MS = 600_000;
 
 /**
- * Returns the directory of the dashboard built from the present sources. Builds the dashboard if that directory does not exist.
- * Its name is the digest of the sources, and a rename creates it, so servers can start concurrently. Throws NotBuilt.
+ * Returns the directory of the dashboard built from the present sources. Builds the dashboard if that directory does not exist. The
+ * directory is named after the digest of the sources and created by a rename, so servers can start concurrently. Throws NotBuilt.
  */
 export async function ensureBuilt(options: BuildOptions): Promise<string> {
   const { clone, log, clock } = options;
@@ -60,7 +63,7 @@ async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
-/** Runs the bundler in a separate process, so that its memory is freed afterwards and it does not get the server's secrets. */
+/** Runs the bundler in a separate process, so that its memory is freed afterwards and it has no access to the server's secrets. */
 async function runBuild({ clone, clock, log }: BuildOptions, directory: string): Promise<void> {
   const child: ChildProcess = spawn(process.execPath, [path.join(clone, "packages/dashboard/build.ts"), directory], {
     cwd: clone,
@@ -68,7 +71,7 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
-  // If no file descriptors are free, the child has no pipes, and an "error" event follows.
+  // If no file descriptors are free, the child process has no pipes and emits "error" later.
   for (const stream of [child.stdout, child.stderr])
     stream?.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-OUTPUT_BYTES_MAX)));
   let is_late = false;
@@ -101,7 +104,7 @@ async function publish(unfinished: string, built: string): Promise<void> {
   }
 }
 
-/** Deletes old builds of other sources. Servers that run them do not need the files, because they have them in memory. */
+/** Deletes old builds of other versions of the sources. Running servers do not need the files, because they have them in memory. */
 async function removeOld(builds: string, kept: string): Promise<void> {
   const now_ms = (await stat(kept)).mtimeMs;
   for (const name of await readdir(builds)) {
@@ -130,12 +133,12 @@ const INPUTS = [
 ];
 const DIGEST_CHARACTERS = 32;
 
-/** Whether the sources of the dashboard are here. They are missing if only the server was installed. */
+/** Whether the sources of the dashboard exist. They are missing if only the server was installed. */
 export const hasSources = (clone: string): boolean => existsSync(path.join(clone, "packages/dashboard/src"));
 
 /**
- * Returns a digest of the names and contents of all inputs of the build. Does not use modification times, because
- * `git checkout` changes them. 600 files take 25 ms.
+ * Returns a digest of the names and contents of all inputs of the build. Ignores modification times, because `git checkout` changes them.
+ * Takes 25 ms for 600 files.
  */
 export async function digestSources(clone: string): Promise<string> {
   const files = (await Promise.all(INPUTS.map((input) => filesOf(clone, input)))).flat().toSorted();

@@ -5,10 +5,16 @@ import { type BuiltFile, type BuiltSite, type Dashboard, type Encoding, ENCODING
 
 const NONCE_BYTES = 16;
 const YEAR = "public, max-age=31536000, immutable";
-/** First path segments of the API and of files. An unknown path below them returns 404 instead of the dashboard's page. */
+/**
+ * First path segments of the API and of static files. An unknown path that starts with one of them returns 404 instead of the dashboard's
+ * page.
+ */
 const NOT_PAGES = new Set(["assets", ...Object.values(routes).map(({ path }) => firstPart(path))]);
 
-/** No external sources, no inline code, no embedding in frames. A worker uses the policy in the response that loads it. */
+/**
+ * Returns the Content-Security-Policy: no external sources, no inline code, no embedding in frames. Static files get it too, because the
+ * script of a worker needs its own policy.
+ */
 const policy = (styles: string): string =>
   `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; ` +
   "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -20,7 +26,7 @@ const HEADERS = {
   "cross-origin-resource-policy": "same-origin",
 };
 
-/** Serves the dashboard's page at all its paths, and its files. Returns undefined for other requests. */
+/** Serves the dashboard's page at all its paths, and the dashboard's static files. Returns undefined for other requests. */
 export function dashboardPages(dashboard: Dashboard): Pages {
   return (asked) => {
     const file = "site" in dashboard ? dashboard.site.files.get(asked.path) : undefined;
@@ -66,7 +72,7 @@ function answerFile(file: BuiltFile, { accept_encoding, if_none_match }: AskedPa
 const isKnown = (if_none_match: string, etag: string): boolean =>
   if_none_match.trim() === "*" || if_none_match.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
 
-/** A page that states the problem. It uses no style or script, because those files are missing. */
+/** Returns a page that states the problem. The page uses no style or script, because those files are missing. */
 function answerProblem(problem: string): PageAnswer {
   return {
     status: 503,
@@ -87,7 +93,7 @@ function firstPart(path: string): string {
   return path.split("/", 2)[1] ?? "";
 }
 
-/** Whether `Accept` names exactly this type with a weight above 0. Without the header, only any type counts as accepted. */
+/** Whether the header `Accept` lists exactly this type with a weight above 0. Without the header, only the wildcard type matches. */
 function accepts(accept: string | undefined, type: string): boolean {
   if (accept === undefined) return type === "*/*";
   return weighed(accept).some(([name, weight]) => name === type && weight > 0);

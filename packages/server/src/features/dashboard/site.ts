@@ -11,9 +11,9 @@ export type Encoding = (typeof ENCODINGS)[number];
 /** One file of the built dashboard, with the compressed versions that the build made. */
 export interface BuiltFile {
   content_type: string;
-  /** The ETag without quotes. Each encoding appends its name. */
+  /** The ETag without quotes. The ETag of a compressed version has the name of its encoding appended. */
   tag: string;
-  /** Its name contains a hash of its content. */
+  /** Whether the file's name contains a hash of its content. */
   is_hashed: boolean;
   identity: Buffer;
   encoded: Partial<Record<Encoding, Buffer>>;
@@ -22,7 +22,7 @@ export interface BuiltFile {
 export interface BuiltSite {
   /** The HTML of the page, split where the nonce is inserted. */
   page: readonly string[];
-  /** By URL path, for example `/assets/index-Bx3f.js`. */
+  /** The files by URL path, for example `/assets/index-Bx3f.js`. */
   files: ReadonlyMap<string, BuiltFile>;
 }
 
@@ -42,7 +42,9 @@ const CONTENT_TYPES: Record<string, string> = {
   ".woff2": "font/woff2",
 };
 
-/** Reads all files of a built dashboard into memory (4 MB). Only paths in this map are served, so no URL can reach other files. */
+/**
+ * Reads all files of a built dashboard into memory (4 MB). Only the returned files are served, so no URL can reach other files on the disk.
+ */
 export async function readSite(directory: string): Promise<BuiltSite> {
   const entries = await readdir(directory, { withFileTypes: true, recursive: true });
   const names = entries.filter((entry) => entry.isFile()).map((entry) => path.relative(directory, path.join(entry.parentPath, entry.name)));

@@ -12,7 +12,7 @@ export interface DispatchFacts {
   release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | "deleted" | undefined;
   /** Open targets of other deployments for the same robot and subject. */
   rivals: readonly (Pick<TargetRow, "id" | "status"> & { order_number: number })[];
-  /** The highest order number that was ever dispatched to the same robot and subject; 0: none. */
+  /** The highest order number that was ever dispatched to the same robot and subject; 0 if there is none. */
   last_order_number: number;
   /**
    * Why the target may no longer be dispatched: the deployment's creator lost access, or the fleet has a different release. Null or absent
@@ -27,9 +27,9 @@ export type Decision = { dispatch: true; supersede: string[] } | { wait: Waiting
 export function decide({ order_number, robot, release, rivals, last_order_number, denial = null }: DispatchFacts): Decision {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
   if (denial !== null) return { end: "cancelled", reason: denial };
-  // A newer deployment was dispatched first; this one would revert it.
+  // A newer deployment was dispatched first. Dispatching this target would revert that deployment.
   if (last_order_number > order_number) return { end: "cancelled", reason: "superseded" };
-  // The release was deleted: a robot that should roll back to it cannot.
+  // The release was deleted, so a robot that should roll back to it cannot do so.
   if (release === "deleted") return { end: "failed", reason: "rollback_failed" };
   if (release?.artifact_state === "awaiting_upload") return { wait: "artifact" };
   if (!robot.online) return { wait: "robot_online" };

@@ -17,11 +17,11 @@ import { releaseDue } from "./create/schedule.ts";
 import { nextDueAt, nextStepAt } from "./store/claim.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
-/** Hints wake the loops early; these intervals guarantee progress if a hint is lost. */
+/** Interval of the background loops. Hints start them earlier; the interval guarantees progress if a hint is lost. */
 const WORK_EVERY_MS = 5_000;
 const SCHEDULE_EVERY_MS = 30_000;
 const REPAIR_EVERY_MS = 30_000;
-/** A robot whose hint was lost unnoticed gets its desired state after at most two of these intervals. */
+/** Interval of the check for lost hints. A robot whose hint was lost gets its desired state after at most two intervals. */
 const RESEND_EVERY_MS = 15_000;
 /** Delay of the next run of a loop after a run that failed, or that left a failed deployment due. */
 const FAILED_AGAIN_MS = 5_000;
@@ -55,7 +55,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     next_step.set(soon());
     const more = await advanceDeployments(db, plane, postponed);
     const next_at = await nextStepAt(db);
-    // A failed rollout stays due: it must not wake the loop immediately.
+    // A failed rollout stays due, so its time is ignored here: it would start the loop again immediately.
     if (!more && (next_at === null || next_at > clock.now())) next_step.set(next_at);
     return more;
   });

@@ -4,7 +4,7 @@ import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 const INSTALLING_SECONDS = 900;
 /** Timeout of each step of a target; after it the target is retried or fails. */
 const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
-  // The robot is connected when its target is dispatched; a link that breaks then needs time to reconnect.
+  // The robot is connected when its target is dispatched. If the connection breaks then, the robot needs time to reconnect.
   dispatched: 120,
   // Each progress message restarts this timeout.
   downloading: 600,
@@ -12,9 +12,9 @@ const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
   installing: INSTALLING_SECONDS,
   rolling_back: 900,
 };
-/** Added to the robot's verification time. The robot decides the result; this only bounds the wait for it. */
+/** Slack that is added to the robot's verification time. The robot decides the result; the timeout only limits how long to wait for it. */
 const VERIFYING_SLACK_SECONDS = 300;
-/** Time for a rollback of a robot, without its verification time. */
+/** Timeout for a robot's rollback, without its verification time. */
 export const ROLLBACK_SECONDS = INSTALLING_SECONDS + VERIFYING_SLACK_SECONDS;
 /** Returns the deadline by which a connected robot must download the previous release if needed, install it and verify it. */
 export const rollbackDeadline = (verify_seconds: number, now: Date): Date =>

@@ -8,7 +8,7 @@ import type { DeploymentRow, ReasonCounts } from "./store/rows.ts";
  * The state machine of targets and deployments. Pure: no clock and no database. The caller has locked the rows and writes the results.
  */
 
-/** Order of the statuses: an attempt only moves upwards. */
+/** Rank of each status. Within an attempt, a target only moves to a higher rank. */
 const LADDER: Record<TargetStatus, number> = {
   pending: 0,
   queued: 1,
@@ -33,7 +33,7 @@ export const ACTIVE_STATUSES = [
   "verifying",
   "rolling_back",
 ] as const satisfies readonly TargetStatus[];
-/** Statuses in which nothing has changed on the robot yet, so the target can still be cancelled. */
+/** Statuses in which the robot has not changed anything yet, so the target can still be cancelled. */
 export const REVOCABLE_STATUSES = ["dispatched", "downloading", "staged"] as const satisfies readonly TargetStatus[];
 
 const includes = (statuses: readonly TargetStatus[], status: TargetStatus): boolean => statuses.includes(status);
@@ -57,7 +57,7 @@ export type Task = "install" | "remove" | "return" | "return_to_none";
 export interface TargetState {
   status: TargetStatus;
   attempt: number;
-  /** Absent: `install`. */
+  /** What the robot is asked to do. Default: `install`. */
   task?: Task;
 }
 
@@ -266,7 +266,7 @@ export function commonestReason(counts: ReasonCounts, statuses: readonly TargetS
   for (const status of statuses)
     for (const [reason, count] of Object.entries(counts[status] ?? {}))
       sums.set(reason as Reason | "", (sums.get(reason as Reason | "") ?? 0) + count);
-  // "No reason" sorts after all reasons.
+  // The empty reason sorts after all other reasons.
   const order = (reason: string): string => (reason === "" ? "~" : reason);
   const [first] = [...sums].toSorted(([a, m], [b, n]) => n - m || (order(a) < order(b) ? -1 : 1));
   return first === undefined || first[0] === "" ? null : first[0];

@@ -64,7 +64,7 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   try {
     return await db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
   } catch (error) {
-    // A concurrent request of the same robot may have succeeded, perhaps with the key's last use. Then this one returns its result.
+    // A concurrent request of the same robot may have succeeded, perhaps with the key's last use. Then return the result of that request.
     if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
     const enrolled = await findEnrolled(plane.db, key, public_key);
     if (enrolled === undefined) throw error;
@@ -72,7 +72,9 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   }
 }
 
-/** Creates a 403, which does not count as a guess: hundreds of robots may try a key that is used up. */
+/**
+ * Creates a 403. Unlike a 401 for an unknown key, it does not count as guessing, because hundreds of robots may try a key that is used up.
+ */
 const unusable = (status: KeyStatus): Fault => forbidden(`the enrollment key is ${status}`);
 
 const unknownKey = (): Fault => unauthorized("the enrollment key is not known");
@@ -139,7 +141,10 @@ async function refusal(db: Db, { org_id, id }: KeyRow, now: Date): Promise<Fault
   return unusable(statusOf(key, now));
 }
 
-/** Returns the hostname without characters that a name may not contain, or a name made of the id. */
+/**
+ * Returns the hostname without the characters that a robot's name may not contain. If nothing is left, returns a name made from the robot's
+ * id.
+ */
 function defaultName(robot_id: string, hostname: string | undefined): string {
   const clean = (hostname ?? "")
     .replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "")
@@ -150,8 +155,8 @@ function defaultName(robot_id: string, hostname: string | undefined): string {
 }
 
 /**
- * Throws 403 unless the creator of the key may still enroll robots at the place. Locks that permission until the transaction ends.
- * `trusted` states whether the robot gets secrets: the key is trusted, and its creator is still an admin of the whole org.
+ * Throws 403 unless the creator of the key may still enroll robots at the place. Locks the creator's permission until the transaction ends.
+ * The result `trusted` is true if the robot may get secrets: the key is trusted, and its creator is still an admin of the whole org.
  */
 async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ trusted: boolean }> {
   const authorities = await readAuthorities(tx, key.org_id, [key]);
@@ -163,8 +168,8 @@ async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ tr
 }
 
 /**
- * Gives the robot's identity to the computer with `public_key`. The previous computer is disconnected and refused from then on. Throws 403
- * if the robot was decommissioned.
+ * Assigns the robot's identity to the computer with `public_key`. Disconnects the previous computer, which is refused from then on. Throws
+ * 403 if the robot was decommissioned.
  */
 async function takePlace(
   plane: Plane,

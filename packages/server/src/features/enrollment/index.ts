@@ -74,7 +74,7 @@ async function createKey(plane: Plane, db: Db, caller: Caller, body: BodyOf<Rout
   });
 }
 
-/** Creates the key with which the robot's new computer enrolls. Revokes earlier unused keys for this robot. */
+/** Creates the key with which a new computer enrolls as this robot. Revokes earlier unused keys for this robot. */
 const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<NewEnrollmentKey> =>
   db.transaction(async (tx) => {
     const { org_id } = caller;
@@ -89,7 +89,10 @@ const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot_id: st
 
 type KeyTerms = Pick<NewKey, "label" | "site_id" | "fleet_id" | "robot_id" | "trusted" | "max_uses">;
 
-/** Inserts a key. Stores only its hash, so no later response contains `key`. With 0 as `expires_in_hours`, the key never expires. */
+/**
+ * Inserts a key. Only its hash is stored, so no later response can contain the key itself. If `expires_in_hours` is 0, the key never
+ * expires.
+ */
 async function issueKey(plane: Plane, tx: Db, caller: Caller, terms: KeyTerms, expires_in_hours: number): Promise<NewEnrollmentKey> {
   const { org_id, actor } = caller;
   const { fleet_id, robot_id } = terms;

@@ -101,14 +101,17 @@ const madeBy = (maker: { user_id: string } | { token_id: string }) =>
     ? sql`created_by ->> 'type' = 'user' and created_by ->> 'id' = ${maker.user_id}`
     : sql`(authority ->> 'token_id' = ${maker.token_id} or (authority is null and created_by ->> 'type' = 'org_token' and created_by ->> 'id' = ${maker.token_id}))`;
 
-/** Revokes the unused keys for a new computer of this robot, because a newer key replaces them. */
+/** Revokes the unused keys with which a new computer could enroll as this robot, because a newer key replaces them. */
 export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<{ id: string }[]> =>
   db.many(sql(row({ id: text }))`
     update enrollment_key set revoked_at = ${now}, updated_at = ${now}
     where org_id = ${org_id} and robot_id = ${robot_id} and revoked_at is null and uses = 0
     returning id`);
 
-/** Counts one use of a valid key; undefined if none is left. Of two concurrent requests for the last use, one succeeds. */
+/**
+ * Counts one use of a valid key. Returns undefined if the key is invalid or used up. Of two concurrent requests for the last use, one
+ * succeeds.
+ */
 export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
   db.maybe(sql(keyRow)`
     update enrollment_key set uses = uses + 1, updated_at = ${now}

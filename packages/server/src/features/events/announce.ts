@@ -3,24 +3,24 @@ import type { Plane } from "../../context.ts";
 import type { Place } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 
-/** A change with fields that are not sent to readers. */
+/** A change to publish. Has additional fields that readers do not get. */
 export interface AnnouncedChange extends Change {
   /**
-   * The places of the object, the current one first; several if the object was moved. If absent, they are looked up when a reader is
-   * limited to places. Set them for objects that no longer exist.
+   * The places (site and fleet) of the object, the current one first; several if the object was moved. If absent, the places are looked up
+   * when a reader may see only certain places. Set this for objects that no longer exist.
    */
   places?: readonly Place[];
 }
 
-/** A message on the bus: changes of one org in order, or `lost` when there were too many. */
+/** A message on the bus: changes of one org in order, or `lost` in place of too many changes. */
 export type ChangesMessage = { changes: AnnouncedChange[] } | { lost: true };
 
-/** Maximum changes of one org in a transaction, about 800 KB. If there are more, all readers are asked to reload. */
+/** Maximum changes of one org in a transaction, about 800 KB. If there are more, all readers are notified to reload instead. */
 export const CHANGES_PER_MESSAGE_MAX = 5_000;
 
 export const changesSubject = (org_id: string): string => `rf.changes.${org_id}`;
 
-/** Changes of each org so far, by kind and id; null: too many. */
+/** The changes that a transaction has announced so far, by org, and then by kind and id. Null for an org with too many changes. */
 type Batch = Map<string, Map<string, AnnouncedChange> | null>;
 
 /** The changes that each transaction has announced so far. A rollback discards them with the transaction. */
@@ -28,8 +28,7 @@ const gathered = new WeakMap<Db, Batch>();
 
 /**
  * Publishes changes to the readers of the org after the commit: one message per org and transaction, with one change per object. Publishes
- * nothing after a rollback. Best effort: a message may be lost, and the call never fails and waits for nothing. Without readers, its only
- * cost is the array.
+ * nothing after a rollback. Best effort: a message may be lost. The call never fails and never waits.
  */
 export function announce(db: Db, { bus }: Pick<Plane, "bus">, org_id: string, changes: AnnouncedChange | readonly AnnouncedChange[]): void {
   const more: readonly AnnouncedChange[] = "kind" in changes ? [changes] : changes;
@@ -39,7 +38,7 @@ export function announce(db: Db, { bus }: Pick<Plane, "bus">, org_id: string, ch
   gather(batch, org_id, more);
   if (known !== undefined) return;
   gathered.set(db, batch);
-  // Outside a transaction this runs immediately.
+  // Outside a transaction, the callback runs immediately.
   db.afterCommit(() => {
     gathered.delete(db);
     for (const [of, own] of batch) {
@@ -55,7 +54,7 @@ function gather(batch: Batch, org_id: string, more: readonly AnnouncedChange[]):
   for (const change of more) {
     const key = `${change.kind} ${change.id}`;
     const before = own.get(key);
-    // Move the object's change to the end, after the changes that caused it. A `created` change keeps its position, because other changes
+    // Move the object's change to the end, after the changes that caused it. Keep the position of a `created` change, because later changes
     // may refer to the object.
     if (before !== undefined && before.change !== "created") own.delete(key);
     own.set(key, before === undefined ? change : merge(before, change));
@@ -63,11 +62,11 @@ function gather(batch: Batch, org_id: string, more: readonly AnnouncedChange[]):
   batch.set(org_id, own.size > CHANGES_PER_MESSAGE_MAX ? null : own);
 }
 
-/** Precedence of changes: a change does not replace an earlier one of greater weight. All other changes have weight 0. */
+/** Weight of each type of change; 0 for all others. When changes are merged, a change does not replace an earlier one of greater weight. */
 const WEIGHTS: Record<string, number> = { moved: 1, created: 2, removed: 3 };
 const weightOf = ({ change }: AnnouncedChange): number => WEIGHTS[change] ?? 0;
 
-/** Merges two changes of one object: the state in between was never visible outside the transaction. */
+/** Merges two changes of one object in a transaction into one, because the state between them was never visible to others. */
 const merge = (before: AnnouncedChange, next: AnnouncedChange): AnnouncedChange => ({
   ...before,
   ...next,

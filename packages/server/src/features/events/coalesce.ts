@@ -2,21 +2,21 @@ import type { Clock } from "@roamfleet/clock";
 import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/routes";
 import { type Bucket, tryTake } from "../../kernel/rate-limit.ts";
 
-/** Changes of one kind that a reader gets one by one before they are summarized. */
+/** Number of changes of one kind that a reader gets individually in a burst. Further changes are summarized. */
 export const BURST_CHANGES_MAX = 20;
-/** One further change each second. */
+/** The token bucket of each kind of change: after a burst, one change per second. */
 const RATE = { per_minute: 60, burst: BURST_CHANGES_MAX };
-/** Shortest time between two messages: four a second feel live. */
+/** Minimum time between two messages: four messages per second look immediate to a user. */
 const WINDOW_MS = 250;
 /**
- * Shortest time between a summary and the next message. A summary makes a page reload all that it shows; the page of a rollout feels live
- * at this rate.
+ * Minimum time between a summary and the next message. It is longer because a summary makes a page reload all that it shows. The page of a
+ * rollout still looks live at this rate.
  */
 export const SUMMARY_WINDOW_MS = 750;
 
 /**
- * Coalesces the changes for one reader. Keeps only the newest change of each object and aspect. If the changes of a kind exceed the token
- * bucket of that kind, one summary replaces them. So the bytes that a reader gets depend on how long objects keep changing, not on how many
+ * Coalesces the changes for one reader. Keeps only the newest change of each object and type. If the changes of a kind exceed the token
+ * bucket of that kind, one summary replaces them. So the number of bytes sent depends on how long objects keep changing, not on how many
  * objects there are.
  */
 export class Coalescer {
@@ -55,8 +55,8 @@ export class Coalescer {
 }
 
 /**
- * Returns the newest change of each object and aspect, in order. Keeps all moves from different places, because the counts of each place
- * change.
+ * Returns the newest change of each object and type, in order. Keeps moves from different places separately, because the robot counts of
+ * each of these places change.
  */
 function newest(changes: readonly Change[]): Iterable<Change> {
   const by_key = new Map<string, Change>();

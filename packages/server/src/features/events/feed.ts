@@ -11,20 +11,23 @@ const isChange = (change: unknown): boolean =>
   change !== null &&
   ["kind", "id", "change"].every((field) => isText((change as Record<string, unknown>)[field]));
 
-/** Maximum changes queued while their places are looked up in the database. Beyond that, all are dropped and the readers reload. */
+/**
+ * Maximum changes queued while their places are looked up in the database. If there are more, all are dropped and the readers are notified
+ * to reload.
+ */
 const WAITING_CHANGES_MAX = 2 * CHANGES_PER_MESSAGE_MAX;
 
 type FeedPlane = Pick<Plane, "bus" | "db" | "findPlaces" | "log" | "id" | "clock">;
 
 /**
- * Delivers the changes of one org to its readers on this node. It is created, and subscribes, when the first reader connects. Places of
- * changes are looked up only if readers are limited to places. One lookup serves all these readers and all changes that arrived during the
- * previous lookup.
+ * Delivers the changes of one org to its readers on this node. It is created, and subscribes to the bus, when the first reader connects.
+ * The places of changes are looked up only while a reader may see only certain places. One lookup serves all readers, and all changes that
+ * arrived during the previous lookup.
  */
 export class Feed {
   readonly ring: Ring;
   readonly readers = new Set<Reader>();
-  /** When the last reader left, by the monotonic clock; undefined while there are readers. */
+  /** When the last reader disconnected, by the monotonic clock. Undefined while there are readers. */
   idle_since: number | undefined;
   readonly #plane: FeedPlane;
   readonly #org_id: string;
@@ -47,7 +50,7 @@ export class Feed {
     this.#listening = plane.bus.subscribed();
   }
 
-  /** Adds a reader, and resumes after the event with this id if possible. */
+  /** Adds a reader. If possible, resumes after the event with the id `last_event_id`. */
   async join(reader: Reader, last_event_id: string | undefined): Promise<void> {
     const { ring } = this;
     this.readers.add(reader);
@@ -56,17 +59,17 @@ export class Feed {
       this.readers.delete(reader);
       if (this.readers.size === 0) this.idle_since = this.#plane.clock.monotonic();
     });
-    // A client that gets `ready` loads the data that it shows, so it must receive every change after that.
+    // A client that gets `ready` loads the data that it shows, so it must receive every change from then on.
     await this.#listening;
     const after = last_event_id === undefined ? undefined : ring.numberOf(last_event_id);
     const resumed = after !== undefined && ring.has(after + 1);
-    // Places of changes since the reader joined are looked up anyway. The places of changes that it missed may not have been looked up.
+    // The changes that the reader missed may have arrived while no limited reader was connected. Then their places were not looked up.
     if (resumed && isLimited(reader.caller)) await this.#place(ring.from(after + 1));
     if (resumed) reader.begin({ after, resumed, lost: false });
     else reader.begin({ after: ring.position, resumed, lost: last_event_id !== undefined });
   }
 
-  /** Reports lost changes to all readers. */
+  /** Drops all changes and notifies the readers that changes were lost. */
   lose(): void {
     this.#waiting = [];
     this.ring.lose();
@@ -83,7 +86,7 @@ export class Feed {
     if (!this.#taking) void this.#take();
   }
 
-  /** Appends the queued changes in order; immediately if no reader is limited to places. */
+  /** Appends the queued changes to the ring, in order. Looks up their places first if a reader may see only certain places. */
   async #take(): Promise<void> {
     this.#taking = true;
     try {
@@ -92,7 +95,7 @@ export class Feed {
         this.#waiting = [];
         const epoch = this.ring.position;
         if (this.#limited().length > 0) await this.#place(placed);
-        // Changes were lost meanwhile: the readers reload everything, including these.
+        // If changes were lost during the lookup, the readers reload everything, so these changes need not be sent.
         if (this.ring.position !== epoch) continue;
         for (const change of placed) this.ring.append(change);
         this.#wake();

@@ -11,8 +11,8 @@ type Audience = "members" | "admins" | { of: PlacedKind; by: "id" | "robot_id" }
 const OF_ROBOT = { of: "robot", by: "robot_id" } as const;
 
 /**
- * The audience of each kind of change, the same as for the lists of these objects in the authorization table. A new kind without an entry
- * does not compile.
+ * The audience of each kind of change. It equals the audience of the list of these objects in the authorization table. A kind without an
+ * entry does not compile.
  */
 const AUDIENCE: Record<ChangeKind, Audience> = {
   robot: { of: "robot", by: "id" },
@@ -34,17 +34,23 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   signing_keys: "admins",
 };
 
-/** A change with the places that decide whether a reader limited to places sees it. */
+/** A change with its places (site and fleet). They decide whether a reader that is limited to certain places may see the change. */
 export interface PlacedChange {
   change: AnnouncedChange;
-  /** Undefined: not looked up yet. Empty: in no place, so invisible to readers limited to places. */
+  /**
+   * Undefined if the places are not looked up yet. Empty if the object is in no place, so that readers limited to places do not see the
+   * change.
+   */
   found?: readonly Found[];
 }
 
-/** Whether the caller's role is limited to places, so that places have to be looked up. */
+/** Whether the caller may see only certain places, so that the places of changes have to be looked up. */
 export const isLimited = (caller: Caller): boolean => !seesWholeOrg(caller);
 
-/** Returns the part of a change that the caller may see: all of it, all but the other place of a move, or nothing. */
+/**
+ * Returns the part of a change that the caller may see, or undefined. If an object moved and the caller sees only one of the two places,
+ * omits the other place.
+ */
 export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): AnnouncedChange | undefined {
   const audience = AUDIENCE[change.kind];
   if (audience === "members") return change;
@@ -54,7 +60,7 @@ export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): An
   if (seen.length === found.length) return found.length === 0 ? undefined : change;
   const [first] = seen;
   if (first === undefined) return undefined;
-  // The caller sees only one side of the move: omit the other one.
+  // The caller sees only one of the two places of a move: omit the other one.
   const { from_fleet_id: _fleet, from_site_id: _site, ...rest } = change;
   const { fleet_id, site_id } = first.place;
   return { ...rest, ...(fleet_id === null ? {} : { fleet_id }), ...(site_id === null ? {} : { site_id }) };
@@ -64,18 +70,19 @@ export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): An
 function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: string } | undefined {
   const audience = AUDIENCE[change.kind];
   if (typeof audience === "string") return undefined;
-  // Look up a site again for each set of readers: it is visible to users who see one of its fleets, so the result depends on the readers.
+  // Look up a site for each set of readers. A site is visible to users who see one of its fleets, so the result depends on the readers.
   if (found !== undefined && (audience.of !== "site" || change.places !== undefined)) return undefined;
   const id = audience.by === "id" ? change.id : change.robot_id;
   return id === undefined ? undefined : { of: audience.of, id };
 }
 
-/** Converts a change, with the places that its publisher passed. */
+/** Adds the places that the publisher passed with a change, if any. */
 export const placedByPublisher = (change: AnnouncedChange): PlacedChange =>
   change.places === undefined ? { change } : { change, found: change.places.map((place) => ({ place, shared: false, fleets: [] })) };
 
 /**
- * Looks up the places of changes for callers limited to places, in one statement for each kind of object. Rejects if the database fails.
+ * Looks up the missing places of changes and stores them in `changes`, with one statement for each kind of object. `callers` are the
+ * readers that are limited to places. Rejects if the database fails.
  */
 export async function place(
   find: FindPlaces,

@@ -5,31 +5,34 @@ import type { Coalescer } from "./coalesce.ts";
 import { seenBy } from "./reach.ts";
 import { frame, type Ring } from "./ring.ts";
 
-/** Characters passed to the socket at a time. A client that does not read buffers at most twice as much, plus the kernel's buffers. */
+/**
+ * Characters passed to the socket at a time. For a client that does not read, the server buffers at most twice this, plus the kernel's
+ * buffers.
+ */
 const CHUNK_CHARACTERS = 16 * 1024;
 /** Time after which a browser reconnects when the stream ends. */
 export const RETRY_MS = 2_000;
 
-/** Where a reader begins: at new changes, or after an event that it received before. */
+/** Where a reader starts: at new changes, or after the last event that its client received earlier. */
 interface Beginning {
-  /** Number of the last change that it received. */
+  /** The reader gets the changes after the one with this number. */
   after: number;
-  /** It reconnected and nothing is missing. */
+  /** Whether the client reconnected and gets all changes that it missed. */
   resumed: boolean;
-  /** It reconnected, and the changes that it missed are gone. */
+  /** Whether the client reconnected, but changes that it missed are no longer available. */
   lost: boolean;
 }
 
 interface ReaderOptions {
   caller: Caller;
   held: HashedProof;
-  /** Only for a reader that requested coalesced changes. */
+  /** Set only if the client requested coalesced changes. */
   coalescer?: Coalescer | undefined;
 }
 
 /**
- * One open event stream. It has no queue, only a position in the ring. When a slow reader's position has been overwritten, it
- * receives `lost` once and continues with new changes.
+ * One open event stream. It has no queue, only a position in the ring. If the change at its position has been overwritten, a
+ * slow reader gets `lost` once and continues with new changes.
  */
 export class Reader extends Readable {
   readonly held: HashedProof;
@@ -58,7 +61,7 @@ export class Reader extends Readable {
     return this.#caller;
   }
 
-  /** Updates the caller. Sends `lost` if the permissions changed, because the client may show too much or too little. */
+  /** Updates the caller's permissions. If they changed, sends `lost`, because the client may now show too much or too little. */
   becomes(caller: Caller): void {
     if (caller === this.#caller) return;
     const [before, now] = [this.#caller, caller].map(({ grants, limit }) => JSON.stringify([grants, limit]));
@@ -90,8 +93,8 @@ export class Reader extends Readable {
   }
 
   /**
-   * Sends pending changes, and then a heartbeat if none are left. The heartbeat has the ring's position, so that a reader that sees few of
-   * the changes resumes from there.
+   * Sends pending changes, and then a heartbeat if none are left. The heartbeat contains the ring's position: a reader that sees few of the
+   * changes resumes from there when it reconnects.
    */
   beat(): void {
     if (this.#isReady()) this.#pump();
@@ -120,7 +123,10 @@ export class Reader extends Readable {
     return this.#wanted && this.#begun && !this.#ended;
   }
 
-  /** Returns how long coalesced changes wait: 0 if there are none, or if the ring would lose some meanwhile. */
+  /**
+   * Returns the milliseconds until coalesced changes may be sent. Returns 0 if there are none, or if the ring would overwrite some of them
+   * by then.
+   */
   #waitMs(): number {
     if (this.#coalescer === undefined || this.#lost || !this.#ring.has(this.#next)) return 0;
     if (this.#next > this.#ring.position || this.#ring.isHalfFull(this.#next)) return 0;
@@ -135,7 +141,7 @@ export class Reader extends Readable {
     }
   }
 
-  /** Returns the next frames, as many as fit; empty when there are none. */
+  /** Returns the frames to send next, about CHUNK_CHARACTERS at most. Empty if there are none. */
   #take(): string {
     const ring = this.#ring;
     let text = "";

@@ -4,7 +4,10 @@ import type { PlacedChange } from "./reach.ts";
 /** Changes kept for slow and reconnecting readers: at most 8 MB for each org that has readers. */
 const RING_CHANGES_MAX = 10_000;
 
-/** A bounded buffer with the last changes of one org on this node, numbered. Readers detect that older ones are gone. */
+/**
+ * A bounded buffer with the latest changes of one org on this node. The changes are numbered, so a reader can detect that older ones were
+ * overwritten.
+ */
 export class Ring {
   /** Unique id of this ring, so that event ids of another ring are not accepted. */
   readonly #boot: string;
@@ -26,7 +29,7 @@ export class Ring {
     return this.#next - 1;
   }
 
-  /** Whether the changes from this number on fill half of the ring, so that the first of them will be lost soon. */
+  /** Whether the changes from this number on fill half of the ring. Then the first of them will soon be overwritten. */
   isHalfFull(seq: number): boolean {
     return this.#next - seq >= this.#size / 2;
   }
@@ -37,7 +40,7 @@ export class Ring {
     if (this.#next - this.#first > this.#size) this.#first = this.#next - this.#size;
   }
 
-  /** Empties the ring after an unknown number of changes was missed. Skips one number, so that every reader detects the loss. */
+  /** Empties the ring, because an unknown number of changes was missed. Skips one number, so that every reader detects the loss. */
   lose(): void {
     this.#next += 1;
     this.#first = this.#next;
@@ -64,7 +67,7 @@ export class Ring {
     return `${this.#boot}-${seq}`;
   }
 
-  /** Returns the number in an id of this ring; undefined for any other text. */
+  /** Returns the number of the change that an event id refers to. Returns undefined if the id is not from this ring. */
   numberOf(id: string): number | undefined {
     const dash = id.lastIndexOf("-");
     const digits = id.slice(dash + 1);
@@ -72,7 +75,7 @@ export class Ring {
     return Number(digits) < this.#next ? Number(digits) : undefined;
   }
 
-  /** Returns the frame of a change; cached for readers that see all of it. */
+  /** Returns the SSE frame of a change. Caches the frame for readers that see the whole change. */
   frameOf(seq: number, seen: Change): string {
     const kept: (PlacedChange & { frame?: string }) | undefined = this.at(seq);
     if (kept?.change !== seen) return changeFrame(this.idOf(seq), seen);
@@ -84,6 +87,6 @@ const NOT_SHOWN = (key: string, value: unknown): unknown => (key === "places" ? 
 
 const changeFrame = (id: string, change: Change): string => `id: ${id}\nevent: change\ndata: ${JSON.stringify(change, NOT_SHOWN)}\n\n`;
 
-/** Returns the frame of any other event. `data` contains no line break, because it is JSON. */
+/** Returns the SSE frame of an event other than a change. `data` is formatted as JSON, which contains no line break. */
 export const frame = (id: string | undefined, event: string, data: unknown): string =>
   `${id === undefined ? "" : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data, NOT_SHOWN)}\n\n`;

@@ -10,14 +10,14 @@ import { Coalescer } from "./coalesce.ts";
 import { Feed } from "./feed.ts";
 import { Reader, RETRY_MS } from "./reader.ts";
 
-/** Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
+/** Interval of the token checks. Authentication is also cached for 1 s, so a revoked token is detected within 1.5 s. */
 const CHECK_EVERY_MS = 500;
-/** The dashboard treats a stream as broken after 10 s of silence, so two heartbeats may be missing. */
+/** Interval of heartbeats. The dashboard treats a stream as broken after 10 s of silence, so two heartbeats may be lost. */
 const BEAT_EVERY_MS = 3_000;
 const FORGET_EVERY_MS = 15_000;
 /** How long the changes of an org are kept after its last reader left, for readers that reconnect. */
 const FEED_KEPT_MS = 120_000;
-/** A client that does not read the last event within this time is disconnected. */
+/** A client that does not read the final event within this time is disconnected. */
 const END_TIMEOUT_MS = 250;
 
 const STOPPING = "the server is stopping";
@@ -30,11 +30,11 @@ const HEADERS = {
 
 export interface EventStreams {
   routes(http: Http): void;
-  /** Ends every stream, so that its client reconnects to another server, and refuses new ones. */
+  /** Ends every stream, so that its client reconnects to another server. Refuses new streams. */
   drain(): Promise<void>;
 }
 
-/** Serves the event streams: authorization, limits, heartbeats and their end. */
+/** Serves the event streams. Checks authorization and limits, sends heartbeats, and ends streams. */
 export function createEventStreams(plane: Plane): EventStreams {
   const feeds = new Map<string, Feed>();
   let draining = false;
@@ -117,7 +117,7 @@ function watch(plane: Plane, feeds: Map<string, Feed>): Timer[] {
   ];
 }
 
-/** Authenticates each token once, however many streams it has: updates its permissions or ends its streams. */
+/** Authenticates each token once, however many streams it has. Updates the permissions of these streams, or ends them. */
 async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>, beaten_at: WeakMap<Reader, number>): Promise<void> {
   await Promise.all(
     Array.from(feeds, async ([org_id, { readers }]) => {
@@ -131,7 +131,7 @@ async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>, beat
   );
 }
 
-/** Sends heartbeats, only after a successful check: a heartbeat means that the server and its database answer. */
+/** Sends heartbeats. Call it only after a successful check: a heartbeat means that the server and its database respond. */
 function beat({ clock }: Plane, readers: readonly Reader[], beaten_at: WeakMap<Reader, number>): void {
   const now = clock.monotonic();
   for (const reader of readers) {
@@ -154,7 +154,7 @@ async function checkProof(plane: Plane, org_id: string, readers: readonly Reader
     for (const reader of readers) reader.becomes(caller);
     return true;
   } catch (error) {
-    // A database outage proves nothing about a token: the stream continues.
+    // A database outage does not mean that the token is invalid, so the stream continues.
 
     if (!(error instanceof Fault) || (error.code !== "unauthorized" && error.code !== "forbidden")) return false;
     for (const reader of readers) end(plane, reader, error.code, error.message);

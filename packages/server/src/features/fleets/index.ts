@@ -63,7 +63,9 @@ async function create(plane: Plane, db: Db, fleet: NewFleet): Promise<Fleet> {
 
 const readFleet = async (db: Db, org_id: string, id: string): Promise<Fleet> => toWire(found(await findFleet(db, org_id, id), "fleet", id));
 
-/** Deletes a fleet and its enrollment keys. Returns the deleted fleet. 409 while it has robots that are not decommissioned. */
+/**
+ * Deletes a fleet and its enrollment keys. Returns the deleted fleet. Throws 409 while the fleet has robots that are not decommissioned.
+ */
 async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise<Fleet> {
   return await db.transaction(async (tx) => {
     found(await lockFleet(tx, org_id, id), "fleet", id);

@@ -33,7 +33,10 @@ const placeRow = row({ id: text, site_id: text, name: text });
 export type FleetPlace = RowOf<typeof placeRow>;
 const anyRow = row({ present: bool });
 
-/** Adds the numbers of robots to each fleet of `page`. Uses the index for each fleet: a plain join may read all robots of the org. */
+/**
+ * Adds the numbers of robots to each fleet of `page`. Uses an index lookup for each fleet, because a plain join may read all robots of the
+ * org.
+ */
 const counted = (page: Statement<unknown>): Statement<FleetRow> =>
   // reads tables of other features: robot
   sql(countedRow)`
@@ -93,11 +96,11 @@ export const updateFleet = (
       follow_cursor = case when ${change.follow === true} and not follow then '' else follow_cursor end, updated_at = ${now}
     where org_id = ${org_id} and id = ${id}`);
 
-/** Prevents the fleet's deletion until the transaction ends. */
+/** Returns the fleet's place. Locks the fleet against deletion until the transaction ends. */
 export const shareFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for key share`);
 
-/** Locks the fleet: no robot can join it until the transaction ends. */
+/** Returns the fleet's place. Locks the fleet, so that no robot can join it until the transaction ends. */
 export const lockFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for update`);
 
@@ -123,7 +126,7 @@ const hasRow = row({ desired: jsonb<Record<string, FleetRelease>>(), config_revi
 export const lockFleetDesired = (db: Db, org_id: string, id: string) =>
   db.maybe(sql(hasRow)`select ${hasRow} from fleet where org_id = ${org_id} and id = ${id} for no key update`);
 
-/** Sets the fleet's desired release of the app; null removes it. Starts another check of all members. */
+/** Sets the fleet's desired release of an app; null removes it. Resets the cursor, so that all robots of the fleet are checked again. */
 export const setFleetDesired = (
   db: Db,
   fleet: { org_id: string; id: string },
@@ -136,21 +139,26 @@ export const setFleetDesired = (
       follow_cursor = '', updated_at = ${now}
     where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-/** Sets the fleet's config revision, which is the id of a deployment. Starts another check of all members. */
+/**
+ * Sets the fleet's config revision, which is the id of a deployment. Resets the cursor, so that all robots of the fleet are checked again.
+ */
 export const setFleetConfig = (db: Db, fleet: { org_id: string; id: string }, revision: string, now: Date): Promise<number> =>
   db.run(sql`
     update fleet set config_revision = ${revision}, follow_cursor = '', updated_at = ${now}
     where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-/** Finds a fleet with this desired release, which robots that join the fleet get. */
+/** Finds a fleet that has this release as a desired release. Robots that join such a fleet get the release. */
 export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
   db.maybe(sql(row({ id: text, name: text }))`
     select id, name from fleet f where org_id = ${org_id} and exists (select from jsonb_each(f.desired) w where w.value ->> 'id' = ${release_id})
     order by id limit 1`);
 
-/** `version` identifies the version of the row. Any change of the row changes it, even if the cursor stays the same. */
+/** `version` changes with every change of the row, even if the cursor stays the same. */
 const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
-/** Returns fleets whose members must be checked, with the cursor of the last checked member. Alternates orgs; omits fleets in `skip`. */
+/**
+ * Returns fleets whose robots must be checked, each with the cursor of the last checked robot. Takes the orgs in turn, so that one org does
+ * not delay the others. Omits the fleets in `skip`.
+ */
 export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[] = []) =>
   db.many(sql(toFollowRow)`
     select org_id, id, follow_cursor, version from (
@@ -158,6 +166,9 @@ export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[
       from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[])) as in_turns
     order by turn, org_id, id limit ${limit}`);
 
-/** Moves the cursor. Returns 0, and changes nothing, if the fleet has changed since it was read. The next run then reads it again. */
+/**
+ * Moves the cursor. If the fleet has changed since `version` was read, changes nothing and returns 0; the next run then reads the fleet
+ * again.
+ */
 export const moveFollowCursor = (db: Db, org_id: string, id: string, version: string, to: string | null): Promise<number> =>
   db.run(sql`update fleet set follow_cursor = ${to} where org_id = ${org_id} and id = ${id} and xmin::text = ${version}`);

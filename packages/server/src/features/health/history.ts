@@ -6,9 +6,9 @@ import { planeState } from "../../kernel/kernel-plane.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
 import { insertBatches, type NewBatch } from "./store.ts";
 
-/** At most one point of a robot is kept for each interval of this length. */
+/** A robot's history has at most one point for each interval of this length. */
 const POINT_EVERY_MS = 60_000;
-/** A robot's points are written in one batch when the oldest has this age. A killed server loses the points not yet written. */
+/** A robot's points are written in one batch when the oldest has this age. If the server is killed, points not yet written are lost. */
 const FLUSH_AFTER_MS = 600_000;
 const FLUSH_EVERY_MS = 60_000;
 /** Maximum points of a robot in memory. During a database outage, the oldest points beyond this number are dropped. */
@@ -22,7 +22,7 @@ interface UnwrittenPoints {
   points: TimedPoint[];
 }
 
-/** Points of this node's robots that are not written yet, by robot. */
+/** The points of robots that this node has not written yet, by robot id. */
 const unwrittenOf = planeState((_: Plane) => new Map<string, UnwrittenPoints>());
 
 /** Keeps the first snapshot of each minute in memory as a point of the robot's history. Does not use the database. */
@@ -64,7 +64,7 @@ export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promis
   };
 }
 
-/** Writes all points of the robots whose oldest point is from `before` or earlier. */
+/** Writes all unwritten points of each robot whose oldest unwritten point is from `before` or earlier. */
 export async function flush(plane: Plane, before: Date): Promise<void> {
   const robots = unwrittenOf(plane);
   let failures: Failures<unknown> | undefined;

@@ -12,7 +12,10 @@ const BATCH_SNAPSHOTS_MAX = 200;
 /** Maximum concurrent statements, each for a different org. */
 const BATCHES_AT_ONCE = 2;
 
-/** Writes snapshots that arrive during a write in the next batch, because thousands of robots send one every few seconds. */
+/**
+ * Batches the writes: snapshots that arrive during a write are stored by the next one. Thousands of robots send a snapshot every few
+ * seconds.
+ */
 const batcherOf = planeState(
   ({ db, db_errors, clock }: Plane) =>
     new KeyedBatcher<NewSnapshot, Kept | undefined>({
@@ -27,7 +30,7 @@ const batcherOf = planeState(
     }),
 );
 
-/** Stores a robot's snapshot. It is not acknowledged, because the next snapshot replaces a lost one. */
+/** Stores a robot's snapshot. Sends no acknowledgement: if a snapshot is lost, the next one replaces it. */
 export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot }: Health): Promise<void> {
   const now = plane.clock.now();
   const verdict = verdictOf(snapshot);
@@ -35,12 +38,12 @@ export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, 
   if (before === undefined) return;
   addPoint(plane, org_id, robot_id, snapshot, now);
   const { state, failing } = verdict;
-  // Publish only changes: robots send snapshots every few seconds.
+  // Publish only changes of the state, because robots send snapshots every few seconds.
   if (state !== before.state_before || failing.length !== before.failing_before)
     announce(plane.db, plane, org_id, { kind: "robot", id: robot_id, change: "health", status: state });
 }
 
-/** Returns the robot's time in ISO format, or the time of receipt if it is not a valid time. */
+/** Returns the robot's time of the snapshot in ISO format. If it is not a valid time, returns the time of receipt. */
 function sane(at: string, now: Date): string {
   const time = new Date(at);
   return Number.isNaN(time.getTime()) ? now.toISOString() : time.toISOString();
@@ -48,7 +51,7 @@ function sane(at: string, now: Date): string {
 
 const FAILING_SHOWN = 20;
 
-/** Returns the verdict on a snapshot. The robot itself grades its checks: its errors count as failing, its warnings do not. */
+/** Returns the verdict on a snapshot. Checks that the robot reports as errors are failing; warnings are not. */
 function verdictOf({ checks, status }: Pick<HealthBody, "checks" | "status">): Verdict {
   const failed = checks.filter((check) => check.status === "error");
   if (failed.length === 0)

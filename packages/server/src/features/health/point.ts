@@ -5,7 +5,7 @@ import type { HealthPoint } from "@roamfleet/protocol/routes";
 type Point = Omit<HealthPoint, "at">;
 export type TimedPoint = Point & { at: Date };
 
-/** Maximum disks in a point: the first ones in the robot's list. */
+/** Maximum disks in a point. The first disks in the robot's list are kept. */
 const DISKS_MAX = 8;
 
 /** The parts of a snapshot from which a point is computed. */
@@ -29,14 +29,17 @@ const tenth = (value: number): number => Math.round(value * 10) / 10;
 const percent = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): number | null =>
   total_bytes > 0 ? tenth((used_bytes / total_bytes) * 100) : null;
 
-/** The stored form of points. Has the disk names once; each point has its seconds after the first point, then its values. */
+/**
+ * The stored form of points. `mounts` has the name of each disk once. Each point has its seconds after the first point, and then its
+ * values.
+ */
 interface Packed {
   mounts: string[];
   points: [seconds: number, ...values: (number | null)[]][];
 }
 const VALUES = ["cpu_percent", "load_1m", "memory_percent", "temperature_celsius", "battery_percent"] as const;
 
-/** Encodes the points of one robot. `unpack` decodes them, given the time of the first point, with times in whole seconds. */
+/** Encodes the points of one robot. Rounds times to seconds. `unpack` decodes the points, given the time of the first one. */
 export function pack(points: readonly TimedPoint[]): string {
   const first = points[0]?.at.getTime() ?? 0;
   const mounts = [...new Set(points.flatMap(({ disks }) => disks.map(({ mount }) => mount)))].slice(0, DISKS_MAX);
@@ -67,7 +70,10 @@ export function unpack(first_at: Date, text: string): TimedPoint[] {
   }));
 }
 
-/** Reduces points in order of time to at most `count`. Each result is the mean of an interval, at the time of its first point. */
+/**
+ * Reduces points, sorted by time, to at most `count`. Each returned point is the mean of one interval, with the time of the interval's
+ * first point.
+ */
 export function thin(points: readonly TimedPoint[], since: Date, until: Date, count: number): TimedPoint[] {
   if (points.length <= count) return [...points];
   const span = Math.max(1, (until.getTime() - since.getTime()) / count);

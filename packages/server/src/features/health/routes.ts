@@ -26,12 +26,12 @@ export function healthRoutes(http: Http, plane: Plane): void {
 const HOUR_MS = 3_600_000;
 const SPAN_DAYS_MAX = 31;
 const POINTS_SHOWN = 300;
-/** Longest time span of a batch. A node keeps at most this much in memory while the database is unavailable. */
+/** Maximum time between the first and last point of a batch. During a database outage, a node keeps at most this much history in memory. */
 const BATCH_MS_MAX = HOUR_MS + 60_000;
 
 /**
- * Returns a robot's health between two times. Includes the latest snapshot and the points that this node has not written yet.
- * Points that another node has not written yet, usually the last ten minutes, are missing.
+ * Returns a robot's health history between two times. Includes the latest snapshot, and points that this node has not written yet. Points
+ * that another node has not written yet are missing, usually those of the last ten minutes.
  */
 async function readHistory(
   plane: Plane,
@@ -54,7 +54,7 @@ async function readHistory(
   return thin(inOrder(points, since, until), since, until, query.points ?? POINTS_SHOWN).map(wireTimes);
 }
 
-/** Returns the points of the requested time in order, at most one for each second. */
+/** Returns the points of the requested period, sorted by time. Keeps at most one point for each second. */
 function inOrder(points: readonly TimedPoint[], since: Date, until: Date): TimedPoint[] {
   const sorted = points.filter(({ at }) => at >= since && at < until).toSorted((a, b) => a.at.getTime() - b.at.getTime());
   return sorted.filter(({ at }, i) => i === 0 || at.getTime() - (sorted[i - 1]?.at.getTime() ?? 0) >= 1000);

@@ -2,7 +2,7 @@ import type { HealthBody } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { bool, int, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
-/** Maximum time after a reconnect in which the replaced link may still deliver older snapshots. */
+/** Maximum time after a robot reconnects in which its replaced connection may still deliver older snapshots. */
 const LATE_MS = 60_000;
 
 const keptRow = row({ robot_id: text, state_before: nullable(text), failing_before: nullable(int) });
@@ -22,10 +22,10 @@ export interface NewSnapshot {
 }
 
 /**
- * Stores the latest snapshots of distinct robots. A snapshot does not overwrite a later one that was stored less than a minute
- * ago: within a boot, the uptime decides which is later. After a minute any snapshot is stored, so that wrong clocks cannot block
- * a robot's health. Returns the previous verdicts; null if there was none. Robots whose snapshot was not stored are absent. Rows
- * are locked in order of robot, so that concurrent calls do not deadlock.
+ * Stores the latest snapshots of distinct robots. For a minute, a stored snapshot is not overwritten by an earlier one of the same boot, as
+ * determined by the uptime. After a minute, any snapshot overwrites it, so that wrong clocks cannot block a robot's health. Returns the
+ * previous verdict of each robot, or null if it had none. Omits robots whose snapshot was not stored. Locks rows in order of robot, so that
+ * concurrent calls do not deadlock.
  */
 export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnapshot[], now: Date): Promise<Kept[]> =>
   db.many(sql(keptRow)`
@@ -64,13 +64,13 @@ export interface NewBatch {
   robot_id: string;
   first_at: Date;
   last_at: Date;
-  /** Encoded by `pack`. */
+  /** The points in the encoding of `pack`. */
   points: string;
 }
 
 /**
- * Inserts batches of any number of robots in one statement. If the commit of an earlier attempt succeeded but reported an error, the row
- * exists, and the batch has the same points and the ones since: it replaces the row.
+ * Inserts batches of any number of robots in one statement. A row may exist already, if an earlier attempt was committed but its success
+ * was not confirmed. Then the batch replaces the row: it has the same points, and those added since.
  */
 export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<number> =>
   db.run(sql`
@@ -80,7 +80,7 @@ export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<num
     on conflict (org_id, robot_id, first_at) do update set last_at = excluded.last_at, points = excluded.points
       where health_history.last_at < excluded.last_at`);
 
-/** Returns batches that may have points from `since` to `until`, oldest first. Skips batches that begin before `earliest`. */
+/** Returns batches that may contain points from `since` to `until`, oldest first. Skips batches that begin before `earliest`. */
 export const selectBatches = (
   db: Db,
   org_id: string,

@@ -5,16 +5,18 @@ import type { LogRecord } from "@roamfleet/protocol/routes";
 export type Codec = "zstd" | "deflate";
 
 /**
- * Flushes of at least this size use zstd. Measured with records of 185 bytes, CPU time for each record and size of the flush:
- * 20 records take 0.56 µs with deflate and 0.95 µs with zstd (684 and 647 bytes), 200 records 0.18 and 0.21 µs, 1,000 records
- * 0.18 and 0.13 µs (19.9 and 14.1 KB). Creating a zstd context costs more than compressing a small flush.
+ * Minimum JSON size of a flush (the records of one log message) that is compressed with zstd; smaller ones use deflate. Creating a zstd
+ * context costs more than compressing a small flush. CPU time per record, measured with records of 185 bytes:
+ * - 20 records: 0.56 µs with deflate, 0.95 µs with zstd (684 and 647 bytes)
+ * - 200 records: 0.18 µs with deflate, 0.21 µs with zstd
+ * - 1,000 records: 0.18 µs with deflate, 0.13 µs with zstd (19.9 and 14.1 KB)
  */
 const ZSTD_FROM_BYTES = 64 * 1024;
 const ZSTD_OPTIONS = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
 /**
- * Compresses the JSON array of one flush; pass `json` if it exists already. Runs synchronously, because a round trip to the thread pool
- * costs more, except for the largest flushes.
+ * Compresses the records of one flush as a JSON array. `json` is that array if the caller already has it. Runs synchronously: except for
+ * the largest flushes, a round trip to the thread pool would cost more than the compression.
  */
 export function pack(records: readonly LogRecordBody[], json?: Uint8Array): { codec: Codec; packed: Buffer } {
   const bytes = json ?? Buffer.from(JSON.stringify(records));
@@ -40,7 +42,7 @@ const unreadable = ({ first_seq, received_at }: Packed): LogRecordBody => ({
   fields: {},
 });
 
-/** Decompresses the JSON array of a flush. Never throws, so one damaged flush does not make the others unreadable. */
+/** Decompresses the JSON array of a flush. Never throws, so that one damaged flush does not make the other flushes unreadable. */
 export function unpack(batch: Packed): string {
   const { codec, records } = batch;
   try {
@@ -50,18 +52,21 @@ export function unpack(batch: Packed): string {
   }
 }
 
-/** Parses the records of a flush, in order. Replaces `fields` that are nested too deeply, which earlier versions stored. */
+/** Parses the records of a flush, in order. Replaces `fields` that are nested too deeply. Earlier versions stored such fields. */
 export function readRecords(json: string): LogRecordBody[] {
   const records = JSON.parse(json) as LogRecordBody[];
   for (const record of records) boundFields(record);
   return records;
 }
 
-/** Most nested levels of `fields`. JSON.stringify overflows the stack at about 5,000, and no page with such a record could be returned. */
+/**
+ * Maximum nesting depth of `fields`. At a depth of about 5,000, JSON.stringify overflows the stack, so no page with such a record could be
+ * returned.
+ */
 export const FIELDS_DEPTH_MAX = 64;
 const REPLACEMENT = { fields_dropped: `nested deeper than ${FIELDS_DEPTH_MAX} levels` };
 
-/** Whether a value has more than `levels` nested lists and objects. Does not recurse deeper. */
+/** Whether lists and objects in a value are nested more than `levels` deep. Recurses no deeper than that. */
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (levels === 0) return true;
@@ -69,7 +74,7 @@ function isDeeper(value: unknown, levels: number): boolean {
   return false;
 }
 
-/** Replaces the fields of a record that are nested too deeply, in place; returns whether it did. */
+/** Replaces the fields of a record, in place, if they are nested too deeply. Returns whether it replaced them. */
 export function boundFields(record: LogRecordBody): boolean {
   if (!isDeeper(record.fields, FIELDS_DEPTH_MAX)) return false;
   record.fields = { ...REPLACEMENT };
@@ -78,10 +83,10 @@ export function boundFields(record: LogRecordBody): boolean {
 
 export const toWire = (record: LogRecordBody, robot_id: string, received_at: string): LogRecord => ({ robot_id, received_at, ...record });
 
-/** Returns the beginning of a record's JSON: the common fields, after which the fields of the record follow. */
+/** Returns the beginning of a record's JSON, with the fields that all records of a flush share. The record's other fields follow it. */
 export const lineHead = (robot_id: string, received_at: string): string => `${JSON.stringify({ robot_id, received_at }).slice(0, -1)},`;
 
-/** Returns each record as JSON. The common fields are serialized once. */
+/** Returns each record as JSON. Serializes the fields that all records share only once. */
 export function toLines(records: readonly LogRecordBody[], robot_id: string, received_at: string): string[] {
   const head = lineHead(robot_id, received_at);
   return records.map((record) => head + JSON.stringify(record).slice(1));

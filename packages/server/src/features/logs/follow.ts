@@ -5,7 +5,7 @@ import type { Session } from "../../link/index.ts";
 import type { LogPosition } from "./store.ts";
 import { toLines } from "./codec.ts";
 
-/** One flush of a robot, shared by all followers. Immutable. */
+/** The records of one log message of a robot (a flush). Immutable, because all followers share it. */
 export class LiveBatch {
   readonly robot_id: string;
   readonly outbox_id: string;
@@ -31,20 +31,20 @@ export class LiveBatch {
     return this.records.at(-1)?.seq ?? 0;
   }
 
-  /** Each record as JSON, serialized once for all followers. */
+  /** Returns each record as JSON. Serializes the records once for all followers. */
   get lines(): readonly string[] {
     return (this.#lines ??= toLines(this.records, this.robot_id, this.received_at));
   }
 }
 
-/** Called for every flush in order, after it is stored. It must not block, and must bound what it buffers. */
+/** Called for every flush in order, after it is stored. The listener must not block, and must limit how much it buffers. */
 export type LogListener = (batch: LiveBatch) => void;
 
 interface Followed {
   listeners: Set<LogListener>;
   /** The listeners that need records without delay. */
   hurried: Set<LogListener>;
-  /** The link that was notified of followers. */
+  /** The robot's connection over which the robot was notified that its log is followed. */
   notified: Session | undefined;
 }
 
@@ -54,15 +54,15 @@ const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_i
 
 /**
  * Calls `listener` for every new flush of the robot, until the returned function is called. Until then, the robot sends records immediately
- * instead of at intervals, unless `hurry` is false. Pass false to follow many robots: a thousand robots that send twenty times a second
- * would overload the server.
+ * instead of at intervals, unless `hurry` is false. To follow many robots, pass false: a thousand robots that each send twenty times a
+ * second would overload the server.
  */
 export function followLogs(plane: Plane, org_id: string, robot_id: string, listener: LogListener, { hurry = true } = {}): () => void {
   const all = followedOf(plane);
   const key = keyOf(org_id, robot_id);
   const followed = all.get(key) ?? { listeners: new Set<LogListener>(), hurried: new Set<LogListener>(), notified: undefined };
   all.set(key, followed);
-  // Wrapped, so that the same function can follow twice.
+  // Wrap the listener, so that the set can contain the same function twice.
   const own: LogListener = (batch) => listener(batch);
   followed.listeners.add(own);
   if (hurry) followed.hurried.add(own);
@@ -78,7 +78,7 @@ export function followLogs(plane: Plane, org_id: string, robot_id: string, liste
   };
 }
 
-/** Notifies a robot's new link that its log is followed. Called when the robot connects, and with its first flush. */
+/** Notifies a robot over a new connection that its log is followed. Call it when the robot connects. */
 export function resumeFollowing(plane: Plane, session: Session): void {
   const followed = followedOf(plane).get(keyOf(session.org_id, session.robot_id));
   if (followed !== undefined) notifyFollowed(followed, session);

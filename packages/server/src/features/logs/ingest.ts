@@ -9,33 +9,39 @@ import { publishBatch } from "./follow.ts";
 import { findPosition, insertBatch, insertBatches, type NewBatch } from "./store.ts";
 import { countStored } from "./usage.ts";
 
-/** Cached position of a link's log. If it is stale, the write in the database fails. */
+/** The cached end position of the log of a robot, for one connection. If the cached position is stale, storing the next flush fails. */
 interface Taken {
   seq: number;
   received_at: number;
 }
 
 const taken_by_session = new WeakMap<Session, Taken>();
-/** Maximum attempts to store a flush. Another link of the same robot may move the position concurrently; each attempt reads it again. */
+/**
+ * Maximum attempts to store a flush. An attempt fails if another connection of the robot has moved the log's position. Each attempt reads
+ * the position again.
+ */
 const ATTEMPTS_MAX = 5;
 /**
- * Maximum by which the clock of a server may be behind the clock of the robot's previous server. Up to this, the times of a robot's batches
- * never decrease, so that a reader that resumes after a batch misses none. A larger difference lets the times decrease once.
+ * Maximum by which a server's clock may be behind the clock of the robot's previous server. Up to this difference, the receive times of a
+ * robot's batches never decrease, so that a reader that resumes after a batch misses none. If the difference is larger, the times decrease
+ * once.
  */
 const CLOCK_BACK_MS_MAX = 24 * 3_600_000;
 
 /**
- * Maximum flushes per statement, and maximum concurrent statements, each for a different org. The statements are few, so that reads also
- * get a database connection.
+ * Maximum flushes per statement, and maximum concurrent statements, each for a different org. Few statements are allowed, so that database
+ * connections are left for reads.
  */
 const BATCH_FLUSHES_MAX = 64;
 const BATCHES_AT_ONCE = 3;
 
-/** Writes flushes that arrive during a write in one batch. Otherwise the rate of commits would limit the server. */
+/**
+ * Batches the writes: flushes that arrive during a write are stored by the next one. Otherwise the rate of commits would limit the server.
+ */
 const batcherOf = planeState(
   ({ db, db_errors }: Plane) =>
     new KeyedBatcher<NewBatch, boolean>({
-      // No delay: a robot that catches up sends its next flush only after the previous one is stored.
+      // No delay: a robot that sends a backlog sends its next flush only after the previous one is stored.
       min_interval_ms: 0,
       items_max: BATCH_FLUSHES_MAX,
       concurrency_max: BATCHES_AT_ONCE,
@@ -52,8 +58,8 @@ const batcherOf = planeState(
 );
 
 /**
- * Stores a flush of a robot's log exactly once, acknowledges it as the robot's rate limit allows, and passes it to followers. Records up to
- * the stored position are duplicates and are dropped. Sequence numbers may have gaps.
+ * Stores a flush of a robot's log exactly once, and passes it to followers. Acknowledges it when the robot's rate limit allows. Drops
+ * records up to the stored position, because they are duplicates. Sequence numbers may have gaps.
  */
 export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
   const { org_id, robot_id, hello } = session;
@@ -67,7 +73,8 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     const [first, last] = [records[0], records.at(-1)];
     if (first === undefined || last === undefined)
       return pace.acknowledge(session, { after_seq: taken.seq, last_seq: taken.seq, bytes: 0 });
-    // A replaced link may belong to another machine with another spool: it must not reset the position.
+    // Ignore a flush of a replaced connection that would start a new log. The connection may belong to another machine with another spool,
+    // which must not reset the position.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
     const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
     const is_stored = await batcherOf(plane).add(org_id, {
@@ -101,8 +108,8 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
 }
 
 /**
- * Replaces `fields` that are nested too deeply. If it replaced any, returns a copy of the array, because the received JSON does not match
- * the records any more; otherwise returns the same array.
+ * Replaces `fields` that are nested too deeply. If it replaced any, returns a copy of the array, so that the received JSON is not used for
+ * the changed records. Otherwise returns the same array.
  */
 function boundedRecords({ metrics }: Plane, records: LogRecordBody[]): LogRecordBody[] {
   let replaced = 0;
@@ -118,7 +125,8 @@ async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
   const is_same_spool = position?.outbox_id === hello.outbox_id;
   const taken = {
     seq: is_same_spool ? position.seq : 0,
-    // Batches with the same time are ordered by sequence number. A new spool starts its numbers again, so it needs a later time.
+    // Batches with equal times are ordered by sequence number. In a new spool the numbers start again, so its first batch needs a later
+    // time.
     received_at: position === undefined ? 0 : position.updated_at.getTime() + (is_same_spool ? 0 : 1),
   };
   taken_by_session.set(session, taken);
@@ -128,9 +136,9 @@ async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
 const WIRE_TIME_CHARACTERS = 24;
 
 /**
- * Returns the records after `position` in ascending order, with their earliest and latest time in milliseconds. `as_given` is true if no
- * record was dropped or changed, which is usual. Times are normalized to RFC 3339 in UTC with milliseconds; invalid times become the time
- * of receipt.
+ * Returns the records after `position` in ascending order, and their earliest and latest time in milliseconds. Converts times to RFC 3339
+ * in UTC with milliseconds, and replaces invalid times by the time of receipt. `as_given` is true if no record was dropped or changed,
+ * which is the usual case.
  */
 function newRecords(
   given: LogRecordBody[],
@@ -161,16 +169,16 @@ function newRecords(
   return { records: kept ?? given, first_at, last_at, as_given };
 }
 
-/** Cost of a flush in addition to its bytes, so that many small flushes are limited too. */
+/** Bytes that each flush costs in the rate limit in addition to its records, so that many small flushes are limited too. */
 const FLUSH_BYTES = 1_024;
 /**
- * While an acknowledgement is delayed, partial ones are sent at this interval, as far as the robot's rate allows. An agent that gets none
- * for 30 s sends its records again.
+ * Interval of partial acknowledgements while the full acknowledgement of a flush is delayed. They acknowledge as many records as the
+ * robot's rate allows. An agent that gets no acknowledgement for 30 s sends its records again.
  */
 const ACK_EVERY_MS = 1_000;
 /**
- * An agent sends at most 1 MiB of unacknowledged records. A robot with more than this does not wait for acknowledgements, so its
- * link is paused.
+ * Unacknowledged bytes at which a robot's connection is paused. An agent waits for acknowledgements after at most 1 MiB, so a robot that
+ * reaches this size does not wait.
  */
 const OWED_BYTES_MAX = 4 * 1024 * 1024;
 
@@ -178,15 +186,15 @@ const OWED_BYTES_MAX = 4 * 1024 * 1024;
 interface Unacknowledged {
   acked_seq: number;
   last_seq: number;
-  /** Monotonic, like `due`. */
+  /** Milliseconds of the monotonic clock, like `due`. */
   since: number;
   due: number;
 }
 
 /**
- * Limits the log rate of each robot. A flush is stored on receipt, and acknowledged when the robot's rate allows. An agent sends at
- * most 1 MiB ahead of the acknowledgements, so further records wait in its spool. The server stores only a few numbers for each
- * robot. The link of a robot that does not wait for acknowledgements is paused.
+ * Limits the log rate of each robot. A flush is stored on receipt, but acknowledged only when the robot's rate allows. An agent sends at
+ * most 1 MiB ahead of the acknowledgements, so further records wait in the spool on the robot. The server keeps only a few numbers for each
+ * robot. If a robot does not wait for acknowledgements, its connection is paused.
  */
 class LogPace {
   readonly #clock: Plane["clock"];
@@ -204,8 +212,8 @@ class LogPace {
   }
 
   /**
-   * Acknowledges stored records up to `last_seq`, now or when the robot's rate allows. `bytes` is the size of the new records, which are
-   * those after `after_seq`.
+   * Acknowledges the stored records up to `last_seq`, immediately or when the robot's rate allows. The records after `after_seq` are new,
+   * and have `bytes` bytes.
    */
   acknowledge(session: Session, { after_seq, last_seq, bytes }: { after_seq: number; last_seq: number; bytes: number }): void {
     const owed_ms = this.#rate.owe(session.robot_id, bytes + FLUSH_BYTES);
@@ -235,10 +243,7 @@ class LogPace {
   }
 }
 
-/**
- * Returns the number of the last record that may be acknowledged now. It is interpolated linearly, because only the time of the last record
- * matters.
- */
+/** Returns the number of the last record that may be acknowledged at the time `now`. Interpolates linearly between `since` and `due`. */
 function paidFor({ acked_seq, last_seq, since, due }: Unacknowledged, now: number): number {
   if (now >= due) return last_seq;
   return acked_seq + Math.floor(((last_seq - acked_seq) * (now - since)) / (due - since));

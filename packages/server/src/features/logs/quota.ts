@@ -16,18 +16,18 @@ import {
   type RobotBytes,
 } from "./store-usage.ts";
 
-/** Deletes down to this share of the limit, so that the next deletion is not needed immediately. */
+/** Logs above a limit are deleted down to this share of the limit, so that the next deletion is not needed soon. */
 const KEPT_SHARE = 0.95;
-/** Most batches in one DELETE. */
+/** Maximum batches that one DELETE removes. */
 const BATCHES_MAX = 1_000;
-/** First and longest delay before a failed org is retried; it doubles with each failure. */
+/** First and longest delay before the deletion of an org's logs is retried. The delay doubles with each failure. */
 const RETRY_MS = 60_000;
 const RETRY_MS_MAX = 3_600_000;
 
 interface Options {
-  /** Writes the counts that are in memory. */
+  /** Writes the counts of log bytes that are still in memory. */
   flush: () => Promise<void>;
-  /** Also checks for single robots above their share. */
+  /** Whether to check also for single robots above their share of the org's limit. */
   check_robots: boolean;
 }
 
@@ -41,7 +41,8 @@ const failuresOf = planeState((_: Plane) => new Map<string, Failure>());
 
 /**
  * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these robots have equally many bytes.
- * So a robot that floods loses only its own records. A failure of one org is logged and retried later, without effect on other orgs.
+ * So a robot that floods the log loses only its own records. If an org fails, logs the error, retries that org later, and continues with
+ * the others.
  */
 export async function enforceQuota(plane: Plane, { flush, check_robots }: Options): Promise<void> {
   const { db, settings, clock, log } = plane;
@@ -71,7 +72,7 @@ async function enforceQuotaOf(plane: Plane, org_id: string, limits: { bytes_max:
   const db = plane.db.forOrg(org_id);
   let robots = await listRobotBytes(db, org_id);
   if (Math.abs(sumOf(robots) - (await countOrgBytes(db, org_id))) > limits.bytes_max * (1 - KEPT_SHARE)) {
-    // Recount: an earlier version did not count by robot, or a killed server lost counts.
+    // The counts are wrong, because an earlier version did not count by robot, or a killed server lost counts. Count again.
     for (const robot_id of await listLoggingRobots(db, org_id)) await recountRobot(db, org_id, robot_id);
     await recountOrg(db, org_id);
     robots = await listRobotBytes(db, org_id);
@@ -82,8 +83,8 @@ async function enforceQuotaOf(plane: Plane, org_id: string, limits: { bytes_max:
 const sumOf = (robots: readonly RobotBytes[]): number => robots.reduce((sum, { bytes }) => sum + Math.max(0, bytes), 0);
 
 /**
- * Returns how many bytes to delete of each robot: its bytes above a common level. The level is the highest that keeps the org within its
- * limit and each robot within its share. `robots` is sorted by bytes, descending.
+ * Returns the robots above a common level, and how many of their bytes to delete to reach it. The level is the highest one that keeps the
+ * org within its limit and each robot within its share. `robots` is sorted by bytes, descending.
  */
 export function toDelete(robots: readonly RobotBytes[], { bytes_max, robot_max }: { bytes_max: number; robot_max: number }): RobotBytes[] {
   const level = Math.min(levelOf(robots, bytes_max), robots.some(({ bytes }) => bytes > robot_max) ? robot_max * KEPT_SHARE : Infinity);
@@ -96,14 +97,14 @@ function levelOf(robots: readonly RobotBytes[], bytes_max: number): number {
   let above = 0;
   for (const [i, { bytes }] of robots.entries()) {
     above += bytes;
-    // The first i + 1 robots share the bytes that the smaller ones leave.
+    // The first i + 1 robots get equal shares of the bytes that the smaller robots leave.
     const level = (bytes_max * KEPT_SHARE - (sum - above)) / (i + 1);
     if (level >= (robots[i + 1]?.bytes ?? 0)) return level;
   }
   return 0;
 }
 
-/** Deletes a robot's oldest batches until that many bytes are deleted. */
+/** Deletes a robot's oldest batches until at least `bytes` bytes are deleted. */
 async function deleteOldest({ db, log, metrics }: Plane, org_id: string, robot_id: string, bytes: number): Promise<void> {
   const of_org = db.forOrg(org_id);
   let deleted = 0;

@@ -13,7 +13,7 @@ export interface LogFilter extends BatchFilter {
   q: string | undefined;
 }
 
-/** Characters that JSON may write in several ways: text with them cannot be searched in raw JSON. */
+/** Characters that JSON can encode in several ways. Raw JSON cannot be searched for text that contains them. */
 const WRITTEN_OTHERWISE = /["\\/\p{Cc}]/u;
 
 /** Decides which records match a filter. */
@@ -26,24 +26,24 @@ export class LogMatch {
   readonly #needle: string | undefined;
 
   constructor({ since, until, level, source, q }: LogFilter) {
-    // Stored times all have one form, so they compare as text.
+    // Stored times all have the same format, so they can be compared as text.
     this.#from = since?.toISOString();
     this.#to = until?.toISOString();
     this.#levels = level === undefined || level === LOG_LEVELS[0] ? undefined : new Set(LOG_LEVELS.slice(LOG_LEVELS.indexOf(level)));
     this.#source = source;
     this.#wanted = q?.toLowerCase();
-    // The longest part of the text that is unescaped in JSON.
+    // The longest part of the text that is not escaped in JSON. The raw JSON is searched for it.
     this.#needle = this.#wanted?.split(WRITTEN_OTHERWISE).toSorted((a, b) => b.length - a.length)[0];
   }
 
-  /** Whether all records match. */
+  /** Whether the filter is empty, so that all records match. */
   get all(): boolean {
     return [this.#from, this.#to, this.#levels, this.#source, this.#wanted].every((part) => part === undefined);
   }
 
   /**
-   * Whether the JSON of a flush may contain a matching record; false if it cannot. Searching the text costs half as much as parsing the
-   * records.
+   * Returns false if the JSON of a flush cannot contain a matching record, and true if it may. Searching the text costs half as much as
+   * parsing the records.
    */
   mayMatch(json: string): boolean {
     if (this.#levels !== undefined && !Array.from(this.#levels, (level) => `"${level}"`).some((level) => json.includes(level)))
@@ -63,27 +63,30 @@ export class LogMatch {
   }
 }
 
-/** Batches in the first read. While a read returns less than READ_BYTES of JSON, the next read requests twice as many. */
+/** Number of batches in the first read. If a read returns less than READ_BYTES of JSON, the next one requests twice as many batches. */
 const BATCHES_A_READ = 64;
 const BATCHES_A_READ_MAX = 512;
 const READ_BYTES = 1024 * 1024;
-/** Most JSON that one request searches. Then it returns the records found so far and a cursor. */
+/** Maximum JSON that one request searches. Beyond it, the request returns the records found so far, and a cursor. */
 const SCANNED_BYTES_MAX = 32 * 1024 * 1024;
-/** JSON that is searched before yielding to the event loop. */
+/** Amount of JSON that is searched before yielding to the event loop. */
 const TURN_BYTES = 512 * 1024;
 
-/** Cursor in a log that is read from new to old. It continues with the records of this batch before `seq`, then with all older batches. */
+/**
+ * A cursor in a log that is read from new to old. The next page starts with the records of this batch before `seq`, and continues with all
+ * older batches.
+ */
 export interface LogKey extends BatchKey {
   seq: number;
 }
 
-/** Reads batches, newest first, starting with the batch of the key `from`. Fewer than `limit` means that there are no older ones. */
+/** Reads batches, newest first, starting with the batch `from`. If it returns fewer than `limit`, there are no older batches. */
 export type BatchScan = (from: BatchKey | undefined, limit: number) => Promise<BatchRow[]>;
 
 interface LogScan {
-  /** Newest first. */
+  /** The matching records, newest first. */
   records: LogRecord[];
-  /** Where to continue with older records; undefined if there are none. */
+  /** The cursor for older records; undefined if there are none. */
   next: LogKey | undefined;
 }
 
@@ -92,7 +95,7 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
   const records: LogRecord[] = [];
   let [scanned_bytes, batches_a_read, turn_at] = [0, BATCHES_A_READ, TURN_BYTES];
   let next = after;
-  /** Key of the last wanted record. A further match decides whether there is a next page. */
+  /** Key of the last record of a full page. It becomes the cursor if a further record matches. */
   let end: LogKey | undefined;
   for (;;) {
     // Each batch has at least one record, so without a filter a read needs no more batches than wanted records.
@@ -131,13 +134,13 @@ const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
   a.robot_id === b.robot_id && a.first_seq === b.first_seq && a.received_at.getTime() === b.received_at.getTime();
 
 interface LogTail {
-  /** Oldest first. */
+  /** The matching records, oldest first. */
   records: LogRecord[];
-  /** Position of the end of the log; later records are after it. Undefined for an empty log. */
+  /** The end position of the log, which all later records are after. Undefined if the log is empty. */
   end: LogPosition | undefined;
 }
 
-/** Returns the last `count` matching records of a robot, which a follower gets first. */
+/** Returns the last `count` matching records of a robot, which a new follower gets before live records. */
 export async function readTail(db: Db, org_id: string, robot_id: string, match: LogMatch, count: number): Promise<LogTail> {
   const nothing = { since: undefined, until: undefined };
   let head: BatchRow | undefined;
@@ -152,7 +155,7 @@ export async function readTail(db: Db, org_id: string, robot_id: string, match: 
 
 const endOf = ({ received_at, last_seq }: BatchRow): LogPosition => ({ received_at: received_at.toISOString(), seq: last_seq });
 
-/** Batches in one read of `readBehind`. */
+/** Maximum batches in one call of `readBehind`. */
 const BATCHES_BEHIND = 32;
 
 interface LogsBehind {
@@ -161,7 +164,7 @@ interface LogsBehind {
   more: boolean;
 }
 
-/** Returns the matching records stored after a position, as JSON by batch, oldest first. */
+/** Returns the matching records stored after the position `behind`, as JSON, grouped by batch. The oldest batch is first. */
 export async function readBehind(
   db: Db,
   org_id: string,
@@ -184,12 +187,13 @@ export async function readBehind(
 
 const FIRST_WINDOW_MS = 4_000;
 const WINDOW_GROWTH = 8;
-/** Windows wider than this have no lower bound. */
+/** Once a time window would be wider than this, it extends to the start of the log. */
 const WINDOW_MS_MAX = 40 * 86_400_000;
 
 /**
- * Searches the batches of a fleet in growing time windows. For a thousand robots that log each second, it reads a few seconds of
- * batches; for a fleet without logs for a week, it needs a few more queries. Returns no batch received before `received_from`.
+ * Searches the batches of a fleet from new to old, in growing time windows. For a thousand robots that log each second, it reads the
+ * batches of a few seconds. For a fleet without logs for a week, it needs a few more queries. Returns no batch received before
+ * `received_from`.
  */
 export function fleetScan(db: Db, clock: Clock, org_id: string, fleet_id: string, filter: BatchFilter, received_from?: Date): BatchScan {
   let window_ms = FIRST_WINDOW_MS;

@@ -75,19 +75,19 @@ function parseKey(text: string): LogKey {
       return { received_at, robot_id, first_seq, seq };
     }
   } catch {
-    // Refused below.
+    // An invalid cursor is reported below.
   }
   throw badRequest("cursor is invalid: use next_cursor of the previous page");
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
-/** Batches in one read. Each has at most 256 KiB of JSON, so a read is some 8 MB. */
+/** Number of batches in one read. A batch has at most 256 KiB of JSON, so a read has at most about 8 MB. */
 const BATCHES_A_READ = 32;
 
 /**
- * Yields the matching records as lines of JSON: robot by robot, oldest first. Reads one page of batches at a time, only as fast as
- * the client reads. Records stored during the export are included.
+ * Yields the matching records as lines of JSON: robot by robot, and the oldest records of a robot first. Reads one page of batches at a
+ * time, only as fast as the client reads. Includes records that are stored during the export.
  */
 async function* exportLines(db: Db, org_id: string, robot_ids: readonly string[], filter: LogFilter): AsyncGenerator<string> {
   const match = new LogMatch(filter);

@@ -2,10 +2,10 @@ import type { Db } from "../../kernel/db.ts";
 import { bigint, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 import type { BatchKey } from "./store.ts";
 
-/** Bytes of a batch in addition to its records: row header, other columns, index entry. */
+/** Estimated bytes of a batch in addition to its records: row header, other columns, index entry. */
 export const ROW_BYTES = 200;
 
-/** Bytes of a robot's batches that were received in a period of ten minutes. Negative for deleted batches. */
+/** The bytes of a robot's stored batches that were received in a period of ten minutes. Negative for batches that were deleted. */
 export interface RobotUsage {
   org_id: string;
   robot_id: string;
@@ -18,7 +18,9 @@ const DAY_MS = 86_400_000;
 export const periodOf = (at: Date): Date => new Date(Math.floor(at.getTime() / PERIOD_MS) * PERIOD_MS);
 const dayOf = (at: Date): Date => new Date(Math.floor(at.getTime() / DAY_MS) * DAY_MS);
 
-/** Adds to the usage of orgs, in the order of the primary key so that concurrent calls do not deadlock. Skips deleted orgs. */
+/**
+ * Adds bytes to the usage of orgs. Locks rows in order of the primary key, so that concurrent calls do not deadlock. Skips deleted orgs.
+ */
 export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">[]): Promise<number> =>
   // reads tables of other features: org
   db.run(sql`
@@ -31,7 +33,7 @@ export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">
     group by 1, 2 order by 1, 2
     on conflict (org_id, period_at) do update set bytes = u.bytes + excluded.bytes`);
 
-/** Adds to the usage of robots, by day; otherwise like addOrgUsage. */
+/** Adds bytes to the usage of robots, by day. Otherwise works like addOrgUsage. */
 export const addRobotUsage = (db: Db, usage: readonly RobotUsage[]): Promise<number> =>
   // reads tables of other features: org
   db.run(sql`
@@ -59,7 +61,7 @@ const bytesRow = row({ bytes: bigint });
 export const countOrgBytes = async (db: Db, org_id: string): Promise<number> =>
   (await db.one(sql(bytesRow)`select coalesce(sum(bytes), 0)::bigint as bytes from log_usage where org_id = ${org_id}`)).bytes;
 
-/** Returns the orgs with a robot above its share. */
+/** Returns the orgs that have a robot above `robot_bytes_max`, with the bytes of the largest such robot. */
 export const listLopsided = (db: Db, robot_bytes_max: number): Promise<OrgUsage[]> =>
   db.many(sql(orgRow)`
     -- across orgs: any node deletes surplus logs
@@ -98,7 +100,10 @@ export const listLoggingRobots = async (db: Db, org_id: string): Promise<string[
 
 const oldestRow = row({ period_at: nullable(timestamptz) });
 
-/** Returns the time of the oldest stored logs, to ten minutes; undefined without logs. Reads the counts instead of the batches. */
+/**
+ * Returns when the oldest stored logs were received, rounded down to ten minutes. Undefined if there are no logs. Reads the counts instead
+ * of the batches.
+ */
 export const oldestLogAt = async (db: Db): Promise<Date | undefined> =>
   (
     await db.one(sql(oldestRow)`
@@ -106,7 +111,7 @@ export const oldestLogAt = async (db: Db): Promise<Date | undefined> =>
       select min(period_at) as period_at from log_usage where bytes > 0`)
   ).period_at ?? undefined;
 
-/** Recounts a robot's batches and replaces its counts. */
+/** Counts a robot's stored batches again and replaces the robot's counts. */
 export const recountRobot = (db: Db, org_id: string, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     await tx.run(sql`delete from log_robot_usage where org_id = ${org_id} and robot_id = ${robot_id}`);
@@ -117,7 +122,7 @@ export const recountRobot = (db: Db, org_id: string, robot_id: string): Promise<
       on conflict (org_id, robot_id, day) do update set bytes = excluded.bytes`);
   });
 
-/** Replaces the counts of an org by the sums of its robots. */
+/** Replaces the counts of an org by the sums of the counts of its robots. */
 export const recountOrg = (db: Db, org_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     await tx.run(sql`delete from log_usage where org_id = ${org_id}`);
@@ -127,7 +132,7 @@ export const recountOrg = (db: Db, org_id: string): Promise<void> =>
       on conflict (org_id, period_at) do update set bytes = excluded.bytes`);
   });
 
-/** Deletes the counts of days before `before`, whose partitions were dropped. */
+/** Deletes the counts of days before `before`. The batches of those days were dropped with their partitions. */
 export const deleteUsage = (db: Db, before: Date): Promise<void> =>
   db.transaction(async (tx) => {
     await tx.run(sql`

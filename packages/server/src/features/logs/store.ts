@@ -5,7 +5,8 @@ import type { Codec } from "./codec.ts";
 const positionRow = row({ robot_id: text, outbox_id: text, seq: bigint });
 
 /**
- * Returns the highest stored record number of each of these spools; 0 if the last spool of the robot is a different one, or if it has none.
+ * Returns the highest stored record number of each of these spools (log buffers on robots). Returns 0 for a spool that is not the last one
+ * of its robot, and for a robot without stored records.
  */
 export async function logPositions(db: Db, org_id: string, spools: readonly { robot_id: string; outbox_id: string }[]): Promise<number[]> {
   const rows = await db.many(
@@ -20,7 +21,7 @@ export async function logPositions(db: Db, org_id: string, spools: readonly { ro
 }
 
 const storedPositionRow = row({ outbox_id: text, seq: bigint, updated_at: timestamptz });
-/** Returns the robot's last spool, its highest stored record number and the time of its receipt. */
+/** Returns the last spool of a robot, the highest record number stored from it, and the time of that record's receipt. */
 export const findPosition = (db: Db, org_id: string, robot_id: string): Promise<RowOf<typeof storedPositionRow> | undefined> =>
   db.maybe(sql(storedPositionRow)`select ${storedPositionRow} from log_position where org_id = ${org_id} and robot_id = ${robot_id}`);
 
@@ -31,7 +32,7 @@ export interface NewBatch {
   org_id: string;
   robot_id: string;
   outbox_id: string;
-  /** The expected position: nothing is stored if the present one differs. */
+  /** The expected end position of the log. If the stored position differs, the batch is not stored. */
   before: number;
   first_seq: number;
   last_seq: number;
@@ -43,7 +44,10 @@ export interface NewBatch {
   packed: Buffer;
 }
 
-/** Moves the position and stores the batch atomically, in one round trip. Returns 0 if the position differs. */
+/**
+ * Stores the batch and moves the position of the log, atomically and in one round trip. Returns 0, and changes nothing, if the stored
+ * position is not `before`.
+ */
 export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
   db.run(sql`
     with moved as (
@@ -60,14 +64,14 @@ export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
 const storedRow = row({ robot_id: text });
 
 /**
- * Like `insertBatch` for several distinct robots of one org, in one statement and one commit. Returns the robots whose batch was stored.
- * Rows are locked in the order of robot ids, so that concurrent calls do not deadlock.
+ * Like `insertBatch`, but for several distinct robots of one org, in one statement and one commit. Returns the robots whose batch was
+ * stored. Locks rows in the order of robot ids, so that concurrent calls do not deadlock.
  */
 export async function insertBatches(db: Db, org_id: string, batches: readonly NewBatch[]): Promise<Set<string>> {
   const of = (read: (batch: NewBatch) => string | number | Date) => list(batches.map(read));
   let end = 1;
   const begins = batches.map(({ packed }) => (end += packed.length) - packed.length);
-  // All bytes in one parameter: in an array they would be encoded as hex.
+  // Pass the bytes of all batches in one parameter, because bytes in an array would be encoded as hex.
   const rows = await db.many(sql(storedRow)`
     with v as (
       select * from unnest(${of((b) => b.robot_id)}::text[], ${of((b) => b.outbox_id)}::text[], ${of((b) => b.before)}::bigint[],
@@ -99,7 +103,7 @@ const batchRow = row({
 });
 export type BatchRow = RowOf<typeof batchRow>;
 
-/** Sort key of a batch among those of its robot or fleet. */
+/** Identifies a batch, and defines the order of the batches of a robot or fleet. */
 export interface BatchKey {
   received_at: Date;
   robot_id: string;
@@ -112,15 +116,15 @@ export interface BatchFilter {
 }
 
 /**
- * A position in one robot's log: the number of a record and the time of its receipt. Both increase with each batch, even if the robot
- * moves to a server with another clock. Positions of one robot can be compared, those of different robots cannot.
+ * A position in one robot's log: the number of a record and the time of its receipt. Receive times never decrease within a log, and numbers
+ * increase within a spool, even if the robot moves to a server with another clock. Only positions of the same robot can be compared.
  */
 export interface LogPosition {
   received_at: string;
   seq: number;
 }
 
-/** Whether a position is before another one of the same robot; undefined is the start of its log. */
+/** Whether the position `one` is before `other` in the log of the same robot. Undefined means the start of the log. */
 export const isBefore = (one: LogPosition | undefined, other: LogPosition | undefined): boolean =>
   other !== undefined &&
   (one === undefined || one.received_at < other.received_at || (one.received_at === other.received_at && one.seq < other.seq));
@@ -129,7 +133,9 @@ export const isBefore = (one: LogPosition | undefined, other: LogPosition | unde
 export const isSame = (one: LogPosition | undefined, other: LogPosition | undefined): boolean =>
   one !== undefined && other !== undefined && one.received_at === other.received_at && one.seq === other.seq;
 
-/** How far a robot's clock may be ahead of the server's so that `since` still finds its records. */
+/**
+ * Maximum by which a robot's clock may be ahead of the server's clock so that a search with `since` still finds all of the robot's records.
+ */
 const CLOCK_AHEAD_MS_MAX = 3_600_000;
 
 function matching({ since, until }: BatchFilter): Statement<unknown> {
@@ -181,8 +187,8 @@ export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): P
 const fleetPositionRow = row({ robot_id: text, seq: nullable(bigint), updated_at: nullable(timestamptz) });
 
 /**
- * Returns the end position of the log of each robot of a fleet; undefined for a robot that never logged. With `robot_id`, returns only this
- * robot, if it is in the fleet.
+ * Returns the end position of the log of each robot of a fleet. The position is undefined if the robot never logged. With `robot_id`,
+ * returns only this robot's position, if the robot is in the fleet.
  */
 export async function fleetPositions(
   db: Db,
@@ -203,7 +209,7 @@ export async function fleetPositions(
   );
 }
 
-/** Like `robotBatches` for all robots of a fleet, without batches received before `not_before`. */
+/** Like `robotBatches`, but for all robots of a fleet. Omits batches received before `not_before`. */
 export const fleetBatches = (
   db: Db,
   org_id: string,

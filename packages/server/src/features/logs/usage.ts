@@ -8,15 +8,15 @@ import { addOrgUsage, addRobotUsage, deleteUsage, periodOf, type RobotUsage, ROW
 
 const FLUSH_EVERY_MS = 60_000;
 /**
- * Number of flushes after which the usage by robot is written, too. It is written less often, because it takes a row for each robot that
- * logs.
+ * After this many flushes of the usage by org, the usage by robot is written too. It is written less often, because it needs a row for each
+ * robot that logs.
  */
 const ROBOTS_EVERY_FLUSHES = 10;
-/** A robot with this much unwritten usage is written with the next flush. */
+/** Unwritten usage at which a robot's usage is written with the next flush. */
 const ROBOT_BYTES_SOON = 16 * 1024 * 1024;
 const ROWS_A_STATEMENT = 2_000;
 
-/** Usage that is not written yet, by period and by org or robot. */
+/** Usage that is not written yet. The key consists of the id of the org or robot and the period. */
 type Counted = Map<string, RobotUsage>;
 
 interface Counters {
@@ -32,7 +32,7 @@ function add(counted: Counted, key: string, usage: RobotUsage): void {
   else known.bytes += usage.bytes;
 }
 
-/** Counts a stored batch in memory, until a flush writes the counts. */
+/** Adds a stored batch to the counts in memory, which a flush writes to the database later. */
 export function countStored(plane: Plane, org_id: string, robot_id: string, received_at: Date, packed_bytes: number): void {
   const bytes = packed_bytes + ROW_BYTES;
   plane.metrics.log_bytes_stored.inc(bytes);
@@ -42,7 +42,7 @@ export function countStored(plane: Plane, org_id: string, robot_id: string, rece
   add(robots, `${robot_id} ${usage.period_at.getTime()}`, usage);
 }
 
-/** Each minute writes the counts and deletes logs of orgs above their limit. */
+/** Starts a job that, each minute, writes the counts and deletes logs of orgs above their limit. */
 function startLogUsage(plane: Plane): { stop(): Promise<void> } {
   let flushes = 0;
   const work = background(plane, "log bytes", FLUSH_EVERY_MS, async () => {
@@ -70,7 +70,7 @@ async function flushUsage(plane: Plane, isDue: (robot: RobotUsage) => boolean): 
   await write(plane, robots, isDue, (usage) => addRobotUsage(plane.db, usage));
 }
 
-/** Writes the usage that `isDue` selects. Usage that could not be written is logged and kept for the next attempt. */
+/** Writes the usage for which `isDue` returns true. If a write fails, logs the error and keeps the usage for the next attempt. */
 async function write(
   { db_errors, log }: Pick<Plane, "db_errors" | "log">,
   counted: Counted,
@@ -96,15 +96,15 @@ const EVERY_MS = 3_600_000;
 const BATCHES: DailyTable = { name: "log_batch", column: "received_at", lock: 7_600_001 };
 
 /**
- * Creates the partitions of the coming days and drops those past the retention time, now and each hour. Each minute deletes the
- * oldest logs of orgs above their limit.
+ * Creates the partitions of the coming days and drops those past the retention time, immediately and then each hour. Each minute, deletes
+ * the oldest logs of orgs above their limit.
  */
 export async function startLogRetention(plane: Plane): Promise<{ stop(): Promise<void> }> {
   const work = background(plane, "log partitions", EVERY_MS, async () => {
     const { oldest } = await keepPartitions(plane, BATCHES, plane.settings.limits.log_retention_days);
     await deleteUsage(plane.db, oldest);
   });
-  // A failure is logged and retried; meanwhile the default partition takes new rows.
+  // If this fails, the error is logged and the job is retried. Meanwhile, the default partition takes new rows.
   work.wake();
   await work.settled();
   const usage = startLogUsage(plane);

@@ -31,10 +31,10 @@ export function operationRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** Maximum wait for the database. Metrics must stay available while the database fails. */
+/** Timeout of the database query for this metric. Metrics must stay available while the database fails. */
 const COUNT_TIMEOUT_MS = 500;
 
-/** Sets the metric of live nodes. Keeps the last count if the database does not answer in time. */
+/** Sets the metric of live nodes. If the database does not respond in time, the metric keeps its last value. */
 async function countNodes({ db, clock, metrics }: Plane): Promise<void> {
   const nodes = await within(
     clock,
@@ -49,10 +49,10 @@ const FAILS = "fails";
 const READY_TIMEOUT_MS = 2_000;
 const BUS_DISCONNECTED = "not connected";
 const DISK_FULL = "full";
-/** A disk with less free space counts as full. This is the size of a WAL segment: without it, PostgreSQL stops at the next one. */
+/** Free space below which a disk counts as full. It is the size of a WAL segment: with less, PostgreSQL stops at the next segment. */
 const DISK_FULL_BYTES = 16 * 1024 ** 2;
 
-/** Checks each dependency of requests. Returns `ok` or the problem, by name. */
+/** Checks each dependency that requests need. Returns the state by name: `ok`, or the problem. */
 async function checkReady({ db, blobs, bus, clock, settings }: Plane): Promise<Record<string, string>> {
   const artifacts = blobs.freeBytes().then(
     () => "ok",
@@ -71,7 +71,7 @@ async function checkReady({ db, blobs, bus, clock, settings }: Plane): Promise<R
   };
 }
 
-/** Whether the disk of the data directory has no room for the next writes. */
+/** Whether the disk of the data directory has less than DISK_FULL_BYTES free. */
 async function isDataDiskFull({ data_directory }: Plane["settings"]): Promise<boolean> {
   const disk = await statfs(data_directory).catch(() => undefined);
   return disk !== undefined && disk.bavail * disk.bsize < DISK_FULL_BYTES;
@@ -79,9 +79,9 @@ async function isDataDiskFull({ data_directory }: Plane["settings"]): Promise<bo
 
 /**
  * Returns the failed checks, by name, that should make a load balancer send requests to other nodes. Ignores three problems:
- * - The bus is disconnected: all requests work without it, only hints of other nodes arrive late.
- * - The disk is full: reads still work, and an administrator needs requests to free space.
- * - A shared artifact store fails: only uploads and downloads need it, and the load balancer would remove all nodes.
+ * - The bus is disconnected: all requests work without it, and only notifications from other nodes arrive late.
+ * - The disk is full: reads still work, and an administrator must send requests to free space.
+ * - A shared artifact store fails: only uploads and downloads need it, and otherwise the load balancer would remove all nodes.
  */
 const reasonsNotReady = (checks: Record<string, string>, { settings }: Plane): [name: string, state: string][] =>
   Object.entries(checks).filter(

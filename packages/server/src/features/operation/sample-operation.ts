@@ -6,7 +6,7 @@ import type { Db } from "../../kernel/db.ts";
 import { bigint, row, sql, timestamptz } from "../../kernel/sql.ts";
 import { oldestLogAt } from "../logs/index.ts";
 
-/** Sampling interval. For each sample PostgreSQL reads the size of every table from the file system: too expensive for each scrape. */
+/** Sampling interval. A sample is too expensive for each scrape: PostgreSQL reads the size of every table from the file system. */
 const SAMPLE_EVERY_MS = 60_000;
 
 const databaseRow = row({ bytes: bigint, started_at: timestamptz });

@@ -29,7 +29,7 @@ import {
   updateOrg,
 } from "./store.ts";
 
-/** Most pending requests. Anyone can send them, so they must not fill the database. */
+/** Maximum pending requests for an org. Anyone can send such requests, so they must not fill the database. */
 const PENDING_ORGS_MAX = 1_000;
 const RETRY_AFTER_SECONDS = 3_600;
 const MINUTES_PER_HOUR = 60;
@@ -48,7 +48,7 @@ export function orgRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getAnyOrg, async (_, { params, db }) => ({ data: toWire(await requireOrg(db, params.id)) }));
   serve(http, plane, routes.approveOrg, async (_, { params, db }) => ({ data: await approve(plane, db, params.id) }));
   serve(http, plane, routes.rejectOrg, async (_, { params, db }) => ({ data: await reject(db, params.id) }));
-  // Requests, links and the scheduler check the status of the org. Suspending and resuming are idempotent.
+  // Suspending and resuming set the status of the org, which requests, robot connections and the scheduler check. Both are idempotent.
   serve(http, plane, routes.suspendOrg, async (_, { params, db }) => ({ data: await change(plane, db, params.id, "active", "suspended") }));
   serve(http, plane, routes.resumeOrg, async (_, { params, db }) => ({ data: await change(plane, db, params.id, "suspended", "active") }));
   serve(http, plane, routes.getStats, async (_, { db }) => ({ data: await figures(db) }));
@@ -75,7 +75,7 @@ const toOwnWire = ({ id, name, status, settings, created_at, updated_at }: OrgRo
   updated_at: wireTime(updated_at),
 });
 
-/** Creates a pending org. 409 if the name is taken. */
+/** Creates a pending org. Throws 409 if the name is taken. */
 async function addOrg(plane: Plane, db: Db, name: string, email: string | undefined): Promise<Org> {
   const org = { id: plane.id(ID_PREFIXES.org), name, email: email ?? null, at: plane.clock.now() };
   return toWire(await mapUniqueViolation(insertOrg(db, org), () => nameConflict(name)));
@@ -83,7 +83,10 @@ async function addOrg(plane: Plane, db: Db, name: string, email: string | undefi
 
 const nameConflict = (name: string): Fault => conflict(`an org with the name ${printable(name)} exists already`);
 
-/** Accepts unauthenticated requests for orgs, limited per hour and address. A limit of 0 refuses all. */
+/**
+ * Returns a handler for unauthenticated requests for an org. Limits the requests per hour for each address. A limit of 0 refuses all
+ * requests.
+ */
 function createOrgRequests(plane: Plane): (db: Db, ip: string, body: BodyOf<Routes["requestOrg"]>) => Promise<Org> {
   const { org_requests_per_hour: burst } = plane.settings.limits;
   const rate = new AddressRateLimit(plane.clock, "org-requests", { per_minute: burst / MINUTES_PER_HOUR, burst });
@@ -96,7 +99,7 @@ function createOrgRequests(plane: Plane): (db: Db, ip: string, body: BodyOf<Rout
   };
 }
 
-/** Approves a pending org and creates its first token. Only this response contains the token. 409 if the org is not pending. */
+/** Approves a pending org and creates its first token. Only this response contains the token. Throws 409 if the org is not pending. */
 async function approve(plane: Plane, db: Db, id: string): Promise<ApprovedOrg> {
   return await db.transaction(async (tx) => {
     const org = await approveOrg(tx, id, plane.clock.now());
@@ -109,7 +112,7 @@ async function approve(plane: Plane, db: Db, id: string): Promise<ApprovedOrg> {
   });
 }
 
-/** Deletes a pending org and returns it. 409 if the org is not pending. */
+/** Deletes a pending org and returns it. Throws 409 if the org is not pending. */
 async function reject(db: Db, id: string): Promise<Org> {
   const org = await deletePendingOrg(db, id);
   if (org !== undefined) return toWire(org);
@@ -117,7 +120,7 @@ async function reject(db: Db, id: string): Promise<Org> {
   throw conflict(`org ${id} is ${status}, not pending; suspend it instead`);
 }
 
-/** Suspends or resumes an org. 409 for a pending one. */
+/** Suspends or resumes an org. Throws 409 if the org is pending. */
 async function change(plane: Plane, db: Db, id: string, from: "active" | "suspended", to: "active" | "suspended"): Promise<Org> {
   const org = await switchOrg(db, id, from, to, plane.clock.now());
   if (org !== undefined) {
@@ -129,7 +132,7 @@ async function change(plane: Plane, db: Db, id: string, from: "active" | "suspen
   throw conflict(`org ${id} is ${status}, not active or suspended; approve it first`);
 }
 
-/** Changes the name and the settings that are in the body. */
+/** Changes the name and settings of an org that are present in the body. Keeps the others. */
 const changeOwnOrg = (plane: Plane, db: Db, id: string, body: BodyOf<Routes["updateOrg"]>): Promise<OwnOrg> =>
   db.transaction(async (tx) => {
     const org = await lockOrg(tx, id);

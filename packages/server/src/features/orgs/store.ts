@@ -4,7 +4,7 @@ import { bigint, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf,
 
 type OrgStatus = "pending" | "active" | "suspended";
 
-/** Settings that the org's admins can change. For a missing field, the server's default applies. */
+/** Settings that the org's admins can change. If a field is missing, the server's default applies. */
 export interface OrgSettings {
   deployment_expires_days?: number;
 }

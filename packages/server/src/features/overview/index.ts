@@ -12,11 +12,12 @@ const UNHEALTHY_SHOWN = 10;
 /** A failed deployment is counted for this long after its creation. */
 const FAILED_DAYS = 7;
 const CALLERS_MAX = 10_000;
-/** Maximum concurrent shared reads, each of a different org. */
+/** Maximum concurrent reads of overviews, each of a different org. */
 const READS_AT_ONCE = 8;
 
 export function overviewRoutes(http: Http, plane: Plane): void {
-  // Callers that arrive during a read share the next one, so the load on the database does not depend on their number.
+  // Callers that arrive during a read of their org's overview share the next read. So the load on the database does not depend on the
+  // number of callers.
   const shared = new KeyedBatcher<Caller, Overview>({
     items_max: CALLERS_MAX,
     concurrency_max: READS_AT_ONCE,

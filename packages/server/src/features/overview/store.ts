@@ -3,7 +3,7 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
-/** Maximum tolerated difference between the time in a row's id and `created_at`, for example after a clock was set. */
+/** Maximum tolerated difference between `created_at` of a row and the time in its id. They differ, for example, after a clock was set. */
 const AHEAD_MS_MAX = 3_600_000;
 
 const robotsRow = row({ total: int, online: int, never_connected: int, held: int });
@@ -50,9 +50,9 @@ const deploymentsRow = row({
 });
 
 /**
- * Counts the unfinished deployments, and the failed ones created since `failed_since`, that the caller may see. The present place of
- * the robot or fleet decides; deployments of a deleted fleet belong to the whole org. Deployments of robots that follow their fleet
- * are counted separately, because one release may create thousands.
+ * Counts the deployments that the caller may see: the unfinished ones, and the failed ones created since `failed_since`. A deployment
+ * belongs to the present place of its robot or fleet; that of a deleted fleet belongs to the whole org. Deployments to robots that follow
+ * their fleet are counted separately, because one release may create thousands of them.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
   // reads tables of other features: deployment, deployment_target, robot, fleet

@@ -8,7 +8,7 @@ import { Answer, serve, serveStatic } from "../../kernel/serve.ts";
 
 const STATIC_DIRECTORY = new URL("../../../static/docs/", import.meta.url);
 
-/** The files that the page loads. */
+/** The static files that the page of the API reference loads. */
 const ASSETS = {
   "app.js": "text/javascript; charset=utf-8",
   "dom.js": "text/javascript; charset=utf-8",
@@ -18,7 +18,10 @@ const ASSETS = {
   "style.css": "text/css; charset=utf-8",
 };
 
-/** No external sources, no inline code, no embedding in frames: a token typed into the page can be sent to this server only. */
+/**
+ * The policy allows no external sources, no inline code and no embedding in frames. So a token typed into the page can be sent only to this
+ * server.
+ */
 const PAGE_HEADERS = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -26,7 +29,7 @@ const PAGE_HEADERS = {
   "cross-origin-opener-policy": "same-origin",
 };
 
-/** Serves the documents of the API and of the agent's routes, and the page that shows them. */
+/** Serves the OpenAPI documents of the API and of the agent's routes, and the page that shows them. */
 export function referenceRoutes(http: Http, plane: Plane): void {
   const file = (body: string, content_type: string, headers = {}) =>
     new Answer<never>(200, body, { "content-type": content_type, ...headers });
@@ -41,7 +44,7 @@ export function referenceRoutes(http: Http, plane: Plane): void {
 
 const texts: Partial<Record<Document, string>> = {};
 
-/** Returns the document as JSON. Builds it once per process: it takes 20 ms, and tests start hundreds of planes. */
+/** Returns an OpenAPI document as JSON. Builds it once per process, because a build takes 20 ms and tests start hundreds of servers. */
 const documentText = (document: Document): string =>
   (texts[document] ??= JSON.stringify(buildOpenapi(routes, document, packageJson.version)));
 

@@ -6,7 +6,7 @@ const validate = fieldValidator("manifest", ContainerManifest);
 
 const wrong = (path: string, why: string): Error => badRequest(`field manifest.${path} ${why}`);
 
-/** Checks a container manifest before it is deployed. Throws 400 that names the path of the wrong field. */
+/** Checks a container manifest before its release is created. Throws 400 with the path of the invalid field. */
 export function checkContainerManifest(value: Record<string, unknown>): void {
   const manifest = validate(value) as ContainerManifest;
   checkPorts(manifest);

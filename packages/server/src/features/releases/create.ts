@@ -14,12 +14,15 @@ import { findReleaseByTag, mayAddApp, insertRelease, noteReferenced, type Releas
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
 const ATTEMPTS_MAX = 3;
-/** Maximum size of a manifest. One message contains a robot's whole desired state, with all manifests. */
+/** Maximum size of a manifest. It is limited because one message contains the whole desired state of a robot, with all its manifests. */
 const MANIFEST_BYTES_MAX = 64 * 1024;
 
 type Body = BodyOf<Routes["createRelease"]>;
 
-/** Creates a release. If one with this tag and the same content exists, returns it, so that a client can repeat an interrupted push. */
+/**
+ * Creates a release. If a release with this tag and the same content exists, returns that release, so that a client can repeat an
+ * interrupted push.
+ */
 export async function createRelease(
   plane: Pick<Plane, "clock" | "id" | "bus">,
   db: Db,
@@ -77,12 +80,14 @@ export async function createRelease(
       announce(db, plane, org_id, { kind: "release", id: release.id, change: "updated" });
       return { release, is_new: false };
     }
-    // The tag existed at the insert, but its release was deleted before it could be read: insert again.
+    // At the insert, a release had the tag, but it was deleted before it could be read. Insert again.
   }
   throw conflict(`release ${printable(tag)} is being created and deleted by other requests; try again`);
 }
 
-/** Throws 409 if the existing release differs. Ignores the notes, because they do not affect what runs. */
+/**
+ * Throws 409 if the existing release with this tag differs from the requested one. Ignores the notes, because they do not affect what runs.
+ */
 function requireSame(existing: ReleaseRow, body: Body, { app, kind }: { app: string; kind: string }): ReleaseRow {
   const wanted = { app, kind, artifact_sha256: body.artifact_sha256, artifact_size: body.artifact_size };
   const differences = (Object.keys(wanted) as (keyof typeof wanted)[])

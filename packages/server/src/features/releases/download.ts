@@ -9,7 +9,10 @@ interface DownloadRequest {
   org_id: string;
   sha256: string;
   size: number;
-  /** The artifact that contains the bytes, and their offset in it. Undefined if the bytes are a whole artifact. */
+  /**
+   * Where the bytes are, if they are only a part of an artifact: that artifact, and their offset in it. Undefined if they are a whole
+   * artifact.
+   */
   within?: { artifact_sha256: string; start: number };
   headers: Record<string, string | string[] | undefined>;
 }
@@ -25,7 +28,9 @@ function open(blobs: Plane["blobs"], { org_id, sha256, size, within }: Place, ra
   return blobs.read(blobKey(org_id, within.artifact_sha256), { start: within.start + start, end: within.start + end });
 }
 
-/** Returns the artifact or the requested range of it. The bytes of a digest never change, so the digest is the ETag. */
+/**
+ * Returns the bytes with this digest, or the requested range of them. The ETag is the digest, because the bytes of a digest never change.
+ */
 export async function answerArtifact(
   { blobs }: Pick<Plane, "blobs">,
   { org_id, sha256, size, within, headers }: DownloadRequest,
@@ -55,8 +60,9 @@ export async function answerArtifact(
 const NUMBERS = /^(\d{1,15})?-(\d{1,15})?$/;
 
 /**
- * Parses a `Range` header for content of `size` bytes (RFC 9110, 14.2). Returns `whole` if the header is absent, invalid, has several
- * ranges or a unit other than bytes: a server may ignore such headers. Returns `unsatisfiable` if the range is outside the content.
+ * Parses a `Range` header for content of `size` bytes (RFC 9110, 14.2). Returns `unsatisfiable` if the range is outside the content.
+ * Returns `whole` if the header is absent, is invalid, has several ranges, or has a unit other than bytes; a server may ignore such
+ * headers.
  */
 export function readRange(header: string | undefined, size: number): BlobRange | "whole" | "unsatisfiable" {
   const [unit, set = ""] = (header ?? "").split("=", 2);
@@ -71,12 +77,12 @@ export function readRange(header: string | undefined, size: number): BlobRange |
 
 const RETRY_SECONDS = "2";
 
-/** Runs work that needs the artifact store. Throws 503 if the store does not respond, so that the client retries. */
+/** Runs work that needs the artifact store. If the store does not respond, throws 503, so that the client retries. */
 export async function mapStoreOutage<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    // An error that an operator must fix is a server error: the log contains the cause.
+    // An error that persists until an operator fixes it is reported as a server error. The log contains its cause.
     if (!(error instanceof S3Error) || error.stays) throw error;
     throw new Fault("http_error", "the artifact store does not respond; try again. Acknowledged bytes are kept", {
       status: 503,

@@ -22,10 +22,13 @@ const VERSION = "1.0.0";
 const CONTENT_TYPE = /^application\/offset\+octet-stream\s*(;|$)/i;
 const NUMBER = /^\d{1,15}$/;
 
-/** Whether the request uses the tus protocol. A HEAD request without tus asks for the artifact itself. */
+/** Whether the request uses the tus protocol for resumable uploads. Other HEAD requests ask for the artifact itself. */
 export const speaksTus = (headers: Headers): boolean => headers["tus-resumable"] !== undefined;
 
-/** Runs a handler of the tus 1.0 protocol: checks the version and adds the header to every response, including errors. */
+/**
+ * Runs a handler of the tus 1.0 protocol. Checks the version in the header `Tus-Resumable`, and adds this header to every response,
+ * including errors.
+ */
 export async function tus<B>(headers: Headers, work: () => Promise<Answer<B>>): Promise<Answer<B>> {
   if (headers["tus-resumable"] !== VERSION) {
     throw httpError(412, `the header Tus-Resumable must be ${VERSION}`, { "tus-version": VERSION, "tus-resumable": VERSION });
@@ -39,7 +42,7 @@ export async function tus<B>(headers: Headers, work: () => Promise<Answer<B>>): 
   }
 }
 
-/** Reads a header that counts bytes. */
+/** Reads a header that contains a number of bytes. Throws 400 if the header is missing or invalid. */
 function readCount(headers: Headers, name: "Upload-Length" | "Upload-Offset"): number {
   const text = headers[name.toLowerCase()];
   if (typeof text !== "string" || !NUMBER.test(text)) throw badRequest(`the header ${name} must be a number of bytes`);
@@ -51,16 +54,16 @@ function requireOffsetBody(headers: Headers): void {
   if (typeof type !== "string" || !CONTENT_TYPE.test(type)) throw httpError(415, "the body must be application/offset+octet-stream");
 }
 
-/** A request that sends no byte for this long counts as disconnected. Another request may then continue the upload. */
+/** A request that sends no byte for this long counts as disconnected. Then another request may continue its upload. */
 const SILENCE_MS = 5_000;
 const LOCKED_RETRY_SECONDS = 1;
 const SWEEP_ROWS_MAX = 500;
 
-/** The request, or the sweep, that works on an upload. */
+/** The request or the sweep (a cleanup job) that has exclusive access to an upload. */
 interface Holder {
-  /** Monotonic time of the last received byte. Undefined while the work must not be interrupted. */
+  /** Monotonic time of the last received byte. Undefined while the holder must not be interrupted. */
   moved_at: number | undefined;
-  /** Whether the holder is the sweep. Requests wait for the sweep, because it takes only moments. */
+  /** Whether the holder is the sweep. Requests wait for the sweep, because it releases the upload after moments. */
   is_sweep: boolean;
   stop: () => void;
   ended: Promise<void>;
@@ -75,24 +78,26 @@ interface Continuation {
   audit: AuditNote;
 }
 
-/** Adds the start or end of an upload to the audit log. The parts of an upload are not audited. */
+/** Adds an audit entry for the start or end of an upload. The requests in between are not audited. */
 const noteUpload = (audit: AuditNote, upload: "begun" | "finished" | "dropped", bytes: number): void =>
   void Object.assign(audit, { changed: true, data: { upload, bytes } } satisfies AuditNote);
 
 const uploadKey = (org_id: string, release_id: string): string => `${org_id}/${release_id}`;
 
-/** Returns the resumable uploads of a plane. Routes and sweep share the object, so that only one of them works on an upload. */
+/**
+ * Returns the resumable uploads of this server. Routes and sweep share the object, so that only one of them works on an upload at a time.
+ */
 export const resumableUploads = planeState((plane: Plane) => new ResumableUploads(plane));
 
 /**
- * Artifacts uploaded in several requests (tus 1.0). There is one upload per release, so a client that resumes needs only the release's id.
- * Received bytes are kept until the upload is silent for `upload_silence_seconds`. After the last byte the artifact is checked, and either
- * stored or deleted.
+ * Artifacts that are uploaded in several requests (tus 1.0). A release has at most one upload, so a client that resumes needs only the
+ * release's id. Received bytes are deleted when no byte was received for `upload_silence_seconds`. After the last byte, the artifact is
+ * checked, and then stored or deleted.
  */
 class ResumableUploads {
   readonly admission: UploadAdmission;
   readonly #plane: Plane;
-  /** Work in progress in this process, by upload. */
+  /** The request or sweep that works on each upload in this process, by upload. */
   readonly #holders = new Map<string, Holder>();
   readonly #leases: UploadLeases;
 
@@ -102,7 +107,7 @@ class ResumableUploads {
     this.#leases = new UploadLeases(plane, SILENCE_MS, () => this.#expiry());
   }
 
-  /** Reserves space for an upload. Throws 413 if there is no space, 400 if its length is not the release's. */
+  /** Reserves space for an upload. Throws 413 if there is no space, and 400 if the announced length differs from the release's size. */
   async start(db: Db, org_id: string, release_id: string, headers: Headers, audit: AuditNote): Promise<Answer<{ data: Release }>> {
     const release = await requireUploadable(db, org_id, release_id);
     if (headers["upload-defer-length"] !== undefined) throw badRequest("the header Upload-Length is required, with the release's size");
@@ -115,7 +120,7 @@ class ResumableUploads {
       if (release.artifact_state !== "stored") noteUpload(audit, "finished", size);
       return new Answer(201, { data: wireTimes(stored) }, { location, ...offsetHeaders(size, size) });
     }
-    // Only received bytes extend the expiry. A repeated start does not.
+    // Keep the expiry of an upload that exists: only received bytes extend it, not a repeated start.
     const expires_at = (await findUpload(db, org_id, release_id))?.expires_at ?? this.#expiry();
     if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
       await this.admission.require(db, org_id, size);
@@ -127,7 +132,10 @@ class ResumableUploads {
     return new Answer(201, { data: wireTimes(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
   }
 
-  /** Returns how many bytes are stored. Completes an upload that has all its bytes but whose server stopped before completing it. */
+  /**
+   * Returns how many bytes of the upload are stored. Completes an upload that has all its bytes, but whose server stopped before completing
+   * it.
+   */
   async readOffset(org_id: string, release_id: string, audit: AuditNote): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
@@ -137,7 +145,7 @@ class ResumableUploads {
     return await this.#exclusively(org_id, release_id, async () => {
       const upload = found(await findUpload(db, org_id, release_id), "upload of release", release.tag);
       const offset = await blobs.uploaded(uploadKey(org_id, release_id));
-      // The server may have stopped after it moved the blob to its final name and before it committed the row.
+      // The upload may be empty because the server moved the artifact to its final name, and then stopped before it committed the row.
       if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined) {
         noteUpload(audit, "finished", size);
         return new Answer<never>(200, "", offsetHeaders(size, size));
@@ -147,7 +155,7 @@ class ResumableUploads {
     });
   }
 
-  /** Receives the next bytes. Throws 409 if the offset differs from the stored bytes, 423 while another request uploads. */
+  /** Receives the next bytes. Throws 409 if their offset is not the end of the stored bytes, and 423 while another request uploads. */
   async continue({ org_id, release_id, headers, stream, allowBody, audit }: Continuation): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
@@ -188,19 +196,19 @@ class ResumableUploads {
     });
   }
 
-  /** Deletes the upload. */
+  /** Deletes the upload of a release with its received bytes. */
   async end(db: Db, org_id: string, release_id: string): Promise<Answer<never>> {
     await requireUploadable(db, org_id, release_id);
     return await this.#exclusively(org_id, release_id, async (holder) => {
       if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release_id);
-      // Stop the lease renewals: this request's transaction locks the row from here on, so a renewal would wait for it.
+      // Stop the lease renewals. A renewal would wait for this transaction, which locks the row from here on.
       holder.moved_at = -Infinity;
       await this.#drop(db, org_id, release_id);
       return new Answer<never>(204, "");
     });
   }
 
-  /** Deletes uploads that received no byte for `upload_silence_seconds`. If one fails, continues with the others. */
+  /** Deletes uploads that received no byte for `upload_silence_seconds`. If a deletion fails, continues with the other uploads. */
   async expire(): Promise<void> {
     const { db, blobs, retention_clock, log } = this.#plane;
     const now = retention_clock.now();
@@ -217,7 +225,7 @@ class ResumableUploads {
       }
   }
 
-  /** Deletes bytes of uploads that no longer exist. */
+  /** Deletes stored bytes whose upload no longer exists. */
   async dropLeftovers(): Promise<void> {
     const { db, blobs, log } = this.#plane;
     for await (const { key } of blobs.listUploads()) {
@@ -231,7 +239,7 @@ class ResumableUploads {
 
   async #finish(db: Db, org_id: string, release: ReleaseRow, audit: AuditNote): Promise<ReleaseRow> {
     const { artifact_size: size, artifact_sha256: sha256, id } = release;
-    // Write an audit entry even if the completion fails.
+    // The request must get an audit entry even if the completion fails.
     audit.changed = true;
     try {
       const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
@@ -259,7 +267,10 @@ class ResumableUploads {
     return new Date(retention_clock.now().getTime() + settings.limits.upload_silence_seconds * 1_000);
   }
 
-  /** Runs `work` with exclusive access to the upload. Stops a silent request that works on the upload; throws 423 for any other. */
+  /**
+   * Runs `work` with exclusive access to the upload. If a request that stopped sending has the access, stops that request. If any other
+   * request has it, throws 423.
+   */
   async #exclusively<T>(
     org_id: string,
     release_id: string,

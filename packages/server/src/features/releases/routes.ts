@@ -67,7 +67,7 @@ export function releaseRoutes(http: Http, plane: Plane): void {
   );
 
   serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db, audit }) => {
-    // In the tus protocol, HEAD asks for the offset of an upload.
+    // In the tus protocol for resumable uploads, HEAD asks for the offset of the upload.
     if (speaksTus(headers)) return await tus(headers, () => mapStoreOutage(() => uploads.readOffset(caller.org_id, params.id, audit)));
     const { tag, image, artifact_state, artifact_sha256: sha256, artifact_size: size } = await requireRelease(db, caller.org_id, params.id);
     if (artifact_state === "external")
@@ -77,7 +77,7 @@ export function releaseRoutes(http: Http, plane: Plane): void {
   });
 
   serve(http, plane, routes.getAgentArtifact, async (_, { params: { sha256 }, caller: { org_id, robot_id }, headers, db }) => {
-    // Also 404 if the artifact exists: a robot without permission must not find out whether it does.
+    // Throw 404 even if the artifact exists: a robot without permission must not find out whether it exists.
     if (!(await mayFetchArtifact(db, org_id, robot_id, sha256))) throw notFound("artifact", sha256);
     const artifact = await findArtifact(db, org_id, sha256);
     if (artifact !== undefined) return await mapStoreOutage(() => answerArtifact(plane, { org_id, sha256, size: artifact.size, headers }));
@@ -89,7 +89,7 @@ export function releaseRoutes(http: Http, plane: Plane): void {
 const requireRelease = async (db: Db, org_id: string, id: string): Promise<ReleaseRow> =>
   found(await findRelease(db, org_id, id), "release", id);
 
-/** Deletes a release that is not in use. Its artifact is deleted a day later, unless another release names it. */
+/** Deletes a release that is not in use. Its artifact is deleted a day later, unless another release refers to it. */
 const removeRelease = (plane: Pick<Plane, "clock" | "bus">, db: Db, { org_id }: Caller, id: string): Promise<ReleaseRow> =>
   db.transaction(async (tx) => {
     const release = found(await lockRelease(tx, org_id, id), "release", id);
@@ -98,7 +98,8 @@ const removeRelease = (plane: Pick<Plane, "clock" | "bus">, db: Db, { org_id }: 
         `release ${printable(release.tag)} is in use: a robot runs it, will run it or keeps it for a rollback, or a deployment of it has not ended`,
       );
     }
-    // Check fleets after deployments: a deployment that ends between the checks has then already updated its fleet.
+    // Check fleets after deployments. If a deployment ends between the two checks, it has already updated its fleet, so the second check
+    // finds it.
     const fleet = await findFleetWith(tx, org_id, id);
     if (fleet !== undefined) {
       throw conflict(

@@ -8,7 +8,9 @@ type UploadRow = RowOf<typeof uploadRow>;
 export const findUpload = (db: Db, org_id: string, release_id: string): Promise<UploadRow | undefined> =>
   db.maybe(sql(uploadRow)`select ${uploadRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** Inserts an upload. If two requests start the upload of a release concurrently, the second uses the first one's row. */
+/**
+ * Inserts an upload. If the upload of the release exists already, for example because of a concurrent request, keeps its row and returns 0.
+ */
 export const insertUpload = (db: Db, { org_id, release_id, size, expires_at }: UploadRow, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact_upload (org_id, release_id, size, created_at, expires_at)
@@ -20,11 +22,11 @@ export const keepUpload = (db: Db, org_id: string, release_id: string, expires_a
 export const deleteUpload = (db: Db, org_id: string, release_id: string): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** Deletes an expired upload. Returns 0 if the upload has received bytes since, so that it is not expired. */
+/** Deletes an upload that has expired. Returns 0 if received bytes have extended its expiry meanwhile. */
 export const deleteExpiredUpload = (db: Db, { org_id, release_id }: UploadRow, now: Date): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id} and expires_at <= ${now}`);
 
-/** Expired uploads in the order of org and release, after the cursor `after`. */
+/** Returns the expired uploads of all orgs, in the order of org and release, after the cursor `after`. */
 export const listExpiredUploads = (
   db: Db,
   now: Date,
@@ -36,12 +38,15 @@ export const listExpiredUploads = (
     select ${uploadRow} from artifact_upload where expires_at <= ${now} and (org_id, release_id) > (${after.org_id}, ${after.release_id})
     order by org_id, release_id limit ${limit}`);
 
-/** Advisory lock that serializes the checks for space in the whole service, each until its result is committed. */
+/** Advisory lock under which uploads are admitted, one at a time in the whole service. It is released when the admission is committed. */
 const UPLOAD_ADMISSION_LOCK = 7_306_014_225n;
 export const lockUploadAdmission = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${UPLOAD_ADMISSION_LOCK}::bigint)`);
 
 const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint, uploads: bigint });
-/** Counts the bytes of an org's artifacts and announced uploads. One statement: an upload that becomes an artifact counts exactly once. */
+/**
+ * Counts the bytes of an org's artifacts and of its announced uploads. Reads both in one statement, so that an upload that becomes an
+ * artifact meanwhile counts exactly once.
+ */
 export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRow>> =>
   db.one(sql(takenRow)`
     select (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id}) as stored,
@@ -50,19 +55,19 @@ export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRo
       (select count(*)::bigint from artifact_upload where org_id = ${org_id}) as uploads`);
 
 const openRow = row({ org_id: text, release_id: text, size: bigint });
-/** Every incomplete upload. */
+/** Returns the incomplete uploads of all orgs. */
 export const listOpenUploads = (db: Db): Promise<RowOf<typeof openRow>[]> =>
   db.many(sql(openRow)`
     -- across orgs: they share one disk
     select ${openRow} from artifact_upload`);
 
 const otherRow = row({ is_there: bool });
-/** Whether the server has another active org. */
+/** Whether the server has an active org other than this one. */
 export const hasOtherOrgs = async (db: Db, org_id: string): Promise<boolean> =>
   // reads tables of other features: org
   (await db.one(sql(otherRow)`select exists (select from org where id <> ${org_id} and status = 'active') as is_there`)).is_there;
 
-/** Identifies an upload across orgs. A lease is taken before the data of the org is read. */
+/** Identifies an upload among those of all orgs. */
 export interface UploadName {
   org_id: string;
   release_id: string;
@@ -72,8 +77,9 @@ const leaseRow = row({ holder: nullable(text), holder_beat: bigint });
 export type Lease = RowOf<typeof leaseRow>;
 
 /**
- * Takes the lease of an upload. Returns 1 if the upload had no lease, its lease still equals `silent`, or the process of its holder has
- * ended; otherwise 0. Also takes a lease of this process: the caller has checked that no work is running here, so it is a leftover.
+ * Takes the lease of an upload. Returns 1 if the upload had no lease, its lease has not changed since `silent` was read, or the process of
+ * its holder has ended; otherwise returns 0. A lease of this process is a leftover and is also taken: the caller has checked that this
+ * process does not work on the upload.
  */
 export const takeLease = (
   db: SystemDb,
@@ -93,13 +99,16 @@ export const takeLease = (
 export const findLease = (db: SystemDb, { org_id, release_id }: UploadName): Promise<Lease | undefined> =>
   db.maybe(sql(leaseRow)`select ${leaseRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** Renews a lease. Returns 0 if another holder has taken it, or the upload no longer exists. */
+/** Renews a lease. Returns 0 if another holder has taken the lease, or the upload no longer exists. */
 export const renewLease = (db: SystemDb, { org_id, release_id }: UploadName, holder: string, expires_at: Date): Promise<number> =>
   db.run(sql`
     update artifact_upload set holder_beat = holder_beat + 1, expires_at = greatest(expires_at, ${expires_at})
     where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder}`);
 
-/** Releases a lease. Skips a locked row: another node is taking the lease, or the holder's transaction is deleting the upload. */
+/**
+ * Releases a lease. Does nothing if the row is locked: then another node is taking the lease, or the holder's transaction is deleting the
+ * upload.
+ */
 export const releaseLease = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
   db.run(sql`
     with own as (

@@ -28,7 +28,7 @@ type NewRelease = Omit<ReleaseRow, "created_at" | "updated_at" | "signature" | "
   manifest: Record<string, unknown> | undefined;
 };
 
-/** Inserts a release. Returns undefined if the org already has one with this tag. */
+/** Inserts a release. Returns undefined if the org already has a release with this tag. */
 export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`
     insert into release (org_id, id, tag, app, notes, kind, artifact_sha256, artifact_size, artifact_state, image, manifest, signature, created_by, created_at, updated_at)
@@ -37,7 +37,7 @@ export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date):
     on conflict (org_id, tag) do nothing
     returning ${releaseRow}`);
 
-/** Whether a release may name this app: the org already has the app, or has fewer than `apps_max` apps. */
+/** Whether a new release may be for this app: the org already has a release of the app, or it has fewer than `apps_max` apps. */
 export const mayAddApp = async (db: Db, org_id: string, app: string, apps_max: number): Promise<boolean> =>
   (
     await db.one(sql(row({ has_room: bool }))`
@@ -51,7 +51,7 @@ export const findRelease = (db: Db, org_id: string, id: string): Promise<Release
 export const findReleaseByTag = (db: Db, org_id: string, tag: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and tag = ${tag}`);
 
-/** Locks a release against deployment, upload and deletion. Waits for transactions that create a deployment of it. */
+/** Locks a release, so that no other transaction deploys, uploads or deletes it. Waits for transactions that create a deployment of it. */
 export const lockRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id} for update`);
 
@@ -73,7 +73,7 @@ export const setStored = (db: Db, org_id: string, id: string, now: Date): Promis
   db.one(sql(releaseRow)`
     update release set artifact_state = 'stored', updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
 
-/** Replaces the signature of a release, for example by one with a later expiry or of another key. */
+/** Replaces the signature of a release, for example with one that expires later or is of another key. */
 export const setSignature = (db: Db, org_id: string, id: string, signature: SignedText, now: Date): Promise<ReleaseRow> =>
   db.one(sql(releaseRow)`
     update release set signature = ${json(signature)}, updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
@@ -86,22 +86,28 @@ const artifactRow = row({ size: bigint, unreferenced_at: nullable(timestamptz) }
 export const findArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
   db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
 
-/** Locks an artifact: until the transaction ends, no other one creates or removes its blob or changes whether it is referenced. */
+/**
+ * Locks an artifact. Until the transaction ends, no other transaction can create or remove its blob, or change whether a release refers to
+ * it.
+ */
 export const lockArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
   db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256} for update`);
 
-/** Records that the blob exists, at the latest when this transaction ends, and that a release names it. Locks it like `lockArtifact`. */
+/**
+ * Records that an artifact is stored and that a release refers to it. The blob must exist when this transaction is committed. Locks the
+ * artifact like `lockArtifact`.
+ */
 export const putArtifactRow = (db: Db, org_id: string, sha256: string, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at) values (${org_id}, ${sha256}, ${size}, ${now})
     on conflict (org_id, sha256) do update set stored_at = excluded.stored_at, unreferenced_at = null`);
 
-/** Records that a release names the artifact again, so that it is not removed. */
+/** Records that a release refers to the artifact again, so that the artifact is not removed. */
 export const noteReferenced = (db: Db, org_id: string, sha256: string): Promise<number> =>
   db.run(sql`update artifact set unreferenced_at = null where org_id = ${org_id} and sha256 = ${sha256} and unreferenced_at is not null`);
 
 const namedRow = row({ named: bool });
-/** If no release names the artifact, records that it is unreferenced, so that it is removed later. */
+/** Records that an artifact is unreferenced, unless a release refers to it. Unreferenced artifacts are removed later. */
 export async function noteUnreferenced(db: Db, org_id: string, sha256: string, now: Date): Promise<void> {
   if ((await lockArtifact(db, org_id, sha256)) === undefined) return;
   const { named } = await db.one(
@@ -116,7 +122,7 @@ export async function noteUnreferenced(db: Db, org_id: string, sha256: string, n
 const keyRow = row({ org_id: text, sha256: text });
 export type ArtifactKey = RowOf<typeof keyRow>;
 
-/** Artifacts of all orgs that have been unreferenced since `before`. */
+/** Returns artifacts of all orgs that have been unreferenced since `before` or longer, after the key `after`. */
 export const listUnreferenced = (db: Db, before: Date, after: ArtifactKey, limit: number): Promise<ArtifactKey[]> =>
   db.many(sql(keyRow)`
     select org_id, sha256 from artifact where unreferenced_at <= ${before} and (org_id, sha256) > (${after.org_id}, ${after.sha256})
@@ -125,7 +131,10 @@ export const listUnreferenced = (db: Db, before: Date, after: ArtifactKey, limit
 export const deleteArtifactRow = (db: Db, { org_id, sha256 }: ArtifactKey): Promise<number> =>
   db.run(sql`delete from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
 
-/** Inserts an unreferenced row for a blob that has none, because its upload failed after the file was stored and before the commit. */
+/**
+ * Inserts a row for a blob that has none, and records it as unreferenced. Such a blob is left over when an upload fails between storing the
+ * blob and committing its row.
+ */
 export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at, unreferenced_at)
@@ -133,7 +142,7 @@ export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: num
     select id, ${sha256}, ${size}, ${now}, ${now} from org where id = ${org_id}
     on conflict (org_id, sha256) do nothing`);
 
-/** Inserts the images of an artifact. Skips rows that exist: they are the same, because images depend only on the digest. */
+/** Inserts the images in an artifact. Keeps rows that exist, because the images depend only on the artifact's digest. */
 export function insertImages(db: Db, org_id: string, artifact_sha256: string, images: readonly Image[]): Promise<number> {
   const parts = images.flatMap(({ platform, config, layers }) =>
     [{ ...config, diff_id: null }, ...layers].map((part, position) => ({ ...part, platform, position })),
@@ -154,7 +163,7 @@ export const isImage = async (db: Db, org_id: string, artifact_sha256: string): 
 const placeRow = row({ artifact_sha256: text, start: bigint, size: bigint });
 type LayerPlace = RowOf<typeof placeRow>;
 
-/** Finds an artifact that contains the layer with this digest. Prefers artifacts that are still referenced. */
+/** Finds an artifact that contains the image layer with this digest. Prefers an artifact that a release refers to. */
 export const findLayer = (db: Db, org_id: string, sha256: string): Promise<LayerPlace | undefined> =>
   db.maybe(sql(placeRow)`
     select l.artifact_sha256, l.start, l.size

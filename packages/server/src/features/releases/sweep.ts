@@ -8,7 +8,7 @@ import { blobKey } from "./upload.ts";
 
 const SWEEP_EVERY_MS = 3_600_000;
 const EXPIRE_EVERY_MS = 60_000;
-/** The first sweep and every 24th one after it compare all blobs with the rows. */
+/** The first sweep and every 24th sweep after it also search the artifact store for blobs that have no row. */
 const LISTING_SWEEPS = 24;
 const UNREFERENCED_HOURS = 24;
 const BATCH_ROWS_MAX = 500;
@@ -18,7 +18,7 @@ const SHA256 = /^[0-9a-f]{64}$/;
 export const startUploadExpiry = (plane: Plane): Background =>
   background(plane, "upload expiry", EXPIRE_EVERY_MS, () => resumableUploads(plane).expire());
 
-/** Starts the hourly job that deletes artifacts unreferenced for a day, and the bytes of deleted uploads. */
+/** Starts the hourly job that deletes artifacts that no release has referred to for a day, and leftover bytes of deleted uploads. */
 export function startBlobSweep(plane: Plane): Background {
   let sweeps = 0;
   return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {
@@ -50,7 +50,7 @@ async function sweepBlobs({ db, db_errors, blobs, retention_clock, log }: Plane)
   if (failures !== undefined) throw failures.error;
 }
 
-/** Records blobs without a row as unreferenced. */
+/** Searches the artifact store for blobs without a row, and records them as unreferenced, so that they are deleted later. */
 async function adoptOrphans({ db, db_errors, blobs, clock }: Plane): Promise<void> {
   let failures: Failures<unknown> | undefined;
   for await (const { key, size } of blobs.list("")) {

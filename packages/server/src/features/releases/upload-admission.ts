@@ -3,7 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import { diskFull, type Fault, httpError } from "../../kernel/fault.ts";
 import { countTaken, hasOtherOrgs, listOpenUploads, lockUploadAdmission } from "./store-uploads.ts";
 
-/** Formats bytes as in settings, followed by a readable unit. */
+/** Formats a number of bytes. From 1 MiB, also adds it in a larger unit. */
 function sizeText(bytes: number): string {
   const unit = UNITS.find(([, size]) => bytes >= size);
   return unit === undefined ? `${bytes} bytes` : `${bytes} bytes (${(bytes / unit[1]).toFixed(1)} ${unit[0]})`;
@@ -15,20 +15,20 @@ const UNITS = [
   ["MiB", 1024 ** 2],
 ] as const;
 
-/** Maximum disk space that the open uploads of one org keep from other orgs, whatever sizes they announced. */
+/** Maximum disk space that the open uploads of one org make unavailable to other orgs, whatever sizes they announced. */
 const RESERVED_BYTES_MAX = 64 * 1024 ** 2;
-/** Maximum share of the free space that the uploads of all other orgs keep from an org in total. */
+/** Maximum share of the free disk space that the open uploads of all other orgs make unavailable to an org in total. */
 const RESERVED_PART_MAX = 0.5;
-/** The free space is checked again after this many bytes of an upload. */
+/** During an upload, the free disk space is checked each time this many bytes have been received. */
 const CHECK_EVERY_BYTES = 16 * 1024 ** 2;
 const RETRY_SECONDS = "60";
 
 /** An incomplete upload. */
 interface Open {
   org_id: string;
-  /** Announced bytes. */
+  /** The announced size in bytes. */
   size: number;
-  /** Bytes already on the disk. */
+  /** The bytes that are already on the disk. */
   received: number;
 }
 
@@ -36,7 +36,7 @@ const sumOf = (uploads: readonly Open[], read: (upload: Open) => number): number
   uploads.reduce((sum, upload) => sum + Math.max(0, read(upload)), 0);
 const missing = ({ size, received }: Open): number => size - received;
 
-/** Watches the disk during an upload. `signal` aborts if the free space falls below the minimum. */
+/** Checks the free disk space during an upload. `signal` aborts if the space falls below the configured minimum. */
 export class DiskWatch {
   readonly #plane: Pick<Plane, "blobs" | "settings">;
   readonly #full = new AbortController();
@@ -60,7 +60,7 @@ export class DiskWatch {
     this.#unchecked += bytes;
     if (this.#unchecked < CHECK_EVERY_BYTES) return;
     this.#unchecked = 0;
-    // Ignore errors: if the free space cannot be read, the write itself fails when the disk is full.
+    // Ignore errors of the check: if the disk is full, writing the upload fails anyway.
     void this.check().catch(() => {});
   }
 
@@ -71,19 +71,23 @@ export class DiskWatch {
 }
 
 /**
- * Admits uploads if the org's quota and the disk have enough space. An upload announces its size before its first byte. The whole size
- * counts for its own org. For other orgs only the received bytes and a small reserve count, so that an announcement does not block them.
+ * Admits an upload if the org's quota and the disk have enough space. An upload announces its size before its first byte. For the quota of
+ * the uploading org, the whole announced size counts. For other orgs, only the received bytes and a small reserve count, so that an
+ * announcement does not block them.
  */
 export class UploadAdmission {
   readonly #plane: Plane;
-  /** Single-request uploads in progress on this node. Resumable uploads are in the database. */
+  /** Uploads in a single request that are in progress on this node. Resumable uploads are in the database instead. */
   readonly #requests = new Map<symbol, Open>();
 
   constructor(plane: Plane) {
     this.#plane = plane;
   }
 
-  /** Throws 413 if there is no space, 429 if the org has too many open uploads. Locks out other checks until `tx` ends. */
+  /**
+   * Checks whether an upload of `bytes` bytes may start. Throws 413 if there is no space, and 429 if the org has too many open uploads.
+   * Other checks in the whole service wait until `tx` ends.
+   */
   async require(tx: Db, org_id: string, bytes: number): Promise<void> {
     const { blobs, settings } = this.#plane;
     const { artifact_bytes_max, uploads_per_org_max } = settings.limits;
@@ -105,13 +109,13 @@ export class UploadAdmission {
         `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that an org may use for artifacts: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them by releases that were deleted less than a day ago`}, ${sizeText(of_org)} are reserved for open uploads`,
       );
     }
-    // Skip the check for an unlimited store: it would list all uploads while other checks wait for the lock.
+    // Skip the disk check if the store is unlimited: the check would list all uploads while other requests wait for the lock.
     if ((await blobs.freeBytes()) < Infinity) await this.#requireDisk(org_id, bytes);
   }
 
   /**
-   * Reserves space and runs `work`, which reports received bytes to `disk`. Throws 413 before `work` begins if there is no space. `work`
-   * must call `taken` last in the transaction that records the artifact, so that the bytes are counted exactly once at any time.
+   * Reserves space and runs `work`. Throws 413 before `work` starts if there is no space. `work` must report received bytes to `disk`. In
+   * the transaction that records the artifact, it must call `taken` last, so that the bytes are counted exactly once at any time.
    */
   async with<T>(org_id: string, bytes: number, work: (taken: (tx: Db) => Promise<void>, disk: DiskWatch) => Promise<T>): Promise<T> {
     const request = Symbol();
@@ -138,15 +142,16 @@ export class UploadAdmission {
   }
 
   /**
-   * Throws 413 if the disk has no space for the upload, or if the org would use more than its share of the disk. Needs the admission lock,
-   * so that no other upload is announced meanwhile.
+   * Throws 413 if the disk has no space for the upload, or if the org would exceed its share of the disk. The caller must have locked the
+   * admission, so that no other upload is announced meanwhile.
    */
   async #requireDisk(org_id: string, bytes: number): Promise<void> {
     const { db, blobs, settings } = this.#plane;
     const { free_disk_bytes_min, upload_disk_share_percent } = settings.limits;
     const open = [...this.#requests.values(), ...(await this.#resumable())];
     const [own, others] = [open.filter((one) => one.org_id === org_id), open.filter((one) => one.org_id !== org_id)];
-    // Read the free space after the list, so that bytes that arrive in between are counted twice instead of not at all.
+    // Read the free space after listing the uploads. So bytes that arrive in between are counted twice, which is safe, instead of not at
+    // all.
     const free = (await blobs.freeBytes()) - free_disk_bytes_min;
     const by_org = Map.groupBy(others, (one) => one.org_id);
     const reserved = [...by_org.values()].reduce((sum, uploads) => sum + Math.min(RESERVED_BYTES_MAX, sumOf(uploads, missing)), 0);

@@ -3,39 +3,47 @@ import type { Plane } from "../../context.ts";
 import { findLease, releaseLease, type Lease, renewLease, takeLease, type UploadName } from "./store-uploads.ts";
 
 const RENEW_EVERY_MS = 1_500;
-/** Maximum cached leases of other nodes. A lease evicted from the cache is observed again from the start. */
+/** Maximum cached leases of other nodes. After an eviction, the lease must again be observed for the whole time before it can be taken. */
 const SEEN_MAX = 1_000;
 
 type LeasesPlane = Pick<Plane, "db" | "clock" | "id" | "node" | "log">;
 
-/** What a worker on an upload provides for its lease. */
+/** How a lease observes the work on its upload. */
 interface LeaseWorker {
-  /** Monotonic time of the last received byte: only new bytes renew the lease. If undefined, the lease is renewed in any case. */
+  /**
+   * Returns the monotonic time of the last received byte. The lease is renewed only if new bytes were received, or if this is undefined.
+   */
   movedAt: () => number | undefined;
   /** Called when another node has taken the lease. */
   lost: () => void;
 }
 
 /**
- * Leases on uploads, so that only one of the nodes that share a store works on an upload. The lease is in the upload's row. Its holder
- * renews it while bytes arrive. Another node takes it if it has observed no renewal for `quiet_ms` on its own clock, or the holder's
- * node is dead.
+ * Leases on uploads: of the nodes that share a store, only one at a time works on an upload. The lease is in the upload's row, and its
+ * holder renews it while bytes arrive. Another node takes the lease if the holder's node is dead, or if it has observed no renewal for
+ * `quiet_ms` by its own monotonic clock.
  */
 export class UploadLeases {
   readonly #plane: LeasesPlane;
   readonly #quiet_ms: number;
   readonly #expiry: () => Date;
-  /** Leases of other nodes, with the monotonic time of their last observed change. */
+  /** Leases of other nodes, each with the monotonic time at which this node last saw it change. */
   readonly #seen = new LRUCache<string, Lease & { since: number }>({ max: SEEN_MAX });
 
-  /** `expiry` returns the expiry time of an upload that receives a byte now. */
+  /**
+   * `quiet_ms` is the time without renewal after which a lease can be taken. `expiry` returns when an upload that receives a byte now
+   * expires.
+   */
   constructor(plane: LeasesPlane, quiet_ms: number, expiry: () => Date) {
     this.#plane = plane;
     this.#quiet_ms = quiet_ms;
     this.#expiry = expiry;
   }
 
-  /** Runs `work` under the upload's lease; without one if the upload does not exist. Returns undefined if another node has the lease. */
+  /**
+   * Runs `work` while this node has the upload's lease. Returns undefined without running it if another node has the lease. If the upload
+   * does not exist, runs `work` without a lease.
+   */
   async while<T>(upload: UploadName, worker: LeaseWorker, work: () => Promise<T>): Promise<{ value: T } | undefined> {
     const { db, clock, id, log } = this.#plane;
     const holder = id("lease");
@@ -49,7 +57,7 @@ export class UploadLeases {
       renewed_at = clock.monotonic();
       if ((await renewLease(db, upload, holder, this.#expiry())) === 0) worker.lost();
     };
-    // A failed renewal needs no handling: the next one follows, or another node takes the lease.
+    // Only log a failed renewal: the next renewal follows, or another node takes the lease.
     const timer = clock.every(
       RENEW_EVERY_MS,
       () => (renewing = renew().catch((error: unknown) => log.warn({ err: error }, "could not renew the lease of an upload"))),

@@ -30,13 +30,13 @@ interface UploadRequest {
   release_id: string;
   headers: Record<string, string | string[] | undefined>;
   stream: Readable;
-  /** Sends 100 Continue to a client that waits for it (`Expect: 100-continue`) before it sends the body. */
+  /** Sends the response 100 Continue, if the client waits for it before it sends the body (`Expect: 100-continue`). */
   allowBody: () => void;
 }
 
 /**
- * Receives the artifact of a release in one request. Keeps nothing if the size or digest differs from the release's, and throws 400.
- * Throws 413 before the first byte if there is no space. Returns immediately if the artifact is already stored.
+ * Receives the artifact of a release in one request. If the size or digest differs from the release's, throws 400 and keeps nothing. Throws
+ * 413 before the first byte if there is no space. Returns immediately if the artifact is already stored.
  */
 export async function receiveArtifact(plane: Plane, admission: UploadAdmission, request: UploadRequest): Promise<ReleaseRow> {
   const { release_id, headers, stream, allowBody } = request;
@@ -74,7 +74,7 @@ export async function receiveArtifact(plane: Plane, admission: UploadAdmission, 
   }
 }
 
-/** Returns the release; throws 409 if it is an external image. */
+/** Returns a release whose artifact can be uploaded. Throws 409 if the release is an external image. */
 export async function requireUploadable(db: Db, org_id: string, release_id: string): Promise<ReleaseRow> {
   const release = found(await findRelease(db, org_id, release_id), "release", release_id);
   if (release.artifact_state === "external")
@@ -82,15 +82,18 @@ export async function requireUploadable(db: Db, org_id: string, release_id: stri
   return release;
 }
 
-/** Returns the images in the archive of an image release; none for other kinds. Throws ImageRefused if the archive is invalid. */
+/**
+ * Returns the images in the archive of an image release, and none for other kinds of releases. Throws ImageRefused if the archive is
+ * invalid.
+ */
 export const imagesIn = async (
   { kind, artifact_size }: ReleaseRow,
   read: (range?: BlobRange) => Readable | Promise<Readable>,
 ): Promise<Image[]> => (kind === IMAGE_KIND ? ((await readImages(async (range) => await read(range), artifact_size)) ?? []) : []);
 
 /**
- * If an earlier upload for this or another release of the org stored the bytes, marks the release as stored and returns it. Throws 400 for
- * an image release if the bytes were stored for a release of another kind and are not a valid image.
+ * If the org already stored the release's artifact, by an earlier upload for this or another release, marks the release as stored and
+ * returns it. Otherwise returns undefined. Throws 400 if the release is an image, but the stored artifact is not a valid image.
  */
 export async function useStored(plane: Plane, db: Db, org_id: string, release: ReleaseRow): Promise<ReleaseRow | undefined> {
   const { kind, artifact_state, artifact_sha256, artifact_size } = release;
@@ -119,11 +122,12 @@ const takeStored = (
     const artifact = await lockArtifact(tx, org_id, artifact_sha256);
     if (artifact !== undefined && artifact.size !== artifact_size) return undefined;
     const isThere = async () => (await plane.blobs.stat(blobKey(org_id, artifact_sha256)))?.size === artifact_size;
-    // The blob may be missing although it has a row, if an administrator deleted it. Then the client uploads it again.
+    // The blob of a row may be missing, for example because an administrator deleted it. Then the client uploads it again.
     if (!(await isThere())) return undefined;
     if (release.artifact_state === "stored") return release;
     await putArtifactRow(tx, org_id, artifact_sha256, artifact_size, plane.clock.now());
-    // If the blob had no row, its server stopped before the commit. Check again: before the insert, no lock prevented its removal.
+    // A blob without a row is left over from a server that stopped before the commit. It may have been removed before this transaction
+    // inserted and locked the row, so check again that it exists.
     if (artifact === undefined && !(await isThere())) {
       await deleteArtifactRow(tx, { org_id, sha256: artifact_sha256 });
       return undefined;
@@ -138,7 +142,7 @@ interface Checked {
   images: readonly Image[];
 }
 
-/** Stores the artifact under its digest and marks the release as stored. Locks the artifact's row meanwhile to prevent its removal. */
+/** Moves the artifact to its final name and marks the release as stored. Meanwhile, locks the artifact's row to prevent its removal. */
 export const keepArtifact = (
   plane: Plane,
   db: Db,

@@ -20,7 +20,7 @@ import {
   updateRobots,
 } from "./store.ts";
 
-/** Locks a robot. Throws 404 if the org does not have it, 409 if it is decommissioned. */
+/** Locks a robot that is not decommissioned. Throws 404 if the org does not have the robot, and 409 if it is decommissioned. */
 async function lockActive(tx: Db, org_id: string, robot_id: string): Promise<RobotPlace> {
   const robot = found(await lockRobot(tx, org_id, robot_id), "robot", robot_id);
   if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned`);
@@ -42,7 +42,10 @@ export const changeRobot = (plane: Plane, db: Db, caller: Caller, robot_id: stri
     await recordChanges(plane, tx, caller, [robot], fleet);
   });
 
-/** Approves a robot: it may get secret config values and registry logins. Dispatches the targets that waited for the approval. */
+/**
+ * Approves a robot, so that it may get secret config values and registry logins. Dispatches its deployment targets that waited for the
+ * approval.
+ */
 export const approveRobot = (plane: Plane, db: Db, { org_id, actor }: Caller, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     const { site_id, fleet_id } = await lockActive(tx, org_id, robot_id);
@@ -53,7 +56,7 @@ export const approveRobot = (plane: Plane, db: Db, { org_id, actor }: Caller, ro
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.approved", actor, summary });
   });
 
-/** Ends a robot's quarantine. A robot without one is not changed. */
+/** Ends a robot's quarantine. Changes nothing if the robot is not quarantined. */
 export const releaseQuarantine = (plane: Plane, db: Db, { org_id, actor }: Caller, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     await lockActive(tx, org_id, robot_id);
@@ -69,8 +72,8 @@ interface Change {
 }
 
 /**
- * Labels or moves many robots in one transaction. Does not change a robot for which the caller is not an operator; its result states why.
- * Returns one result for each distinct robot, in the order of `robot_ids`.
+ * Changes the labels or the fleet of many robots in one transaction. Does not change a robot if the caller is not an operator for it; the
+ * robot's result then states the reason. Returns one result for each distinct robot, in the order of `robot_ids`.
  */
 export async function changeRobots(
   plane: Plane,
@@ -110,7 +113,7 @@ function outcomeOf(caller: Caller, robot_id: string, robot: BulkRow | undefined,
   return { robot_id, outcome: leaves || robot.labels_change ? "changed" : "unchanged", message: null };
 }
 
-/** Publishes the changes of robots. Robots that moved to `fleet` also start to follow it and get a timeline entry. */
+/** Publishes changes of robots. If `fleet` is given, robots that moved there also start to follow it, and get a timeline entry. */
 async function recordChanges(
   plane: Plane,
   tx: Db,
@@ -127,7 +130,7 @@ async function recordChanges(
   const to = { site_id: fleet.site_id, fleet_id: fleet.id };
   const ids = moved.map(({ id }) => id);
   for (const { id, site_id, fleet_id } of moved) {
-    // Publish to users who can see the old place or the new one.
+    // Publish the move to users who can see the old place or the new one.
     const places = [to, { site_id, fleet_id }];
     announce(tx, plane, org_id, { kind: "robot", id, change: "moved", ...to, from_fleet_id: fleet_id, from_site_id: site_id, places });
   }

@@ -13,12 +13,12 @@ import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/inde
 import { reportPositions } from "../deployments/index.ts";
 import { deleteUsedNonces, findIdentities, findIdentity, type IdentityRow, useNonce } from "./store.ts";
 
-/** The bytes that precede the 32 raw bytes of an Ed25519 public key in its SPKI encoding (RFC 8410). */
+/** The bytes before the 32 raw bytes of an Ed25519 public key in the SPKI encoding of the key (RFC 8410). */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 const SIGNATURE_BYTES = 64;
 export const ORG_SUSPENDED = "the org is suspended";
 
-/** Whether `signature` (base64) of `text` is valid for the public key of 32 raw bytes. */
+/** Whether `signature` (base64) is a valid signature of `text` for the Ed25519 public key, given as 32 raw bytes. */
 export function isSignedBy(public_key: Buffer, text: string, signature: string): boolean {
   const bytes = Buffer.from(signature, "base64");
   if (bytes.length !== SIGNATURE_BYTES) return false;
@@ -31,7 +31,7 @@ export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha25
 
 const QUARANTINED = "several machines use this robot's identity; an operator must decide which machine is the robot";
 
-/** An outbox on a robot's disk, which the robot names in its hello. Sequence numbers count within an outbox. */
+/** A queue on a robot's disk for reports and logs. The robot names it when it connects. Each outbox has its own sequence numbers. */
 interface Outbox {
   robot_id: string;
   outbox_id: string;
@@ -43,13 +43,13 @@ type Acked = Pick<Extract<Admission, { admitted: true }>, "acked_seq" | "acked_l
 
 const LOOK_UPS_MAX = 1_000;
 const AT_ONCE = 2;
-/** Retry delay for a robot that exceeds NONCES_MAX. The limit counts the requests of the last ten minutes. */
+/** Retry delay in seconds for a robot that exceeds NONCES_MAX requests in ten minutes. */
 const NONCES_RETRY_SECONDS = "60";
 
 /**
- * Creates the function that admits a robot's link if the robot signed the nonce with its enrolled key. On admission the function returns
- * the last reports and logs that the server accepted. It looks up robots that connect concurrently in one batch. `logPositions` is a
- * parameter because the logs feature imports this one.
+ * Creates the function that decides whether a robot may connect. The robot must have signed the server's nonce with its enrolled key. If it
+ * is admitted, the result contains the last reports and logs that the server accepted from it. Looks up robots that connect concurrently in
+ * one batch. `logPositions` is a parameter because the logs feature imports this module.
  */
 export function createAdmission(
   { db, rate_limits, hosts }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> }; hosts: Pick<HostNames, "refusal"> },
@@ -79,7 +79,7 @@ export function createAdmission(
       const is_too_many = is_guess && !rate_limits.unknown.tryTake(ip, 1);
       return { admitted: false, ...(refusal ?? UNKNOWN), ...(is_too_many ? { retry_after_ms: GUESSED_RETRY_MS } : {}) };
     }
-    // The code `busy` makes the robot retry about every half minute, so that it is admitted once the org is resumed.
+    // The code `busy` makes the robot retry about every 30 s. So it is admitted soon after the org is resumed.
     if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
     const { org_id, robot_id, public_key } = identity;
     return { admitted: true, org_id, public_key, ...(await positions.add(org_id, { robot_id, outbox_id: hello.outbox_id })) };
@@ -87,11 +87,13 @@ export function createAdmission(
 }
 
 type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
-/** Retry delay for refused robots at an address that guesses identities. They still get the reason of the refusal. */
+/**
+ * Retry delay of a refused robot if too many requests from its address guessed identities. The response still states why it was refused.
+ */
 const GUESSED_RETRY_MS = 5 * 60_000;
 const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enroll it first" };
 
-/** Maximum length of a host in a message. */
+/** Maximum length of a host name in an error message. */
 const HOST_CHARACTERS_MAX = 100;
 const badSignature = (message: string): Refusal => ({ code: "bad_signature", message });
 
@@ -104,14 +106,15 @@ function refusalOf(
   if (identity === undefined) return UNKNOWN;
   const { channel = "" } = hello;
   const text = linkChallengeText(hello.robot_id, { ...expected, channel });
-  // A signature for another channel was made for another server and forwarded. A signature without a channel is valid on any connection.
+  // A signature for another TLS channel was made for another server and forwarded here. A signature without a channel is valid on any
+  // connection.
   const wrong_channel = channelRefusal(expected, channel);
   if (wrong_channel !== undefined) return badSignature(wrong_channel);
   if (!isSignedBy(identity.public_key, text, hello.signature))
     return badSignature(
       `the signature was not made by this robot, or was made for a host other than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
     );
-  // A malicious relay forwards the host that the robot signed: the signature is valid, but the host is not this server's.
+  // A malicious relay can forward the host name that the robot signed. Then the signature is valid, but the host is not this server's.
   const wrong_host = hosts.refusal(expected.host);
   if (wrong_host !== undefined) return { code: "wrong_host", message: wrong_host };
   // Check this after the signature, so that only the robot itself can find out that it was decommissioned.
@@ -121,9 +124,9 @@ function refusalOf(
 }
 
 /**
- * Authenticates a robot's signed HTTP request. Throws 401 if the robot is unknown or decommissioned or the signature is invalid, with one
- * message, so that a client without the key cannot distinguish these. If the signature is valid, throws 401 for a wrong host or a reused
- * nonce, 429 for too many requests, and 403 while the robot is quarantined or its org is suspended.
+ * Authenticates a robot's signed HTTP request. Throws 401 if the robot is unknown or decommissioned, or the signature is invalid. The
+ * message is the same for all three, so that a client without the key cannot distinguish them. If the signature is valid, throws 401 for a
+ * wrong host or a reused nonce, 429 for too many requests, and 403 while the robot is quarantined or its org is suspended.
  */
 export async function authenticateRobot(
   { db, hosts }: { db: SystemDb; hosts: Pick<HostNames, "refusal"> },
@@ -147,7 +150,10 @@ export async function authenticateRobot(
   return { org_id: identity.org_id, robot_id, key_fingerprint: fingerprint(identity.public_key) };
 }
 
-/** Returns the callers that would be refused now: decommissioned, quarantined, of a suspended org, or with a replaced key. */
+/**
+ * Returns those of the callers whose next request would be refused: their robot is decommissioned or quarantined, its key was replaced, or
+ * its org is suspended.
+ */
 export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemDb }, robots: readonly T[]): Promise<T[]> {
   const robot_ids = new Set(robots.map(({ robot_id }) => robot_id));
   const admitted = new Map<string, string>();
@@ -156,6 +162,6 @@ export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemD
   return robots.filter(({ robot_id, key_fingerprint }) => admitted.get(robot_id) !== key_fingerprint);
 }
 
-/** Deletes the nonces of requests that are too old to be accepted again. */
+/** Deletes the nonces of requests that are too old to be accepted again. Returns how many it deleted. */
 export const sweepNonces = ({ db }: { db: SystemDb }): Promise<number> =>
   deleteIsolated(isOutage, (limit, offset) => deleteUsedNonces(db, limit, offset));

@@ -8,9 +8,9 @@ import { countTimeline, recordTimeline, recordTimelineMany, type TimelineRecord 
 import { type RobotRef, setOffline, setOnline } from "./store-presence.ts";
 import { quarantineRobot } from "./store.ts";
 
-/** Maximum connects in one transaction. Bounds how long other transactions wait for the robots' rows. */
+/** Maximum connects of robots written in one transaction. Limits how long other transactions wait for the rows of these robots. */
 const BATCH_CONNECTS_MAX = 500;
-/** Maximum disconnects in one transaction. */
+/** Maximum disconnects of robots written in one transaction. */
 const BATCH_DISCONNECTS_MAX = 1_000;
 /** Maximum concurrent transactions, each for a different org. The limit leaves database connections for other work. */
 const BATCHES_AT_ONCE = 3;
@@ -20,15 +20,15 @@ type WriterPlane = Pick<Plane, "db" | "db_errors" | "clock" | "id" | "node" | "l
 
 interface Connect {
   session: Session;
-  /** The link that this one replaced, if it was still open. */
+  /** The connection that the new one replaced, if it was still open. */
   older: Session | undefined;
-  /** The public key that verified the hello, if known. The robot's key may have been replaced since. */
+  /** The public key with which the robot authenticated, if known. The robot's key may have been replaced since then. */
   public_key: Buffer | undefined;
 }
 
 /**
- * Writes connects of robots. Writes a single connect immediately, and connects that arrive during a write in the next batch. So thousands
- * of concurrent connects take a few transactions. The gateway bounds the queue.
+ * Writes to the database that robots connected. Writes a single connect immediately. The next batch contains all connects that arrive
+ * during a write, so thousands of concurrent connects take few transactions. The gateway limits the length of the queue.
  */
 export class ConnectWriter {
   readonly #batcher: KeyedBatcher<Connect, boolean>;
@@ -44,8 +44,8 @@ export class ConnectWriter {
   }
 
   /**
-   * Resolves with true when the robot is online in its row and timeline. Resolves with false if the robot was decommissioned, replaced or
-   * quarantined since it was admitted.
+   * Resolves with true when the robot is online in the database and the timeline. Resolves with false if the robot was decommissioned,
+   * replaced or quarantined since it was admitted.
    */
   record(connect: Connect): Promise<boolean> {
     return this.#batcher.add(connect.session.org_id, connect);
@@ -86,15 +86,16 @@ const presenceChange = (id: string, status: "online" | "offline"): AnnouncedChan
 interface Disconnect {
   session: Session;
   reason: string;
-  /** Returns false once the robot has a newer link. Then the disconnect is not written. */
+  /** Returns false once the robot has a newer connection to this node. Then the disconnect is not written. */
   isNewest: () => boolean;
 }
 
 type WaitingDisconnect = Disconnect & { since: number };
 
 /**
- * Writes disconnects of robots in batches, like ConnectWriter. If the database does not respond, retries until this node's lease would
- * expire. After that, `sweepDeadNodes` or `compareLinks` marks the robots offline. The number of links bounds the queue.
+ * Writes to the database that robots disconnected, in batches like ConnectWriter. During a database outage, retries until this node's lease
+ * would have expired. After that, `sweepDeadNodes` or `compareLinks` marks the robots as offline. The queue is never longer than the number
+ * of connections.
  */
 export class DisconnectWriter {
   readonly #plane: WriterPlane;
@@ -112,14 +113,17 @@ export class DisconnectWriter {
     });
   }
 
-  /** Resolves when the robot is offline in its row and timeline, has a newer link, or is left to the sweep. */
+  /**
+   * Resolves when the robot is offline in the database and the timeline. Also resolves if the robot has a newer connection, or after a long
+   * outage, when the sweep must mark it as offline instead.
+   */
   async record(disconnect: Disconnect): Promise<void> {
     const { clock } = this.#plane;
     const waiting = { ...disconnect, since: clock.monotonic() };
     while (!(await this.#batcher.add(disconnect.session.org_id, waiting))) await clock.sleep(RETRY_MS);
   }
 
-  /** Returns for each disconnect whether it is done. The caller retries the others. */
+  /** Returns, for each disconnect, whether it needs no retry. */
   async #attempt(org_id: string, disconnects: readonly WaitingDisconnect[]): Promise<boolean[]> {
     const { db_errors, clock, log } = this.#plane;
     const current = new Set(disconnects.filter(({ isNewest }) => isNewest()));
@@ -148,7 +152,9 @@ export class DisconnectWriter {
   }
 }
 
-/** Publishes that robots are offline and adds timeline entries. `dataOf` returns the reason and further data of an entry. */
+/**
+ * Publishes that robots are offline, and adds an entry to the timeline of each. `dataOf` returns the reason and further data for the entry.
+ */
 export async function recordOffline(
   tx: Db,
   plane: Pick<Plane, "bus" | "clock" | "id">,
@@ -166,26 +172,33 @@ export async function recordOffline(
 }
 
 const DUPLICATE = "robot.duplicate_identity";
-/** After this many duplicates within WINDOW_MS the robot is quarantined, until an operator decides which machine is the robot. */
+/**
+ * Number of duplicate connections within WINDOW_MS after which a robot is quarantined, until an operator decides which machine is the
+ * robot.
+ */
 const DUPLICATES_MAX = 3;
 const WINDOW_MS = 600_000;
-/** Each duplicate adds one timeline entry per link. */
+/** Number of timeline entries for each duplicate: one for each of the two connections. */
 const ENTRIES_EACH = 2;
 
 /**
- * Whether two running agents use the same identity. A new run is no proof: after a restart, a robot may connect while its old link still
- * seems open. A run that connects again after another run has replaced it is a proof, because an ended run never connects again.
+ * Whether two running agents use the same identity. A run is one start of an agent. A new run proves nothing: after a restart, a robot may
+ * connect while its old connection still seems open. But an ended run never connects again. So a run that connects after a newer run
+ * replaced it is still running elsewhere.
  */
 const isDuplicate = (runs_before: readonly string[], run_id: string): boolean => runs_before.indexOf(run_id) > 0;
 
 interface Duplicate {
   session: Session;
-  /** The link that this one replaced, if it was still open. */
+  /** The connection that the new one replaced, if it was still open. */
   older: Session | undefined;
   older_run: string | undefined;
 }
 
-/** Records both machines in the timeline. Quarantines the robot at the third duplicate within ten minutes. */
+/**
+ * Records in the timeline that two machines use the identity of the robot. At the third duplicate within ten minutes, quarantines the
+ * robot.
+ */
 async function recordDuplicate(
   tx: Db,
   plane: Pick<Plane, "id" | "clock" | "bus">,

@@ -10,12 +10,12 @@ import { listOnlineOf, listRemovedAmong, setOffline, setOfflineOfDeadNodes, type
 const SEEN_ROWS_MAX = 5_000;
 const SWEEP_ROWS_MAX = 5_000;
 
-/** The newest link of a robot on this node, and the write of its presence. */
+/** The newest connection of a robot to this node, and the pending write of its presence. */
 interface Holder {
   session: Session;
-  /** False once its link has closed. */
+  /** False once the connection has closed. */
   is_open: boolean;
-  /** Whether its connect is in the database. */
+  /** Whether the database shows that the robot connected. */
   is_written: boolean;
   work: Promise<void>;
 }
@@ -33,8 +33,8 @@ const presencesOf = planeState((plane: Plane): Presences => ({
 }));
 
 /**
- * Records in one transaction that the robot is online, in its row and timeline. Writes the links of one robot one after the other, so that
- * the row shows the newest. Closes the link if the robot was decommissioned, replaced or quarantined since it was admitted.
+ * Records that the robot is online, in its row and timeline, in one transaction. Writes the connections of a robot one after the other, so
+ * that the row shows the newest one. Closes the connection if the robot was decommissioned, replaced or quarantined since it was admitted.
  */
 export async function robotConnected(plane: Plane, session: Session, public_key?: Buffer): Promise<void> {
   const known = presencesOf(plane).holders;
@@ -50,18 +50,18 @@ export async function robotConnected(plane: Plane, session: Session, public_key?
   holder.is_written = true;
 }
 
-/** Resolves when the earlier work ends. Ignores its errors, which its caller handles. */
+/** Resolves when the earlier work has ended. Ignores an error of that work, because the caller that started it handles the error. */
 const settled = async (work: Promise<void> | undefined): Promise<void> => {
   await Promise.allSettled([work]);
 };
 
-/** Records that the robot is offline, unless it has a newer link on this or another node. */
+/** Records that the robot is offline, unless the robot has a newer connection to this or another node. */
 export async function robotDisconnected(plane: Plane, session: Session, reason: string): Promise<void> {
   const { holders: known, disconnects } = presencesOf(plane);
   const holder = known.get(session.robot_id);
   if (holder?.session !== session) return;
   const isNewest = () => known.get(session.robot_id)?.session === session;
-  // Wait for the connect: the socket may close while its connect is still being written.
+  // Wait until the connect is written: the connection may close while that write is still running.
   const work = settled(holder.work).then(() => disconnects.record({ session, reason, isNewest }));
   const ending = { session, is_open: false, is_written: false, work };
   known.set(session.robot_id, ending);
@@ -72,7 +72,7 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
   }
 }
 
-/** Writes the times at which robots were last seen, which `link.takeSeen()` returns. */
+/** Writes the times at which robots were last seen. `link.takeSeen()` returns these times. */
 export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id: string; at: Date }>): Promise<void> {
   const rows: Seen[] = Array.from(seen, ([id, { org_id, at }]) => ({ org_id, id, at }));
   let failures: Failures<unknown> | undefined;
@@ -83,7 +83,7 @@ export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id
   if (failures !== undefined) throw failures.error;
 }
 
-/** Marks robots of dead nodes as offline. If some fail, continues with the others, then rejects with the first error. */
+/** Marks robots of dead nodes as offline. If a batch fails, continues with the others, and then rejects with the first error. */
 export async function sweepDeadNodes(plane: Plane): Promise<void> {
   await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
     plane.db.transaction(async (tx) => {
@@ -95,14 +95,14 @@ export async function sweepDeadNodes(plane: Plane): Promise<void> {
 }
 
 /**
- * Reconciles the links of this node with the database. If the database has a robot connected to this node but it has no link, its
- * disconnect was not written: marks the robot offline. If a link's robot is not connected to this node in the database, closes the link
- * so that the robot reconnects. Causes: other nodes considered this one dead, the robot is connected elsewhere, or the hint that it was
- * removed or replaced was lost. Returns true if more robots may have to be marked offline.
+ * Reconciles the robot connections of this node with the database. Returns true if more robots may have to be marked as offline.
+ * - The database shows a robot as connected to this node, but it is not: its disconnect was not written. Marks the robot as offline.
+ * - A robot is connected to this node, but not in the database: other nodes considered this node dead, the robot is connected elsewhere, or
+ *   the notification that it was removed or replaced was lost. Closes the connection, so that a valid robot reconnects.
  */
 export async function compareLinks(plane: Plane): Promise<boolean> {
   const { holders } = presencesOf(plane);
-  // List the links before reading the rows: a link that connects in between would be missing in the rows.
+  // List the connections before reading the rows. Otherwise a robot that connects in between would be missing in the rows.
   const written = [...holders.values()].filter(({ is_open, is_written }) => is_open && is_written);
   const online = await listOnlineOf(plane.db, plane.node);
   const lost = online.filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));

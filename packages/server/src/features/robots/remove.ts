@@ -15,19 +15,21 @@ import { decommissionRobot, lockRobot } from "./store.ts";
 export const CLOSE_REMOVED = CLOSE.robot_removed;
 export const CLOSE_REMOVED_REASON = "robot removed";
 export const CLOSE_REPLACED_REASON = "the robot was replaced by another computer";
-/** Published to all nodes, as {org_id, robot_id}, when a robot was decommissioned. */
+/** Bus subject for the notification to all nodes that a robot was decommissioned. The message is {org_id, robot_id}. */
 export const ROBOT_REMOVED = "rf.robots.removed";
 
-/** Decommissions a robot: ends its open targets, closes its link and invalidates its key. A second call changes nothing. */
+/**
+ * Decommissions a robot: ends its open deployment targets, closes its connection and invalidates its key. A second call changes nothing.
+ */
 export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<void> {
   const { org_id, actor } = caller;
   await db.transaction(async (tx) => {
-    // Lock deployments before robots, in the same order as dispatch does.
+    // Lock deployments before the robot. Dispatch takes the locks in the same order, which prevents deadlocks.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     const robot = found(await lockRobot(tx, org_id, robot_id), "robot", robot_id);
     if (robot.decommissioned) return;
     await decommissionRobot(tx, org_id, robot_id, plane.clock.now());
-    // End targets that were dispatched after the first call. A decommissioned robot gets no new ones.
+    // End the deployment targets that were dispatched between the first call and the lock. A decommissioned robot gets no new ones.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.decommissioned", actor, summary: "The robot was decommissioned" });
     const { site_id, fleet_id } = robot;
@@ -36,16 +38,16 @@ export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id
   });
 }
 
-/** Published to all nodes, as {robot_id}, when another computer took a robot's identity. */
+/** Bus subject for the notification to all nodes that another computer took a robot's identity. The message is {robot_id}. */
 const ROBOT_REPLACED = "rf.robots.replaced";
 
-/** Closes the link of a robot's replaced computer after the transaction commits. */
+/** After the transaction commits, closes the connection of the computer that a new one has replaced. */
 export const endLinkOfReplaced = (plane: Pick<Plane, "bus">, tx: Db, robot_id: string): void =>
   tx.afterCommit(() => plane.bus.publish(ROBOT_REPLACED, { robot_id }));
 
 /**
- * Starts to close this node's links of robots that are decommissioned or replaced through any node. Does not trust messages, because anyone
- * with access to the bus could send one: looks up the named robot in the database. Returns the function that unsubscribes.
+ * Subscribes to the bus, to close this node's connections of robots that any node decommissioned or replaced. Messages are not trusted,
+ * because anyone with access to the bus can send one: looks up the named robot in the database. Returns the function that unsubscribes.
  */
 export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): () => void {
   const check = async (message: JsonValue): Promise<void> => {
@@ -60,12 +62,15 @@ export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): (
   return () => unsubscribe.forEach((end) => end());
 }
 
-/** Published to all nodes when an org was suspended. */
+/** Bus subject for the notification to all nodes that an org was suspended. */
 export const HINT_SUSPENDED = "rf.orgs.suspended";
-/** Interval of the check, which finds suspended orgs after a lost hint, and robots that were being admitted during the hint. */
+/**
+ * Interval of the check for robots of suspended orgs. It finds robots whose notification was lost, or which were just being admitted when
+ * the notification arrived.
+ */
 const CHECK_EVERY_MS = 30_000;
 
-/** Closes the links of robots whose org is suspended. Each node handles its own links. */
+/** Closes the connections of robots whose org is suspended. Each node closes its own connections. */
 export function startSuspensionWatch(plane: Plane): { stop(): Promise<void> } {
   const watch = background(plane, "suspended orgs", CHECK_EVERY_MS, async () => {
     for (const { id } of await listOnlineOfSuspended(plane.db, plane.node)) plane.link.session(id)?.close(CLOSE.role_lost, ORG_SUSPENDED);

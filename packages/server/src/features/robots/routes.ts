@@ -53,18 +53,18 @@ export function robotRoutes(http: Http, plane: Plane): void {
     });
 }
 
-/** Parses the key in a cursor. A key of another form cannot come from this server, because cursors are bound to their list. */
+/** Parses the key in a cursor. Throws 400 for a key of another form, which this server did not create for this list. */
 function readKey(text: string): RobotKey {
   try {
     const { id, name } = JSON.parse(text) as Partial<Record<"id" | "name", unknown>>;
     if (typeof id === "string" && (name === undefined || typeof name === "string")) return name === undefined ? { id } : { id, name };
   } catch {
-    // Reported below.
+    // The invalid cursor is reported below.
   }
   throw badRequest("cursor is invalid: use next_cursor of the previous page");
 }
 
-/** Whether the filter requires two values of one label, which no robot has. */
+/** Whether the filter requires two values of one label. No robot matches such a filter. */
 const contradict = (labels: readonly { key: string; value: string }[]): boolean =>
   labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value));
 
@@ -75,11 +75,14 @@ function readLabel(text: string): { key: string; value: string } {
 
 const readRobot = async (db: Db, org_id: string, id: string): Promise<Robot> => toWire(found(await findRobot(db, org_id, id), "robot", id));
 
-/** Returns the robot's place and whether it is online; 404 if the org does not have it. Includes decommissioned robots, for their history. */
+/**
+ * Returns the robot's place and whether it is online. Throws 404 if the org does not have the robot. Finds decommissioned robots too,
+ * because their history can be read.
+ */
 export const requireRobot = async (db: Db, org_id: string, id: string): Promise<RobotPlace> =>
   found(await findPlace(db, org_id, id), "robot", id);
 
-/** The app shown as `current_release` and `desired_release`. */
+/** The app whose releases are returned as `current_release` and `desired_release` of a robot. */
 const MAIN_APP = "main";
 
 function toWire(robot: ShownRobotRow): Robot {
@@ -115,6 +118,6 @@ function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): Robot
   return last_seen_at === null ? "never_connected" : "offline";
 }
 
-/** States from the worst to the best. The worst state among a robot's apps or namespaces is the state of the robot. */
+/** States from worst to best. The state of a robot is the worst state among its apps (for releases) or namespaces (for configs). */
 const RELEASE_STATES = ["failed", "behind", "current"] as const;
 const CONFIG_STATES = ["drifted", "pending", "in_sync"] as const;

@@ -12,7 +12,7 @@ interface RobotFilter {
   labels: readonly { key: string; value: string }[];
   q?: string | undefined;
   health?: Robot["health"] | undefined;
-  /** A release that the robot runs, and the app of that release. */
+  /** Only robots that run this release. `app` is the app of the release. */
   release?: { id: string; app: string } | undefined;
   app?: string | undefined;
   release_state?: Robot["release_state"] | undefined;
@@ -22,19 +22,20 @@ interface RobotFilter {
 
 type Sort = "newest" | "name";
 
-/** The last robot of the previous page. */
+/** Identifies the last robot of the previous page. */
 export interface RobotKey {
   id: string;
-  /** Only if sorted by name. */
+  /** Present only if the list is sorted by name. */
   name?: string;
 }
 
 const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
-  // Decommissioned robots are listed only with their status as a filter.
+  // Without a filter by status, decommissioned robots are not listed.
   any: sql`and r.decommissioned_at is null`,
   online: sql`and r.decommissioned_at is null and r.node_id is not null`,
   offline: sql`and r.decommissioned_at is null and r.node_id is null and r.last_seen_at is not null`,
-  // Both columns are null for the same robots. Only connected_at has an index, because each heartbeat changes last_seen_at.
+  // last_seen_at and connected_at are null for the same robots. The condition names both, because only connected_at has an index: each
+  // heartbeat changes last_seen_at.
   never_connected: sql`and r.decommissioned_at is null and r.last_seen_at is null and r.connected_at is null`,
   decommissioned: sql`and r.decommissioned_at is not null`,
 };
@@ -42,8 +43,8 @@ const NOTHING = sql``;
 const APPROVAL = { approved: sql`and r.approval_requested_at is null`, pending: sql`and r.approval_requested_at is not null` };
 
 /**
- * Lists robots in the requested order after the cursor `after`. Each filtered state is read from an index in the order of robot ids,
- * starting at the cursor, so that rare states are found without reading every robot.
+ * Lists robots in the requested order after the cursor `after`. For the order by newest, a filter by state reads an index in the order of
+ * robot ids, starting at the cursor. So rare states are found without reading every robot.
  */
 export function listRobots(
   db: Db,
@@ -72,7 +73,7 @@ export function listRobots(
 const behindName = (after: RobotKey | null): Statement<unknown> =>
   after === null ? NOTHING : sql`and (r.name collate "C", r.id) > (${after.name ?? ""}, ${after.id})`;
 
-/** Returns joins with the tables in which a matching robot has a row. Each join adds at most one row per robot. */
+/** Returns SQL joins with the tables in which a matching robot has a row. No join returns a robot more than once. */
 function joinsOf({ health, release, app, release_state, config_state }: RobotFilter, sort: Sort, from: string): Statement<unknown> {
   return sql`
     ${
@@ -109,19 +110,25 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
     }`;
 }
 
-// Each state is a literal instead of a parameter, so that the planner considers how frequent it is.
+// Each state is a literal instead of a parameter, so that the query planner takes into account how frequent that state is.
 const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {
   current: sql`state = 'current'`,
   behind: sql`state = 'behind'`,
   failed: sql`state = 'failed'`,
   unknown: sql`state = 'unknown'`,
 };
-/** Conditions for apps with a worse state. Without the filter `app`, a robot with such an app does not have the state of the key. */
+/**
+ * SQL conditions for an app in a worse state than the key. A robot with such an app does not have the state of the key, unless the filter
+ * names an app.
+ */
 const WORSE_RELEASE_STATES = { current: sql`w.state in ('failed', 'behind')`, unknown: sql`w.state <> 'unknown'` };
 const HEALTH_STATES = { ok: sql`and h.state = 'ok'`, failing: sql`and h.state = 'failing'` };
 const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'pending'`, in_sync: sql`state = 'in_sync'` };
 
-/** Returns conditions that exclude robots with a worse state. For the order by name, also conditions instead of the joins on states. */
+/**
+ * Returns SQL conditions that exclude robots with a worse state than the filter's. For the order by name, also returns conditions that
+ * replace the joins on states.
+ */
 function conditionsOf({ app, health, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
   return sql`
     ${
@@ -164,7 +171,7 @@ const WORSE = {
 
 const releaseRow = row({ id: text, app: text });
 
-/** Finds a release by id or tag. The two cannot be confused, because no tag has the form of an id. */
+/** Finds a release by id or tag. An id cannot be confused with a tag, because no tag has the form of an id. */
 export const findRelease = (db: Db, org_id: string, id_or_tag: string): Promise<{ id: string; app: string } | undefined> =>
   // reads tables of other features: release
   db.maybe(sql(releaseRow)`select id, app from release where org_id = ${org_id} and (id = ${id_or_tag} or tag = ${id_or_tag})`);

@@ -10,10 +10,10 @@ const presenceRow = row({ ...robotRef.columns, session_id: nullable(text) });
 type Presence = RobotRef & Partial<RowOf<typeof presenceRow>>;
 
 /**
- * Marks robots as offline that are connected to this run of this node; if a session is given, only if it is still the current one. Returns
- * the robots that were online. Locks rows in the order of ids, so that transactions cannot deadlock. Finds each row by its id in a lateral
- * join, and checks the node only afterwards. Otherwise, with statistics from a time when no robot was online, the planner would scan all
- * online robots for each of these rows.
+ * Marks robots as offline if they are connected to this run of this node and, if a session is given, if it is still the current session.
+ * Returns the robots that were online. Locks rows in the order of ids, so that transactions cannot deadlock. Finds each row by its id in a
+ * lateral join, and checks the node only afterwards. Otherwise, if the statistics are from a time when no robot was online, the query
+ * planner would scan all online robots for each of these rows.
  */
 export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
@@ -35,7 +35,7 @@ export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): 
 export const listOnlineOf = (db: Db, node: NodeRun): Promise<Presence[]> =>
   db.many(sql(presenceRow)`select org_id, id, session_id from robot where node_id = ${node.id} and node_epoch = ${node.epoch}`);
 
-/** Returns the decommissioned robots among these. */
+/** Returns the robots in the list that are decommissioned. */
 export const listRemovedAmong = (db: Db, robots: readonly RobotRef[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
     select r.org_id, r.id
@@ -45,7 +45,10 @@ export const listRemovedAmong = (db: Db, robots: readonly RobotRef[]): Promise<R
 
 const linkStateRow = row({ removed: bool, replaced: bool });
 
-/** Returns why the robot's link must be closed: removed, or replaced by another computer that has not connected yet. Else `current`. */
+/**
+ * Returns why the robot's connection must be closed: `removed`, or `replaced` by another computer that has not connected yet. Returns
+ * `current` if it may stay open.
+ */
 export async function findLinkState(db: Db, org_id: string, id: string): Promise<"removed" | "replaced" | "current"> {
   const state = await db.maybe(sql(linkStateRow)`
     select decommissioned_at is not null as removed, node_id is not null and session_id is null as replaced
@@ -62,8 +65,8 @@ export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]
 
 /**
  * Marks at most `limit` robots of dead nodes as offline, after skipping `offset`. A node is dead if it has stopped, has a newer epoch, or
- * is unknown. Jumps from node to node in the index, so that it does not read the many robots of live nodes. Uses the order of that index,
- * because with another order the planner would search the whole table.
+ * is unknown. Skips from node to node in the index, so that it does not read the many robots of live nodes. Reads in the order of that
+ * index, because for another order the query planner would search the whole table.
  */
 export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number, offset: number): Promise<RobotRef[]> =>
   // reads tables of other features: node
@@ -89,7 +92,10 @@ export interface Seen extends RobotRef {
   at: Date;
 }
 
-/** Updates many robots in one statement; times never decrease. Locks rows in the order of ids, so that two nodes cannot deadlock. */
+/**
+ * Updates when robots were last seen, in one statement. The times never decrease. Locks rows in the order of ids, so that two nodes cannot
+ * deadlock.
+ */
 export const updateSeen = (db: Db, seen: readonly Seen[]): Promise<number> =>
   db.run(sql`
     with v as (
@@ -105,16 +111,16 @@ export const updateSeen = (db: Db, seen: readonly Seen[]): Promise<number> =>
 interface NewPresence {
   session_id: string;
   hello: Hello;
-  /** The public key that verified the hello, if known. */
+  /** The public key with which the robot authenticated, if known. */
   public_key: Buffer | undefined;
 }
 
 const runsRow = row({ id: text, runs: jsonb<string[]>() });
 
 /**
- * Marks robots as online with these links; each robot may appear once. Returns, by robot, the previous runs of its agent, newest first.
- * Robots that are decommissioned, quarantined or have another key are absent. Locks rows in the order of ids, so that transactions cannot
- * deadlock. Finds each row by its id in a lateral join, for the reason given at setOffline.
+ * Marks robots as online with these connections; each robot may appear once. Returns, for each robot, the previous runs (starts) of its
+ * agent, newest first. Omits robots that are decommissioned or quarantined, or now have another key. Locks rows in the order of ids, so
+ * that transactions cannot deadlock. Finds each row by its id in a lateral join, for the reason given at setOffline.
  */
 export async function setOnline(
   db: Db,

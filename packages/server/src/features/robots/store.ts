@@ -47,7 +47,7 @@ const shownRow = row({
 export type ShownRobotRow = RowOf<typeof shownRow>;
 
 export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
-/** Adds to each robot of `page` (a common table expression) its apps, the states of its configs and its health. */
+/** Returns a query that adds to each robot of `page` (a common table expression) its apps, the states of its configs, and its health. */
 export const shown = (page: Statement<unknown>, order: Statement<unknown>): Statement<ShownRobotRow> =>
   // reads tables of other features: robot_app, release, robot_config, health_snapshot
   sql(shownRow)`
@@ -80,11 +80,11 @@ const placeColumns = sql`id, name, site_id, fleet_id, node_id is not null as onl
 export const findPlace = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id}`);
 
-/** Locks the robot's row against changes until the transaction ends; rows that reference it can still be inserted. */
+/** Locks the robot's row against changes until the transaction ends. Rows that refer to the robot can still be inserted. */
 export const lockRobot = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id} for no key update`);
 
-/** Assignments that move robots to the fleet, if there is one. */
+/** Returns the SQL assignments that move robots to `fleet`. If it is undefined, only updates `updated_at`. */
 function movedTo(fleet: { id: string; site_id: string } | undefined, now: Date): Statement<unknown> {
   if (fleet === undefined) return sql`updated_at = ${now}`;
   return sql`site_id = ${fleet.site_id}, fleet_id = ${fleet.id}, fleet_since = case when ${fleet.id} = fleet_id then fleet_since else ${now} end,
@@ -107,16 +107,19 @@ export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date)
     update robot set decommissioned_at = ${now}, node_id = null, node_epoch = null, session_id = null, updated_at = ${now}
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
-/** Quarantines a robot: the server admits no machine with its identity until an operator ends the quarantine. */
+/** Quarantines a robot: the server refuses all machines with this robot's identity until an operator ends the quarantine. */
 export const quarantineRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`update robot set held_at = ${now}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is null`);
 
-/** Ends a quarantine; returns 0 if there was none. Clears the list of runs, so that the next machine is no duplicate of an earlier one. */
+/**
+ * Ends a quarantine. Returns 0 if there was none. Clears the list of agent runs, so that the next machine does not count as a duplicate of
+ * an earlier one.
+ */
 export const releaseQuarantined = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`
     update robot set held_at = null, runs = '[]', updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is not null`);
 
-/** Approves a robot; returns 0 if it already was. */
+/** Approves a robot. Returns 0 if it was approved before. */
 export const setApproved = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`
     update robot set approval_requested_at = null, updated_at = ${now} where org_id = ${org_id} and id = ${id} and approval_requested_at is not null`);
@@ -124,16 +127,19 @@ export const setApproved = (db: Db, org_id: string, id: string, now: Date): Prom
 interface NewComputer {
   org_id: string;
   id: string;
-  /** The 32 raw Ed25519 bytes. */
+  /** The Ed25519 public key as 32 raw bytes. */
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
-  /** Whether it gets secrets immediately. */
+  /** Whether the robot may get secrets without further approval. */
   approved: boolean;
   at: Date;
 }
 
-/** Gives a robot's identity to a new computer; also ends a quarantine and the link. Returns 0 if the robot was decommissioned. */
+/**
+ * Assigns a robot's identity to a new computer. Also ends a quarantine, and the session of the previous computer. Returns 0 if the robot
+ * was decommissioned.
+ */
 export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, approved, at }: NewComputer): Promise<number> =>
   db.run(sql`
     update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),
@@ -147,11 +153,11 @@ export interface NewRobot {
   site_id: string;
   fleet_id: string;
   labels: Record<string, string>;
-  /** The 32 raw Ed25519 bytes. */
+  /** The Ed25519 public key as 32 raw bytes. */
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
-  /** Whether it gets secrets immediately. */
+  /** Whether the robot may get secrets without further approval. */
   approved: boolean;
   at: Date;
 }
@@ -173,7 +179,7 @@ const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decom
 
 export type IdentityRow = RowOf<typeof identityRow>;
 
-/** Finds robots by id while their orgs are not known yet. */
+/** Finds robots by id when their orgs are not known yet. */
 export const findIdentities = (db: Db, robot_ids: readonly string[]): Promise<IdentityRow[]> =>
   // reads tables of other features: robot_key, org
   db.many(sql(identityRow)`
@@ -195,7 +201,10 @@ interface LabelChange {
   remove: readonly string[];
 }
 
-/** Locks the robots that exist, in the order of ids to prevent deadlocks. Returns how the label change would affect each one. */
+/**
+ * Locks those of the robots that exist, in the order of ids to prevent deadlocks. Returns, for each one, how the label change would affect
+ * it.
+ */
 export const lockRobots = (db: Db, org_id: string, ids: readonly string[], { set, remove }: LabelChange): Promise<BulkRow[]> =>
   db.many(sql(bulkRow)`
     with locked as (
@@ -216,7 +225,7 @@ export const updateRobots = (
     update robot set labels = (labels - ${list(remove)}::text[]) || ${json(set)}::jsonb, ${movedTo(fleet, now)}
     where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
-/** Maximum signed requests of one robot while their nonces are kept. */
+/** Maximum stored nonces of one robot, which limits its signed requests in the time for which a nonce is stored. */
 export const NONCES_MAX = 5_000;
 
 interface UsedNonce {
@@ -226,8 +235,9 @@ interface UsedNonce {
 }
 
 /**
- * Stores the nonce of a signed request, unless it was used before on any node or the robot has NONCES_MAX stored nonces. Keeps it for twice
- * the time in which the request's timestamp is accepted. Uses the clock of the database, because the clocks of nodes differ.
+ * Stores the nonce of a signed request, to detect a replay on any node. Returns `used_before` if it is already stored, and `too_many` if
+ * the robot has NONCES_MAX stored nonces. A nonce is stored for twice the time in which the request's timestamp is accepted. Uses the clock
+ * of the database, because the clocks of nodes differ.
  */
 export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): Promise<"stored" | "used_before" | "too_many"> {
   const stored = await db.run(sql`
@@ -242,7 +252,7 @@ export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): 
   return used.nonces < NONCES_MAX ? "used_before" : "too_many";
 }
 
-/** Deletes at most `limit` expired nonces of all orgs, after skipping `offset`. Returns how many. */
+/** Deletes at most `limit` expired nonces of all orgs, after skipping `offset`. Returns how many it deleted. */
 export const deleteUsedNonces = (db: SystemDb, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: a sweep by time

@@ -4,13 +4,13 @@ import type { Plane } from "../../context.ts";
 import { oneLine } from "../../kernel/serve.ts";
 import { appendChunk } from "./store.ts";
 
-/** Interval of writes. A crash of the server loses at most this much of a recording, plus the time of one database write. */
+/** Interval of writes. If the server crashes, a recording loses at most the output of this time plus the duration of one database write. */
 const FLUSH_MS = 500;
-/** Buffered characters, before compression, that are written immediately. */
+/** Number of buffered characters, before compression, at which they are written immediately. */
 const CHUNK_CHARACTERS = 128 * 1024;
-/** Maximum characters buffered during a write. While more are buffered, the shell is paused. */
+/** Maximum characters buffered during a write. While more are buffered, the output of the shell is paused. */
 export const RECORDER_CHARACTERS_MAX = 512 * 1024;
-/** Maximum stored size of a recording. A session that exceeds it ends, because all of its output must be recorded. */
+/** Maximum stored size of a recording. A session whose recording exceeds it ends, because all output of a session must be recorded. */
 const RECORDING_BYTES_MAX = 512 * 1024 ** 2;
 const TRIES_MAX = 20;
 const TRY_AGAIN_MS = 500;
@@ -21,15 +21,15 @@ interface RecorderOptions {
   plane: Plane;
   org_id: string;
   session_id: string;
-  /** First line of the file. */
+  /** The first line of the recording, in the asciinema format. */
   header: Record<string, unknown>;
   /** Called with the reason when no more output can be recorded. The caller must then end the session. */
   onFailure: (reason: string) => void;
 }
 
 /**
- * Records the output of a shell as asciinema v2, in compressed chunks. The user of the shell cannot influence it. A slow database
- * pauses the shell.
+ * Records the output of a shell in the format asciinema v2, in compressed chunks. The user of the shell cannot change or disable the
+ * recording. If the database is slow, the shell is paused.
  */
 export class Recorder {
   readonly #options: RecorderOptions;
@@ -55,7 +55,7 @@ export class Recorder {
     return this.#output_bytes;
   }
 
-  /** Records output. Resolves when the buffer has room; only then may the caller send the output to the viewer. */
+  /** Records output. Resolves when the buffer has room. The caller must not send the output to the viewer before that. */
   async output(bytes: Uint8Array): Promise<void> {
     this.#output_bytes += bytes.length;
     const text = this.#decoder.decode(bytes, { stream: true });
@@ -95,13 +95,13 @@ export class Recorder {
 
   #flushSoon(): void {
     this.#timer ??= this.#options.plane.clock.setTimer(FLUSH_MS, () => {
-      // If a write is running, `#flush` starts no other one. The running write then schedules the next.
+      // If a write is running, `#flush` starts no second one. The running write then schedules the next write.
       this.#timer = undefined;
       void this.#flush();
     });
   }
 
-  /** Runs one write at a time. Output that arrives meanwhile is written by the next one. */
+  /** Writes the buffered output. Only one write runs at a time; output that arrives meanwhile is written by the next one. */
   #flush(): Promise<void> {
     this.#flushing ??= this.#write().finally(() => {
       this.#flushing = undefined;
@@ -129,7 +129,7 @@ export class Recorder {
         await plane.clock.sleep(TRY_AGAIN_MS);
       }
     }
-    // Another server considered this one dead and closed the session, so further output could not be recorded.
+    // Another server considered this server dead and closed the session, so no further output can be recorded.
     if (!is_open) return this.#fail({});
     this.#characters -= characters;
     this.#stored_bytes += bytes.length;

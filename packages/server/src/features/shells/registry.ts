@@ -11,7 +11,7 @@ import { endSession, insertSession, listOrphans, type NewSession, type SessionEn
 export interface ShellRequest {
   org_id: string;
   robot_id: string;
-  /** Id of the HTTP request, as in its audit entries. */
+  /** Id of the HTTP request, which its audit entries also contain. */
   request_id: string;
   actor: Actor;
   ip: string;
@@ -25,7 +25,7 @@ export interface ShellRequest {
 
 type Ended = Pick<NewSession, "org_id" | "id" | "robot_id" | "actor" | "started_at">;
 
-/** An open shell session. It is stored before it opens, recorded while it is open, and closed exactly once. */
+/** An open shell session. It is stored before its shell opens, recorded while the shell is open, and closed exactly once. */
 export class ShellSession {
   readonly id: string;
   readonly recorder: Recorder;
@@ -44,10 +44,10 @@ export class ShellSession {
   }
 }
 
-/** The registry of shell sessions. Writes the start of a session, and exactly once its end, to its row and to the timeline. */
+/** The registry of shell sessions. Writes the start of each session, and exactly once its end, to the session's row and to the timeline. */
 export class ShellRegistry {
   readonly #plane: Plane;
-  /** Sessions whose end is not written yet. */
+  /** One promise for each session whose end is not written yet. */
   readonly #open = new Set<Promise<void>>();
   readonly #close_events: CloseEventWriter;
 
@@ -56,7 +56,7 @@ export class ShellRegistry {
     this.#close_events = new CloseEventWriter(plane, "shell");
   }
 
-  /** Stores a session before its shell opens; if this throws, the shell must not open. `onFailure` is called when recording fails. */
+  /** Stores a session before its shell opens. If this throws, the shell must not open. `onFailure` is called if the recording fails. */
   async open(request: ShellRequest, onFailure: (reason: string) => void): Promise<ShellSession> {
     const plane = this.#plane;
     const { cols, rows, term, ...known } = request;
@@ -93,7 +93,7 @@ export class ShellRegistry {
     });
   }
 
-  /** Retries failed writes of ends. Closes the sessions of dead servers, with an unknown time of end. */
+  /** Retries failed writes of session ends. Closes the sessions of dead servers, whose end time is unknown. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#close_events.sweep(
@@ -102,13 +102,15 @@ export class ShellRegistry {
     );
   }
 
-  /** Resolves when the end of every session opened so far is written. */
+  /** Resolves when the ends of all sessions opened so far are written. */
   async settled(): Promise<void> {
     await Promise.all(this.#open);
   }
 }
 
-/** Writes the end of a session. Only the transaction that closes its row writes the timeline entry, so there is exactly one. */
+/**
+ * Writes the end of a session. Only the transaction that closes the session's row writes the timeline entry, so there is exactly one entry.
+ */
 const writeSessionEnd = (plane: Plane, session: Ended, end: SessionEnd): Promise<void> =>
   plane.db.forOrg(session.org_id).transaction(async (tx) => {
     const { org_id, robot_id, actor, id, started_at } = session;

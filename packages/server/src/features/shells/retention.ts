@@ -9,7 +9,10 @@ const EVERY_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const BATCH_ROWS_MAX = 200;
 
-/** Starts the job that deletes old recordings, then the oldest recordings of orgs above their limit, then old sessions. */
+/**
+ * Starts the job that deletes recordings and sessions of shells: first old recordings, then the oldest recordings of orgs above their
+ * limit, then old sessions.
+ */
 export const startShellRetention = (plane: Plane): Background =>
   background(plane, "shells", EVERY_MS, async () => {
     const failures = await isolateEach([dropRecordings, dropSessions], plane.db_errors.isOutage, (part) => part(plane));
@@ -18,11 +21,11 @@ export const startShellRetention = (plane: Plane): Background =>
 
 const daysAgo = ({ retention_clock }: Plane, days: number): Date => new Date(retention_clock.now().getTime() - days * DAY_MS);
 
-/** Deletes old and surplus recordings, but not their sessions. Several nodes may run this concurrently. */
+/** Deletes old recordings, and the oldest ones of orgs above their limit. Keeps their sessions. Several nodes may run this concurrently. */
 export async function dropRecordings(plane: Plane): Promise<void> {
   const { db, db_errors, settings } = plane;
   const { shell_recording_days, shell_recording_bytes_max, shell_session_retention_days } = settings.limits;
-  // Delete recordings at the retention time of sessions at the latest: a session is deleted only after its recording.
+  // Delete a recording at the latest when its session is old enough to be deleted, because a session is deleted only after its recording.
   const before = daysAgo(plane, Math.min(shell_recording_days, shell_session_retention_days || Infinity));
   let failures: Failures<unknown> | undefined;
   const read = (last: Pick<KeptRecording, "org_id" | "id"> = { org_id: "", id: "" }) => listKeptBefore(db, before, last, BATCH_ROWS_MAX);

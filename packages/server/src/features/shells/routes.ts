@@ -12,7 +12,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { requireRobot } from "../robots/index.ts";
 import { chunksAfter, findSession, listAllSessions, listSessions, type NamedSessionRow, type SessionRow } from "./store.ts";
 
-/** Chunks of a recording in one read. A chunk is at most as large as the recorder's buffer. */
+/** Number of chunks of a recording in one read. A chunk is at most as large as the recorder's buffer. */
 const CHUNKS_AT_A_TIME = 8;
 const expand = promisify(gunzip);
 
@@ -59,7 +59,7 @@ const toWire = (row: SessionRow): ShellSession => ({
   actor: row.actor,
   ip: row.ip,
   app: row.app,
-  // Only the program, without arguments: these may be secrets. The recording has them, but fewer users may read it.
+  // Return only the program without its arguments, which may be secrets. The recording contains them, but fewer users may read it.
   program: row.command?.[0] ?? null,
   terminal: row.terminal,
   status: row.status,

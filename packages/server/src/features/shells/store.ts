@@ -63,11 +63,11 @@ export interface SessionEnd {
   status: "ended" | "aborted";
   exit_code: number | null;
   reason: string;
-  /** Null if the time is unknown. */
+  /** When the session ended. Null if the time is unknown. */
   ended_at: Date | null;
 }
 
-/** Returns 0 if the session was closed before. */
+/** Records the end of a session. Returns 0 if the session was already closed. */
 export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd): Promise<number> =>
   db.run(sql`
     update shell_session set status = ${end.status}, exit_code = ${end.exit_code}, reason = ${end.reason}, ended_at = ${end.ended_at}
@@ -76,8 +76,8 @@ export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd):
 const heldRow = row({ held: bool });
 
 /**
- * Stores a chunk of a recording and updates the totals of its session in one statement. Returns whether the chunk is stored, by this or an
- * earlier attempt. Returns false if the session is closed and does not have the chunk.
+ * Stores a chunk of a recording and updates the totals of its session, in one statement. Returns true if the chunk is stored, by this or an
+ * earlier attempt. Returns false if the session was closed before the chunk was stored.
  */
 export const appendChunk = async (
   db: Db,
@@ -107,7 +107,7 @@ export const appendChunk = async (
 export const findSession = (db: Db, org_id: string, id: string): Promise<SessionRow | undefined> =>
   db.maybe(sql(sessionRow)`select ${sessionRow} from shell_session where org_id = ${org_id} and id = ${id}`);
 
-/** Newest first. */
+/** Returns the sessions of a robot, newest first. */
 export const listSessions = (db: Db, org_id: string, robot_id: string, { after, limit }: Window): Promise<SessionRow[]> =>
   db.many(sql(sessionRow)`
     select ${sessionRow} from shell_session
@@ -151,7 +151,7 @@ export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Or
 const keptRow = row({ org_id: text, id: text, recording_bytes: bigint });
 export type KeptRecording = RowOf<typeof keptRow>;
 
-/** Returns recordings of sessions that began before `before`, ordered by org and id, starting after `after`. */
+/** Returns the stored recordings of ended sessions that began before `before`, ordered by org and id, after the key `after`. */
 export const listKeptBefore = (db: Db, before: Date, after: Orphan, limit: number): Promise<KeptRecording[]> =>
   db.many(sql(keptRow)`
     -- across orgs: retention is the same for all orgs
@@ -167,7 +167,7 @@ export const listOrgsAbove = (db: Db, bytes_max: number): Promise<RowOf<typeof s
     select org_id, sum(recording_bytes)::bigint as bytes from shell_session where recording_dropped_at is null
     group by org_id having sum(recording_bytes) > ${bytes_max}`);
 
-/** Returns the recordings of ended sessions, oldest first. */
+/** Returns the stored recordings of ended sessions of an org, oldest first. */
 export const listOldestKept = (db: Db, org_id: string, limit: number): Promise<KeptRecording[]> =>
   db.many(sql(keptRow)`
     select ${keptRow} from shell_session
@@ -179,7 +179,7 @@ export async function dropRecording(db: Db, org_id: string, id: string, at: Date
   await db.run(sql`update shell_session set recording_dropped_at = ${at} where org_id = ${org_id} and id = ${id}`);
 }
 
-/** Deletes sessions that began before `before` and whose recordings were deleted, oldest first. Returns how many. */
+/** Deletes ended sessions that began before `before` and whose recordings were deleted, oldest first. Returns how many it deleted. */
 export const deleteSessions = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>
   db.run(sql`
     delete from shell_session where org_id = ${org_id} and ctid = any(array(

@@ -19,7 +19,10 @@ import { wireTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { findLatest, insertStatement, listStatements, type StatementRow } from "./store.ts";
 
-/** Maximum time by which a signature may be dated in the future. A later one comes from a machine with a wrong clock. */
+/**
+ * Maximum time by which the date of a signature may be in the future. A later date means that it was signed on a machine with a wrong
+ * clock.
+ */
 const AHEAD_MAX_MS = 86_400_000;
 
 export function signingRoutes(http: Http, plane: Plane): void {
@@ -35,9 +38,10 @@ export function signingRoutes(http: Http, plane: Plane): void {
 }
 
 /**
- * Stores the next statement of an org's signing keys if one of the org's present keys signed it. Robots apply the same rule, so the server
- * sends them no statement that they refuse. With `start_over`, the statement's own keys may sign it. Throws 400 for an invalid statement,
- * 409 if its serial is not the next one, for example because another statement was stored first.
+ * Stores the next statement of an org's signing keys. One of the org's present keys must have signed it. Robots apply the same rule, so the
+ * server sends them no statement that they would refuse. With `start_over`, one of the statement's own keys may have signed it instead.
+ * Throws 400 if the statement is invalid, and 409 if its serial is not the next one, for example because another statement was stored
+ * first.
  */
 async function changeKeys(
   plane: Pick<Plane, "clock" | "bus">,
@@ -65,7 +69,7 @@ async function changeKeys(
   return await mapUniqueViolation(changed, () => serialConflict(next.serial, next.serial));
 }
 
-/** Returns a trust that already contains the keys of the statement, so that one of them may sign it. */
+/** Returns trusted keys that are already those of the statement, so that one of them may sign it. */
 const startedOver = (serial: number, { keys }: Pick<Trust, "keys">): Trust => ({ serial, require_signature: false, keys });
 
 const serialConflict = (sent: number, serial: number): Fault =>
@@ -82,7 +86,7 @@ async function trustOfOrg(db: Db, org_id: string): Promise<Trust> {
   return latest === undefined ? { serial: 0, require_signature: false, keys: [] } : trustOf(latest);
 }
 
-/** Returns the latest statement, which a robot gets and trusts when it enrolls; null while the org has none. */
+/** Returns the latest statement of the org's signing keys. A robot gets it when it enrolls, and trusts it. Null if the org has none. */
 export const latestStatement = async (db: Db, org_id: string): Promise<SignedText | null> =>
   (await findLatest(db, org_id))?.statement ?? null;
 
@@ -103,7 +107,7 @@ export async function requireSignatureOf(plane: Pick<Plane, "clock">, db: Db, or
     throw badRequest(`field signature: it was made at ${issued_at}, which is more than a day ahead`);
 }
 
-/** Throws 409 if the org's robots would refuse the release because of its signature. */
+/** Throws 409 if the org's robots would refuse the release because its signature is missing or invalid. */
 export async function requireDeployable(plane: Pick<Plane, "clock">, db: Db, org_id: string, release: ReleaseToCheck): Promise<void> {
   const { keys, require_signature } = await trustOfOrg(db, org_id);
   const { app, signature } = release;
@@ -115,7 +119,10 @@ export async function requireDeployable(plane: Pick<Plane, "clock">, db: Db, org
     );
 }
 
-/** Combines an org's statements (oldest first) into its keys, with the times at which each key was added and revoked. */
+/**
+ * Combines an org's statements, which must be sorted from oldest to newest, into its keys. Each key has the time at which it was added, and
+ * possibly revoked.
+ */
 function toWire(org_id: string, rows: readonly StatementRow[]): SigningKeys {
   const keys = new Map<string, SigningKeys["keys"][number]>();
   let wire = { org_id, serial: 0, require_signature: false };

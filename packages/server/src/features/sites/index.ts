@@ -39,7 +39,7 @@ export function siteRoutes(http: Http, plane: Plane): void {
 
 const readSite = async (db: Db, caller: Caller, id: string): Promise<Site> => wireTimes(found(await findSite(db, caller, id), "site", id));
 
-/** Deletes a site and returns it. 409 if it still has a fleet. */
+/** Deletes a site and returns it. Throws 409 if the site still has a fleet. */
 async function remove(plane: Plane, db: Db, caller: Caller, id: string): Promise<Site> {
   const { org_id } = caller;
   return await db.transaction(async (tx) => {

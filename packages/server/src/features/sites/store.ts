@@ -9,7 +9,10 @@ type SiteRow = RowOf<typeof countedRow>;
 const idRow = row({ id: text });
 const anyRow = row({ present: bool });
 
-/** An SQL condition for the sites that the caller may see: sites within its scopes, and sites of fleets within its scopes. */
+/**
+ * Returns an SQL condition for the sites that the caller may see: sites within the caller's scopes, and sites with a fleet within these
+ * scopes.
+ */
 const seen = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? sql``
@@ -17,7 +20,10 @@ const seen = (caller: Caller): Statement<unknown> =>
       -- reads tables of other features: fleet
       select from fleet f where f.org_id = site.org_id and f.site_id = site.id ${visible(caller, "f.site_id", "f.id")}))`;
 
-/** Adds to each site of `page` the numbers of robots that the caller sees. Uses the index: a plain join may read all robots of the org. */
+/**
+ * Adds to each site of `page` the numbers of robots that the caller sees. Uses an index lookup for each site, because a plain join may read
+ * all robots of the org.
+ */
 const counted = (caller: Caller, page: Statement<unknown>): Statement<SiteRow> =>
   // reads tables of other features: robot
   sql(countedRow)`
@@ -54,7 +60,7 @@ export const renameSite = (db: Db, org_id: string, id: string, name: string, now
 export const shareSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
   db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for key share`);
 
-/** Locks the site so that no fleet can be added until the transaction ends. */
+/** Locks the site. Until the transaction ends, no fleet can be added to it. */
 export const lockSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
   db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for update`);
 

@@ -20,13 +20,15 @@ import type { StartStream, StreamKind } from "./stream-kind.ts";
 import { takeTicket } from "./tickets.ts";
 import type { Watching } from "./viewer.ts";
 
-/** Returns the path and query of a request, unchanged. Does not use the class URL, which would refuse or rewrite some paths. */
+/** Returns the unchanged path and the query of a request. Does not use the class URL, because it rejects or rewrites some paths. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
   const [path = "/", ...query] = url.split("?");
   return { path, query: new URLSearchParams(query.join("?")) };
 }
 
-/** Returns the kind of stream and the robot of a path; undefined for other paths. */
+/**
+ * Returns the kind of stream that a path names, and the id of its robot or fleet. Returns undefined if the path is not that of a stream.
+ */
 export function streamOf(path: string): { kind: StreamKind; robot_id: string } | undefined {
   for (const kind of STREAM_KINDS) {
     const id = kind.pattern.exec(path)?.[1];
@@ -43,19 +45,19 @@ function decoded(id: string): string {
   }
 }
 
-/** An admitted viewer and its stream. */
+/** A viewer that may open a stream, and the function that starts the stream. */
 export interface Admitted extends Watching {
   kind: StreamKind;
-  /** Serves the stream with the parameters of the query. */
+  /** Starts the stream with the parameters of the query. */
   start: StartStream;
 }
 
-/** Data of a request that is set as soon as the caller is known, even if the request is refused later. */
+/** The part of a request that is needed even if the request is refused. It is set as soon as the caller is known. */
 export interface Seen {
   org_id?: string;
 }
 
-/** Checks token, role, query and robot, in this order. Throws the Fault that the client gets. */
+/** Checks in this order whether the viewer's token, role, query parameters and robot are valid. Throws the error that the client gets. */
 export async function admitViewer(plane: Plane, request: IncomingMessage, seen: Seen): Promise<Admitted> {
   const { path, query } = targetOf(request);
   const stream = streamOf(path);
@@ -81,7 +83,7 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   return { kind, caller, held, robot_id, decommissioned, ip: credentials.ip, start };
 }
 
-/** Authenticates by a ticket, a token or a session cookie. */
+/** Authenticates a viewer by a ticket, a token or a session cookie. */
 async function identify(
   plane: Plane,
   credentials: Credentials,
@@ -124,7 +126,7 @@ export function checkHandshake({ method, headers }: IncomingMessage): void {
   if (offered !== undefined && !isProtocolList(offered)) throw badRequest("Sec-WebSocket-Protocol is not valid");
 }
 
-/** Whether a text is a comma-separated list of distinct HTTP tokens. */
+/** Whether a text is a comma-separated list of valid, distinct names of subprotocols (HTTP tokens). */
 function isProtocolList(text: string): boolean {
   const names = text.split(",").map((name) => name.trim());
   return names.every((name) => /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) && new Set(names).size === names.length;

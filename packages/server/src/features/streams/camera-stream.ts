@@ -16,7 +16,10 @@ import type { Viewer } from "./viewer.ts";
 const NUMBERS = ["fps", "width", "height", "quality"] as const;
 export const CAMERA_QUERY = ["camera", ...NUMBERS, "list"] as const;
 
-/** Reads `?camera=&fps=&width=&height=&quality=`, or `?list`. Throws 400 for invalid values. */
+/**
+ * Prepares a camera stream (query `camera`, `fps`, `width`, `height`, `quality`) or the list of cameras (query `list`). Throws 400 for
+ * invalid values.
+ */
 export function prepareCamera(query: URLSearchParams): StartStream {
   const given = CAMERA_QUERY.filter((name) => query.has(name));
   if (given.includes("list")) {
@@ -43,11 +46,14 @@ function readNumber(name: (typeof NUMBERS)[number], text: string): number {
   return value;
 }
 
-/** Serves a camera. Viewers with the same parameters share one channel. A slow viewer skips frames: its next frame is the newest one. */
+/**
+ * Streams the frames of a camera to a viewer. Viewers with the same parameters share one channel to the robot. If a viewer is slow, frames
+ * are skipped: the next frame that it gets is always the newest one.
+ */
 async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params: CameraParams): Promise<void> {
   const slot = new LatestSlot<Buffer>(viewer, (frame) => frame);
   await hub.share({
-    // Robot ids are unique across orgs.
+    // The key needs no org, because robot ids are unique across orgs.
     key: JSON.stringify([viewer.admitted.robot_id, "camera", params]),
     open: () => openChannel(plane, viewer, "camera", "camera", params),
     viewer,
@@ -60,10 +66,13 @@ async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params
   });
 }
 
-/** Parsed frames by message, shared by all viewers. */
+/** Parsed camera frames by the message that contained them. All viewers share them. */
 const frames = new WeakMap<Uint8Array, Buffer>();
 
-/** Returns the frame of a message; undefined if it is invalid or too long. The limit bounds the two frames buffered for a slow viewer. */
+/**
+ * Returns the camera frame in a message. Returns undefined if the message is invalid or too long. The maximum length limits the memory for
+ * the two frames that are buffered for a slow viewer.
+ */
 function frameOf(message: Uint8Array): Buffer | undefined {
   const known = frames.get(message);
   if (known !== undefined) return known;
@@ -71,7 +80,7 @@ function frameOf(message: Uint8Array): Buffer | undefined {
   try {
     const { data } = readMessage(message);
     if (data === undefined) return undefined;
-    // Convert to a Buffer once: each send would otherwise convert the bytes again.
+    // Convert to a Buffer once. Otherwise the bytes would be converted again for each viewer.
     const frame = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
     frames.set(message, frame);
     return frame;
@@ -80,7 +89,7 @@ function frameOf(message: Uint8Array): Buffer | undefined {
   }
 }
 
-/** Sends one text frame `{"cameras":[{"name","kind"}]}`, then closes with 1000. */
+/** Sends the robot's cameras in one text frame, `{"cameras":[{"name","kind"}]}`, and then closes the stream with 1000. */
 async function listCameras({ plane }: StreamContext, viewer: Viewer): Promise<void> {
   const channel = await openAtRobot(plane, viewer, "camera", "camera", { list: true });
   if (channel === undefined) return;

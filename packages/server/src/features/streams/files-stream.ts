@@ -6,14 +6,17 @@ import { closeWith, openAtRobot, readControl, recordViewerAction } from "./robot
 import type { Viewer } from "./viewer.ts";
 
 const REQUESTS = new Set(["stat", "list", "read", "write", "end", "mkdir"]);
-/** PATH_MAX of Linux. */
+/** Maximum length of a path: PATH_MAX of Linux. */
 const PATH_CHARACTERS_MAX = 4096;
 
-/** Serves a files session: text frames are requests and answers, binary frames the bytes of a file. Each read and write gets a timeline entry. */
+/**
+ * Serves a session of file transfers. Text frames are requests and responses, and binary frames are the bytes of a file. Each read and
+ * write gets a timeline entry.
+ */
 export const startFiles: StartStream = async ({ plane }, viewer) => {
   const opened = openAtRobot(plane, viewer, "files", "camera", {});
   const session = new FileSession(plane, viewer);
-  // Receive messages before the channel is open: requests wait here until then.
+  // Receive the viewer's requests even before the channel to the robot is open. They wait until it is.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel === undefined) return;
@@ -27,7 +30,7 @@ export const startFiles: StartStream = async ({ plane }, viewer) => {
 class FileSession {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
-  /** The file that the robot is sending, and how many bytes were forwarded. */
+  /** The file that the robot is sending, and how many of its bytes were forwarded to the viewer. */
   #reading: { path: string; size: unknown; bytes: number } | undefined;
 
   constructor(plane: Plane, viewer: Viewer) {
@@ -59,7 +62,7 @@ class FileSession {
     if (type === "reading") this.#reading = { path, size, bytes: 0 };
     else if (type === "failed") await this.#recordPartialRead();
     else if (type === "done") {
-      // A `done` belongs to the file being read, if there is one. A later write request may already be queued at the robot.
+      // A `done` refers to the file that is being read, if there is one, even if a later write request is already queued at the robot.
       const was_read = this.#reading !== undefined;
       this.#reading = undefined;
       const data = { path, bytes, moved, sha256, ...(unchanged === true ? { unchanged } : {}) };
@@ -68,7 +71,7 @@ class FileSession {
     }
   }
 
-  /** Records an aborted read in the timeline if the user has received a part of the file. */
+  /** Writes a timeline entry for a read that was aborted, if the user has received a part of the file. */
   async #recordPartialRead(): Promise<void> {
     const reading = this.#reading;
     this.#reading = undefined;

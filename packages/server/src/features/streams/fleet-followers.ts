@@ -22,7 +22,7 @@ export class FleetFollowers {
     this.#take = take;
   }
 
-  /** Reads which robots are in the fleet. Follows new ones, and stops following robots that left. */
+  /** Reads which robots are in the fleet. Follows the logs of new ones, and stops following robots that left. */
   async refresh(): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const members = new Set(await robotsOfFleet(this.#plane.db.forOrg(org_id), org_id, fleet_id));
@@ -43,7 +43,7 @@ export class FleetFollowers {
     return [...this.#follows.keys()];
   }
 
-  /** Repeats `refresh` at this interval. */
+  /** Starts to call `refresh` at this interval. */
   every(ms: number): void {
     this.#again = this.#plane.clock.every(ms, () =>
       this.refresh().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not read the robots of a fleet")),

@@ -13,18 +13,20 @@ import { OtherShares } from "./relay/fleet-share.ts";
 import type { StartStream, StreamOf } from "./stream-kind.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Maximum stored records sent to a reconnecting viewer. */
+/** Maximum stored records that are sent to a viewer that reconnects. */
 const REPLAYED_RECORDS_MAX = 2_000;
-/** Interval of the check for robots that joined or left the fleet, and for new servers. */
+/** Interval of the check for new servers, and for robots that joined or left the fleet. */
 const MEMBERS_EVERY_MS = 5_000;
-/** The interval for viewers that may not see all fleets. They see a robot that left the fleet for at most this long. */
+/**
+ * The same interval for viewers that may not see all fleets. After a robot has left the fleet, they get its records for at most this time.
+ */
 const MEMBERS_EVERY_MS_LIMITED = 1_000;
-/** Interval at which the sent positions are compared with the stored ones, to find missed records. */
+/** Interval at which the positions up to which logs were sent are compared with the stored positions, to find missed records. */
 const POSITIONS_EVERY_MS = 60_000;
-/** The parts of the query that other servers need. */
+/** The query parameters that are forwarded to other servers. */
 const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
 
-/** Prepares one stream with the logs of all connected robots of a fleet. It stays open while robots are offline. */
+/** Prepares one stream with the logs of all connected robots of a fleet. The stream stays open while robots are offline. */
 export function prepareFleetLogs(query: URLSearchParams, of: StreamOf): StartStream {
   const request = readLogRequest(query, of);
   const live = new URLSearchParams([...query].filter(([name]) => LIVE_QUERY.includes(name)));
@@ -32,8 +34,9 @@ export function prepareFleetLogs(query: URLSearchParams, of: StreamOf): StartStr
 }
 
 /**
- * Sends each record once, in order for each robot. Keeps the position up to which each robot's log was sent. If a live flush does not
- * start at that position, drops it and reads the robot's log from the database instead. Does not depend on the clocks of servers.
+ * Sends each record of a fleet's logs once, in order for each robot. For each robot, keeps the position up to which its log was sent. If a
+ * live flush (the records of one log message) does not start at that position, drops the flush and reads the robot's log from the database
+ * instead. Does not depend on the clocks of servers.
  */
 class FleetLogStream {
   readonly #plane: Plane;
@@ -44,10 +47,10 @@ class FleetLogStream {
   readonly #cursors: CursorSender;
   readonly #every_ms: number;
   readonly #followers: FleetFollowers;
-  /** Logs of robots that are connected to other servers. */
+  /** Receives the logs of robots that are connected to other servers. */
   readonly #others: OtherShares | undefined;
   #again: Timer | undefined;
-  /** Monotonic time of the last comparison with the database. */
+  /** When the positions were last compared with the database, by the monotonic clock. */
   #compared_at: number;
 
   constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, request: LogRequest, live: URLSearchParams) {
@@ -78,7 +81,7 @@ class FleetLogStream {
     this.#followers.every(this.#every_ms);
     await this.#followers.refresh();
     await this.#others?.refresh();
-    // Read positions after following the robots: later records arrive live, or a comparison of positions finds them.
+    // Read the positions after following the robots. So later records either arrive live, or a comparison of positions finds them.
     const stored = await this.#readPositions();
     if (resume === undefined) {
       await this.#sendStored(stored, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
@@ -86,7 +89,8 @@ class FleetLogStream {
     } else this.#positions.resume(resume.positionsOf(stored.keys()), stored);
     if (!this.#viewer.open) return;
     if (with_cursors) this.#cursors.start();
-    // The check of local robots has a separate timer: a slow server must not delay it, or a robot that left would be followed too long.
+    // This interval is separate from the check of robots on this server. A slow server must not delay that check, because a robot that left
+    // the fleet would be followed for too long.
     this.#again = this.#plane.clock.every(this.#every_ms, () =>
       this.#refresh().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
     );
@@ -100,14 +104,14 @@ class FleetLogStream {
   async #refresh(): Promise<void> {
     const now = this.#plane.clock.monotonic();
     if ((await this.#others?.refresh()) === true) this.#positions.suspect();
-    // Also retries robots whose log could not be read before.
+    // Schedule robots whose log could not be read before, too.
     this.#positions.read(this.#followers.robots.filter((robot_id) => !this.#positions.has(robot_id)));
     if (!this.#positions.suspected && now - this.#compared_at < POSITIONS_EVERY_MS) return;
     this.#compared_at = now;
     this.#positions.compare(await this.#readPositions());
   }
 
-  /** Sends the last records before the positions, or those received since `after`. */
+  /** Sends the last stored records up to the positions in `start`. With `after`, sends the records received since that time. */
   async #sendStored(start: Map<string, LogPosition | undefined>, after: Date | undefined, records_max: number): Promise<void> {
     const { caller, robot_id: fleet_id } = this.#viewer.admitted;
     const db = this.#plane.db.forOrg(caller.org_id);
@@ -125,7 +129,7 @@ class FleetLogStream {
   }
 }
 
-/** Returns the gap record that is sent in place of stored records beyond the limit. */
+/** Returns a record that reports stored records which are not sent, because there are too many. */
 function leftOut({ robot_id, seq, received_at: until }: LogRecord, after: Date, now: string): LogRecord {
   const since = wireTime(after);
   const message = `too many records: those received between ${since} and ${until} are left out`;
@@ -133,8 +137,9 @@ function leftOut({ robot_id, seq, received_at: until }: LogRecord, after: Date, 
 }
 
 /**
- * The positions up to which the robots' logs were sent to a viewer. A live flush that starts at its robot's position advances it. After any
- * other flush, reads the robot's log from its position in the database, one robot at a time, as fast as the viewer reads.
+ * The positions up to which the robots' logs were sent to a viewer. A live flush that starts at its robot's position advances the position.
+ * If another flush arrives, reads the robot's log from the database, starting at the position. Reads one robot at a time, as fast as the
+ * viewer reads.
  */
 class FleetPositions {
   readonly #plane: Plane;
@@ -142,11 +147,13 @@ class FleetPositions {
   readonly #fleet: FollowedFleet;
   readonly #request: LogRequest;
   readonly #sent = new Map<string, LogPosition | undefined>();
-  /** Robots whose log must be read. Includes the robot that is being read if more of its log must be read. */
+  /** Robots whose log must be read from the database. Also contains the robot that is being read, if its log must be read again. */
   readonly #unread = new Set<string>();
   #started = false;
   #reading: string | undefined;
-  /** Stored positions at the last comparison. The next comparison reads each robot that has not been sent up to its position here. */
+  /**
+   * The stored positions at the last comparison. The next comparison schedules each robot whose log was not sent up to its position here.
+   */
   #stored = new Map<string, LogPosition | undefined>();
   #suspected = false;
 
@@ -167,8 +174,9 @@ class FleetPositions {
   }
 
   /**
-   * The positions up to which all records were sent. A cursor has one common time for robots beyond CURSOR_ROBOTS_MAX. In larger fleets,
-   * undefined while a log is being read: that time may be after the log's position, so a resumed stream would skip unread records.
+   * The positions up to which all records were sent. For robots beyond CURSOR_ROBOTS_MAX, a cursor contains only one common time.
+   * Therefore, in larger fleets, this is undefined while a log is being read: the common time may be after the position in that log, and a
+   * resumed stream would skip the records in between.
    */
   get sent(): LogPositions | undefined {
     const is_reading = this.#reading !== undefined || this.#unread.size > 0;
@@ -179,21 +187,24 @@ class FleetPositions {
     return this.#sent.has(robot_id);
   }
 
-  /** Starts with these positions, up to which all records have been sent. */
+  /** Starts at these positions. All records up to them must have been sent. */
   start(positions: LogPositions): void {
     for (const [robot_id, position] of sortByTime(positions)) this.#sent.set(robot_id, position);
     this.#started = true;
     this.#readNext();
   }
 
-  /** Starts with the positions of an earlier stream, and reads the robots that are behind the stored ones. */
+  /** Starts at the positions of an earlier stream. Reads the logs of robots whose stored position is later. */
   resume(positions: LogPositions, stored: Map<string, LogPosition | undefined>): void {
     this.start(positions);
     this.suspect();
     this.compare(stored);
   }
 
-  /** Returns true, and advances the position, if the live flush must be sent now. Otherwise it was sent before or will be read. */
+  /**
+   * Returns true, and advances the robot's position, if the live flush must be sent now. Returns false if its records were sent before, or
+   * will be read from the database.
+   */
   advance(flush: MatchedFlush): boolean {
     const { robot_id, before } = flush;
     const end = endOfFlush(flush);
@@ -208,19 +219,25 @@ class FleetPositions {
     return true;
   }
 
-  /** Moves the robot to the end of the map, so that the map stays almost sorted by time, as a cursor needs it. */
+  /**
+   * Sets a robot's position, and moves the robot to the end of the map. So the map stays almost sorted by time, which makes cursors fast to
+   * encode.
+   */
   #advance(robot_id: string, end: LogPosition | undefined): void {
     this.#sent.delete(robot_id);
     this.#sent.set(robot_id, end);
   }
 
-  /** Schedules reading the logs of these robots after their positions. */
+  /** Schedules reading the logs of these robots from their positions. */
   read(robots: readonly string[]): void {
     for (const robot_id of robots) this.#unread.add(robot_id);
     this.#readNext();
   }
 
-  /** Schedules reading robots behind their stored position: the present one if flushes may be missing, else that of the last comparison. */
+  /**
+   * Schedules reading the logs of robots that were not sent up to their stored position: the present stored position if live flushes may be
+   * missing, and otherwise that of the last comparison.
+   */
   compare(stored: Map<string, LogPosition | undefined>): void {
     const goal = this.#suspected ? stored : this.#stored;
     const behind = Array.from(
@@ -235,7 +252,7 @@ class FleetPositions {
     if (this.#started && this.#reading === undefined && this.#unread.size > 0) void this.#readAll();
   }
 
-  /** Reads all scheduled robots. Stops at a failure; the next call of `read` retries that robot. */
+  /** Reads the logs of all scheduled robots. Stops at a failure; the next call of `read` retries that robot. */
   async #readAll(): Promise<void> {
     for (const robot_id of this.#unread) {
       if (!this.#viewer.open) return;
@@ -251,14 +268,14 @@ class FleetPositions {
     this.#reading = undefined;
   }
 
-  /** Sends the records stored after a robot's position. Repeats this while flushes of the robot arrive during the read. */
+  /** Sends the records stored after a robot's position. Reads again if flushes of the robot arrive during the read. */
   async #readRobot(robot_id: string): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const db = this.#plane.db.forOrg(org_id);
     for (let more = true; more && this.#viewer.open;) {
       this.#unread.delete(robot_id);
       const stored = await fleetPositions(db, org_id, fleet_id, robot_id);
-      // The robot has left the fleet.
+      // A robot without a position has left the fleet.
       if (!stored.has(robot_id)) return;
       if (!this.has(robot_id)) await this.#sendTail(robot_id, stored.get(robot_id));
       const sent = this.#sent.get(robot_id);

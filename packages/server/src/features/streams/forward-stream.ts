@@ -7,10 +7,13 @@ import type { Viewer } from "./viewer.ts";
 
 const PORT_MAX = 65_535;
 const HOST_CHARACTERS_MAX = 253;
-/** Control messages of a viewer: `eof` for a half-close, `reset` for a reset of its connection. */
+/** Control messages that a viewer may send: `eof` closes one direction of the TCP connection, and `reset` resets the connection. */
 const VIEWER_CONTROLS = new Set(["eof", "reset"]);
 
-/** Reads `?port=` and `?host=` (default 127.0.0.1), to which the robot connects. Throws 400 for invalid values. */
+/**
+ * Prepares a TCP tunnel through a robot. The robot connects to the address in the query: `port`, and `host` (default 127.0.0.1). Throws 400
+ * for invalid values.
+ */
 export function prepareForward(query: URLSearchParams): StartStream {
   const port = Number(query.get("port") ?? "");
   if (!Number.isInteger(port) || port < 1 || port > PORT_MAX) throw badRequest("query parameter port must be a number from 1 to 65535");
@@ -19,11 +22,14 @@ export function prepareForward(query: URLSearchParams): StartStream {
   return (context, viewer) => startForward(context, viewer, { host, port });
 }
 
-/** Serves one TCP connection of the robot: binary frames are its bytes, text frames are JSON control messages; `{"type":"eof"}` is a half-close. */
+/**
+ * Serves a TCP connection that the robot opens for the viewer. Binary frames are the bytes of the connection. Text frames are JSON control
+ * messages; `{"type":"eof"}` closes one direction.
+ */
 async function startForward({ plane }: StreamContext, viewer: Viewer, params: Required<ForwardParams>): Promise<void> {
   const opened = openAtRobot(plane, viewer, "forward", "topics", params);
   const tunnel = new Tunnel(plane, viewer, params);
-  // Receive messages before the channel is open: they wait here until then.
+  // Receive the viewer's messages even before the channel to the robot is open. They wait until it is.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel !== undefined) await tunnel.toRobot(channel, data, binary);
@@ -37,7 +43,10 @@ class Tunnel {
   readonly #viewer: Viewer;
   readonly #params: Required<ForwardParams>;
   readonly #bytes = { to_robot: 0, from_robot: 0 };
-  /** When the robot connected to the target, and the write of the timeline entry. Undefined until then. */
+  /**
+   * Undefined until the robot has connected to the target. `at` is the time of that, and `written` resolves when the timeline entry is
+   * written.
+   */
   #opened: { at: number; written: Promise<void> } | undefined;
 
   constructor(plane: Plane, viewer: Viewer, params: Required<ForwardParams>) {
@@ -72,7 +81,7 @@ class Tunnel {
     await this.#recordClosed();
   }
 
-  /** Records the first `open` only: a hostile robot may send any number of them. */
+  /** Writes the timeline entry of the first `open` message. Ignores further ones, because a hostile robot may send any number of them. */
   #recordOpened(): void {
     if (this.#opened !== undefined) return;
     const { host, port } = this.#params;

@@ -3,17 +3,17 @@ import { type Channel, ChannelRefused } from "@roamfleet/protocol/link";
 import { closeOf } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Takes a message of a shared channel for one viewer. Must not block, and must bound the data that it buffers. */
+/** Processes a message of a shared channel for one viewer. It must not block, and must limit the data that it buffers. */
 type TakeShared = (message: Uint8Array) => void;
 
 interface Sharing {
-  /** Robot and all parameters. Viewers with the same key share a channel. */
+  /** Identifies the robot and all parameters of the stream. Viewers with the same key share a channel. */
   key: string;
-  /** Opens the channel; called once for all viewers of a key. Rejects with ChannelRefused. */
+  /** Opens the channel. It is called only for the first viewer of a key. Rejects with ChannelRefused. */
   open: () => Promise<Channel>;
   viewer: Viewer;
   take: TakeShared;
-  /** Whether a viewer that joins an open channel immediately gets its newest message. */
+  /** Whether a viewer that joins an open channel immediately gets the newest message of the channel. */
   greet?: boolean;
 }
 
@@ -23,11 +23,17 @@ interface Source {
   newest: Uint8Array | undefined;
 }
 
-/** Shares one channel to a robot among viewers with the same key. Opens it for the first viewer and closes it after the last leaves. */
+/**
+ * Shares one channel to a robot among viewers with the same key. Opens the channel for the first viewer, and closes it after the last one
+ * has left.
+ */
 export class Hub {
   readonly #sources = new Map<string, Source>();
 
-  /** Adds a viewer to a channel. Resolves when the viewer is being served, or its stream was closed because the channel failed. */
+  /**
+   * Adds a viewer to a channel. For the first viewer, resolves when the channel is open, or when it failed and the viewer's stream was
+   * closed.
+   */
   async share({ key, open, viewer, take, greet }: Sharing): Promise<void> {
     if (!viewer.open) return;
     let source = this.#sources.get(key);
@@ -46,7 +52,7 @@ export class Hub {
   async #open(key: string, source: Source, open: () => Promise<Channel>): Promise<void> {
     try {
       const channel = await open();
-      // All viewers may have left meanwhile.
+      // All viewers may have left while the channel was being opened.
       if (source.takers.size === 0) return channel.close(1000, "no viewers left");
       source.channel = channel;
       void this.#pump(key, source, channel);
@@ -60,7 +66,10 @@ export class Hub {
     }
   }
 
-  /** Forwards messages as fast as the robot sends them. Never waits for a viewer, so a slow viewer does not slow the others. */
+  /**
+   * Forwards messages of a channel to its viewers as fast as the robot sends them. Never waits for a viewer, so that a slow viewer does not
+   * delay the others.
+   */
   async #pump(key: string, source: Source, channel: Channel): Promise<void> {
     try {
       for await (const message of channel) {
@@ -68,7 +77,7 @@ export class Hub {
         for (const take of source.takers.values()) take(message);
       }
     } catch {
-      // A callback may throw on an invalid message, because messages of robots are untrusted.
+      // `take` may throw on an invalid message, because messages of robots are untrusted.
       channel.reset(CLOSE.ended_by_robot, "the robot sent an invalid message");
     }
     const { code, reason } = closeOf(await channel.ended);
@@ -93,8 +102,8 @@ export class Hub {
 }
 
 /**
- * Sends frames of a stream in which only the newest one matters. While a frame is being sent to the viewer, queues one; a newer frame
- * replaces the queued one. So a viewer that does not read uses the memory of two frames, which viewers may share.
+ * Sends frames of a stream in which only the newest frame matters. While a frame is being sent to the viewer, at most one other frame is
+ * queued, and a newer frame replaces it. So a viewer that does not read uses the memory of two frames, which several viewers may share.
  */
 export class LatestSlot<T> {
   readonly #viewer: Viewer;
@@ -103,7 +112,7 @@ export class LatestSlot<T> {
   #skipped = 0;
   #sending = false;
 
-  /** `encode` serializes a frame; `skipped` is the number of frames left out since the previous one. */
+  /** `encode` serializes a frame. Its parameter `skipped` is the number of frames that were replaced since the last sent frame. */
   constructor(viewer: Viewer, encode: (frame: T, skipped: number) => Uint8Array | string) {
     this.#viewer = viewer;
     this.#encode = encode;
@@ -124,12 +133,15 @@ export class LatestSlot<T> {
     this.#viewer.ws.send(this.#encode(frame, skipped), this.#sent);
   }
 
-  /** The callback of every send. A server sends some thousand frames a second, so a new function for each would be expensive. */
+  /**
+   * The callback of every send. All sends share it, because creating a function for each of some thousand frames a second would be
+   * expensive.
+   */
   readonly #sent = (error?: Error | null): void => {
     this.#sending = false;
     const next = this.#waiting;
     this.#waiting = undefined;
-    // `error` is null or undefined when the frame was sent.
+    // `error` is null or undefined if the frame was sent.
     if (next !== undefined && !error) this.#send(next.frame);
   };
 }

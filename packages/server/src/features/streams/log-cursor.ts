@@ -6,29 +6,38 @@ import { badRequest } from "../../kernel/fault.ts";
 import type { LogPosition } from "../logs/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** By robot, the position up to which its log was sent. Undefined is the start of the log. */
+/** The position up to which the log of each robot was sent, by robot id. Undefined is the start of the log. */
 export type LogPositions = ReadonlyMap<string, LogPosition | undefined>;
 
-/** Maximum robots in a cursor. Such a cursor has 6,000 characters; proxies accept URLs of 8 KiB. */
+/** Maximum robots with a separate position in a cursor. A cursor with this number has 6,000 characters; proxies accept URLs of 8 KiB. */
 export const CURSOR_ROBOTS_MAX = 250;
-/** Characters of a robot's id in a cursor: 50 random bits. */
+/** Number of characters of a robot's id that a cursor contains. They have 50 random bits. */
 const ID_CHARACTERS = 10;
 const JSON_BYTES_MAX = 64 * 1024;
 const TIME_MS_MAX = Date.parse("9999-12-31T00:00:00Z");
 const DAY_MS = 86_400_000;
 
 type Row = [id: string, received_ms: number, seq: number];
-/** The content of a cursor. `rest_ms` is the newest receive time of the robots without a row; 0 if there are none. */
+/**
+ * The content of a cursor. A row has the position of a robot. `rest_ms` is the newest receive time of the robots without a row; 0 if there
+ * are none.
+ */
 type Content = [id: string, day: number, rest_ms: number, rows: Row[]];
 
 const timeOf = (position: LogPosition | undefined): string => position?.received_at ?? "";
 const shortId = (robot_id: string): string => robot_id.slice(-ID_CHARACTERS);
 
-/** Returns the positions by robot, the oldest first. Fast for robots that are almost in this order: 10,000 take 1 ms, but 10 ms at random. */
+/**
+ * Returns the positions by robot, the oldest first. For 10,000 robots it takes 1 ms if they are almost in this order, and 10 ms in random
+ * order.
+ */
 export const sortByTime = (positions: LogPositions): [robot_id: string, position: LogPosition | undefined][] =>
   Array.from(positions).toSorted(([, a], [, b]) => Number(timeOf(a) > timeOf(b)) - Number(timeOf(a) < timeOf(b)));
 
-/** Encodes positions for a robot or fleet. Has rows for the CURSOR_ROBOTS_MAX robots that logged last, and one time for the others. */
+/**
+ * Encodes the positions of a robot or fleet as a cursor. The CURSOR_ROBOTS_MAX robots that logged last have separate positions. The other
+ * robots share one time.
+ */
 export function encodeLogCursor(id: string, positions: LogPositions, now: Date): string {
   const robots = sortByTime(positions);
   const rows = robots
@@ -49,7 +58,10 @@ export class LogCursor {
     this.#rest_ms = rest_ms;
   }
 
-  /** Decodes a cursor. Throws 400 if it is invalid or of another robot or fleet, or if retention may have deleted its records. */
+  /**
+   * Decodes a cursor. Throws 400 if the cursor is invalid, belongs to another robot or fleet, or is so old that the records after it may
+   * have been deleted.
+   */
   static decode(text: string, { id, plane }: { id: string; plane: Pick<Plane, "clock" | "settings"> }): LogCursor {
     const content = parse(text);
     if (content === undefined) throw badRequest("cursor is invalid: use a cursor that this log stream sent");
@@ -61,7 +73,7 @@ export class LogCursor {
     return new LogCursor(content);
   }
 
-  /** Returns the positions of these robots. Robots that were not in the stream are absent. */
+  /** Returns the positions of these robots. Omits robots that were not in the stream. */
   positionsOf(robots: Iterable<string>): Map<string, LogPosition | undefined> {
     const positions = new Map<string, LogPosition | undefined>();
     for (const robot_id of robots) {
@@ -95,12 +107,15 @@ const isRow = (row: unknown): boolean =>
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const isTime = (value: unknown): boolean => isCount(value) && (value as number) <= TIME_MS_MAX;
 
-/** Interval of cursors. A reader that resumes gets the records since the last cursor again, usually of this interval. */
+/**
+ * Interval at which a reader gets cursors. A reader that resumes gets the records since its last cursor again, usually those of this
+ * interval.
+ */
 const CURSOR_EVERY_MS = 2_000;
-/** A viewer with more unread bytes than this gets its next cursor later. */
+/** If a viewer has more unread bytes than this, its next cursor is delayed. */
 const UNREAD_BYTES_MAX = 64 * 1024;
 
-/** Sends the cursor of a stream at an interval, if it has changed. */
+/** Sends a cursor to the viewer of a log stream at an interval, if the cursor has changed. */
 export class CursorSender {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
@@ -108,7 +123,7 @@ export class CursorSender {
   #again: Timer | undefined;
   #last = "";
 
-  /** `read` returns the positions up to which every record was sent; undefined while these are unknown. */
+  /** `read` returns the positions up to which every record was sent. It returns undefined while these positions are unknown. */
   constructor(plane: Plane, viewer: Viewer, read: () => LogPositions | undefined) {
     this.#plane = plane;
     this.#viewer = viewer;

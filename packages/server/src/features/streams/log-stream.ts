@@ -8,25 +8,30 @@ import { RecordSender } from "./record-sender.ts";
 import type { StartStream, StreamOf } from "./stream-kind.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Stored records that a new viewer gets. */
+/** Number of stored records that a new viewer gets before live ones. */
 export const STORED_RECORDS = 100;
 
-/** Prepares a stream of a robot's log, starting with the last stored records. If the robot is not connected, the stream ends after them. */
+/**
+ * Prepares a stream of a robot's log. It starts with the last stored records. If the robot is not connected, the stream ends after these.
+ */
 export function prepareLogs(query: URLSearchParams, of: StreamOf): StartStream {
   const request = readLogRequest(query, of);
   return ({ plane }, viewer) => new LogStream(plane, viewer, request).start();
 }
 
-/** Sends stored records and then each new one, without gaps or duplicates. */
+/** Sends the stored records of a robot's log, and then each new record, without gaps or duplicates. */
 class LogStream {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
   readonly #request: LogRequest;
   readonly #sender: RecordSender;
   readonly #cursors: CursorSender;
-  /** Position up to which the log was sent. */
+  /** The position up to which the log was sent. */
   #end: LogPosition | undefined;
-  /** Live flushes are sent immediately, buffered until earlier records are sent, or (undefined) dropped and read from the database. */
+  /**
+   * How live flushes (log messages of the robot) are handled. `send`: they are sent immediately. A buffer: they wait there until earlier
+   * records are sent. Undefined: they are dropped, and read from the database later.
+   */
   #live: "send" | FlushBuffer | undefined;
 
   constructor(plane: Plane, viewer: Viewer, request: LogRequest) {
@@ -36,17 +41,18 @@ class LogStream {
     this.#sender = new RecordSender(plane, viewer);
     const { robot_id } = viewer.admitted;
     this.#cursors = new CursorSender(plane, viewer, () => {
-      // If the stream began at a time and has sent nothing, its position is unknown. A cursor would be the start of the whole log.
+      // If the stream started at a time (`after`) and has sent nothing yet, its position is unknown. A cursor would point to the start of
+      // the whole log.
       const is_unknown = request.after !== undefined && this.#end === undefined;
       return is_unknown || this.#sender.has_gaps ? undefined : new Map([[robot_id, this.#end]]);
     });
   }
 
-  /** Starts the stream. Resolves when the stored records are sent. The robot does not have to be connected. */
+  /** Starts the stream. Resolves when the stored records are sent. Works also if the robot is not connected. */
   async start(): Promise<void> {
     const { org_id } = this.#viewer.admitted.caller;
     const { robot_id } = this.#viewer.admitted;
-    // Subscribe first, so that every record stored from now on is received.
+    // Follow the log first, so that every record stored from now on is received.
     const end = followLogs(this.#plane, org_id, robot_id, (batch) => this.#take(batch));
     this.#viewer.onEnd = () => {
       end();
@@ -68,8 +74,8 @@ class LogStream {
   }
 
   /**
-   * Sends the records stored after a position, as fast as the viewer reads. Then sends the buffered live flushes. If the buffer overflows,
-   * reads the database again. So a slow viewer loses no record, and its buffer stays bounded.
+   * Sends the records stored after a position, as fast as the viewer reads. Then sends the live flushes that were buffered meanwhile. If
+   * the buffer overflows, reads the database again. So a slow viewer misses no record, and the buffer has a maximum size.
    */
   async #catchUp(from: LogPosition | undefined): Promise<void> {
     const { caller, robot_id } = this.#viewer.admitted;
@@ -82,7 +88,7 @@ class LogStream {
         for (const line of lines) await this.#viewer.send(line);
         this.#end = end;
       }
-      // The buffer overflowed: read these records from the database too.
+      // If the buffer overflowed, read the dropped records from the database.
       if (this.#live !== collected) continue;
       this.#live = "send";
       for (const batch of collected.batches) this.#take(batch);
@@ -90,7 +96,7 @@ class LogStream {
     }
   }
 
-  /** Reads missed flushes: those that were stored but not received live, for example because their commit was confirmed too late. */
+  /** Reads flushes that were stored but not received live, for example because their commit was confirmed too late. */
   #readMissed(): void {
     this.#live = undefined;
     this.#catchUp(this.#end).catch((error: unknown) => {
@@ -106,7 +112,7 @@ class LogStream {
 
   #sendBatch(batch: LiveBatch): void {
     const { received_at, last_seq: seq, before } = batch;
-    // A live flush arrives shortly after it is stored, so it may have been read already.
+    // A live flush arrives shortly after it is stored, so its records may have been read from the database already.
     const follows = isSame(this.#end, before);
     if (!follows && !isBefore(this.#end, { received_at, seq })) return;
     if (!follows && this.#end !== undefined) return this.#readMissed();
@@ -116,7 +122,7 @@ class LogStream {
   }
 }
 
-/** Returns the indexes of the matching records of a flush. */
+/** Returns the indexes of the records of a flush that match the request. */
 const matchingIndexes = ({ match }: LogRequest, { records }: LiveBatch): number[] =>
   match.all
     ? [...records.keys()]
@@ -125,21 +131,24 @@ const matchingIndexes = ({ match }: LogRequest, { records }: LiveBatch): number[
         .filter((i) => match.matches(records[i]!))
         .toArray();
 
-/** The matching records of one flush of a robot. */
+/** The matching records of one flush (log message) of a robot. */
 export interface MatchedFlush {
   robot_id: string;
   received_at: string;
   first_seq: number;
   seqs: readonly number[];
-  /** The records with these numbers, as JSON. */
+  /** The records with the numbers in `seqs`, as JSON. */
   lines: readonly string[];
-  /** Number of the last record of the flush, matching or not. Undefined from older servers, and for a gap of dropped records. */
+  /**
+   * Number of the last record of the flush, even if that record does not match. Undefined in flushes from older servers, and in one that
+   * reports dropped records.
+   */
   last_seq?: number;
-  /** Position at which the flush starts: it has all matching records after this position. */
+  /** The position at which the flush starts. The flush has all matching records between this position and its end. */
   before?: LogPosition;
 }
 
-/** Returns the position of the robot's log after a flush. */
+/** Returns the end position of a flush in the robot's log. */
 export const endOfFlush = ({ received_at, last_seq }: MatchedFlush): LogPosition | undefined =>
   last_seq === undefined ? undefined : { received_at, seq: last_seq };
 
@@ -157,15 +166,18 @@ const TIME = /^\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:
 /** The parameters of a log stream. */
 export interface LogRequest {
   match: LogMatch;
-  /** Start with the records stored since this time instead of the last ones. For viewers that reconnect. */
+  /** If set, the stream starts with the records stored since this time, instead of the last records. For viewers that reconnect. */
   after: Date | undefined;
-  /** Where to continue an interrupted stream. */
+  /** If set, the stream continues at the positions of this cursor of an interrupted stream. */
   resume: LogCursor | undefined;
-  /** Whether the viewer gets cursors. */
+  /** Whether cursors are sent to the viewer. */
   with_cursors: boolean;
 }
 
-/** Reads `level`, `source` and `q` (as in the list of records), `after` and `cursor` (empty in a first request). Throws 400. */
+/**
+ * Reads the query of a log stream: the filters `level`, `source` and `q` (as in the list of records), `after`, and `cursor` (empty in a
+ * first request). Throws 400 for invalid values.
+ */
 export function readLogRequest(query: URLSearchParams, of: StreamOf): LogRequest {
   const level = LOG_LEVELS.find((one) => one === query.get("level"));
   if (query.has("level") && level === undefined) throw badRequest(`query parameter level must be one of ${LOG_LEVELS.join(", ")}`);
@@ -189,15 +201,18 @@ function readText(query: URLSearchParams, name: string): string | undefined {
   return text;
 }
 
-/** Maximum bytes of live flushes buffered while stored records are read. Beyond this, flushes are dropped and read from the database. */
+/**
+ * Maximum bytes of live flushes that are buffered while stored records are read. If there are more, they are dropped, and read from the
+ * database later.
+ */
 const BUFFERED_BYTES_MAX = 1024 * 1024;
-/** Memory of a record in addition to its message. */
+/** Estimated memory of a record in addition to its message. */
 const RECORD_BYTES = 256;
 
 /** Estimates the memory of a flush. */
 const bytesOfBatch = ({ records }: LiveBatch): number => records.reduce((sum, { message }) => sum + message.length + RECORD_BYTES, 0);
 
-/** A bounded buffer for live flushes that wait until the stored records before them are sent. */
+/** A bounded buffer for live flushes. They wait there until the stored records before them are sent. */
 class FlushBuffer<T = LiveBatch> {
   batches: T[] = [];
   #bytes = 0;

@@ -3,9 +3,12 @@ import type { Plane } from "../../context.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Maximum bytes buffered for a viewer that does not read. Further records are dropped and reported as a gap. */
+/** Maximum bytes buffered for a viewer that does not read. If there are more, records are dropped and their number is reported as a gap. */
 const VIEWER_BYTES_MAX = 1024 * 1024;
-/** After a drop, all records are dropped until the buffer has shrunk to this size. So there is one large gap, not many small ones. */
+/**
+ * After a drop, further records are dropped until the buffer has shrunk to this size. So one large gap is reported instead of many small
+ * ones.
+ */
 const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
 
 interface Gap {
@@ -14,7 +17,7 @@ interface Gap {
   to_seq: number;
 }
 
-/** Returns the record that a viewer gets in place of records that are left out. */
+/** Returns a record that reports to the viewer which records it did not get. */
 export const gapRecord = (robot_id: string, seq: number, now: string, message: string, gap: object): LogRecord => ({
   robot_id,
   seq,
@@ -26,7 +29,7 @@ export const gapRecord = (robot_id: string, seq: number, now: string, message: s
   fields: { gap },
 });
 
-/** Counts of dropped records by robot, until they are reported. */
+/** Counts dropped records by robot, until they are reported. */
 export class Gaps {
   readonly #gaps = new Map<string, Gap>();
 
@@ -43,7 +46,7 @@ export class Gaps {
     }
   }
 
-  /** Returns all gaps, as records that replace the dropped ones, and clears them. */
+  /** Returns one gap record for each robot with dropped records, and resets the counts. */
   take(now: string): LogRecord[] {
     const records = Array.from(this.#gaps, ([robot_id, gap]) => gapRecord(robot_id, gap.to_seq, now, `${gap.count} records dropped`, gap));
     this.#gaps.clear();
@@ -51,7 +54,10 @@ export class Gaps {
   }
 }
 
-/** Sends records to a viewer without waiting. Drops records for a slow viewer, and reports their number in a gap record per robot. */
+/**
+ * Sends records to a viewer without waiting for it. If the viewer is slow, drops records, and reports their number in one gap record per
+ * robot.
+ */
 export class RecordSender {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
@@ -72,7 +78,7 @@ export class RecordSender {
   send(robot_id: string, seqs: readonly number[], lines: readonly string[]): void {
     if (!this.#viewer.open) return;
     const { ws, socket } = this.#viewer;
-    // Cork the socket: one write to the kernel for each flush instead of one for each record.
+    // Cork the socket, so that the kernel gets one write for each flush instead of one for each record.
     socket.cork();
     for (const [i, line] of lines.entries()) {
       const seq = seqs[i] ?? 0;
@@ -85,7 +91,7 @@ export class RecordSender {
     socket.uncork();
   }
 
-  /** Drops a record. The gap is reported with the next record, or as soon as the viewer reads again. */
+  /** Drops a record. A gap record reports it before the next sent record, or as soon as the viewer reads again. */
   drop(robot_id: string, seq: number): void {
     this.#gaps.add(robot_id, seq);
   }

@@ -6,12 +6,12 @@ import type { Session } from "../../link/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** The reason with which an agent refuses an unknown kind of stream. */
+/** The reason that an agent returns when it refuses a kind of stream that it does not support. */
 const UNKNOWN_TO_AGENT = "not supported here";
 const LINK_GONE = 1006;
 const NOT_ANSWERED = 4408;
 
-/** Converts the end of a channel to the close code and reason for its viewers. */
+/** Converts the close code and reason of a robot's channel to those for its viewers. */
 export function closeOf({ code, reason }: ChannelEnd): ChannelEnd {
   if (code === LINK_GONE) return { code: CLOSE.agent_offline, reason: "agent offline" };
   if (code === NOT_ANSWERED) return { code: CLOSE.ended_by_robot, reason: "the robot does not answer" };
@@ -20,7 +20,7 @@ export function closeOf({ code, reason }: ChannelEnd): ChannelEnd {
   return { code: CLOSE.ended_by_robot, reason: reason === UNKNOWN_TO_AGENT ? "not supported by this agent" : reason };
 }
 
-/** Opens a channel to the viewer's robot. Rejects with ChannelRefused, also if the robot is not connected. */
+/** Opens a channel to the viewer's robot. Rejects with ChannelRefused if the robot refuses the channel or is not connected. */
 export async function openChannel(
   plane: Plane,
   { admitted }: Viewer,
@@ -36,8 +36,8 @@ export async function openChannel(
 }
 
 /**
- * Opens a channel for this viewer only. If the robot refuses the channel, closes the viewer with the reason. Resets the channel when
- * the viewer leaves. Returns undefined if the channel was refused or the viewer has left.
+ * Opens a channel to the robot for this viewer only. If the channel is refused, closes the viewer's stream with the reason. When the viewer
+ * leaves, resets the channel. Returns undefined if the channel was refused, or the viewer has left meanwhile.
  */
 export async function openAtRobot(
   plane: Plane,
@@ -63,7 +63,7 @@ export async function openAtRobot(
   return channel;
 }
 
-/** Closes the viewer with the result of its channel, after all messages have been forwarded. */
+/** Waits until the channel has ended and all its messages have been forwarded. Then closes the viewer's stream with the same result. */
 export async function closeWith(viewer: Viewer, channel: Channel): Promise<void> {
   const { code, reason } = closeOf(await channel.ended);
   viewer.close(code, reason);
@@ -77,7 +77,10 @@ export function readControl(data: Buffer, types: ReadonlySet<string>): Record<st
   throw new Error("not a control message of this stream");
 }
 
-/** Writes an action of a viewer to the timeline of its robot. Only logs a failure: the audit contains the stream anyway. */
+/**
+ * Writes an action of a viewer to the timeline of its robot. If this fails, only logs the error, because the audit log contains the stream
+ * anyway.
+ */
 export async function recordViewerAction(
   plane: Plane,
   { admitted }: Viewer,
@@ -95,8 +98,8 @@ export async function recordViewerAction(
 type StreamLimits = Pick<Limits, "streams_per_org_max" | "streams_per_robot_max" | "followers_per_robot_max" | "streams_kept_for_shells">;
 
 /**
- * Returns an error text if the viewer's stream exceeds a limit, and undefined otherwise. `viewers` includes this viewer. A part of each
- * limit is reserved for shells, so that a user can repair a robot that has many viewers.
+ * Returns an error text if too many streams are open for this viewer's stream to start, and undefined otherwise. `viewers` must include
+ * this viewer. A part of each limit is reserved for shells, so that a user can repair a robot that has many viewers.
  */
 export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admitted }: Viewer): string | undefined {
   const { robot_id, kind } = admitted;
@@ -116,7 +119,7 @@ export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admit
   return undefined;
 }
 
-/** Throws ChannelRefused if the remaining channels of a robot's link are reserved for shells. */
+/** Throws ChannelRefused if the connection of a robot has no room for another channel. The last channels are reserved for shells. */
 export function requireChannel({ channel_room }: Session, send_class: SendClass, { streams_kept_for_shells: kept }: StreamLimits): void {
   if (channel_room <= (send_class === "shell" ? 0 : kept))
     throw new ChannelRefused({ code: CLOSE.too_many, reason: "the robot's link cannot carry another stream" });

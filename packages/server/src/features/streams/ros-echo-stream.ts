@@ -20,9 +20,12 @@ const RATE_MAX = 1_000;
 export const ROS_ECHO_QUERY = ["topic", "type", "rate", "field", "full"] as const;
 
 /**
- * Reads the query. `topic` streams the messages of a topic, with `type` (if topics of several types share the name), `rate` (most
- * messages a second), `field` (`a.b[0].c`) and `full` (true: nothing is summarized). Without `topic`, the list of topics is streamed.
- * Throws 400 for invalid values. Only the robot can check whether the names exist.
+ * Prepares a stream of a ROS topic, or of the list of topics if the query has no `topic`. Throws 400 for invalid values. Only the robot can
+ * check whether the names exist. The query of a topic has these optional parameters:
+ * - `type`: the type of the topic, if topics of several types share the name
+ * - `rate`: maximum messages per second
+ * - `field`: the part of each message to send, such as `a.b[0].c`
+ * - `full`: if true, no part of a message is summarized
  */
 export function prepareRosEcho(query: URLSearchParams): StartStream {
   const topic = query.get("topic");
@@ -53,9 +56,9 @@ export function prepareRosEcho(query: URLSearchParams): StartStream {
   return (context, viewer) => startEcho(context, viewer, params);
 }
 
-/** Sends messages as `{topic, type, at, message}`. A message after left out ones also has their number as `skipped`. */
+/** Sends messages as `{topic, type, at, message}`. If messages were skipped before a message, it also has their number as `skipped`. */
 async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsParams): Promise<void> {
-  /** Number of the last sent message. All messages are numbered, including those left out. */
+  /** Number of the last sent message. Skipped messages are numbered too. */
   let sent: number | undefined;
   let newest = 0;
   const slot = new LatestSlot<Numbered>(viewer, ({ text, number }) => {
@@ -72,12 +75,15 @@ async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsP
 }
 
 interface Numbered {
-  /** The message as JSON, without the opening brace and without the robot's field `skipped`. */
+  /** The message as JSON, without its opening brace and without the field `skipped` that the robot may have added. */
   text: string;
   number: number;
 }
 
-/** Sends `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}` now and after changes. Older agents omit `adapters`. */
+/**
+ * Sends the list of topics, `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}`, immediately and after each change.
+ * Older agents omit `adapters`.
+ */
 async function startTopics(context: StreamContext, viewer: Viewer): Promise<void> {
   const slot = new LatestSlot<string>(viewer, (text) => text);
   await share(context, viewer, { op: "list", follow: true }, (message) => {
@@ -87,7 +93,10 @@ async function startTopics(context: StreamContext, viewer: Viewer): Promise<void
   });
 }
 
-/** Opens the channel. Refuses `type` for agents that do not support it: they would ignore it and might send another topic's messages. */
+/**
+ * Opens the channel for topics. Refuses the parameter `type` if the agent does not support it: the agent would ignore it, and might send
+ * the messages of another topic.
+ */
 async function openTopics(plane: Plane, viewer: Viewer, params: TopicsParams): Promise<Channel> {
   const features = commonFeatures(plane.link.session(viewer.admitted.robot_id)?.hello.features);
   if ("type" in params && !features.includes("ros_adapters"))
@@ -116,9 +125,9 @@ interface EchoMessage {
   skipped: number;
 }
 
-/** Parsed messages, shared by all viewers of a channel. */
+/** Parsed messages by the original message. All viewers of a channel share them. */
 const read_already = new WeakMap<Uint8Array, EchoMessage>();
-/** Matches the field `skipped`. The robot writes it first, so that the server does not have to parse the rest. */
+/** Matches the field `skipped`. The robot writes this field first, so that the server does not have to parse the rest of the message. */
 const SKIPPED = /^\{"skipped":(\d{1,15}),/;
 
 function readEcho(message: Uint8Array): EchoMessage | undefined {

@@ -14,8 +14,12 @@ const VIEWER_CONTROLS = new Set(["resize", "eof"]);
 type ShellQuery = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
 
 /**
- * Reads `cols` and `rows` (default 80 and 24), `app`, `command` (a JSON list of words, or a line for `sh -c`), `terminal=no` for raw
- * bytes, and `term` (default xterm-256color). Throws 400 for invalid values.
+ * Prepares a shell. Throws 400 for invalid values. Reads these query parameters:
+ * - `cols` and `rows`: size of the terminal (default 80 and 24)
+ * - `app`: the app in which the shell is opened
+ * - `command`: a JSON list of words, or a line for `sh -c`
+ * - `terminal`: `no` for raw bytes instead of a terminal
+ * - `term`: type of the terminal (default xterm-256color)
  */
 export function prepareShell(query: URLSearchParams): StartStream {
   const term = query.get("term") ?? "xterm-256color";
@@ -55,10 +59,10 @@ function commandIn(text: string): string[] {
   return words as string[];
 }
 
-/** Serves a shell for this viewer only. Its session is stored before it opens, and all its output is recorded. */
+/** Serves a shell for one viewer. Its session is stored before the shell opens, and all its output is recorded. */
 async function startShell(context: StreamContext, viewer: Viewer, params: ShellQuery): Promise<void> {
   const opening = openShell(context, viewer, params);
-  // Receive messages before the channel is open: input waits here until then.
+  // Receive the viewer's input even before the channel to the robot is open. It waits until the channel is open.
   viewer.receive(async (data, binary) => {
     const { shell, channel } = await opening;
     if (channel !== undefined) await shell.toRobot(channel, data, binary);
@@ -94,7 +98,7 @@ async function openShell(
 class ShellStream {
   readonly #viewer: Viewer;
   readonly #session: ShellSession;
-  /** Whether the viewer uses our subprotocol, with control messages in text frames. */
+  /** Whether the viewer uses the subprotocol SHELL_SUBPROTOCOL, in which text frames are control messages. */
   readonly #controlled: boolean;
   #exit_code: number | undefined;
 
@@ -115,7 +119,10 @@ class ShellStream {
     } else await channel.write(controlMessage({ type: "eof" }));
   }
 
-  /** Forwards output only as fast as the recorder and the viewer take it. Backpressure then blocks the program on the robot. */
+  /**
+   * Forwards the output of the shell only as fast as the recorder and the viewer accept it. Backpressure then pauses the program on the
+   * robot.
+   */
   async toViewer(channel: Channel): Promise<void> {
     try {
       for await (const message of channel) {
@@ -149,7 +156,7 @@ class ShellStream {
     if (this.#controlled) await this.#viewer.send(JSON.stringify(control));
   }
 
-  /** Stores the result of the session. Never throws. */
+  /** Stores the result of the shell session. Never throws. */
   async end(robot_reason = ""): Promise<void> {
     const exit_code = this.#exit_code ?? null;
     const { reason, aborted } = exit_code === null ? endingOf(this.#viewer, robot_reason) : { reason: "exit", aborted: false };
@@ -161,7 +168,7 @@ class ShellStream {
 /** Returns why a shell ended without an exit code. */
 function endingOf({ ended_with }: Viewer, robot_reason: string): { reason: string; aborted: boolean } {
   if (ended_with === undefined) return { reason: "viewer_left", aborted: false };
-  // The agent ended the shell normally but sent no exit code.
+  // In this case the agent ended the shell normally, but sent no exit code.
   if (ended_with === 1000) return { reason: "ended", aborted: false };
   if (ended_with === CLOSE.ended_by_robot) return { reason: robot_reason === "" ? "ended_by_robot" : robot_reason, aborted: false };
   const [reason = "server_error"] = Object.entries(CLOSE).find(([, code]) => code === ended_with) ?? [];

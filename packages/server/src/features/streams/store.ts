@@ -4,7 +4,7 @@ import type { Orphan } from "../../kernel/close-event-writer.ts";
 import type { HashedProof } from "../../kernel/caller.ts";
 import { bigint, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
-/** The common fields of both audit entries of a stream. */
+/** The fields that the two audit entries of a stream (opened and closed) have in common. */
 export type StreamEntry = Omit<AuditEntry, "action" | "status">;
 
 const openRow = row({ org_id: text, id: text, entry: jsonb<StreamEntry>(), opened_at: timestamptz });
@@ -62,7 +62,7 @@ export const insertTicket = (db: Db, t: Omit<TicketRow, "uses"> & { hash: Buffer
     insert into stream_ticket (org_id, hash, proof_by, proof_hash, stream, object_id, uses, expires_at, created_at)
     values (${t.org_id}, ${t.hash}, ${t.proof_by}, ${t.proof_hash}, ${t.stream}, ${t.object_id}, 0, ${t.expires_at}, ${t.created_at})`);
 
-/** Finds a ticket by the hash of its secret and counts the use. Of concurrent requests, exactly one gets `uses` 1. */
+/** Finds a ticket by the hash of its secret, and counts this use of it. Of concurrent requests, exactly one gets a result with `uses` 1. */
 export const useTicket = (db: Db, hash: Buffer): Promise<TicketRow | undefined> =>
   db.maybe(sql(ticketRow)`update stream_ticket set uses = uses + 1 where hash = ${hash} returning ${ticketRow}`);
 

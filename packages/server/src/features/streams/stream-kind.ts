@@ -5,10 +5,10 @@ import type { ShellRegistry } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Objects shared by the streams of a server. */
+/** The objects that all streams of a server share. */
 export interface StreamContext {
   plane: Plane;
-  /** Other servers of the installation; undefined for a single server. */
+  /** The other servers of the installation. Undefined if there is only one server. */
   nodes?: Nodes | undefined;
   hub: Hub;
   /** All viewers of this server. */
@@ -16,10 +16,10 @@ export interface StreamContext {
   shells: ShellRegistry;
 }
 
-/** Starts to serve a viewer. Resolves when the initial data has been sent. */
+/** Starts to serve a viewer. Resolves when the initial data has been sent to the viewer. */
 export type StartStream = (context: StreamContext, viewer: Viewer) => Promise<void>;
 
-/** The robot or fleet of a stream. */
+/** The robot or fleet that a stream is for. */
 export interface StreamOf {
   id: string;
   plane: Plane;
@@ -27,17 +27,20 @@ export interface StreamOf {
 
 export interface StreamKind {
   readonly name: StreamName | FleetStreamName;
-  /** The kind of object that the path of the stream names. */
+  /** The kind of object whose id is in the path of the stream. */
   readonly of: "robot" | "fleet";
   readonly row: AccessRow;
   readonly role: Role;
   readonly pattern: RegExp;
-  /** Its query parameters, in addition to those of every stream. */
+  /** The query parameters of this kind, in addition to those of every stream. */
   readonly query: readonly string[];
-  /** The WebSocket subprotocol that it uses if the client offers it; otherwise frames are plain. */
+  /** The WebSocket subprotocol of this kind. It is used only if the client offers it. */
   readonly subprotocol?: string;
-  /** Whether the stream is available while the robot is not connected. Then it ends after the stored data. */
+  /** Whether the stream can be opened while the robot is not connected. Then the stream ends after the stored data. */
   readonly offline?: boolean;
-  /** Checks the query before the upgrade. Throws the Fault that the client gets. */
+  /**
+   * Checks the query before the connection is upgraded, and returns the function that starts the stream. Throws the error that the client
+   * gets.
+   */
   prepare(query: URLSearchParams, of: StreamOf): StartStream;
 }

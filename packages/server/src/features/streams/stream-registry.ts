@@ -7,13 +7,13 @@ import type { Admitted } from "./admit.ts";
 import { deleteOpenStream, insertOpenStream, listOrphans, type OpenStream, type StreamEntry } from "./store.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** How a stream ended: its close code and a reason in one word. */
+/** How a stream ended: the WebSocket close code, and a reason in one word. */
 interface StreamEnd {
   code: number | null;
   reason: string;
 }
 
-/** The server of the stream was killed, or its machine failed. */
+/** The end of a stream whose server was killed or whose machine failed. */
 const SERVER_LOST: StreamEnd = { code: null, reason: "server_lost" };
 
 const OF_SERVER = new Map<number, string>(Object.entries(CLOSE).map(([reason, code]) => [code, reason]));
@@ -21,7 +21,10 @@ const OF_SERVER = new Map<number, string>(Object.entries(CLOSE).map(([reason, co
 export const CLOSED_ABNORMALLY = 1006;
 const ENDED_IN_ORDER = 1000;
 
-/** Returns the end of a stream. `ended_with` is the server's close code. A viewer's close reason is untrusted and not stored. */
+/**
+ * Returns how a stream ended. `ended_with` is the close code if the server closed the stream. The close reason of a viewer is not used,
+ * because it is untrusted.
+ */
 export function endOf(ended_with: number | undefined, code: number, broke_protocol = false): StreamEnd {
   if (ended_with === ENDED_IN_ORDER) return { code: ended_with, reason: "ended" };
   if (ended_with !== undefined) return { code: ended_with, reason: OF_SERVER.get(ended_with) ?? "server_error" };
@@ -39,7 +42,10 @@ export class StreamRegistry {
     this.#close_events = new CloseEventWriter(plane, "stream");
   }
 
-  /** Writes the audit entry of a stream. Call it before the stream opens, so that the audit is complete even if the server dies. */
+  /**
+   * Writes the audit entry that a stream was opened. Call it before the stream opens, so that the audit is complete even if the server is
+   * killed.
+   */
   async opened(request: IncomingMessage, admitted: Admitted, request_id: string): Promise<OpenStream> {
     const { caller, ip, kind, robot_id } = admitted;
     const entry: StreamEntry = {
@@ -64,13 +70,13 @@ export class StreamRegistry {
     return open;
   }
 
-  /** Writes the end of a stream with its reason and duration. If that fails, the sweep retries it. */
+  /** Writes that a stream has ended, with the reason and duration. If the write fails, the sweep retries it. */
   async closed(open: OpenStream, end: StreamEnd): Promise<void> {
     const duration_seconds = (this.#plane.clock.now().getTime() - open.opened_at.getTime()) / 1_000;
     await this.#close_events.write(open.id, () => writeClosed(this.#plane, open, end, duration_seconds));
   }
 
-  /** Retries failed writes of ends. Writes the ends of the streams of dead servers, without a duration. */
+  /** Retries failed writes of stream ends. Also writes the ends of streams of dead servers, without a duration. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#close_events.sweep(
@@ -80,7 +86,7 @@ export class StreamRegistry {
   }
 }
 
-/** Writes the end of a stream. Only the transaction that deletes its row writes the audit entry, so there is exactly one. */
+/** Writes the end of a stream. Only the transaction that deletes the stream's row writes the audit entry, so there is exactly one entry. */
 const writeClosed = (plane: Plane, { org_id, id, entry }: OpenStream, end: StreamEnd, duration_seconds: number | null): Promise<void> =>
   plane.db.forOrg(org_id).transaction(async (tx) => {
     if ((await deleteOpenStream(tx, org_id, id)) === 0) return;
@@ -88,14 +94,14 @@ const writeClosed = (plane: Plane, { org_id, id, entry }: OpenStream, end: Strea
     await appendAudit(tx, plane, { ...entry, action: "stream.closed", status: end.code, data });
   });
 
-/** A viewer that does not answer a close within this time is disconnected. */
+/** When the server stops, a viewer that does not answer the close frame within this time is disconnected. */
 const DRAIN_TIMEOUT_MS = 2_000;
 
-/** The viewers of this server, from the upgrade until the audit entry of their end is written. */
+/** The viewers that are connected to this server. Also tracks the audit entries that are still being written for viewers that have left. */
 export class OpenViewers {
   readonly all = new Set<Viewer>();
   readonly #registry: StreamRegistry;
-  /** Running writes of ends. */
+  /** The running writes of stream ends. */
   readonly #ending = new Set<Promise<void>>();
 
   constructor(registry: StreamRegistry) {
@@ -113,7 +119,7 @@ export class OpenViewers {
     });
   }
 
-  /** Closes all viewers. Resolves when they have left and their ends are written. */
+  /** Closes all viewers. Resolves when they have left and the ends of their streams are written. */
   async drain({ clock }: Plane): Promise<void> {
     const closed = Array.from(this.all, ({ ws }) => new Promise<void>((resolve) => ws.once("close", () => resolve())));
     for (const viewer of this.all) viewer.close(CLOSE.draining, "the server is stopping");

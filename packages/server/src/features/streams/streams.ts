@@ -20,25 +20,25 @@ import { sweepTickets } from "./tickets.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
 
-/** Longest message of a viewer; a longer one ends the stream with 1009. */
+/** Maximum length of a viewer's message. A longer message ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
-/** Maximum WebSocket frames of one message. Bounded because the rate limit counts a message once, whatever its number of frames. */
+/** Maximum WebSocket frames of one message. It is limited because the rate limit counts a message once, whatever its number of frames. */
 const VIEWER_FRAGMENTS_MAX = 16;
 /** Maximum chunks in which one message may arrive. */
 const VIEWER_CHUNKS_MAX = 4_096;
 
 export interface Streams {
-  /** Serves the stream paths for requests without an upgrade. */
+  /** Adds HTTP routes for the paths of streams, which answer requests that do not upgrade to a WebSocket. */
   routes(http: Http): void;
-  /** Handles an upgrade request. Returns false if its path is not a stream. */
+  /** Handles a request to upgrade to a WebSocket. Returns false if its path is not that of a stream. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
-  /** Writes missing ends of streams, for example of dead servers, and deletes old tickets. */
+  /** Writes missing ends of streams, for example of those on dead servers. Deletes old tickets. */
   sweep(): Promise<void>;
-  /** Closes every viewer with 1013 and refuses new ones. */
+  /** Closes every viewer with the code 1013, and refuses new viewers. */
   drain(): Promise<void>;
 }
 
-/** The data for the 101 response to an admitted viewer. */
+/** Data that is needed for the 101 response to an admitted viewer. */
 interface UpgradeAnswer {
   admitted: Admitted;
   headers: Record<string, string>;
@@ -46,7 +46,7 @@ interface UpgradeAnswer {
 
 /**
  * Creates the WebSocket streams for viewers: live logs, cameras, topics, shells, tunnels and files. In a cluster, the node that a viewer
- * connects to admits it, and the node of its robot serves it.
+ * connects to admits the viewer, and the node that its robot is connected to serves the stream.
  */
 export const createStreams = (plane: Plane, nodes?: Nodes): Streams => new ViewerStreams(plane, nodes);
 
@@ -58,10 +58,10 @@ class ViewerStreams implements Streams {
   readonly #context: StreamContext;
   readonly #watch: { stop(): void };
   readonly #server = createServer((request) => this.#answers.get(request));
-  /** Viewers whose robot is connected to another node. */
+  /** Relays viewers whose robot is connected to another node. */
   readonly #relays: Relays | undefined;
   readonly #shares: FleetShares;
-  /** Rate limit of frames from viewers, for each viewer and each org. */
+  /** Limits the rate of frames from viewers, for each viewer and for each org. */
   readonly #pace: FrameRateLimiter;
   #draining = false;
 
@@ -102,7 +102,7 @@ class ViewerStreams implements Streams {
     await this.#context.shells.settled();
   }
 
-  /** Handles an upgrade request: serves the stream or sends an error. */
+  /** Handles an upgrade request. Serves the stream, or sends an error response. */
   async #open(request: IncomingMessage, socket: Duplex, head: Buffer, from: "viewer" | "node"): Promise<void> {
     const seen: Seen = {};
     const upgrade: UpgradeRequest = { request, socket, head, request_id: this.#plane.id("req") };
@@ -124,7 +124,10 @@ class ViewerStreams implements Streams {
     }
   }
 
-  /** Serves a viewer that another node has admitted. It is never relayed to a third node. */
+  /**
+   * Serves a request of another node: a viewer that the other node has admitted, or the logs of a fleet. A viewer is never relayed to a
+   * third node.
+   */
   async #openForNode(upgrade: UpgradeRequest, seen: Seen, headers: () => Record<string, string>): Promise<void> {
     const { request, socket, head } = upgrade;
     const { path, query } = targetOf(request);
@@ -152,7 +155,7 @@ class ViewerStreams implements Streams {
         void serveViewer(this.#context, viewer, admitted);
       });
     if (is_open) return;
-    // There was no upgrade: the client has disconnected, or the server is stopping.
+    // The connection was not upgraded, because the client has disconnected or the server is stopping.
     await this.#registry.closed(open_stream, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
     this.#refuseWhenDraining();
   }
@@ -190,7 +193,7 @@ function plainRoutes(http: Http, plane: Plane): void {
   }
 }
 
-/** Responds to a request without an upgrade: with the error that an upgrade would get, or with 426. */
+/** Responds to a request for a stream's path that does not upgrade to a WebSocket. Throws the error that an upgrade would get, or 426. */
 async function answerPlain(
   plane: Plane,
   request: { raw: IncomingMessage },
@@ -208,7 +211,7 @@ async function answerPlain(
 async function serveViewer(context: StreamContext, viewer: Viewer, { start, ...admitted }: Admitted): Promise<void> {
   const { plane } = context;
   const { kind, robot_id, caller, decommissioned } = admitted;
-  // A function, because the robot may connect while the stored records are sent.
+  // This is a function, because the robot may connect or disconnect while the stored records are sent.
   const offline = (): boolean => kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
   const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");

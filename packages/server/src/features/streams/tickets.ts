@@ -16,14 +16,15 @@ import { requireRobot } from "../robots/index.ts";
 import { deleteExpiredTickets, insertTicket, useTicket } from "./store.ts";
 
 const TICKET_MS = 30_000;
-/** How long an expired ticket is kept. Until then, a client that still sends it does not count as one that guesses secrets. */
+/** How long an expired ticket is stored. During this time, a client that sends the ticket does not count as guessing secrets. */
 const KNOWN_AFTER_END_MS = 600_000;
 const SECRET_BYTES = 32;
 const ACCESS = { ...streamAccess, ...fleetStreamAccess };
 
 /**
- * Serves the creation of stream tickets. URLs are stored in browser histories and proxy logs, so they contain a ticket instead of a
- * token. A ticket opens one stream of one robot or fleet, once and within seconds. It does not reveal the token or session behind it.
+ * Serves the creation of stream tickets. A ticket opens one stream of one robot or fleet, once and within seconds. The URL of a stream
+ * contains a ticket instead of a token, because browser histories and proxy logs store URLs. The token or session cannot be derived from
+ * the ticket.
  */
 export function ticketRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createStreamTicket, async (_, { caller, body, db, headers, site, audit }) => {
@@ -55,7 +56,10 @@ export function ticketRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** Returns the id of the robot, or of the fleet for a fleet's stream. Throws 400 for any other id. */
+/**
+ * Returns the id of the robot or fleet that the requested stream is for. Throws 400 if the id is missing, or if there is also an id of the
+ * other kind.
+ */
 function objectOf({ robot_id, fleet_id, stream }: BodyOf<typeof routes.createStreamTicket>): string {
   const of_fleet = stream in fleetStreamAccess;
   const [id, other] = of_fleet ? [fleet_id, robot_id] : [robot_id, fleet_id];
@@ -64,7 +68,7 @@ function objectOf({ robot_id, fleet_id, stream }: BodyOf<typeof routes.createStr
   return id;
 }
 
-/** Returns the hashed credential of an authenticated request. */
+/** Returns the hash of the credential of an authenticated request. */
 function heldBy(credentials: Pick<Credentials, "headers" | "site">): HashedProof {
   const proof = proofOf(credentials);
   if (proof === undefined) throw new Error("the request has no credential");
@@ -75,11 +79,14 @@ function heldBy(credentials: Pick<Credentials, "headers" | "site">): HashedProof
 interface TicketUse {
   stream: string;
   object_id: string;
-  /** The org that the request names, if any. */
+  /** The org that the request names. Undefined if it names none. */
   org_id: string | undefined;
 }
 
-/** Uses a ticket. Each attempt, even a refused one, invalidates it. Throws 401, or 403 if the request names another org. */
+/**
+ * Uses a ticket, which becomes invalid even if the request is refused. Throws 401 if the ticket is invalid for this stream, and 403 if the
+ * request names another org.
+ */
 export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): Promise<{ held: HashedProof; org_id: string }> {
   const found = await useTicket(plane.db, secretHash(ticket));
   if (found === undefined) throw unauthorized("the ticket is not known");
@@ -90,7 +97,7 @@ export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): 
   return { held: { by: found.proof_by, hash: found.proof_hash }, org_id: found.org_id };
 }
 
-/** Deletes tickets that expired some time ago. */
+/** Deletes tickets that expired more than KNOWN_AFTER_END_MS ago. */
 export const sweepTickets = ({ db, retention_clock }: Plane): Promise<number> =>
   deleteIsolated(isOutage, (limit, offset) =>
     deleteExpiredTickets(db, new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS), limit, offset),

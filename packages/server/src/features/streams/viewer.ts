@@ -6,44 +6,44 @@ import type { Caller, HashedProof } from "../../kernel/caller.ts";
 import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve } from "../../link/index.ts";
 
 const REASON_BYTES_MAX = 123;
-/** If more bytes than this are buffered for a viewer, `send` waits. */
+/** While more bytes than this are buffered for a viewer, `send` waits. */
 const VIEWER_SEND_BYTES = 64 * 1024;
-/** If more bytes than this of a viewer's messages are queued, its socket is paused. */
+/** While more bytes than this of a viewer's messages are queued, reading from the viewer's socket is paused. */
 export const VIEWER_RECEIVE_BYTES = 256 * 1024;
-/** Bytes of JSON that cost one unit of the rate limit. */
+/** Number of bytes of JSON that cost one unit of the rate limit. */
 const JSON_UNIT_BYTES = 1024;
 
-/** Handles one message of a viewer. The next message waits for the returned promise. */
+/** Handles one message of a viewer. The next message is passed when the returned promise has resolved. */
 type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
 
-/** The caller and its stream, as checked before the upgrade and repeatedly while the stream is open. */
+/** The caller and stream of a viewer. They are checked before the upgrade, and repeatedly while the stream is open. */
 export interface Watching {
   kind: { name: StreamName | FleetStreamName; of: "robot" | "fleet"; role: Role };
   caller: Caller;
-  /** Hash of the credential, to check repeatedly whether it is still valid. */
+  /** Hash of the credential. It is used to check repeatedly whether the credential is still valid. */
   held: HashedProof;
-  /** The id of the robot, or of the fleet for a fleet's stream. */
+  /** The id of the robot, or the id of the fleet if the stream is for a fleet. */
   robot_id: string;
   decommissioned: boolean;
-  /** Address that the request came from. */
+  /** The address from which the request came. */
   ip: string;
 }
 
 /**
- * One open stream of one viewer. If the viewer exceeds the rate limit of frames, or too many of its messages are queued, pauses its
- * socket, so that TCP backpressure slows the viewer.
+ * One open stream of one viewer. Pauses reading from the viewer's socket if the viewer exceeds the rate limit of frames, or if too many of
+ * its messages are queued. TCP backpressure then slows the viewer.
  */
 export class Viewer implements RateLimited {
   readonly admitted: Watching;
   readonly ws: WebSocket;
   readonly socket: Duplex;
-  /** Id of the request that opened the stream. */
+  /** The id of the request that opened the stream. */
   readonly request_id: string;
-  /** Called once when the stream is over. */
+  /** Called once when the stream has ended. */
   onEnd: (() => void) | undefined;
   /** Whether the initial data has been sent. */
   started = false;
-  /** The close code of the server; undefined while the stream is open, or if the viewer ended it. */
+  /** The close code with which the server closed the stream. Undefined while the stream is open, or if the viewer ended it. */
   ended_with: number | undefined;
   /** Whether the viewer violated the WebSocket protocol or a size limit. */
   broke_protocol = false;
@@ -56,7 +56,7 @@ export class Viewer implements RateLimited {
   #taking = false;
   #queued: { data: Buffer; binary: boolean }[] = [];
   #queued_bytes = 0;
-  /** Resolvers of the calls of `send` that wait for room. */
+  /** The resolve functions of calls of `send` that wait for room in the buffer. */
   #room: (() => void)[] = [];
 
   constructor(admitted: Watching, ws: WebSocket, socket: Duplex, { request_id, pace }: { request_id: string; pace: FrameRateLimiter }) {
@@ -66,16 +66,16 @@ export class Viewer implements RateLimited {
     this.ws = ws;
     this.socket = socket;
     this.request_id = request_id;
-    // A close event follows.
+    // Errors need no other handling, because a close event follows.
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     const answered = (): void => this.#countFrame(1);
     ws.on("pong", answered);
-    // Pings of the viewer count too: a slow reader has not received the server's pings yet, but may send pings itself.
+    // A ping of the viewer proves too that it is alive: a slow reader may not have received the server's pings yet, but may send pings.
     ws.on("ping", answered);
     ws.on("message", (data, binary) => {
-      // Text costs more than bytes, because the server parses text and forwards bytes unread.
+      // Text costs more of the rate limit than bytes, because the server parses text but forwards bytes unread.
       this.#countFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
-      // Messages of viewers of logs and cameras are ignored, but they prove that the viewer is alive.
+      // Messages from viewers of logs and cameras are ignored, but they still prove that the viewer is alive.
       if (this.#take !== undefined) this.#enqueue(data as Buffer, binary);
     });
     socket.on("drain", () => this.#wake());
@@ -93,7 +93,7 @@ export class Viewer implements RateLimited {
     return !this.#closing && this.ws.readyState === this.ws.OPEN;
   }
 
-  /** Sends data. Resolves when there is room for more, or immediately if the stream has ended. */
+  /** Sends data to the viewer. Resolves when the buffer has room for more, or immediately if the stream has ended. */
   send(data: Uint8Array | string): Promise<void> {
     if (!this.open) return Promise.resolve();
     this.ws.send(data);
@@ -101,12 +101,12 @@ export class Viewer implements RateLimited {
     return new Promise((resolve) => this.#room.push(resolve));
   }
 
-  /** Passes all further messages of the viewer to `take`. If it throws, the stream ends. */
+  /** Passes all further messages of the viewer to `take`. If `take` throws, the stream ends. */
   receive(take: TakeMessage): void {
     this.#take = take;
   }
 
-  /** Closes the stream after all sent data. Does nothing if the stream is already closing, so the first close code stays. */
+  /** Closes the stream after all sent data. Does nothing if the stream is already closing, so the first close code is kept. */
   close(code: number, reason: string): void {
     if (!this.open) return;
     this.ended_with = code;
@@ -116,10 +116,10 @@ export class Viewer implements RateLimited {
     this.valve.resume(PauseReason.queue);
   }
 
-  /** Sends a ping, or disconnects the viewer if it did not answer the previous one. */
+  /** Sends a ping. If the viewer has not answered the previous ping, disconnects the viewer instead. */
   ping(): void {
-    // While the socket is paused, no pong can be read, so a missing pong proves nothing. Still send a ping: if the client no longer
-    // exists, its machine answers with a reset.
+    // While the socket is paused, pongs are not read, so a missing pong proves nothing. Send a ping anyway: if the client no longer exists,
+    // its machine answers with a reset.
     if (!this.#is_alive && !this.valve.closed) return this.ws.terminate();
     this.#is_alive = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
@@ -167,7 +167,9 @@ export class Viewer implements RateLimited {
   }
 }
 
-/** Truncates a reason to the size of a close frame, at a character boundary: clients fail on invalid UTF-8. */
+/**
+ * Truncates a close reason to the maximum size in a close frame. Truncates only between characters, because clients fail on invalid UTF-8.
+ */
 function closeReason(reason: string): Buffer {
   const bytes = Buffer.from(reason);
   let end = Math.min(bytes.length, REASON_BYTES_MAX);

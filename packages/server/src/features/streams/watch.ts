@@ -8,12 +8,14 @@ import { isText, readHint } from "../../engines/bus/index.ts";
 import { findLinkState, ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Interval of the checks. Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
+/** Interval of the checks of streams. Authentication is also cached for 1 s, so a revoked token is detected within 1.5 s. */
 const CHECK_EVERY_MS = 500;
 const PING_EVERY_MS = 30_000;
 const OUT_OF_REACH = "the robot is no longer in the scopes of the token";
 
-/** Checks all open streams at an interval: permissions, the robot's connection, and whether the viewer answers pings. */
+/**
+ * Checks all open streams at an interval: the viewer's permissions, whether its robot is connected, and whether the viewer answers pings.
+ */
 export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop(): void } {
   const pings = plane.clock.every(PING_EVERY_MS, () => {
     for (const viewer of viewers) viewer.ping();
@@ -21,7 +23,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
   const checks = plane.clock.every(CHECK_EVERY_MS, async () => {
     await checkTokens(plane, viewers);
     for (const viewer of viewers) {
-      // Skip streams that have not started. They check the connection themselves once the stored records are sent.
+      // Skip streams that have not started. They check the robot's connection after their stored records are sent.
       const { kind, robot_id } = viewer.admitted;
       if (viewer.started && kind.of === "robot" && plane.link.session(robot_id) === undefined)
         viewer.close(CLOSE.agent_offline, "agent offline");
@@ -31,7 +33,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
     const { org_id, robot_id } = readHint<{ org_id: string; robot_id: string }>(message, { org_id: isText, robot_id: isText });
     const of_robot = (): Viewer[] =>
       Array.from(viewers).filter(({ admitted }) => admitted.robot_id === robot_id && admitted.caller.org_id === org_id);
-    // The message is untrusted, so check in the database whether the robot was removed.
+    // The message is untrusted, so check in the database whether the robot was really removed.
     if (of_robot().length === 0 || (await findLinkState(plane.db, org_id, robot_id)) !== "removed") return;
     for (const viewer of of_robot()) viewer.close(CLOSE.robot_removed, "robot removed");
   });
@@ -44,7 +46,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
   };
 }
 
-/** Authenticates each token once, however many streams it has. */
+/** Checks the tokens of all viewers. Authenticates each token once, however many streams it has. */
 async function checkTokens(plane: Plane, viewers: ReadonlySet<Viewer>): Promise<void> {
   const by_token = Map.groupBy(viewers, ({ admitted: { held, caller } }) => `${held.by} ${held.hash.toString("latin1")} ${caller.org_id}`);
   await Promise.all(Array.from(by_token.values(), (same) => checkToken(plane, same)));
@@ -62,7 +64,10 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
   }
 }
 
-/** Checks again whether viewers with limited scopes reach their robot or fleet: robots move, and grants change. One lookup per token. */
+/**
+ * Checks again whether viewers with limited scopes may see their robot or fleet, because robots move and grants change. Uses one lookup per
+ * token and kind of object.
+ */
 async function checkPlaces(plane: Plane, caller: Caller, viewers: readonly Viewer[]): Promise<void> {
   const limited = viewers.filter(({ open, admitted }) => open && !mayInWholeOrg(caller, admitted.kind.role));
   if (limited.length === 0) return;
@@ -91,7 +96,7 @@ function closeWithoutRole(check: () => void, viewer: Viewer): void {
   }
 }
 
-/** Closes a viewer whose token was refused. After other errors, such as a database outage, the stream continues. */
+/** Closes a viewer whose token was refused. Ignores other errors, such as a database outage, so the stream continues. */
 function closeRefused(error: unknown, viewer: Viewer): void {
   if (!(error instanceof Fault)) return;
   if (error.code === "unauthorized") viewer.close(CLOSE.token_revoked, error.message);

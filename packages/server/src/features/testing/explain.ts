@@ -9,7 +9,7 @@ interface PlanNode {
   "Rows Removed by Join Filter"?: number;
   Plans?: PlanNode[];
 }
-/** The result of EXPLAIN. Its column name has a space, so a typed row cannot describe it. */
+/** The result of EXPLAIN. A typed row cannot describe it, because its column name contains a space. */
 type Explained = { "QUERY PLAN": { Plan: PlanNode; "Execution Time": number }[] };
 
 /** Returns how many rows a plan reads from tables, including those that a filter removes. */
@@ -17,7 +17,7 @@ const touchedBy = (node: PlanNode): number =>
   (node["Relation Name"] === undefined ? 0 : (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"]) +
   (node.Plans ?? []).reduce((sum, child) => sum + touchedBy(child), 0);
 
-/** Runs the statements of `read` and returns how many rows their plans read from tables, and for how long they ran. */
+/** Runs the statements of `read`. Returns how many rows their plans read from tables, and how long the statements took. */
 export async function explain(db: Db, read: (db: Db) => Promise<unknown>): Promise<{ rows: number; ms: number }> {
   let [rows, ms] = [0, 0];
   const many: Db["many"] = async (statement) => {

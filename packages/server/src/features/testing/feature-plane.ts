@@ -36,7 +36,7 @@ export interface FeaturePlane extends AsyncDisposable {
   url: string;
   /** Creates an active org with a token of the role. */
   org(options?: { role?: Role; name?: string }): Promise<{ org_id: string; token: string; token_id: string }>;
-  /** Sends one HTTP request. `T` is the expected type of the body and is not checked. */
+  /** Sends one HTTP request. `T` is the expected type of the response body, which is not checked. */
   call<T = { error: { code: string; message: string } }>(
     method: "GET" | "POST" | "PATCH" | "DELETE" | "PUT",
     url: string,
@@ -45,8 +45,8 @@ export interface FeaturePlane extends AsyncDisposable {
 }
 
 /**
- * Starts the routes of a few features on a real database and the real HTTP kernel, without the robots' link. `sessions` are the
- * links that the plane treats as connected.
+ * Starts the routes of a few features with a real database and the real HTTP server, but without the endpoint for robots. `sessions` are
+ * the robot connections that the server treats as open.
  */
 export async function startFeaturePlane(
   features: ((http: Http, plane: Plane) => void)[],
@@ -54,7 +54,7 @@ export async function startFeaturePlane(
 ): Promise<FeaturePlane> {
   const database = await createTestDatabase();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-  // With this, the clock's `advance` waits for the database queries that timers start.
+  // With this option, the clock's `advance` waits for the database queries that timers start.
   const db = await database.connect({ activity: clock.activity });
   const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
   const retention_clock = await RetentionClock.open({ db, clock, log: createLog({ level: "silent" }), has_remote_database: false });

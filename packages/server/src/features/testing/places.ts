@@ -7,7 +7,7 @@ import type { FeaturePlane } from "./feature-plane.ts";
 
 export interface Identity {
   private_key: KeyObject;
-  /** Base64 of the 32 raw bytes, as in an enrollment. */
+  /** The public key: base64 of its 32 raw bytes, as in an enrollment. */
   public_key: string;
 }
 
@@ -75,7 +75,7 @@ export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => 
   ...extra,
 });
 
-/** The challenge that the hello of a link without TLS signs. */
+/** The challenge that a robot signs when it connects without TLS. */
 export const CHALLENGE = { nonce: "nonce", host: "fleet.test", channel: "" };
 
 export const signedHello = (
@@ -90,7 +90,7 @@ export interface FakeSession extends Session {
   closed: { code: number; reason: string } | undefined;
 }
 
-/** Returns a fake link that records how it was closed. */
+/** Returns a fake robot connection that records how it was closed. */
 export function fakeSession(session_id: string, org_id: string, hello: Hello): FakeSession {
   return {
     session_id,

@@ -33,7 +33,7 @@ const NO_BLOBS: Blobs = {
   close: () => Promise.resolve(),
 };
 
-/** Returns a link to which exactly these sessions are connected. */
+/** Returns a fake endpoint for robots to which exactly these sessions are connected. */
 export const linkOf = (sessions: ReadonlyMap<string, Session>): Link => ({
   session: (robot_id) => sessions.get(robot_id),
   sessions: () => sessions.values(),
@@ -48,7 +48,7 @@ export const linkOf = (sessions: ReadonlyMap<string, Session>): Link => ({
   drain: () => Promise.resolve(),
 });
 
-/** Creates a plane from these parts. Its other parts use no files or sockets; artifacts and authentication are missing. */
+/** Creates a server object from these parts. Its other parts use no files or sockets. Artifacts and authentication are missing. */
 export function testPlane(parts: Pick<Plane, "clock" | "db"> & Partial<Plane>): Plane {
   const { clock } = parts;
   const log = createLog({ level: "silent" });

@@ -40,20 +40,20 @@ async function requireObject({ findPlaces }: Plane, db: Db, org_id: string, kind
 export interface TimelineRecord {
   org_id: string;
   robot_id: string;
-  /** `<resource>.<past participle>`, for example `robot.connected` or `deployment.applied`. */
+  /** The kind of the entry: `<resource>.<past participle>`, such as `robot.connected` or `deployment.applied`. */
   kind: string;
   actor: Actor;
-  /** One sentence for users. */
+  /** One sentence that describes the entry to users. */
   summary: string;
   data?: Record<string, unknown>;
 }
 
 type Stamps = { id: IdSource; clock: Pick<Clock, "now"> } & Parameters<typeof announce>[1];
 
-/** Writes one entry on a robot's timeline, in the transaction of the change that it describes. */
+/** Writes one entry to a robot's timeline. `db` must be the transaction of the change that the entry describes. */
 export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
 
-/** Writes the timeline entries of many robots in one statement, in the transaction of the changes that they describe. */
+/** Writes the timeline entries of many robots in one statement. `db` must be the transaction of the changes that the entries describe. */
 export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
   if (records.length === 0) return;
   const at = plane.clock.now();
@@ -62,7 +62,7 @@ export async function recordTimelineMany(db: Db, plane: Stamps, records: readonl
   for (const { org_id, id, robot_id } of entries) announce(db, plane, org_id, { kind: "timeline", id, change: "created", robot_id });
 }
 
-/** Deletes the entries of all robots older than that time. */
+/** Deletes the timeline entries of all robots that are older than `before`. */
 export async function dropTimelineEntries({ db, log }: Pick<Plane, "db" | "log">, before: Date): Promise<void> {
   await forEachOrg({ log }, "timeline", await listOrgIds(db), async (org_id) => {
     const entries = await deleteIsolated(isOutage, (limit, offset) => deleteEntries(db, org_id, before, limit, offset));

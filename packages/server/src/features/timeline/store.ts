@@ -30,10 +30,13 @@ export const insertEntries = (db: Db, entries: readonly NewEntry[]) =>
 
 const robotEntryRow = row({ ...entryRow.columns, robot_id: text, robot_name: text });
 
-/** For at most this many robots, reads the latest entries of each robot. For more, reads the org's latest entries and filters them. */
+/**
+ * If the caller sees at most this many robots, the latest entries of each robot are read. Otherwise, the latest entries of the org are read
+ * and filtered.
+ */
 const FEW_ROBOTS = 1_000;
 
-/** Returns the entries of all robots that the caller sees, newest first. */
+/** Returns the timeline entries of all robots that the caller sees, newest first. */
 export async function selectOrgEntries(
   db: Db,
   caller: Caller,
@@ -59,7 +62,7 @@ export async function selectOrgEntries(
         select * from timeline_entry e where e.org_id = ${org_id} and e.robot_id = r.id and ${wanted} order by e.id desc limit ${limit}) e
       where r.org_id = ${org_id} and r.id = any(${list(few.map(({ id }) => id))}::text[]) order by e.id desc limit ${limit}`);
   }
-  // The inner limit keeps the planner from joining both tables completely.
+  // The limit in the inner query prevents the query planner from joining both tables completely.
   return await db.many(sql(robotEntryRow)`
     -- reads tables of other features: robot
     select ${entryRow.of("e")}, e.robot_id, r.name as robot_name

@@ -23,13 +23,18 @@ import {
 } from "./store.ts";
 
 export interface PortalAuthenticator {
-  /** Returns the caller for a token, in the org that the request names or else the token's default org. Throws 401 or 403. */
+  /** Returns the caller for a token, in the org that the request names, or otherwise in the token's default org. Throws 401 or 403. */
   authenticate(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Returns the caller for the secret of a session, in its current org. Throws 401 or 403; 403 also if the request names another org. */
+  /**
+   * Returns the caller for the secret of a session, in the session's current org. Throws 401 or 403. A request that names another org gets
+   * 403.
+   */
   authenticateSession(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Checks a token or session again by its hash. Throws 401 or 403. Does not count as use of a session. */
+  /** Checks again whether a token or session is valid, by its hash. Throws 401 or 403. Does not count as use of a session. */
   recheck(held: HashedProof, org_id: string): Promise<Caller>;
-  /** Writes the last use of each token and session. Call it every few seconds: one write for each request would be too expensive. */
+  /**
+   * Writes when each token and session was last used. Call it every few seconds, because a write for each request would be too expensive.
+   */
   flushUsed(): Promise<void>;
 }
 
@@ -50,7 +55,7 @@ interface Options {
   limits: Pick<Limits, "session_idle_hours">;
 }
 
-/** Authenticates portal tokens and sessions by the SHA-256 of their secret. Results are cached for 1 s. */
+/** Creates the authenticator of API tokens and browser sessions. It finds them by the SHA-256 of their secret, cached for 1 s. */
 export function createPortalAuthenticator({ db, clock, limits }: Options): PortalAuthenticator {
   const tokens = new LookupCache<Token>(clock, (hash) => lookUpToken(db, hash));
   const sessions = new LookupCache<Session>(clock, (hash) => lookUpSession(db, hash));
@@ -78,10 +83,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     return caller;
   }
 
-  /** Returns the caller of a session. Requests pass `secret`. Without it, the check does not count as use. */
+  /** Returns the caller of a session. Requests pass `secret`, which counts as use of the session. Checks pass none, and do not count. */
   async function ofSession(hash: Buffer, org_id: string | undefined, secret?: string): Promise<Caller> {
     let found = await sessions.get(hash);
-    // Skip the cache: the session may just have switched to the named org on another node.
+    // Look up the session again without the cache: it may just have switched to the named org on another node.
     if (org_id !== undefined && org_id !== found.session.current_org_id) {
       sessions.forget(hash);
       found = await sessions.get(hash);
@@ -114,7 +119,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   };
 }
 
-/** Writes uses and removes them from the map. Keeps uses whose write failed for the next flush. */
+/**
+ * Writes when tokens or sessions were last used, and removes what was written from the map. If a write fails, keeps the entry for the next
+ * flush.
+ */
 async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
   const failures = await isolateFailures([...uses], isOutage, async (some) => {
     await write(new Map(some));
@@ -137,7 +145,8 @@ async function lookUpToken(db: Db, hash: Buffer): Promise<Token> {
 async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
   const session = await findSession(db, hash);
   if (session === undefined) throw unauthorized("the session is not known");
-  // Find the token by the hash of the secret that created the session, so that a rotation which ends this secret ends the session.
+  // Find the token by the hash of the secret that created the session. So the session ends when a rotation of the token makes this secret
+  // invalid.
   const credential = await findCredential(db, session.token_hash);
   if (credential?.id !== session.token_id) throw unauthorizedKnown("the session's token was rotated");
   return { session, credential, orgs: await listOrgs(db, credential), callers: new Map() };
@@ -146,7 +155,7 @@ async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
 const listOrgs = (db: Db, { user_id, org_id, every_org }: FoundCredential): Promise<MembershipRow[]> =>
   user_id === null ? listOrgOfToken(db, org_id) : listOrgsOfUser(db, user_id, every_org ? null : org_id);
 
-/** Returns the caller in the named org, created once for each lookup. */
+/** Returns the caller of a token in the named org. Caches the caller with the lookup of the token. */
 function callerOf({ credential, orgs, callers }: Token, named: string | undefined): Caller {
   const caller = callers.get(named) ?? makeCaller(credential, orgs, named);
   callers.set(named, caller);
@@ -183,7 +192,9 @@ function makeCaller(credential: FoundCredential, memberships: readonly Membershi
   };
 }
 
-/** Returns the grants of a token. A user's token has the user's grants, limited to the token's role. An org's token has one grant. */
+/**
+ * Returns the grants of a token. A user's token has the grants of the user, with at most the token's role. A token of an org has one grant.
+ */
 const grantsIn = (credential: FoundCredential, memberships: readonly MembershipRow[]): Grant[] =>
   memberships.map(({ role, scopes }) =>
     role === null ? { role: credential.role, scopes: credential.scopes } : { role: lowerRole(role, credential.role), scopes: scopes ?? [] },
@@ -196,11 +207,11 @@ const actorOf = (credential: FoundCredential, { user_name }: MembershipRow): Act
     ? { type: "org_token", id: credential.id, name: credential.label }
     : { type: "user", id: credential.user_id, name: user_name };
 
-/** How long a result is cached. A revoked token is refused within 2 s on every node. */
+/** How long the result of a lookup is cached. So every node refuses a revoked token within 2 s. */
 const CACHED_MS = 1_000;
 const CACHED_SECRETS_MAX = 20_000;
 
-/** A cache of lookups by the SHA-256 of secrets, for 1 s. */
+/** Caches the results of looking up secrets by their SHA-256, for 1 s. */
 class LookupCache<T extends object> {
   readonly #clock: Clock;
   readonly #lookUp: (hash: Buffer) => Promise<T>;
@@ -215,7 +226,7 @@ class LookupCache<T extends object> {
   get(hash: Buffer): Promise<T> {
     const key = hash.toString("latin1");
     const known = this.#known.get(key);
-    // A running lookup is shared: a thousand concurrent requests cause one query.
+    // Share a running lookup, so that a thousand concurrent requests cause one query.
     const at = known === undefined ? undefined : this.#looked_up_at.get(known);
     if (known !== undefined && (at === undefined || this.#clock.monotonic() - at < CACHED_MS)) return known;
     const began_at = this.#clock.monotonic();

@@ -10,7 +10,7 @@ import { requireSite } from "../sites/index.ts";
 import { insertCredential } from "./store.ts";
 
 const SECRET_BYTES = 32;
-/** Characters of a secret that lists show: enough to recognize a token, far too few to guess the rest. */
+/** Number of leading characters of a secret that lists show. They are enough to recognize a token, and far too few to guess the rest. */
 const SHOWN_CHARACTERS = 12;
 
 /** Creates the secret of a token. Only its hash and prefix are stored. */
@@ -20,9 +20,9 @@ export function newSecret(kind: "org" | "user"): { secret: string; hash: Buffer;
 }
 
 export interface CredentialOptions {
-  /** `org`: a token of the org itself. `user`: a token with at most the user's permissions. */
+  /** `org`: a token that belongs to the org itself. `user`: a token that belongs to a user, and has at most that user's permissions. */
   kind: "org" | "user";
-  /** For a user's token: whether it is valid for every org of the user, with org_id as the default, instead of org_id only. */
+  /** Whether a user's token is valid for every org of the user, with `org_id` as the default. If false, it is valid for `org_id` only. */
   every_org?: boolean;
   org_id: string;
   user_id?: string;
@@ -33,7 +33,7 @@ export interface CredentialOptions {
   created_by?: Actor;
 }
 
-/** Creates a portal token. Returns its secret, which is not available later because only its hash is stored. */
+/** Creates an API token. Returns its secret, which cannot be read later because only its hash is stored. */
 export async function createCredential(
   db: Db,
   plane: { id: IdSource; clock: Clock },
@@ -60,8 +60,8 @@ export async function createCredential(
 }
 
 /**
- * Returns the scopes without duplicates. Each must be one site or fleet of the org; otherwise throws 400 with the name of the field.
- * Inside a transaction, locks the sites and fleets against deletion.
+ * Returns the scopes without duplicates. Throws 400 with the name of the field unless each scope is one site or one fleet of the org.
+ * Inside a transaction, locks these sites and fleets against deletion.
  */
 export async function checkScopes(db: Db, org_id: string, scopes: Scopes, field = "scopes"): Promise<Scopes> {
   const known = new Map<string, Scope>();

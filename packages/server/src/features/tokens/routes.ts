@@ -26,7 +26,7 @@ import {
 } from "./store.ts";
 
 export function tokenRoutes(http: Http, plane: Plane): void {
-  // A token may belong to another org than the present one, or to several orgs.
+  // Use the database without restriction to the caller's org, because the caller's token may belong to another org or to several.
   serve(http, plane, routes.getMe, async (_, { caller }) => ({ data: await describe(plane.db, caller) }));
 
   serve(http, plane, routes.listTokens, async (_, { query, caller, db }) => {
@@ -55,10 +55,10 @@ export function tokenRoutes(http: Http, plane: Plane): void {
   }));
 }
 
-/** Revokes a token and the enrollment keys that it created. Pending work that uses its permissions is cancelled soon after. */
+/** Revokes a token and the enrollment keys that it created. Pending work that runs with the token's permissions is cancelled soon after. */
 function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Promise<TokenRow> {
   return db.transaction(async (tx) => {
-    // Lock keys before the token, in the same order as an enrollment.
+    // Lock the enrollment keys before the token. An enrollment takes the locks in the same order, which prevents deadlocks.
     const keys = await revokeKeysOf(tx, org_id, { token_id: id }, now);
     const token = found(await revokeToken(tx, org_id, id, now), "token", id);
     if (token.revoked_at?.getTime() !== now.getTime()) return token;
@@ -71,7 +71,7 @@ function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Pr
   });
 }
 
-/** Returns the scopes that limit which sites, fleets and robots the caller sees; empty means the whole org. */
+/** Returns the scopes (sites and fleets) to which the caller is limited. An empty list means the whole org. */
 function scopesShown({ grants, limit }: Caller): Me["scopes"] {
   if (limit.length > 0) return [...limit];
   return grants.some(({ scopes }) => scopes.length === 0) ? [] : grants.flatMap(({ scopes }) => scopes);
@@ -95,7 +95,7 @@ async function describe(db: Db, caller: Caller): Promise<Me> {
 
 const HOUR_MS = 3_600_000;
 
-/** Returns the highest role of a user in the org. 404 if the user is not a member. */
+/** Returns the highest role of a user in the org. Throws 404 if the user is not a member. */
 async function requireMember(db: Db, org_id: string, user_id: string): Promise<NonNullable<ReturnType<typeof highestRole>>> {
   const role = highestRole((await listOrgsOfUser(db, user_id, org_id)).flatMap((grant) => grant.role ?? []));
   if (role === undefined) throw notFound("user", user_id);
@@ -103,8 +103,8 @@ async function requireMember(db: Db, org_id: string, user_id: string): Promise<N
 }
 
 /**
- * Creates a token of the org or of one of its users. It is valid for this org only, so that an org's admin cannot use it to enter
- * other orgs of the user. Only this response contains the secret.
+ * Creates a token of the org or of one of its users. Only this response contains the secret. A user's token is also valid for this org
+ * only: otherwise an admin of this org could use it to access other orgs of the user.
  */
 async function issueToken(plane: Plane, db: Db, caller: Caller, body: BodyOf<Routes["createToken"]>): Promise<NewToken> {
   const { org_id } = caller;
@@ -130,7 +130,7 @@ async function issueToken(plane: Plane, db: Db, caller: Caller, body: BodyOf<Rou
   });
 }
 
-/** Gives a token a new secret, which only this response contains. The old one stays valid for `overlap_seconds`. */
+/** Replaces the secret of a token. Only this response contains the new secret. The old secret stays valid for `overlap_seconds`. */
 async function rotate(plane: Plane, db: Db, org_id: string, id: string, overlap_seconds: number): Promise<NewToken> {
   return await db.transaction(async (tx) => {
     const now = plane.clock.now();

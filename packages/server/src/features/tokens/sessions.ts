@@ -25,10 +25,10 @@ import {
 
 const SECRET_BYTES = 32;
 const HOUR_MS = 3_600_000;
-/** How long an ended session is kept. Until then, a browser that still sends it does not count as a client that guesses secrets. */
+/** How long an ended session is stored. During this time, a browser that sends the session's cookie does not count as guessing secrets. */
 const KNOWN_AFTER_END_MS = 24 * HOUR_MS;
 
-/** Serves browser sessions: a browser sends a token once and gets an HttpOnly cookie for it. */
+/** Serves browser sessions. A browser sends a token once, and gets an HttpOnly cookie in return. */
 export function sessionRoutes(http: Http, plane: Plane): void {
   const { limits } = plane.settings;
   const toWire = (session: SessionRow, csrf_token: string): Session => ({
@@ -45,7 +45,7 @@ export function sessionRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createSession, async (_, { caller, headers, db, site }) => {
     const now = plane.clock.now();
     const token_hash = secretHash(bearerOf({ headers }) ?? "");
-    // The token may belong to another org than the present one.
+    // Search in all orgs, because the token may belong to another org than the present one.
     const token = await findCredential(plane.db, token_hash);
     if (token?.id !== caller.token_id) throw unauthorized("the token is not known");
     const end = Math.min(now.getTime() + limits.session_hours * HOUR_MS, token.expires_at?.getTime() ?? Infinity);
@@ -90,13 +90,13 @@ export function sessionRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** Returns the caller's session. Only for routes that accept sessions but no tokens. */
+/** Returns the caller's session. Call it only in routes that accept sessions but no tokens. */
 function sessionOf({ session }: Caller): WebSession {
   if (session === undefined) throw new Error("the route was called without a session");
   return session;
 }
 
-/** Deletes the sessions that ended a day ago. */
+/** Deletes the sessions that ended at least a day ago. */
 export function sweepSessions({ db, retention_clock, settings }: Plane): Promise<number> {
   const then = new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS);
   const before = { expired: then, idle: idleSince(then, settings.limits) };

@@ -35,8 +35,9 @@ const foundRow = row({ ...credentialRow.columns, every_org: bool });
 export type FoundCredential = RowOf<typeof foundRow>;
 
 /**
- * Finds a token by the hash of its secret, while its org is not known yet. Also finds it by the secret before the last rotation. Then
- * `expires_at` is the end of the overlap (by default the time of the rotation), or the token's expiry if that is earlier.
+ * Finds a token by the hash of its secret when its org is not known yet. Also accepts the hash of the secret that the last rotation
+ * replaced. In that case, `expires_at` is when the replaced secret becomes invalid: the end of the overlap (by default the time of the
+ * rotation), or the token's expiry if that is earlier.
  */
 export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | undefined> =>
   db.maybe(sql(foundRow)`
@@ -47,14 +48,14 @@ export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | 
 export const getCredential = (db: Db, id: string): Promise<CredentialRow> =>
   db.one(sql(credentialRow)`select ${credentialRow} from credential where id = ${id}`);
 
-/** Returns the only org of an org's token. Its role and scopes are null, because the credential has them. */
+/** Returns the org of a token that belongs to an org. Role and scopes in the result are null, because the token itself has them. */
 export const listOrgOfToken = (db: Db, org_id: string): Promise<MembershipRow[]> =>
   // reads tables of other features: org
   db.many(sql(membershipRow)`
     select o.id as org_id, o.name, o.status = 'active' as active, null::text as role, null::jsonb as scopes, null::text as user_name
     from org o where o.id = ${org_id}`);
 
-/** Returns one row for each grant of the user, in one org or (null) in all orgs. Includes inactive orgs. */
+/** Returns one row for each grant of a user in one org, or in all orgs if `org_id` is null. Includes inactive orgs. */
 export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): Promise<MembershipRow[]> =>
   // reads tables of other features: membership, org, user_account
   db.many(sql(membershipRow)`
@@ -73,7 +74,7 @@ export const insertCredential = (db: Db, c: NewCredential): Promise<number> =>
     values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.every_org}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix},
       ${c.expires_at}, ${json(c.created_by ?? undefined)}, ${c.at}, ${c.at})`);
 
-/** Updates the last use of many tokens in one statement; times never decrease. Locks rows in order of id to prevent deadlocks. */
+/** Updates when tokens were last used, in one statement. The times never decrease. Locks rows in order of id to prevent deadlocks. */
 export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (
@@ -119,18 +120,21 @@ export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Dat
 export const findToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id}`);
 
-/** Locks a token against revocation and rotation. */
+/** Locks a token, so that no other transaction revokes or rotates it. */
 export const lockToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id} for update`);
 
-/** Revokes a token; idempotent. Waits for transactions that use the token's permissions, because they lock its row. */
+/**
+ * Revokes a token. A second call changes nothing. Waits for transactions that use the token's permissions, because they lock the token's
+ * row.
+ */
 export const revokeToken = (db: Db, org_id: string, id: string, now: Date): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`
     with locked as (select id from credential where org_id = ${org_id} and id = ${id} for update)
     update credential set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
     where org_id = ${org_id} and id in (select id from locked) returning ${tokenRow}`);
 
-/** Replaces the secret. The replaced secret stays valid until `previous_until`; any older secret becomes invalid. */
+/** Replaces the secret of a token. The replaced secret stays valid until `previous_until`. Any older secret becomes invalid. */
 export const rotateToken = (
   db: Db,
   org_id: string,
@@ -141,13 +145,16 @@ export const rotateToken = (
     update credential set previous_hash = hash, previous_until = ${previous_until}, hash = ${hash}, prefix = ${prefix}, updated_at = ${at}
     where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
 
-/** Revokes the user's tokens for this org only. Keeps tokens for every org of the user: they no longer include this org. */
+/**
+ * Revokes the user's tokens that are valid for this org only. Keeps the user's tokens for all orgs, because these no longer include this
+ * org.
+ */
 export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<{ id: string }[]> =>
   db.many(sql(row({ id: text }))`
     update credential set revoked_at = ${now}, updated_at = ${now}
     where org_id = ${org_id} and user_id = ${user_id} and not every_org and revoked_at is null returning id`);
 
-/** Revokes all tokens of the service, and with them their cookie sessions. Returns how many there were. */
+/** Revokes all tokens of the service, which also ends the browser sessions of these tokens. Returns how many tokens it revoked. */
 export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
   (
     await db.many(sql(row({ id: text }))`
@@ -157,7 +164,7 @@ export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
 
 const anyRow = row({ present: bool });
 
-/** Whether the org itself, not one of its users, has a valid token with the role admin for the whole org. */
+/** Whether the org itself (not one of its users) has a valid token with the role admin for the whole org. */
 export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<boolean> =>
   (
     await db.one(sql(anyRow)`
@@ -168,7 +175,7 @@ export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<
   ).present;
 
 const HOUR_MS = 3_600_000;
-/** Maximum sessions of a token. Further sign-ins delete the least recently used ones. */
+/** Maximum sessions of a token. When another session is created, the least recently used session is deleted. */
 export const SESSIONS_OF_TOKEN_MAX = 500;
 
 const sessionRow = row({
@@ -183,11 +190,11 @@ const sessionRow = row({
 });
 export type SessionRow = RowOf<typeof sessionRow>;
 
-/** Returns a time: a session whose last use is not after it is idle. */
+/** Returns the time limit for idle sessions. A session is idle if it was last used at or before this time. */
 export const idleSince = (now: Date, { session_idle_hours }: Pick<Limits, "session_idle_hours">): Date =>
   new Date(now.getTime() - session_idle_hours * HOUR_MS);
 
-/** Finds a session by the hash of its secret, while its org is not known yet. */
+/** Finds a session by the hash of its secret, when its org is not known yet. */
 export const findSession = (db: Db, hash: Buffer): Promise<SessionRow | undefined> =>
   db.maybe(sql(sessionRow)`select ${sessionRow} from web_session where hash = ${hash}`);
 
@@ -200,7 +207,7 @@ export const insertSession = (db: Db, s: Omit<SessionRow, "used_at" | "updated_a
     values (${s.id}, ${s.hash}, ${s.token_id}, ${s.token_hash}, ${s.current_org_id}, ${s.expires_at}, ${s.created_at}, ${s.created_at}, ${s.created_at})
     returning ${sessionRow}`);
 
-/** Deletes the least recently used sessions of a token above the limit. */
+/** Keeps the SESSIONS_OF_TOKEN_MAX most recently used sessions of a token and deletes the others. */
 export const deleteSurplusSessions = (db: Db, token_id: string): Promise<number> =>
   db.run(sql`
     delete from web_session where token_id = ${token_id} and id in (
@@ -212,7 +219,7 @@ export const moveSession = (db: Db, id: string, org_id: string, now: Date): Prom
 
 export const deleteSession = (db: Db, id: string): Promise<number> => db.run(sql`delete from web_session where id = ${id}`);
 
-/** Updates the last use of many sessions in one statement. Times never decrease. */
+/** Updates when sessions were last used, in one statement. The times never decrease. */
 export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (
@@ -222,7 +229,7 @@ export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Pro
       where s.used_at < v.at)
     update web_session s set used_at = v.at from v where s.id = v.id`);
 
-/** Deletes up to `limit` sessions that ended before the times in `before`, or whose token did, after skipping `offset`. */
+/** Deletes up to `limit` sessions that ended before the times in `before`, or whose token ended before then, after skipping `offset`. */
 export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     delete from web_session where id = any(array(

@@ -52,7 +52,7 @@ export function userRoutes(http: Http, plane: Plane): void {
   }));
 }
 
-/** Adds a user to the org by email address, or gives a member a further role. `is_new` is false for a member. */
+/** Adds a user to the org by email address, or gives an existing member a further role. `is_new` is false for an existing member. */
 async function addUser(plane: Plane, db: Db, org_id: string, body: BodyOf<Routes["createUser"]>): Promise<{ is_new: boolean; user: User }> {
   const at = plane.clock.now();
   return await db.transaction(async (tx) => {
@@ -61,7 +61,7 @@ async function addUser(plane: Plane, db: Db, org_id: string, body: BodyOf<Routes
     const id = await addAccount(tx, { id: plane.id(ID_PREFIXES.user), email: addressOf(body.email), at });
     const before = await findUser(tx, org_id, id);
     await lockGrants(tx, org_id, id);
-    // A member that gets a further grant keeps the name.
+    // A member that gets a further grant keeps its present name.
     await setGrant(tx, org_id, id, { role: body.role, scopes }, before?.name ?? body.name, at);
     const user = await readUser(tx, org_id, id);
     if (before !== undefined) {
@@ -73,7 +73,7 @@ async function addUser(plane: Plane, db: Db, org_id: string, body: BodyOf<Routes
   });
 }
 
-/** Changes the name or the grants of a user. 409 if the org would have no admin left. */
+/** Changes the name or the grants of a user. Throws 409 if the org would have no admin left. */
 async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body: BodyOf<Routes["updateUser"]>): Promise<User> {
   const at = plane.clock.now();
   return await db.transaction(async (tx) => {
@@ -88,20 +88,23 @@ async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body
       await keepAnAdmin(plane, tx, org_id, user, grants);
       await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     }
-    // Rename after the grants are replaced, because the new grants have the old name.
+    // Rename the user after replacing the grants, because the new grants were inserted with the old name.
     if (body.name !== undefined && body.name !== user.name) await renameMember(tx, org_id, id, body.name, at);
     announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
     return toWire(await readUser(tx, org_id, id));
   });
 }
 
-/** Removes a user from the org. Revokes the user's tokens for this org and the keys that the user created. Returns user and holdings. */
+/**
+ * Removes a user from the org. Revokes the user's tokens for this org and the enrollment keys that the user created. Returns the user, and
+ * the objects that the removal affected.
+ */
 async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<RemovedUser> {
   return await db.transaction(async (tx) => {
     await lockMembers(tx, org_id);
     const user = await readUser(tx, org_id, id);
     const holdings = await listHoldings(tx, org_id, id, plane.clock.now());
-    // Lock keys before memberships, in the same order as an enrollment.
+    // Lock the enrollment keys before the memberships. An enrollment takes the locks in the same order, which prevents deadlocks.
     const keys = await revokeKeysOf(tx, org_id, { user_id: id }, plane.clock.now());
     await dropGrantsExcept(tx, org_id, id, []);
     await keepAnAdmin(plane, tx, org_id, user, []);
@@ -120,7 +123,7 @@ const readUser = async (db: Db, org_id: string, id: string): Promise<UserRow> =>
 
 const addressOf = (email: string): string => email.normalize("NFC").toLowerCase();
 
-/** Returns the grants in the body; undefined if it does not change them. */
+/** Returns the grants that the user has after the change. Returns undefined if the body does not change them. */
 async function checkGrants(
   tx: Db,
   org_id: string,
@@ -149,7 +152,7 @@ async function checkGrants(
 
 const administers = (grants: readonly Grant[]): boolean => grants.some(({ role, scopes }) => role === "admin" && scopes.length === 0);
 
-/** Throws 409 if a change of this user's grants leaves the org without an admin. */
+/** Throws 409 if the org has no admin left after this user's grants were changed. */
 async function keepAnAdmin(plane: Plane, tx: Db, org_id: string, before: UserRow, now: readonly Grant[]): Promise<void> {
   if (!administers(before.grants) || administers(now)) return;
   if ((await hasAdminUser(tx, org_id)) || (await hasAdminToken(tx, org_id, plane.clock.now()))) return;

@@ -18,7 +18,7 @@ export type UserRow = RowOf<typeof userRow>;
 const anyRow = row({ present: bool });
 const idRow = row({ id: text });
 
-/** Selects the members of the org with their grants, and the last use of a token of the member in this org. */
+/** Returns a query for the members of the org, with their grants, and when a token of the member was last used in this org. */
 const membersOf = (org_id: string, which: Statement<unknown> = sql``) =>
   // reads tables of other features: credential
   sql`
@@ -40,7 +40,7 @@ export const listUsers = (
     q === undefined
       ? sql``
       : sql`and (name ~ ${containing(q)} or exists (select from user_account a where a.id = user_id and a.email ~ ${containing(q)}))`;
-  // Select the users of the page first: the org may have many more.
+  // Select the users of the page before reading their grants, because the org may have many more users.
   const page = sql`
     select distinct user_id from membership
     where org_id = ${org_id} and user_id < ${after ?? MAX_ID} ${role === undefined ? sql`` : sql`and role = ${role}`} ${named}
@@ -51,12 +51,18 @@ export const listUsers = (
 export const findUser = (db: Db, org_id: string, id: string): Promise<UserRow | undefined> =>
   db.maybe(sql(userRow)`select ${userRow} from (${membersOf(org_id)}) as member where id = ${id}`);
 
-/** Serializes changes of members in an org. Otherwise the last two admins could remove each other concurrently. */
+/**
+ * Locks the org until the transaction ends, so that its members are changed one at a time. Otherwise the last two admins could remove each
+ * other concurrently.
+ */
 export const lockMembers = (db: Db, org_id: string): Promise<number> =>
   // reads tables of other features: org
   db.run(sql`select from org where id = ${org_id} for no key update`);
 
-/** Returns the id of the account with this email address; creates the account if needed. Names are stored by org, not in the account. */
+/**
+ * Returns the id of the account with this email address. Creates the account if it does not exist. The names of a user are stored for each
+ * org, not in the account.
+ */
 export const addAccount = async (db: Db, { id, email, at }: { id: string; email: string; at: Date }): Promise<string> => {
   await db.run(sql`
     insert into user_account (id, email, name, created_at, updated_at) values (${id}, ${email}, ${email}, ${at}, ${at})
@@ -68,7 +74,7 @@ export const addAccount = async (db: Db, { id, email, at }: { id: string; email:
 export const renameMember = (db: Db, org_id: string, user_id: string, name: string, at: Date): Promise<number> =>
   db.run(sql`update membership set name = ${name}, updated_at = ${at} where org_id = ${org_id} and user_id = ${user_id}`);
 
-/** Locks the user's grants, so that transactions that use the user's permissions wait. */
+/** Locks the user's grants. Transactions that use the user's permissions wait. */
 export const lockGrants = (db: Db, org_id: string, user_id: string): Promise<number> =>
   db.run(sql`select from membership where org_id = ${org_id} and user_id = ${user_id} order by role for update`);
 
@@ -91,7 +97,7 @@ export const hasAdminUser = async (db: Db, org_id: string): Promise<boolean> =>
     )
   ).present;
 
-/** Maximum returned holdings of each kind; the newest ones are returned. */
+/** Maximum objects of each kind that are returned. If there are more, the newest are returned. */
 const EACH_MAX = 100;
 
 const holdingRow = row({
@@ -102,7 +108,10 @@ const holdingRow = row({
   outcome: textOf<UserHolding["outcome"]>(),
 });
 
-/** Returns what a removal of the user affects: open deployments with the user's permissions, and valid enrollment keys and tokens. */
+/**
+ * Returns the objects that the removal of a user would affect: unfinished deployments with the user's permissions, and valid enrollment
+ * keys and tokens.
+ */
 export const listHoldings = (db: Db, org_id: string, user_id: string, now: Date): Promise<UserHolding[]> =>
   db.many(sql(holdingRow)`
     -- reads tables of other features: deployment, release, enrollment_key, credential

@@ -53,7 +53,7 @@ export function steady(socket: TLSSocket): void {
   socket.setKeepAlive(true, KEEP_ALIVE_MS);
 }
 
-/** A node on the same network answers in milliseconds. This bounds the wait for one that does not. */
+/** Timeout of a connection to another node. A node on the same network responds within milliseconds. */
 const CONNECT_TIMEOUT_MS = 3_000;
 
 /** Connects to a node and verifies its certificate. Rejects with a reason for the log, before any data was sent. */

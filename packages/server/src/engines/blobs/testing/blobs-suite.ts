@@ -20,7 +20,7 @@ const refusal =
   (error: unknown): boolean =>
     error instanceof BlobError && error.code === code;
 
-/** Tests the contract of a blob store. Each implementation runs this suite. */
+/** Runs the tests that every implementation of a blob store must pass. */
 export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): void {
   const check = (behavior: string, body: (under_test: BlobsUnderTest) => Promise<void>): void => {
     test(`${name}: ${behavior}`, TIMEOUT, async () => {

@@ -5,7 +5,7 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { Bus } from "../bus.ts";
 
 export interface BusUnderTest {
-  /** Two ends of one bus; the same object if the bus is local to a process. */
+  /** The two ends of the bus under test. They are the same object if the bus works within one process. */
   publisher: Bus;
   subscriber: Bus;
   /** Returns the number of logged errors. */
@@ -17,7 +17,7 @@ export interface BusUnderTest {
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** Tests the contract of a bus. Each implementation runs this suite; `skip` states why it cannot run here. */
+/** Runs the tests that every implementation of a bus must pass. `skip` states why they cannot run here. */
 export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip = false }: { skip?: string | false } = {}): void {
   const check = (behavior: string, body: (bus: BusUnderTest) => Promise<void>): void => {
     test(`${name}: ${behavior}`, { ...TIMEOUT, skip }, async () => {
@@ -149,7 +149,7 @@ async function barrier(publisher: Bus, subscriber: Bus): Promise<void> {
   const subject = `barrier.${barriers}`;
   let passed = false;
   const end = subscriber.subscribe(subject, () => void (passed = true));
-  // Published repeatedly, because on a bus between processes a subscription becomes active with a delay.
+  // Publishes repeatedly, because a subscription on a bus between processes becomes active with a delay.
   await until(
     "what was published to arrive",
     () => {

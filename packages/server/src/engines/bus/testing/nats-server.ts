@@ -28,7 +28,7 @@ export class NatsServer implements AsyncDisposable {
     this.#directory = directory;
   }
 
-  /** Creates a server. `config` is in NATS' format. With `start: false`, the server runs only after `restart`. */
+  /** Creates a server. `config` is in NATS' format. With `start: false`, the server does not run until `restart` is called. */
   static async start({
     config = "",
     host = "127.0.0.1",

@@ -3,16 +3,16 @@ import path from "node:path";
 import { entriesOf, errorCode, exists, syncDirectory, writeDurably } from "../../../kernel/files.ts";
 import { type BackupFile, copyHashed, Refusal } from "../embedded/index.ts";
 
-/** Artifacts in a data directory, each named by its checksum. */
+/** Directory of artifacts in a data directory. The name of each file is its checksum. */
 const ARTIFACTS = path.join("blobs", "blobs");
 const FILES = ["node-id", "secrets.key"];
 const DIRECTORIES = [ARTIFACTS, "tls"];
-/** Temporary files whose writer was interrupted before the rename. */
+/** Matches temporary files, whose writer was interrupted before the rename. */
 const HALF_WRITTEN = /\.(tmp|new)$/;
-/** Names of Roamfleet's files at the top of a data directory, including the database's: `postgres`, `postgres.lock`, `postgres.log.1`, … */
+/** Names that Roamfleet creates in a data directory, including the database's: `postgres`, `postgres.lock`, `postgres.log.1`, … */
 const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|secrets\.key(\.new)?|last-backup(\.new)?|restore-unfinished)$/;
 
-/** Lists the files that a restore needs beside the database, by relative path. */
+/** Lists all files that a restore needs except the database, by relative path. */
 async function* listFiles(data_directory: string): AsyncGenerator<string> {
   for (const name of FILES) yield name;
   for (const directory of DIRECTORIES) yield* walk(data_directory, directory);
@@ -26,15 +26,15 @@ async function* walk(root: string, relative: string): AsyncGenerator<string> {
   }
 }
 
-/** Returns the names at the top of a data directory that Roamfleet did not create. A backup does not contain them. */
+/** Returns the names at the top of a data directory that Roamfleet did not create. Backups do not contain these files. */
 export async function listStrange(data_directory: string): Promise<string[]> {
   return (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !KNOWN.test(name));
 }
 
-/** Names that may exist in a directory before the first start: hidden files, `lost+found`, and `demo` from `npm start`. */
+/** Names that may exist in a new data directory: hidden files, `lost+found`, and `demo` from `npm start`. */
 const BESIDE = /^(lost\+found|demo|\..*)$/;
 
-/** Returns whether a directory contains other files but none of Roamfleet's, so that it is not a data directory. */
+/** Returns whether a directory is not a data directory: it contains other files but none of Roamfleet's. */
 export async function isForeign(data_directory: string): Promise<boolean> {
   const names = (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !BESIDE.test(name));
   return names.length > 0 && !names.some((name) => KNOWN.test(name));
@@ -58,7 +58,7 @@ export async function copyDataFiles(data_directory: string, to: string): Promise
     const target = path.join(to, name);
     await mkdir(path.dirname(target), { recursive: true, mode: 0o700 });
     const copied = await copyHashed(path.join(data_directory, name), target).catch((error: unknown) => {
-      // The file was removed meanwhile: an artifact is removed a day after its last release.
+      // The artifact was removed during the copy, which happens a day after its last release was deleted.
       if (errorCode(error) === "ENOENT") return undefined;
       throw error;
     });
@@ -69,7 +69,7 @@ export async function copyDataFiles(data_directory: string, to: string): Promise
   return { files, damaged };
 }
 
-/** File in a data directory with the time of its last complete backup. */
+/** Name of the file in a data directory that contains the time of its last complete backup. */
 const FILE = "last-backup";
 
 export const writeLastBackup = (data_directory: string, made_at: string): Promise<void> =>
@@ -82,7 +82,7 @@ export async function readLastBackup(data_directory: string): Promise<Date | und
   return Number.isNaN(at.getTime()) ? undefined : at;
 }
 
-/** Marker file in a data directory while a restore fills it. */
+/** Name of the marker file that a data directory contains while a restore fills it. */
 const MARK = "restore-unfinished";
 
 /** Throws Refusal if a restore into this data directory started and did not finish. */

@@ -19,14 +19,14 @@ export interface BackupOptions {
 }
 
 export interface BackupMade {
-  /** Absolute path. */
+  /** Absolute path of the backup. */
   directory: string;
-  /** Files of the data directory, without the database. */
+  /** Number of copied files of the data directory, without the database. */
   files: number;
   bytes: number;
   /** Artifacts on disk whose bytes differ from those that were uploaded. */
   damaged: string[];
-  /** Names in the data directory that are not Roamfleet's and not in the backup. */
+  /** Names in the data directory that Roamfleet did not create. The backup does not contain them. */
   left_out: string[];
 }
 
@@ -61,7 +61,7 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
     await requireFree(target);
     await rename(partial, target);
     await syncDirectory(path.dirname(target));
-    // A failure is only logged: the backup is complete, but the server reports an older time of the last backup.
+    // A failure is only logged, because the backup is complete. The server then reports an older time of the last backup.
     await writeLastBackup(data_directory, made_at).catch((error: unknown) =>
       log.warn({ err: error, data_directory }, "the time of the backup could not be written to the data directory"),
     );

@@ -4,8 +4,8 @@ import { hashFile } from "../../../kernel/files.ts";
 import { type BackupFile, Refusal } from "../embedded/index.ts";
 
 /**
- * Contents of a backup's `manifest.json`, which lists its files. It is written last, so a backup without it is incomplete. The database
- * directory has a separate manifest, whose checksum is in this one.
+ * Contents of a backup's `manifest.json`, which lists the backup's files. It is written last, so a backup without it is incomplete. The
+ * database directory has a separate manifest, whose checksum is in this one.
  */
 export interface Manifest {
   format: typeof FORMAT;
@@ -20,7 +20,7 @@ export interface Manifest {
 
 export const FORMAT = 2;
 export const MANIFEST_FILE = "manifest.json";
-/** Directory of a backup with everything except the database. */
+/** Name of the directory in a backup that contains everything except the database. */
 export const DATA = "data";
 
 /** Returns the size and checksum of a file. `relative` is its path below `directory`. */
@@ -45,7 +45,7 @@ export async function readManifest(from: string): Promise<Manifest> {
 }
 
 /**
- * Reads a backup's manifest and checks that each of its files exists with its size.
+ * Reads a backup's manifest, and checks that each file that it lists exists and has the listed size.
  *
  * @throws Refusal when the backup is not complete.
  */
@@ -81,7 +81,7 @@ export async function readJson<T>(from: string, relative: string): Promise<Parti
 export const damaged = (name: string): Refusal =>
   new Refusal(`the backup is damaged: ${name} differs from what was backed up. Use another backup`);
 
-/** A manifest is untrusted input: its paths must not leave the directory. */
+/** Checks a file entry of a manifest. A manifest is untrusted input: its paths must not leave the directory. */
 function isFile(file: BackupFile | undefined): file is BackupFile {
   return (
     typeof file?.path === "string" &&
@@ -92,7 +92,7 @@ function isFile(file: BackupFile | undefined): file is BackupFile {
   );
 }
 
-/** Returns whether a path is in the database's directory. Files of the manifest must not be restored there. */
+/** Returns whether a path is in the database's directory. A restore must not write the manifest's other files there. */
 const isOfDatabase = (name: string): boolean => /^postgres($|[./])/.test(path.normalize(name));
 
 async function requireSize(directory: string, { path: name, bytes }: BackupFile): Promise<void> {

@@ -50,7 +50,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<{ made_at:
     await restoreDatabase(manifest, options);
     await syncTree(data_directory);
   } catch (error) {
-    // Everything in the directory is from this restore: it was empty before, and servers refuse it while it is marked.
+    // Removes only files of this restore: the directory was empty before, and servers refuse it while it is marked.
     await clear(data_directory);
     if (errorCode(error) === "ENOSPC") throw new Refusal(`no space is left in ${data_directory}: nothing was restored`);
     throw error;
@@ -64,7 +64,7 @@ async function requireEmpty(data_directory: string): Promise<void> {
   if ((await readdir(data_directory)).length === 0) return;
   const database = path.join(data_directory, "postgres");
   const locked = await exists(`${database}.lock`);
-  // If a process uses the database, this throws a Refusal that names it.
+  // Throws a Refusal that names the process if one uses the database.
   if (locked) await (await lockDirectory(database)).release();
   throw new Refusal(`${data_directory} is not empty: restore into a new --data directory`);
 }

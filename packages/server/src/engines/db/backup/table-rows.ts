@@ -15,7 +15,7 @@ import { alignTables, columnList, listSequences, listTables, SAME_TEXT, type Seq
 import { withClient } from "../with-client.ts";
 import { damaged, readJson } from "./manifest.ts";
 
-/** A snapshot of the rows of every table: `rows.json`, and a file in PostgreSQL's COPY format for each table. */
+/** Manifest of a database backup by rows. The backup has this file, `rows.json`, and for each table a file in PostgreSQL's COPY format. */
 interface RowsManifest {
   format: typeof FORMAT;
   /** Names of the migrations that created the tables, in order. */
@@ -42,7 +42,7 @@ export async function dumpRows(connection: DbAddress, to: string): Promise<void>
   await withBackupClient(connection, (holder) => withBackupClient(connection, (reader) => dumpAll(holder, reader, to)));
 }
 
-/** Reads each table in a separate transaction of `reader`, all with the snapshot that the open transaction of `holder` exports. */
+/** Reads each table in a separate transaction of `reader`. All use the snapshot that the open transaction of `holder` exports. */
 async function dumpAll(holder: pg.Client, reader: pg.Client, to: string): Promise<void> {
   await holder.query("begin isolation level repeatable read read only");
   const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
@@ -73,7 +73,7 @@ async function dumpTable(reader: pg.Client, table: Table, to: string, file: stri
   try {
     await pipeline(reading, hashing, createWriteStream(path.join(to, file), { flags: "wx", mode: 0o600 }));
   } catch (error) {
-    // Retention dropped this daily log partition while earlier tables were read. It counts as empty.
+    // Retention dropped this daily log partition while this backup read earlier tables. The partition counts as empty.
     if (!(error instanceof pg.DatabaseError) || error.code !== UNDEFINED_TABLE || table.parent === null) throw error;
     await reader.query("rollback");
     return { file: { path: file, ...hashing.result() }, rows: 0 };
@@ -108,7 +108,7 @@ export async function loadRows(connection: DbAddress, from: string, log: EngineL
   });
 }
 
-/** Returns a copy of a table with its fields in a fixed order, because tables are compared as JSON text. */
+/** Returns a copy of a table with its fields in a fixed order, so that tables can be compared as JSON text. */
 const plainTable = ({ name, kind, depth, parent, bound, columns }: Table): Table => ({ name, kind, depth, parent, bound, columns });
 
 /** Returns the files of a backup of rows, from its manifest. Throws Refusal for a manifest of another format. */
@@ -153,7 +153,7 @@ async function migrateAsThen(connection: DbAddress, names: readonly string[], lo
   }
 }
 
-/** Drops all foreign keys, because they may form cycles. Returns the statements that create them again and so check every row. */
+/** Drops all foreign keys, because they may form cycles. Returns the statements that create them again, which checks every row. */
 async function dropForeignKeys(client: pg.Client): Promise<string[]> {
   const { rows } = await client.query<{ name: string; table: string; definition: string }>(
     `select quote_ident(conname) as name, conrelid::regclass::text as table, pg_get_constraintdef(oid) as definition
@@ -192,7 +192,7 @@ class Hashing extends Transform {
   }
 }
 
-/** Runs `use` with a connection whose settings give values the same text in every backup. */
+/** Runs `use` with a connection whose session settings format values in the same way in every backup. */
 const withBackupClient = <T>(connection: DbAddress, use: (client: pg.Client) => Promise<T>): Promise<T> =>
   withClient(
     connection,

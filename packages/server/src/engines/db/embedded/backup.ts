@@ -11,14 +11,14 @@ import { syncTree } from "./run.ts";
 /** Contents of a database backup's `manifest.json`. */
 export interface BackupManifest {
   format: 1;
-  /** Major version that can start the restored database. */
+  /** PostgreSQL major version of the database. Only this version can start the restored database. */
   postgresql: number;
   /** PostgreSQL's identifier of the source database. */
   system_identifier: string;
   made_at: string;
   start_lsn: string;
   stop_lsn: string;
-  /** Relative paths, parents first. */
+  /** Relative paths of the directories, parents first. */
   directories: string[];
   files: BackupFile[];
 }
@@ -31,7 +31,7 @@ export interface BackupFile {
 
 export const BACKUP_FORMAT = 1;
 export const MANIFEST_NAME = "manifest.json";
-/** The copied data directory inside a backup. */
+/** Name of the directory inside a backup that contains the copied database directory. */
 export const DATABASE_NAME = "database";
 
 const COPY_BUFFER_BYTES = 1024 * 1024;
@@ -89,7 +89,7 @@ const isLeftOut = (name: string): boolean =>
 
 /**
  * Lists a live data directory by the rules of a base backup (PostgreSQL manual, "Making a Base Backup Using the Low Level API"). Files may
- * vanish meanwhile: they were dropped after the backup began, and recovery drops them again.
+ * vanish while they are listed: they were dropped after the backup began, and recovery drops them again.
  */
 async function listDatabaseFiles(directory: string): Promise<{ directories: string[]; files: string[] }> {
   const directories: string[] = [];
@@ -111,9 +111,9 @@ async function listDatabaseFiles(directory: string): Promise<{ directories: stri
 }
 
 export interface BackupOptions {
-  /** The running database's superuser connection. */
+  /** Superuser connection to the running database. */
   connection: Connection;
-  /** Its directory on this machine. */
+  /** The database's directory on this machine. */
   dataDirectory: string;
   /** Directory for the backup: absent or empty. */
   to: string;
@@ -147,11 +147,11 @@ export async function backup({ connection, dataDirectory, to }: BackupOptions): 
   }
 }
 
-/** Uses one session from start to stop: PostgreSQL aborts a backup whose session ends, and drops its temporary slot. */
+/** Copies a running database over one session. If the session ends, PostgreSQL aborts the backup and drops the temporary slot. */
 async function copyRunning(client: pg.Client, dataDirectory: string, target: string): Promise<BackupManifest> {
   const tablespaces = await readdir(path.join(dataDirectory, "pg_tblspc"));
   if (tablespaces.length > 0) throw new Refusal("the database uses tablespaces, which this backup does not copy: use pg_basebackup");
-  // The slot makes PostgreSQL keep the write-ahead log of the whole backup, however much is written meanwhile.
+  // With this slot, PostgreSQL keeps the write-ahead log of the whole backup, even if much is written during the backup.
   await client.query("select pg_create_physical_replication_slot('roamfleet_backup_' || pg_backend_pid(), true, true)");
   const start = await one<{ lsn: string; wal: string }>(
     client,
@@ -176,7 +176,7 @@ async function copyRunning(client: pg.Client, dataDirectory: string, target: str
     const relative = path.join("pg_wal", name);
     files.push({ path: relative, ...(await copyHashed(path.join(dataDirectory, relative), path.join(target, relative))) });
   }
-  // Recovery starts from the label, not from pg_control. Without the label the copy would start but be silently corrupt.
+  // Recovery must start from the backup label, not from pg_control. Without the label, the copy would start but be silently corrupt.
   const label = path.join(target, "backup_label");
   await writeFile(`${label}.new`, stop.label, { mode: 0o600 });
   files.push({ path: "backup_label", ...(await copyHashed(`${label}.new`, label)) });
@@ -205,7 +205,7 @@ async function copyUnlessDropped(from: string, to: string, name: string): Promis
   }
 }
 
-/** Copies pg_control until two reads are equal. One read may be torn, because each checkpoint rewrites the file in place. */
+/** Copies pg_control until two reads are equal. A single read may be inconsistent, because each checkpoint rewrites the file in place. */
 async function copyControlFile(from: string, to: string): Promise<{ bytes: number; sha256: string }> {
   const place = path.join(to, PG_CONTROL);
   for (let reads = 0; reads < PG_CONTROL_READS_MAX; reads += 1) {

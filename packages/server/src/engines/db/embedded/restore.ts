@@ -11,12 +11,12 @@ import { syncTree } from "./run.ts";
 export interface RestoreOptions {
   /** A directory created by `backup`. */
   from: string;
-  /** The database's new directory, `<data>/postgres`: absent or empty. */
+  /** Directory of the new database, `<data>/postgres`. It must be absent or empty. */
   directory: string;
 }
 
 /**
- * PostgreSQL's settings files, which a restore generates. Those of the backup are not used, because they could contain commands and access
+ * PostgreSQL's settings files, which a restore generates. Those in the backup are not used: they could contain commands and access
  * rules. Roamfleet's settings are on the command line. Access by `trust` is safe, because only one user can enter the socket's directory.
  */
 const SETTINGS_FILES: Readonly<Record<string, string>> = {
@@ -40,7 +40,7 @@ export async function restore({ from, directory: given }: RestoreOptions): Promi
   try {
     if ((await readMajor(directory)) !== undefined)
       throw new Refusal(`${directory} already contains a database: restore into a new --data directory`);
-    // This name marks a partial database. If the restore is killed, the next start removes it.
+    // The prefix marks an incomplete database. If the restore is killed, the next start removes the directory.
     const half = await mkdtemp(`${directory}.init-`);
     try {
       await copyVerified(path.join(from, DATABASE_NAME), half, manifest);
@@ -77,7 +77,7 @@ export async function listDatabaseBackup(from: string): Promise<BackupFile[]> {
   return files.map((file) => ({ ...file, path: path.join(DATABASE_NAME, inside(file.path)) }));
 }
 
-/** A manifest is untrusted input: its paths must not leave the directory. */
+/** Checks a path in a manifest. A manifest is untrusted input: its paths must not leave the directory. */
 function inside(name: string): string {
   if (path.isAbsolute(name) || path.normalize(name) !== name || name.split("/").includes(".."))
     throw new Refusal(`the backup names a file outside of itself: ${name}`);

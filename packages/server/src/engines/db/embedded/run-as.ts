@@ -4,11 +4,11 @@ import { Refusal } from "./refusal.ts";
 import { run } from "./run.ts";
 
 /**
- * How to start PostgreSQL. It refuses to run as root. So a server that runs as root starts it in a user namespace, where root appears as a
- * plain user but can still access root's 0700 directories, or under another account.
+ * How to start PostgreSQL, which refuses to run as root. A server that runs as root starts it under another account or in a user namespace.
+ * In a user namespace, root appears as an ordinary user but can still access root's 0700 directories.
  */
 export interface RunAs {
-  /** Command prefix. */
+  /** Words to put before the command. */
   prefix: readonly string[];
   /** Account to switch to; absent to keep the current one. */
   account?: { uid: number; gid: number };
@@ -73,7 +73,7 @@ export function commandFor(
   return { file, args: rest, account: runAs.account ?? {} };
 }
 
-/** Changes the owner of a file or tree to the account that PostgreSQL runs under, if it is another one. */
+/** Changes the owner of a file or directory tree to the account that PostgreSQL runs under. No effect if that is the current account. */
 export async function giveTo(runAs: RunAs, target: string): Promise<void> {
   if (!runAs.account) return;
   const { uid, gid } = runAs.account;

@@ -1,9 +1,9 @@
 import { spawn, type SpawnOptions } from "node:child_process";
 
 interface Outcome {
-  /** Exit code; null if a signal ended it; undefined if it could not be started. */
+  /** Exit code; null if a signal ended the program; undefined if it could not be started. */
   code: number | null | undefined;
-  /** The last OUTPUT_BYTES_MAX of stdout and stderr, interleaved. */
+  /** The last OUTPUT_BYTES_MAX characters of stdout and stderr, interleaved. */
   output: string;
 }
 
@@ -20,7 +20,7 @@ export const CHILD_ENVIRONMENT: Readonly<Record<string, string>> = {
   TZ: "UTC",
 };
 
-/** Runs a short program to its end, killed after two minutes. Never rejects: the outcome contains the result. */
+/** Runs a short program and returns its outcome. Kills it after two minutes. Never rejects. */
 export function run(file: string, args: readonly string[], options: SpawnOptions = {}): Promise<Outcome> {
   return new Promise((resolve) => {
     const child = spawn(file, [...args], {
@@ -41,7 +41,7 @@ export function run(file: string, args: readonly string[], options: SpawnOptions
   });
 }
 
-/** Makes a newly written tree of files durable with one call for the file system instead of a thousand fsyncs. */
+/** Makes all files of a new directory tree durable. Syncs the whole file system once, which replaces a thousand fsyncs. */
 export async function syncTree(directory: string): Promise<void> {
   const { code, output } = await run("sync", ["--file-system", directory]);
   if (code !== 0) throw new Error(`sync failed on ${directory}: ${output}`);

@@ -17,7 +17,7 @@ import { type Lock, lockDirectory } from "./lock.ts";
 import type { EngineLog } from "../../log.ts";
 import { identifyPostgres, readPostmasterFile } from "./postmaster.ts";
 
-/** Plan for replacing the database by another one. Both directories are beside the current one. */
+/** Plan for replacing the database by another one. Both directories are in the same parent directory as the current one. */
 interface Switch {
   /** The new database. */
   upgraded: string;
@@ -68,18 +68,18 @@ export interface Embedded {
   /** Stays the same when PostgreSQL is restarted, so that pools can simply reconnect. */
   readonly connection: Connection;
   readonly major: number;
-  /** Process id of the postmaster. It changes with a restart. */
+  /** Process id of the running PostgreSQL. It changes when PostgreSQL is restarted. */
   readonly pid: number;
-  /** True if PostgreSQL was already running, because an earlier server was killed, and was adopted. */
+  /** True if this server adopted a PostgreSQL that was already running because an earlier server was killed. */
   readonly adopted: boolean;
   /** Stops PostgreSQL and all its processes. Concurrent calls wait for the same stop. */
   stop(): Promise<void>;
 }
 
 const RESTART_DELAY_MS_MIN = 100;
-/** Maximum delay before a restart. Short, because all requests wait for the database, and the cause may be over already. */
+/** Maximum delay before a restart. It is short: all requests wait for the database, and the cause may already be gone. */
 const RESTART_DELAY_MS_MAX = 2_000;
-/** After running this long, PostgreSQL was healthy and its next restart is immediate again. */
+/** If PostgreSQL ran for this long before it ended, the next restart is immediate again. */
 const HEALTHY_AFTER_MS = 60_000;
 const LOG_CHECK_INTERVAL_MS = 600_000;
 
@@ -89,7 +89,7 @@ const LOG_CHECK_INTERVAL_MS = 600_000;
  * @throws Refusal with a sentence for people when the directory is in use, another user's, or no binary fits.
  */
 export async function startEmbedded({ directory: given, ...options }: EmbeddedOptions): Promise<Embedded> {
-  // Checked before anything is written, so that the directory stays unchanged without a suitable binary.
+  // Runs before anything is written, so that the directory stays unchanged if there is no suitable binary.
   await chooseBinaries(path.resolve(given), options.sources);
   const directory = await placeDirectory(given);
   const lock = await lockDirectory(directory);

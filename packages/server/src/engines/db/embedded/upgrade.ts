@@ -17,8 +17,8 @@ import { connectionTo, ensureDatabase, finishSwitch, switchDirectories } from ".
 import { exists } from "../../../kernel/files.ts";
 
 /**
- * Replaces the contents of every table of `target` by those of `source`, then compares count and checksum of each. Both must have the same
- * schema; partitions are created as in the source. There must be no other connections.
+ * Replaces the contents of every table of `target` by those of `source`, then compares row count and checksum of each table. Both databases
+ * must have the same schema; missing partitions are created. There must be no other connections.
  *
  * @returns how many tables and rows were copied
  * @throws Error that names the first table that differs
@@ -65,16 +65,16 @@ async function digest(client: pg.Client, name: string): Promise<{ count: string;
 }
 
 export interface UpgradeOptions extends ClusterOptions {
-  /** The database's directory. No server may be running on it. */
+  /** The database's directory. No server may use it. */
   directory: string;
-  /** Migrates the database of the connection to the current schema. Called for the old one, then for the new one. */
+  /** Migrates a database to the current schema. Called first for the old database, then for the new one. */
   migrate: (connection: Connection) => Promise<unknown>;
 }
 
 export interface UpgradeResult {
   from: number;
   to: number;
-  /** Where the old database is kept; undefined if there was nothing to upgrade. */
+  /** Path of the old database, which is kept; undefined if there was nothing to upgrade. */
   kept: string | undefined;
   tables: number;
   rows: number;

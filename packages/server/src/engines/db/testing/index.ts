@@ -8,19 +8,19 @@ export { copyDirectory, silentLog } from "./test-server.ts";
 /** A database that one test file or test uses alone. */
 export interface TestDatabase extends AsyncDisposable {
   readonly connection: Exclude<DbAddress, string>;
-  /** Opens a pool that checks every row against its declaration. Closed with the database. */
+  /** Opens a pool that checks every row against its declaration. Disposing the database closes the pool. */
   connect(options?: { pool_size?: number; activity?: Activity }): Promise<DbEngine>;
   drop(): Promise<void>;
 }
 
 const given = process.env[TEST_SERVER_VARIABLE];
-/** The server of this process, started if the test file runs alone. Otherwise the test run provides a server. */
+/** The PostgreSQL server of this process, started only if the test file runs alone. Otherwise the test run provides a server. */
 let own: ReturnType<typeof startTestServer> | undefined;
 let databases = 0;
 let open_databases = 0;
 let finished = false;
 
-// This hook runs before the hooks of the test file, which drop databases. Dropping the last one then stops the server.
+// This hook runs before the hooks of the test file, which drop databases. When the last database is dropped, the server stops.
 if (given === undefined) {
   after(async () => {
     finished = true;
@@ -55,7 +55,7 @@ export async function createTestDatabase({ empty = false, plane_at }: { empty?: 
   open_databases += 1;
   const database = `test_${process.pid}_${databases}`;
   const template = empty ? "template0" : ((plane_at && at.plane_templates[dayOf(plane_at)]) ?? TEMPLATE);
-  // Takes 25 ms. The default strategy takes 190 ms, because it writes every page to the write-ahead log.
+  // This takes 25 ms. The default strategy takes 190 ms, because it writes every page to the write-ahead log.
   await command(at, `create database ${database} template ${template} strategy file_copy`);
   const { host, port, user } = at;
   const connection = { host, port, user, database };

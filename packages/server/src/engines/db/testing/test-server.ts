@@ -11,7 +11,7 @@ import { migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 
 /** Variable with the address of a test run's PostgreSQL, as JSON. */
 export const TEST_SERVER_VARIABLE = "ROAMFLEET_TEST_POSTGRES";
-/** Template of the databases: migrated, without the partitions of a plane. */
+/** Name of the template database: migrated, but without the partitions that a server creates when it starts. */
 export const TEMPLATE = "migrated";
 
 interface ServerAddress {
@@ -21,7 +21,7 @@ interface ServerAddress {
 }
 
 export interface TestServer extends ServerAddress {
-  /** Directory of the server. It is removed with everything in it at the end of the test run. */
+  /** Directory of the test server. The end of the test run removes it with all its contents. */
   directory: string;
   /** Database directory of a server that stopped today, with today's partitions. Servers in tests start with a copy. */
   directory_template: string;
@@ -29,7 +29,7 @@ export interface TestServer extends ServerAddress {
   plane_templates: Partial<Record<string, string>>;
 }
 
-/** The day on which most simulated clocks start. */
+/** Day of most simulated clocks' start. */
 const SIMULATED_DAY = "2030-01-01";
 const MEMORY_DISK = "/dev/shm";
 const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
@@ -58,7 +58,7 @@ export async function startTestServer(): Promise<{ server: TestServer; stop: () 
     await embedded.stop();
     copyDirectory(data, directory_template);
     embedded = await startWithoutDurability(data);
-    // Migrated separately: a copy of the first database would have its partitions.
+    // Migrates this database separately, because a copy of the first one would contain that database's partitions.
     await command(address, `create database ${TEMPLATE}`);
     await migrate({ ...address, database: TEMPLATE }, migrations);
     const of_simulated = `${TEMPLATE}_simulated`;
@@ -72,7 +72,7 @@ export async function startTestServer(): Promise<{ server: TestServer; stop: () 
   }
 }
 
-/** Returns a memory file system if it has room, otherwise the temporary directory. A run creates hundreds of databases of 300 files. */
+/** Returns a memory file system with enough space, else the temporary directory. A test run creates hundreds of databases of 300 files. */
 async function place(): Promise<string> {
   const { bavail, bsize } = await statfs(MEMORY_DISK).catch(() => ({ bavail: 0, bsize: 0 }));
   return bavail * bsize >= MEMORY_BYTES_MIN ? MEMORY_DISK : tmpdir();
@@ -111,7 +111,7 @@ const startWithoutDurability = (directory: string): Promise<Embedded> =>
     },
   });
 
-/** Copies a tree with its modes and owners. `to` does not exist. */
+/** Copies a directory tree with modes and owners. `to` must not exist. */
 export const copyDirectory = (from: string, to: string): void => void execFileSync("cp", ["-a", "--reflink=auto", from, to]);
 
 /**
@@ -121,7 +121,7 @@ export const copyDirectory = (from: string, to: string): void => void execFileSy
 function startGuard(directory: string, data: string): { end(): void } {
   const script =
     'cat > /dev/null; pid=$(head -n 1 "$2/postmaster.pid" 2> /dev/null) && kill -INT "$pid"; while [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; do sleep 0.2; done; rm -rf "$1"';
-  // Without RF_TEST_RUN, the guard of the test run does not end this process.
+  // Unsets RF_TEST_RUN, so that the guard of the test run does not end this process.
   const env = { ...process.env, RF_TEST_RUN: "" };
   const child = spawn("sh", ["-c", script, "sh", directory, data], { env, detached: true, stdio: ["pipe", "ignore", "ignore"] });
   child.unref();

@@ -14,7 +14,7 @@ import { lockRobots, setDeadlines, type TargetChange } from "../store/targets.ts
 import { type Engine, HINT_PUSH, HINT_ROLLOUT, moveTargets } from "../transition.ts";
 import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } from "../store/robot-state.ts";
 
-/** Targets per transaction. */
+/** Maximum targets per transaction. */
 export const CHUNK_TARGETS = 2_000;
 const LATE_PER_RUN = 500;
 
@@ -114,7 +114,7 @@ export async function endLateSteps(db: SystemDb, engine: Engine, postponed = new
 async function endLate(tx: Db, engine: Engine, deployment: DeploymentRow, locked: readonly TargetRow[]): Promise<void> {
   const { org_id, expires_at, rollout } = deployment;
   const now = engine.clock.now();
-  // Checked again under the lock: a report may have arrived since.
+  // Checks the status again under the lock, because a report may have arrived since the claim.
   const targets = locked.filter(({ status, deadline_at }) => isActive(status) && deadline_at !== null && deadline_at <= now);
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const robots = new Map((await lockRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));

@@ -11,7 +11,7 @@ import { nextWindow } from "./check-rollout.ts";
 import { listArchitectures, listKeptImages, listPlannedRobots, type PlannedRobot } from "../store/robots.ts";
 import { chooseImage, imagesOf, type ReleaseImage } from "../dispatch/desired.ts";
 
-/** Robots per query, so that other requests run in between. */
+/** Maximum robots per query. Other requests run between the queries. */
 const CHUNK_ROBOTS = 5_000;
 
 type Line = DeploymentPlan["robots"][number];

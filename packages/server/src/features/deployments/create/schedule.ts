@@ -15,9 +15,9 @@ import { type CreateContext, HINT_DISPATCH, moveDeployment } from "../transition
 import { beginFanOut, expiresAt, sourceOf, targetOf } from "./fan-out.ts";
 
 const DUE_PER_RUN = 400;
-/** Deployments per transaction. Few, so that other transactions wait only briefly for their rows. */
+/** Maximum deployments per transaction. It is low, so that other transactions wait only briefly for their rows. */
 const BATCH_DEPLOYMENTS_MAX = 100;
-/** Concurrent transactions per org: the server prepares one while PostgreSQL writes the other. */
+/** Concurrent transactions per org. With two, the server prepares one while PostgreSQL writes the other. */
 const BATCHES_AT_ONCE = 2;
 /** How long a deployment that could not start is postponed. Deployments that are due earlier start before it. */
 const FAILED_AGAIN_MS = 5_000;
@@ -41,7 +41,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
       } catch (error) {
         if (isConnectionLost(error)) throw error;
         failed += 1;
-        // Log once per run: one cause may break hundreds.
+        // Logs only the first failure of a run, because one cause may affect hundreds of deployments.
         if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: id }, "a scheduled deployment could not be started");
         await postponeDue(org, org_id, id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
       }

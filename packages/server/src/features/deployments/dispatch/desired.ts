@@ -57,7 +57,7 @@ export interface ReleaseImage {
   /** `os/architecture` or `os/architecture/variant`; "" if the archive does not state the platform. */
   platform: string;
   config: DesiredLayers["config"];
-  /** From the lowest to the topmost. */
+  /** Layers of the image, from the lowest to the topmost. */
   layers: DesiredLayers["layers"];
 }
 

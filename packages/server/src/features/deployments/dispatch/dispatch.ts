@@ -32,7 +32,7 @@ import {
 import { type Engine, freeSlots, HINT_PUSH, HINT_ROLLOUT, moveAll } from "../transition.ts";
 
 const CLAIM_TARGETS = 500;
-/** Deployments per transaction. Few, so that other transactions wait only briefly for their rows. */
+/** Maximum deployments per transaction. It is low, so that other transactions wait only briefly for their rows. */
 const BATCH_DEPLOYMENTS_MAX = 100;
 /** How long targets are skipped after their dispatch failed. */
 const FAILED_AGAIN_MS = 60_000;
@@ -53,7 +53,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Po
     if (failures === undefined || first === undefined) return;
     const { deployment_id } = first;
     failed += 1;
-    // Log once per run: one cause may break hundreds.
+    // Logs only the first failure of a run, because one cause may affect hundreds of deployments.
     if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
     // After many failures, some targets are not retried separately. The next run dispatches them, unless all targets failed.
     const undivided = new Set(failures.failed.length < own.length ? failures.undivided : []);

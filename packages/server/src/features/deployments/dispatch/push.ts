@@ -7,7 +7,7 @@ import { listUnobserved, raiseGeneration } from "../store/robot-state.ts";
 import { isConnectionLost } from "../../../engines/db/index.ts";
 import { isolateEach } from "../../../kernel/isolate-failures.ts";
 
-/** Robots whose desired state is read in one batch of a few statements. */
+/** Maximum robots per batch. The desired state of a batch is read with a few statements. */
 const PUSH_ROBOTS = 200;
 const GREETINGS_AT_ONCE = 2;
 

@@ -4,7 +4,7 @@
  */
 export class ConnectionSync {
   readonly #robots = new Map<string, Set<string>>();
-  /** Until when each org is skipped after a failure. */
+  /** For each org whose check failed, the time until which its robots are skipped. */
   readonly #held = new Map<string, Date>();
   /** Called when a robot is added. */
   on_add: (() => void) | undefined;

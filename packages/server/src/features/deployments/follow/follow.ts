@@ -19,9 +19,9 @@ import { insertStarted, lockRobots } from "../store/targets.ts";
 import { type CreateContext, deploymentEvent, HINT_DISPATCH } from "../transition.ts";
 import { ConnectionSync } from "./connection-sync.ts";
 
-/** Robots checked per statement. One transaction deploys to all of these robots that are behind their fleet. */
+/** Maximum robots per statement. One transaction deploys to all of these robots that lack their fleet's release or config. */
 const ROBOTS_AT_ONCE = 500;
-/** How long robots are skipped after a failure. Shorter than the interval of the loop, so that its next run retries them. */
+/** How long robots are skipped after a failure. It is shorter than the interval of the loop, so that the next run retries them. */
 const FAILED_AGAIN_MS = 4_000;
 
 /**
@@ -104,7 +104,7 @@ export async function followConnections(db: SystemDb, engine: CreateContext, con
   let lost = false;
   for (const { org_id, robot_ids } of connections.take(ROBOTS_AT_ONCE, clock.now())) {
     const putBack = (ids: readonly string[]): void => connections.putBack(org_id, ids, new Date(clock.now().getTime() + FAILED_AGAIN_MS));
-    // Without a database, trying the others is pointless.
+    // The database is unreachable, so checking the other orgs would fail too.
     if (lost) {
       putBack(robot_ids);
       continue;

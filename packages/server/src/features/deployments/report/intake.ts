@@ -5,7 +5,7 @@ import type { Session } from "../../../link/index.ts";
 import { type RobotReport, robotReport, takeReports } from "./report.ts";
 import type { Engine } from "../transition.ts";
 
-/** Reports per transaction. Few enough that other transactions wait only briefly for its locks. */
+/** Maximum reports per transaction. It is low, so that other transactions wait only briefly for the transaction's locks. */
 const BATCH_REPORTS_MAX = 500;
 const BATCH_BYTES_MAX = 512 * 1024;
 /** Maximum lanes per transaction; most lanes are deployments. The transaction locks their rows, and each takes a few statements. */

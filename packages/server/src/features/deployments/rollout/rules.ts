@@ -3,7 +3,7 @@ import { wholeRollout } from "../policy.ts";
 
 /** Facts about the wave that was opened last. */
 export interface WaveFacts {
-  /** Its number, counted from 0, and the number of waves. */
+  /** Number of the wave, counted from 0, and the number of all waves. */
   wave: number;
   wave_count: number;
   /** Numbers of its targets: not opened yet (`pending`), `active`, and ended as `applied`, `failed` or `rolled_back` (`decided`). */
@@ -14,21 +14,21 @@ export interface WaveFacts {
   queued: number;
   blocked: number;
   gated: number;
-  /** When it passed; null: it has not passed, or must pass again. */
+  /** When the wave passed. Null if it has not passed, or must pass again. */
   passed_at: Date | null;
-  /** How long its robots run the release before the next wave starts, and whether that wave needs a manual promotion. */
+  /** How long the wave's robots run the release before the next wave starts, and whether the next wave needs a manual promotion. */
   soak_seconds: number;
   gate: "auto" | "manual";
   /** The gate of the wave before it; `auto` for the first wave. */
   gate_before: "auto" | "manual";
   /** The last wave after which a user promoted the deployment; -1: none. */
   promoted_wave: number;
-  /** Paused: a passed wave is recorded, but nothing is opened. */
+  /** Whether the deployment is paused. A passed wave is then recorded, but no targets are queued. */
   paused: boolean;
 }
 
 export type NextStep =
-  /** Queue more targets of the wave. They wait for the gate before the wave if that is closed (`gated`). */
+  /** Queue more targets of the wave. If the gate before the wave is closed (`gated`), these targets wait for it. */
   | { do: "open"; gated: boolean }
   /** The gate before the wave is open: release the targets that wait for it. */
   | { do: "lift_gate" }

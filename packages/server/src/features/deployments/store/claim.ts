@@ -20,7 +20,7 @@ import { type DeploymentKind, targetRow } from "./rows.ts";
 
 /** Queries for the rows that the background loops claim. They keep no locks: the work locks the deployment and checks again. */
 
-/** A target, with its deployment. */
+/** Columns that identify a target and its deployment. */
 const targetItemRow = row({ org_id: text, deployment_id: text, id: text });
 
 /** Condition: neither the target nor its deployment is in `skip`. */
@@ -134,7 +134,7 @@ export const nextStepAt = async (db: Db): Promise<Date | null> =>
     )
   )?.step_at ?? null;
 
-/** Deployments per run whose targets are ended. */
+/** Maximum deployments whose targets one run ends. */
 const ENDING_DEPLOYMENTS_MAX = 20;
 
 /**

@@ -233,7 +233,7 @@ export const deploymentReleaseRow = row({
   app: text,
   artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
 });
-/** Includes everything that a signature covers. */
+/** A release with all fields that its signature covers. */
 const signedReleaseRow = row({
   ...deploymentReleaseRow.columns,
   artifact_sha256: text,

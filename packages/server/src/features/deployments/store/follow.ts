@@ -9,7 +9,7 @@ const behindRow = row({
   robot_id: text,
   fleet_id: text,
   kind: textOf<DeploymentKind>(),
-  /** The app; '' for a config. */
+  /** Name of the app; '' for a config. */
   app: text,
   /** Id of the release, or revision of the config. */
   wanted: text,

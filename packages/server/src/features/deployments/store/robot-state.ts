@@ -115,15 +115,15 @@ export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string
 export interface DesiredAppChange {
   robot_id: string;
   app: string;
-  /** null: the app is removed. */
+  /** Id of the desired release; null to remove the app. */
   release_id: string | null;
   target_id: string;
   deployment_id: string;
-  /** Order number of the deployment. */
+  /** Order number of the deployment that requests this release. */
   order_number: number;
   attempt: number;
   verify_seconds: number;
-  /** When the robot may install it; absent or null: at any time. */
+  /** Time from which the robot may install the release. Absent or null: at any time. */
   install_from?: Date | null;
   install_until?: Date | null;
 }

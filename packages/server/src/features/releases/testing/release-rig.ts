@@ -50,7 +50,7 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
     org,
     anotherOrg: () => rig.org(),
     blobs,
-    /** Reopens the directory as a new process would. */
+    /** Reopens the directory of the blobs, as a new process would. */
     restartBlobs: async () => void Object.assign(rig.plane, { blobs: await directoryBlobs(directory, { log: silentLog }) }),
     create,
     url,
@@ -61,13 +61,13 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
     fetch: (id: string, headers: Record<string, string> = {}, method = "GET") =>
       fetch(url(id), { method, headers: { authorization: `Bearer ${org.token}`, ...headers } }),
     state: async (id: string) => (await rig.call<One>("GET", `/api/releases/${id}`, { token: org.token })).body.data?.artifact_state,
-    /** Keys of the blobs and names of files being received. */
+    /** Returns the keys of the stored blobs and the names of the files that are being received. */
     kept: async () => {
       const keys: string[] = [];
       for await (const { key } of blobs.list("")) keys.push(key);
       return { keys, staging: await readdir(join(directory, "staging")) };
     },
-    /** Opens a connection and sends the head of an upload. */
+    /** Opens a connection and sends the request headers of an upload, but no body. */
     open: async (id: string, length: number, head = "") => {
       const socket = connect(port, "127.0.0.1");
       let received = "";

@@ -8,11 +8,17 @@ import { STREAM_KINDS } from "../kinds.ts";
 import { LogCursor } from "../log-cursor.ts";
 import { decodeHeader, encodeHeader } from "./node-request.ts";
 
-/** Query parameters that are not forwarded. The caller is already authenticated, and the other node must not see its secrets. */
+/**
+ * Query parameters that are not forwarded to the serving node. The caller is already authenticated, and the serving node must not see the
+ * caller's secrets.
+ */
 const CREDENTIALS = ["token", "ticket", "org_id"];
 const START_OF_LOG = "1970-01-01T00:00:00Z";
 
-/** Data about an admitted viewer that its node sends to the serving node. Contains only the hash of the credential. */
+/**
+ * The data about an admitted viewer that its node sends to the node that serves the stream. Contains only the hash of the viewer's
+ * credential.
+ */
 interface Admission {
   kind: string;
   robot_id: string;
@@ -24,8 +30,9 @@ interface Admission {
 }
 
 /**
- * Returns the path and query for relaying a viewer, without credentials. Adds the time of a log cursor as `after`: a server of an earlier
- * version ignores the cursor, and would continue with the last records only. This version ignores that time.
+ * Returns the path and query for relaying a viewer to another node, without credentials. If there is a log cursor, also adds the time of
+ * its position as `after`. The present version ignores that time. An earlier version ignores the cursor instead, and without `after` it
+ * would start with the last records.
  */
 export function relayedTarget(plane: Plane, request: IncomingMessage, robot_id: string): string {
   const { path, query } = targetOf(request);
@@ -38,7 +45,7 @@ export function relayedTarget(plane: Plane, request: IncomingMessage, robot_id: 
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
-/** Returns the query of a relayed viewer, without the time for earlier versions. */
+/** Returns the query of a relayed viewer, without the time `after` that was added for earlier versions. */
 function relayedQuery(request: IncomingMessage): URLSearchParams {
   const { query } = targetOf(request);
   if ((query.get("cursor") ?? "") !== "") query.delete("after");
@@ -58,7 +65,7 @@ export function encodeAdmission({ kind, robot_id, caller, held, ip, decommission
   return encodeHeader(admission);
 }
 
-/** Reads the admission of a viewer by another node. Throws 400 if this version cannot read it. */
+/** Reads the data that another node sent about a viewer that it admitted. Throws 400 if this version cannot read the data. */
 export function decodeAdmission(request: IncomingMessage): Admission {
   const admission = decodeHeader(request);
   if (!isAdmission(admission))
@@ -77,8 +84,8 @@ function isAdmission(value: unknown): value is Admission {
 }
 
 /**
- * Admits a viewer that another node has admitted. Checks it again by the hash of its credential, because a node does not trust the
- * permission checks of other nodes.
+ * Admits a viewer that another node has already admitted. Checks the viewer's permissions again, by the hash of its credential, because a
+ * node does not trust the checks of other nodes.
  */
 export async function readmit(plane: Plane, request: IncomingMessage, admission: Admission, seen: Seen): Promise<Admitted> {
   const { robot_id, org_id, ip, decommissioned } = admission;

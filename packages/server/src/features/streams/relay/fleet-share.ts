@@ -13,21 +13,23 @@ import { Gaps } from "../record-sender.ts";
 import { encodeHeader, NODE_HEADER } from "./node-request.ts";
 
 export const FLEET_SHARE_PATH = "/nodes/fleet-logs";
-/** The request of another node for a fleet's log. It is sent in the header NODE_HEADER. */
+/** The request with which another node asks for the logs of a fleet's robots on this node. It is sent in the header NODE_HEADER. */
 interface ShareRequest extends FollowedFleet {
-  /** Interval of the check for robots that left the fleet. */
+  /** Interval in ms at which to check which robots are in the fleet. */
   look_every_ms: number;
-  /** Whether the other node accepts flushes without matching records, which report the end of a robot's log. */
+  /** Whether the other node accepts flushes (log messages) without matching records. These report the end position of a robot's log. */
   positions?: boolean;
 }
-/** Maximum bytes buffered for another node. Further records are dropped and reported as a gap. */
+/** Maximum bytes buffered for another node. If there are more, records are dropped and their number is reported as a gap. */
 const SHARE_BYTES_MAX = 1024 * 1024;
-/** Interval at which flushes without matching records are sent. Shorter than the other server's interval of comparing positions. */
+/**
+ * Interval at which flushes without matching records are sent. It is shorter than the interval at which the other node compares positions.
+ */
 const POSITIONS_EVERY_MS = 20_000;
-/** The message sent once all present robots are followed. After it, the other node gets every record. */
+/** The message that announces that all present robots are followed. The other node gets every record that is stored after it. */
 export const SHARE_READY = "";
 
-/** Encodes a flush for another node: its fields in the first line, then one unchanged record in each line. */
+/** Encodes a flush for another node. The first line has its other fields, and each further line has one record, unchanged. */
 export const encodeFlush = ({ lines, ...key }: MatchedFlush): string => `${JSON.stringify(key)}\n${lines.join("\n")}`;
 
 export function decodeFlush(text: string): MatchedFlush {
@@ -36,7 +38,7 @@ export function decodeFlush(text: string): MatchedFlush {
   return { ...flush, lines: flush.seqs.length === 0 ? [] : lines };
 }
 
-/** Sends the logs of a fleet's local robots to other nodes. Those nodes have authenticated the viewers. */
+/** Sends the logs of a fleet's robots on this node to other nodes. The other nodes have authenticated their viewers. */
 export class FleetShares {
   readonly #plane: Plane;
   readonly #server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: 1024 });
@@ -45,7 +47,7 @@ export class FleetShares {
     this.#plane = plane;
   }
 
-  /** Starts a share. Throws 400 if this version cannot read the request. */
+  /** Starts to send a fleet's logs to another node. Throws 400 if this version cannot read the request. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, asked: unknown, query: URLSearchParams): void {
     const { org_id, fleet_id, look_every_ms, positions = false } = (asked ?? {}) as Partial<ShareRequest>;
     if (typeof org_id !== "string" || typeof fleet_id !== "string" || typeof look_every_ms !== "number")
@@ -68,7 +70,10 @@ class FleetShare {
   readonly #followers: FleetFollowers;
   readonly #every_ms: number;
   readonly #gaps = new Gaps();
-  /** By robot, one flush that merges the unsent flushes without matching records. It starts at the end of the last sent flush. */
+  /**
+   * For each robot, one flush without records that represents all unsent flushes without matching records. It starts at the end of the last
+   * sent flush.
+   */
   readonly #unmatched = new Map<string, MatchedFlush>();
   readonly #sends_positions: boolean;
   #positions: Timer | undefined;
@@ -113,7 +118,7 @@ class FleetShare {
     return this.#ws.bufferedAmount < SHARE_BYTES_MAX && this.#gaps.none;
   }
 
-  /** Returns the flush. If unsent flushes precede it directly, the result starts where they start. */
+  /** Returns the flush. If unsent flushes without matching records directly precede it, the returned flush starts where those start. */
   #afterUnmatched(flush: MatchedFlush): MatchedFlush {
     const unwanted = this.#unmatched.get(flush.robot_id);
     const follows = isSame(unwanted && endOfFlush(unwanted), flush.before);
@@ -136,10 +141,10 @@ class FleetShare {
 }
 
 const OPEN_TIMEOUT_MS = 5_000;
-/** Longest message of another node. A robot's message has at most 64 KiB, which may be compressed. */
+/** Maximum length of a message from another node. A message of a robot has at most 64 KiB, but these may be compressed. */
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
 
-/** Follows the logs of a fleet's robots that are connected to other nodes. */
+/** Receives the logs of a fleet's robots that are connected to other nodes. */
 export class OtherShares {
   readonly #plane: Plane;
   readonly #nodes: Nodes;
@@ -160,8 +165,8 @@ export class OtherShares {
   }
 
   /**
-   * Connects to new nodes and disconnects from dead ones. Returns true if records may be missing, because a node is new, unreachable or
-   * was disconnected. Must not run concurrently: each call would connect to the same nodes.
+   * Connects to new nodes and disconnects from dead ones. Returns true if records may have been missed, because a node is new or
+   * unreachable, or its connection ended. Must not run concurrently, because each call would connect to the same nodes.
    */
   async refresh(): Promise<boolean> {
     const lost = this.#lost;
@@ -200,7 +205,7 @@ export class OtherShares {
     }
   }
 
-  /** Starts to receive flushes. Resolves when the other node has announced that it sends every further flush. */
+  /** Starts to receive flushes from another node. Resolves when that node has announced that it sends every further flush. */
   async #ready(ws: WebSocket): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const late = this.#plane.clock.setTimer(OPEN_TIMEOUT_MS, () => ws.terminate());

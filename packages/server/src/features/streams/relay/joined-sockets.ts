@@ -9,26 +9,29 @@ const LENGTH_OF_16_BITS = 126;
 const LENGTH_OF_64_BITS = 127;
 const CLOSE_OPCODE = 8;
 
-/** Parses the frame headers in one direction of a WebSocket, to find the boundaries where a frame can be inserted. */
+/** Parses the frame headers in one direction of a WebSocket connection, to find where one frame ends and another can be inserted. */
 export class FrameWalk {
   readonly #header = Buffer.alloc(HEADER_BYTES_MAX);
-  /** Bytes of the present header received so far. */
+  /** Number of bytes of the present frame header that were received. */
   #held = 0;
-  /** Remaining bytes of the present payload. */
+  /** Number of bytes of the present frame's payload that were not received yet. */
   #left = 0;
   #close_seen = false;
 
-  /** Whether the position is between two frames. */
+  /** Whether the bytes parsed so far end between two frames. */
   get at_boundary(): boolean {
     return this.#held === 0 && this.#left === 0;
   }
 
-  /** Whether a close frame has started, after which nothing may be sent. */
+  /** Whether a close frame has started. Nothing may be sent after it. */
   get close_seen(): boolean {
     return this.#close_seen;
   }
 
-  /** Advances to the end of the present frame or of the chunk, and returns the new position. */
+  /**
+   * Processes the chunk from index `from` to the end of the present frame, or to the end of the chunk. Returns the index after the
+   * processed bytes.
+   */
   step(chunk: Uint8Array, from: number): number {
     let at = from;
     if (this.#left === 0) {
@@ -45,12 +48,14 @@ export class FrameWalk {
     return at + taken;
   }
 
-  /** Processes a whole chunk. */
+  /** Parses a whole chunk. */
   walk(chunk: Uint8Array): void {
     for (let at = 0; at < chunk.length;) at = this.step(chunk, at);
   }
 
-  /** Returns the length of the present header, as far as known. The second byte of the header determines it. */
+  /**
+   * Returns the length of the present frame header. Until the second byte of the header is known, which determines the length, returns 2.
+   */
   #headerBytes(): number {
     if (this.#held < 2) return 2;
     const second = this.#header[1]!;
@@ -61,12 +66,12 @@ export class FrameWalk {
   #payloadBytes(): number {
     const length = this.#header[1]! & ~MASKED;
     if (length === LENGTH_OF_16_BITS) return this.#header.readUInt16BE(2);
-    // The number is not exact above 2^53. This does not matter, because a frame of that length never ends in practice.
+    // Above 2^53 the number is not exact. This does not matter, because a frame of that length would never end in practice.
     return length === LENGTH_OF_64_BITS ? this.#header.readUInt32BE(2) * 2 ** 32 + this.#header.readUInt32BE(6) : length;
   }
 }
 
-/** Encodes a server's close frame. The reason has at most 123 bytes. */
+/** Encodes a close frame that a WebSocket server sends. The reason must have at most 123 bytes. */
 export function closeFrame(code: number, reason: string): Buffer {
   const text = Buffer.from(reason);
   const frame = Buffer.alloc(4 + text.length);
@@ -76,9 +81,12 @@ export function closeFrame(code: number, reason: string): Buffer {
   return frame;
 }
 
-/** Both sides are disconnected if they are not closed this long after the end began. */
+/** Time limit for closing both sockets. If they are not closed by then, they are disconnected. */
 const END_TIMEOUT_MS = 2_000;
-/** A viewer that has not read pending data for this long is disconnected. A local viewer that answers no ping has the same time. */
+/**
+ * A viewer that has not read pending data for this long is disconnected. A viewer without relay that answers no ping is disconnected after
+ * the same time.
+ */
 const STUCK_MS = 60_000;
 
 interface SocketsToJoin {
@@ -86,20 +94,20 @@ interface SocketsToJoin {
   viewer: Duplex;
   /** The socket to the serving node. */
   node: Socket;
-  /** Bytes that followed the node's response. */
+  /** Bytes that were received after the node's HTTP response. */
   head: Buffer;
 }
 
-/** Joins a viewer's socket to that of the serving node: forwards bytes in both directions, with backpressure. */
+/** Connects a viewer's socket with the socket to the node that serves the stream. Forwards bytes in both directions, with backpressure. */
 export class JoinedSockets {
-  /** Resolves when both are closed. */
+  /** Resolves when both sockets are closed. */
   readonly ended: Promise<void>;
   readonly #viewer: Duplex;
   readonly #node: Socket;
   readonly #clock: Clock;
-  /** Frames sent to the viewer. */
+  /** Tracks the frames that are sent to the viewer. */
   readonly #frames = new FrameWalk();
-  /** The close to send to the viewer when the present frame is complete. */
+  /** The close code and reason to send to the viewer after the present frame. */
   #ending: { code: number; reason: string } | undefined;
   #close_sent = false;
   #cut: Timer | undefined;
@@ -130,7 +138,7 @@ export class JoinedSockets {
     });
   }
 
-  /** Ends both sides after the present frame: closes the viewer with this code, and ends the connection to the node. */
+  /** Ends both connections after the present frame. The viewer gets a close frame with this code and reason. */
   end(code: number, reason: string): void {
     if (this.#close_sent || this.#ending !== undefined) return;
     this.#ending = { code, reason };
@@ -154,7 +162,10 @@ export class JoinedSockets {
     if (this.#ending !== undefined && this.#frames.at_boundary) this.#sendClose();
   }
 
-  /** Handles the end of the node's connection: closes the viewer, or disconnects it if an incomplete frame prevents a close frame. */
+  /**
+   * Handles the end of the connection to the node. Sends the viewer a close frame. If a frame to the viewer is incomplete, disconnects the
+   * viewer instead.
+   */
   #nodeLeft(): void {
     this.#cutLater();
     if (this.#close_sent) return;

@@ -3,16 +3,16 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "@roamfleet/clock";
 
-/** Timeout for the response of a node, which writes to the database before it responds. */
+/** Timeout for the response of a node. The node writes to the database before it responds. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const REFUSAL_BYTES_MAX = 64 * 1024;
 
 export type NodeAnswer =
   | { upgraded: true; lines: string; socket: Socket; head: Buffer }
-  /** A complete HTTP response, which ends with the connection. */
+  /** A complete HTTP error response. The connection ends after it. */
   | { upgraded: false; response: Buffer };
 
-/** Requests a WebSocket from a node. Rejects if the node does not answer or closes the connection first. */
+/** Requests a WebSocket connection from another node. Rejects if the node does not respond in time, or closes the connection first. */
 export function askNode(
   socket: TLSSocket,
   { path, headers }: { path: string; headers: Record<string, string> },
@@ -33,7 +33,7 @@ export function askNode(
   return promise.finally(() => late.cancel());
 }
 
-/** Returns the unchanged status line and headers, with the empty line after them. */
+/** Returns the status line and headers of a response unchanged, including the empty line after them. */
 function linesOf({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
   const headers = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}\r\n`] : []));
   return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${headers.join("")}\r\n`;
@@ -50,13 +50,19 @@ async function readRefusal(response: IncomingMessage): Promise<NodeAnswer> {
   return { upgraded: false, response: Buffer.concat(parts) };
 }
 
-/** Header of requests between nodes: an admission or a request for a share, as JSON in base64url. */
+/**
+ * The header in which nodes send each other data about a request, as JSON in base64url: an admitted viewer, or the fleet whose logs are
+ * requested.
+ */
 export const NODE_HEADER = "roamfleet-node";
 const CHARACTERS_MAX = 16 * 1024;
 
 export const encodeHeader = (said: object): string => Buffer.from(JSON.stringify(said)).toString("base64url");
 
-/** Returns the parsed value, which the caller must validate; undefined if it cannot be parsed. */
+/**
+ * Returns the parsed value of that header, which the caller must validate. Returns undefined if the header is missing, too long or not
+ * JSON.
+ */
 export function decodeHeader({ headers }: IncomingMessage): unknown {
   const text = headers[NODE_HEADER];
   if (typeof text !== "string" || text.length > CHARACTERS_MAX) return undefined;

@@ -12,7 +12,7 @@ import { encodeAdmission, relayedTarget } from "./admission.ts";
 import { askNode, NODE_HEADER, type NodeAnswer } from "./node-request.ts";
 import { JoinedSockets } from "./joined-sockets.ts";
 
-/** Interval of the check that closes the viewers relayed to dead nodes. */
+/** Interval of the check that closes relayed viewers whose serving node is dead. */
 const CHECK_EVERY_MS = 3_000;
 
 /** The upgrade request of a viewer. */
@@ -20,11 +20,11 @@ export interface UpgradeRequest {
   request: IncomingMessage;
   socket: Duplex;
   head: Buffer;
-  /** Replaced after a failed request to another node. */
+  /** The id of the request. It is replaced if a request to another node failed. */
   request_id: string;
 }
 
-/** Relays viewers whose robot is connected to another node: that node serves them, and this one forwards the bytes. */
+/** Relays viewers whose robot is connected to another node. That node serves the stream, and this node forwards the bytes. */
 export class Relays {
   readonly #plane: Plane;
   readonly #nodes: Nodes;
@@ -39,8 +39,9 @@ export class Relays {
   }
 
   /**
-   * Relays a viewer to the node of its robot. Returns true once the viewer has its response. Returns false if there is no other such node
-   * or it is unreachable; then the caller must serve the viewer. Throws the Fault that the client gets.
+   * Relays a viewer to the node that its robot is connected to. Returns true once the viewer has its response. Returns false if the robot
+   * is not connected to another node, or that node is unreachable; then the caller must serve the viewer. Throws the error that the client
+   * gets.
    */
   async take(upgrade: UpgradeRequest, admitted: Admitted): Promise<boolean> {
     const node = await this.#nodeOf(admitted);
@@ -62,7 +63,7 @@ export class Relays {
     return true;
   }
 
-  /** Closes all relayed viewers. Resolves when they have left. */
+  /** Closes all relayed viewers. Resolves when their connections are closed. */
   async drain(): Promise<void> {
     this.#draining = true;
     this.#checks.cancel();
@@ -73,7 +74,7 @@ export class Relays {
 
   #join(node: KnownNode, { socket, head }: UpgradeRequest, answer: NodeAnswer & { upgraded: true }): void {
     const { metrics, clock } = this.#plane;
-    // The same options as the WebSocket library sets: small messages without delay, and no idle timeout.
+    // Set the same socket options as the WebSocket library: send small messages without delay, and no idle timeout.
     (socket as Socket).setTimeout(0);
     (socket as Socket).setNoDelay(true);
     socket.write(answer.lines, "latin1");
@@ -106,13 +107,13 @@ export class Relays {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       log.warn({ node_id: node.id, address: node.address, reason, request_id }, "could not open a stream on the server of its robot");
-      // Use a new id: the other node may already have stored a stream under this one.
+      // Use a new id, because the other node may already have stored an open stream under the old one.
       upgrade.request_id = id("req");
       return undefined;
     }
   }
 
-  /** Closes viewers relayed to dead nodes, because a frozen or unreachable node does not close its connections. */
+  /** Closes relayed viewers whose serving node is dead. A frozen or unreachable node does not close its connections itself. */
   async #endLost(): Promise<void> {
     if (this.#open.size === 0) return;
     for (const joined of this.#open.keys()) joined.cutStuck();
@@ -120,7 +121,7 @@ export class Relays {
     try {
       living = new Set((await this.#nodes.others()).map(keyOf));
     } catch {
-      // The database is unreachable, which does not mean that the other nodes are dead: keep the viewers.
+      // If the database is unreachable, the other nodes may still be alive: keep the viewers.
       return;
     }
     for (const [joined, node] of this.#open) if (!living.has(keyOf(node))) joined.end(CLOSE.draining, "the robot's server is unreachable");

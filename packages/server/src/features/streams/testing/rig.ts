@@ -52,7 +52,7 @@ export class TestViewer {
   }
 }
 
-/** Starts the streams of a plane without a link, and one robot that is treated as connected. */
+/** Starts the streams of a server without robot connections. One robot is treated as connected. */
 export async function startRig(nodes?: Nodes) {
   const sessions = new Map<string, Session>();
   let streams: Streams | undefined;

@@ -11,7 +11,7 @@ import { killPostgresOn } from "../launch.ts";
 const ignore = (): void => {};
 export const quietLog: EngineLog = { info: ignore, warn: ignore, error: ignore };
 
-/** Creates a temporary directory. Disposing kills any PostgreSQL on `databases` inside it and removes it. */
+/** Creates a temporary directory. Disposing kills any PostgreSQL on the `databases` in it and removes the directory. */
 export async function scratch(): Promise<{ root: string; database: string; [Symbol.asyncDispose](): Promise<void> }> {
   const root = await realpath(await mkdtemp(path.join(os.tmpdir(), "rf-pg-")));
   const database = path.join(root, "postgres");
@@ -29,7 +29,7 @@ export function startOn(directory: string, more: Partial<EmbeddedOptions> = {}):
   return startEmbedded({ directory, log: quietLog, clock: systemClock, parameters: { fsync: "off" }, ...more });
 }
 
-/** Copies a stopped database by tar(1): 0.2 s, where initdb takes 0.7 to 1.3 s, and cp(1) and fs.cp more than 1 s. */
+/** Copies a stopped database with tar(1), which takes 0.2 s. initdb takes 0.7 to 1.3 s, and cp(1) and fs.cp take more than 1 s. */
 export async function copyDatabase(from: string, to: string): Promise<void> {
   const { code, output } = await run("/bin/sh", ["-c", 'mkdir -m 700 "$1" && tar -C "$0" -cf - . | tar -C "$1" -xf -', from, to]);
   if (code !== 0) throw new Error(`copying the database failed: ${output}`);
@@ -49,7 +49,7 @@ export function spawnServer(directory: string): { child: ChildProcess & { stdout
   };
 }
 
-/** Starts the server process of hold.ts and waits for its line. Rejects with its refusal. */
+/** Starts the server process of hold.ts and waits for its line. Rejects with the error if that process refuses to start. */
 export async function holdServer(directory: string): Promise<HeldServer> {
   const { child } = spawnServer(directory);
   const line = await new Promise<string>((resolve, reject) => {
