@@ -194,7 +194,12 @@ function userLines({ state_directory, local_api }: AgentConfig, { user, allow_ne
   ];
   if (group !== undefined) lines.push(`SupplementaryGroups=${group}`);
   if (!allow_new_privileges)
-    lines.push("# Neither the agent nor its bundles can use sudo or setuid programs.", "NoNewPrivileges=yes", "RestrictSUIDSGID=yes", "LockPersonality=yes");
+    lines.push(
+      "# Neither the agent nor its bundles can use sudo or setuid programs.",
+      "NoNewPrivileges=yes",
+      "RestrictSUIDSGID=yes",
+      "LockPersonality=yes",
+    );
   return `${lines.join("\n")}\n`;
 }
 

@@ -45,7 +45,8 @@ export interface StatementOptions {
 }
 
 export const KNOWN_FLAG = "--known <id>";
-export const KNOWN_HELP = "ID of a signing key that you already trust; needed if the --sign key has not signed a change of the key list yet";
+export const KNOWN_HELP =
+  "ID of a signing key that you already trust; needed if the --sign key has not signed a change of the key list yet";
 
 /**
  * Changes the org's keys: signs the next statement on this machine and sends it. The statement repeats the current keys as proven by

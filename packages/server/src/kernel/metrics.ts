@@ -42,7 +42,10 @@ export function createMetrics() {
     ]),
     nodes_living: gauge("roamfleet_nodes_living", "Running nodes on the database, as last seen by this node"),
     bus_connected: gauge("roamfleet_bus_connected", "Whether this node receives messages of other nodes; 1 if there are none"),
-    bus_gaps: counter("roamfleet_bus_gaps_total", "Number of times that messages of other nodes may have been lost, and the node reloaded its state"),
+    bus_gaps: counter(
+      "roamfleet_bus_gaps_total",
+      "Number of times that messages of other nodes may have been lost, and the node reloaded its state",
+    ),
     streams_relayed: gauge("roamfleet_streams_relayed", "Viewers of this node that are forwarded to the node of their robot"),
     node_connections_refused: counter("roamfleet_node_connections_refused_total", "Refused connections to the listener for other nodes"),
     disk_full: gauge("roamfleet_disk_full", "1 when the disk of the data directory has less than 16 MiB free"),

@@ -75,7 +75,10 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   for (const { deployment, changes, started } of wanted) {
     const own = started === undefined ? changes.filter(({ target }) => changed.has(target.id)) : changes;
     if (own.length < changes.length)
-      engine.log.warn({ deployment_id: deployment.id, lost: changes.length - own.length }, "other transactions changed targets before they could be updated");
+      engine.log.warn(
+        { deployment_id: deployment.id, lost: changes.length - own.length },
+        "other transactions changed targets before they could be updated",
+      );
     if (own.length > 0 || started !== undefined) moves.push(await prepareMove(tx, { deployment, changes: own, started }));
   }
   if (moves.length === 0) return [];

@@ -54,7 +54,9 @@ function startLogUsage(plane: Plane): { stop(): Promise<void> } {
   return {
     stop: async () => {
       await work.stop();
-      await flushUsage(plane, () => true).catch((error: unknown) => plane.log.error({ err: error }, "could not store how many bytes of logs each robot uses"));
+      await flushUsage(plane, () => true).catch((error: unknown) =>
+        plane.log.error({ err: error }, "could not store how many bytes of logs each robot uses"),
+      );
     },
   };
 }
@@ -85,7 +87,8 @@ async function write(
     try {
       const failures = await isolateFailures(some, db_errors.isOutage, (part) => insert(part.map(([, usage]) => usage)));
       kept = failures?.failed ?? [];
-      if (failures !== undefined) log.error({ err: failures.error, robots: kept.length }, "could not store how many bytes of logs each robot uses");
+      if (failures !== undefined)
+        log.error({ err: failures.error, robots: kept.length }, "could not store how many bytes of logs each robot uses");
     } finally {
       for (const [key, usage] of kept) add(counted, key, usage);
     }
