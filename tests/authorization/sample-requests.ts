@@ -10,7 +10,7 @@ import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 export interface Things {
   org: HarnessOrg;
   robot: SimulatedRobot;
-  /** Ids by the name of the field, or by the first part of the path, that takes them. */
+  /** Sample ids. The key is the name of the field that takes the id, or the first part of the path of its route. */
   ids: Record<string, string>;
   sha256: string;
   enrollment_key: string;

@@ -1,7 +1,7 @@
 import { type Expression, Visitor } from "oxc-parser";
 import { type Finding, lineAt, type SourceFile } from "./source.ts";
 
-// The folders of both ends of the robots' link, and the one file of each that writes frames to the socket.
+// The folders with the two ends of the link, in the server and in the agent. In each, only one file may write frames to the socket.
 const LINK_FOLDER = /^packages\/(agent|server)\/src\/(link|streams)\//;
 const WIRE = /^packages\/(agent|server)\/src\/link\/frame-socket\.ts$/;
 const SOCKETS = new Set(["socket", "ws"]);

@@ -50,7 +50,7 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () =>
   );
 }
 
-/** The message of an error beside the input that caused it; nothing without an error. */
+/** Shows the message of an error, below the input that caused it. Renders nothing if there is no error. */
 export const ErrorText = ({ error, className }: { error: Error | null; className?: string }) =>
   error !== null && (
     <p role="alert" className={cx("text-left whitespace-normal text-bad [overflow-wrap:anywhere]", className)}>

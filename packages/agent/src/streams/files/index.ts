@@ -21,7 +21,7 @@ interface FilesOptions {
   /** The user that files are read and written as. Absent: the agent's own user, unless that is root. */
   user: string | undefined;
   /**
-   * Environment variables of the agent's child processes. They contain the home directory of a user without
+   * Environment variables of the agent's child processes. They contain HOME, which is used for a user without
    * a passwd entry.
    */
   environment: Readonly<Record<string, string>>;

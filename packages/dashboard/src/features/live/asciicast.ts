@@ -69,7 +69,7 @@ function eventOf(value: unknown): CastEvent | undefined {
 }
 
 function parsed(text: string, from: number, to: number, start: string): unknown {
-  // Skip lines that cannot be JSON without parsing: each of millions would throw an exception.
+  // Do not parse lines that are clearly not JSON: with millions of such lines, an exception for each would be too slow.
   if (text[from] !== start || to - from > LINE_MAX) return undefined;
   try {
     return JSON.parse(text.slice(from, to));

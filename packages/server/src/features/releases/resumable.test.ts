@@ -394,7 +394,7 @@ test("keeps a blob that a new release uses, even during its deletion", TIMEOUT, 
     await rig.clock.advance({ hours: 49 });
     sweep.wake();
     await sweep.settled();
-    // Either the sweep deleted the bytes first and they are uploaded again, or they stay as long as the release.
+    // If the sweep deleted the bytes before the release existed, they are uploaded again. Otherwise they are kept as long as the release.
     assert.equal((await rig.blobs.stat(`${rig.org.org_id}/${sha256(bytes)}`)) !== undefined, there);
     assert.equal((await rig.put(made.body.data.id, Uint8Array.from(bytes))).status, 200);
     assert.equal(await (await rig.fetch(made.body.data.id)).arrayBuffer().then((all) => sha256(Buffer.from(all))), sha256(bytes));

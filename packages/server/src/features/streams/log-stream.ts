@@ -131,7 +131,7 @@ const matchingIndexes = ({ match }: LogRequest, { records }: LiveBatch): number[
         .filter((i) => match.matches(records[i]!))
         .toArray();
 
-/** The matching records of one flush (log message) of a robot. */
+/** The matching records of one flush: the records that a robot sent in one message. */
 export interface MatchedFlush {
   robot_id: string;
   received_at: string;
