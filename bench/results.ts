@@ -72,7 +72,10 @@ const shortSample = ({ median, min, max }: Sample): Sample => ({ median: short(m
 /** Rounds figures to significant digits, so that the stored results are small and equal to those on the page. */
 export function rounded(results: Results): Results {
   return Object.fromEntries(
-    Object.entries(results).map(([name, row]) => [name, { ...row, load: short(row.load), lines: row.lines.map(roundedLine) }]),
+    Object.entries(results).map(([name, { load, load_end, lines, ...row }]) => [
+      name,
+      { ...row, load: short(load), ...(load_end !== undefined && { load_end: short(load_end) }), lines: lines.map(roundedLine) },
+    ]),
   );
 }
 

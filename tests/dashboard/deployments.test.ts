@@ -95,7 +95,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await rows.nth(2).getByLabel("Select").click();
     await page.getByRole("button", { name: "Compare 2 of 2" }).click();
     await page.waitForURL(/compare\?a=/);
-    await page.getByText("Robots with different results").waitFor();
+    await page.getByRole("heading", { name: "Robots with different results" }).waitFor();
     await page.getByRole("rowheader", { name: /^Status/ }).waitFor();
     await axe(page);
   });
