@@ -88,7 +88,7 @@ export const LIMIT_DEFAULTS = {
 export type LimitName = keyof typeof LIMIT_DEFAULTS;
 export type Limits = Record<LimitName, number>;
 
-/** Limits for which 0 means off or none. Any other limit of 0 would stop the server from working or make a timer spin. */
+/** Limits that may be 0, which means off or none. Any other limit of 0 would make the server unusable or make a timer fire continuously. */
 const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "free_disk_bytes_min",
   "timeline_retention_days",
@@ -171,7 +171,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
   };
 }
 
-/** Returns all variables, for `roamfleet doctor`, which reads settings one by one. */
+/** Returns all environment variables. Only `roamfleet doctor` uses them, because it reads the settings one by one. */
 export const environment = (): NodeJS.ProcessEnv => process.env;
 
 export const readDataDirectory = (data: string | undefined, env: NodeJS.ProcessEnv = process.env): string =>

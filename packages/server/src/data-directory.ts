@@ -20,7 +20,7 @@ import {
 import { errorCode } from "./kernel/files.ts";
 
 const MIB = 1024 ** 2;
-/** Free space needed to create a database. It takes 50 MiB, and its write-ahead log grows before the first checkpoint. */
+/** Free space needed to create a database. A new database takes 50 MiB, and its write-ahead log grows until the first checkpoint. */
 const NEW_DATABASE_BYTES = 128 * MIB;
 /** Free space needed to start an existing database: PostgreSQL writes its lock file, and a crash recovery writes changes. */
 const STARTED_DATABASE_BYTES = 2 * MIB;
@@ -65,7 +65,7 @@ function deniedObstacle(directory: string, place: string, code: string): Obstacl
   };
 }
 
-/** Returns what prevents the embedded database from starting. */
+/** Returns the first problem that prevents the embedded database from starting; undefined if there is none. */
 async function databaseObstacle(directory: string, place: string): Promise<Obstacle | undefined> {
   const database = path.join(directory, "postgres");
   const found = await stat(database).catch(() => undefined);

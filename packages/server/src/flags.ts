@@ -4,7 +4,7 @@ import { LIMIT_DEFAULTS, type LimitName } from "./config.ts";
 /** Descriptions of each setting for `roamfleet serve --help` and docs/reference/settings.md. */
 
 export interface Flag {
-  /** In commander's format. */
+  /** Name and argument of the option, in the format of the commander library, such as `--data <dir>`. */
   flags: string;
   meaning: string;
   repeatable?: true;

@@ -78,7 +78,7 @@ const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`roamfleet: ${line}\n`);
 const databaseDirectory = (data: string | undefined): string => path.join(readDataDirectory(data), "postgres");
 
-/** The server is starting and does not listen yet. */
+/** True while the server starts and does not listen yet. */
 let is_starting = false;
 
 async function serve(flags: ServeFlags): Promise<void> {
@@ -118,8 +118,8 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
 }
 
 /**
- * Logs an uncaught exception, prints it on stderr and ends the process. Node's default does not write it to the log, and loses the log lines
- * that are still buffered. Further exceptions until the end are ignored.
+ * Logs an uncaught exception, prints it on stderr and ends the process. Node's default does not write it to the log, and loses the log
+ * lines that are still buffered. Further exceptions are ignored until the process ends.
  */
 function endOnUncaughtException(log: Logger): void {
   let is_ending = false;

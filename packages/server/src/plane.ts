@@ -66,13 +66,13 @@ export interface PlaneOptions {
   settings: Settings;
   clock: Clock;
   log: Logger;
-  /** The log output, whose number of dropped lines is a metric. */
+  /** The output of the log. A metric reports its number of dropped lines. */
   output?: { readonly lines_dropped: number };
   /** Counts running work, for tests that control time. */
   activity?: Activity;
   /** The database to use. Default: the one of the settings, or an embedded one in the data directory. */
   database?: DbAddress;
-  /** Compare every row with its declaration, for tests. */
+  /** True to compare every row of a query with the row's declared columns, for tests. */
   check_rows?: boolean;
 }
 
@@ -99,7 +99,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   const started: (() => Promise<unknown>)[] = [];
   const stop = (): Promise<void> => undoAll(started.splice(0));
   try {
-    // Started here, so that it runs concurrently with the start of the database. Both take seconds on a new clone.
+    // Builds the dashboard while the database starts, because both take seconds in a new clone of the repository.
     const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
     const stopping = new AbortController();
     const { plane, gateway, lease, embedded } = await buildPlane(options, started, stopping.signal);
@@ -128,11 +128,11 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     const loops = await startLoops(plane, streams, { lease, fail: failed.resolve });
     started.push(() => Promise.all(loops.map((loop) => loop.stop())));
     started.push(() => gateway.drain("the server is stopping"));
-    // Steps are undone in reverse order: viewers are notified of the shutdown before the robots' links are closed.
+    // The functions in `started` run in reverse order, so viewers are notified of the shutdown before the robots' links are closed.
     started.push(() => streams.drain());
     started.push(() => events.drain());
     started.push(() => beginShutdown(http, { clock: options.clock, stopping, ...options.settings.limits }));
-    // Subscribes before the server listens, so that no response can miss a change on another node.
+    // Waits for the bus subscriptions before the server listens, so that no response can miss a change on another node.
     await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port, backlog: BACKLOG });
@@ -329,7 +329,7 @@ async function nodeId(data_directory: string): Promise<string> {
   return made;
 }
 
-/** The handlers of robots' messages. The map must name every message type. */
+/** Returns the handlers of robots' connections, disconnections and messages. The type requires a handler for each message type. */
 function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   return {
     admit: createAdmission(plane, logPositions),

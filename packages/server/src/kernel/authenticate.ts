@@ -83,8 +83,8 @@ async function authenticateProof({ authenticators }: KernelPlane, { by, secret }
 }
 
 /**
- * Counts a failed attempt against the rate limit of its address, and returns the error to throw. A token that was valid once does not
- * count. Requests with a valid token are not limited by it.
+ * Counts a failed attempt against the rate limit of its address, and returns the error to throw. An attempt with a token that was valid
+ * once does not count. The limit does not affect requests with a valid token.
  */
 function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"] | "ticket", error: unknown): unknown {
   if (!(error instanceof Fault) || error.code !== "unauthorized") return error;
@@ -102,8 +102,8 @@ function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"]
 
 /**
  * Protects against CSRF: browsers attach the session cookie to requests of any page. Throws 403 unless a page of this server made the
- * request. A change must carry the session's CSRF token, which only such a page can read. A WebSocket upgrade cannot carry its header, so
- * only its Origin is checked.
+ * request. A change must carry the session's CSRF token, which only such a page can read. A WebSocket upgrade from a browser cannot carry
+ * that token in a header, so only its Origin is checked.
  */
 export function requireCsrfProof(
   credentials: Credentials,

@@ -8,7 +8,7 @@ export type PlacedKind = Exclude<ObjectKind, "target" | "config_scope">;
 /** The location of an object, and which callers without a role at that location may see it. */
 export interface Found {
   place: Place;
-  /** Every member of the org may see it. */
+  /** True if every member of the org may see the object. */
   shared: boolean;
   /** Only for a site: the requested fleets that belong to it. A caller that sees one of them also sees the site's name. */
   fleets: readonly string[];
@@ -31,7 +31,8 @@ export interface AskedObjects {
 
 /**
  * Throws unless the caller has the role that `row` requires on every object that the request names. Callers with that role in the whole org
- * need no query. Lists are not checked here: they filter with `visible`.
+ * are accepted without a database query. Requests for lists are not checked here: their queries select only rows that the caller may see,
+ * with `visible`.
  */
 export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: AccessRow, asked: AskedObjects): Promise<void> {
   const needed = row.access as Role;
@@ -46,7 +47,7 @@ export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: A
     if (object === "org") requireInWholeOrg(caller, field.role);
     else await requireObject(find, db, caller, field.role, object);
   }
-  // Without a named object there is nothing to check, so the request is refused.
+  // A request that names no object is refused, because there is no object on which to check the role.
   if (named === 0 && row.outside === "not_found")
     throw badRequest(`one of ${row.objects.map(({ field }) => field).join(", ")} is required`);
 }

@@ -59,18 +59,18 @@ export function background(
 }
 
 /**
- * How often a pending alarm reads the wall clock, because the clock may be changed meanwhile. An alarm that is far ahead reads it less
- * often.
+ * Interval at which a pending alarm reads the wall clock, because the clock may be changed meanwhile. If the alarm's time is far ahead, the
+ * longer interval applies.
  */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_EVERY_MS_FAR = 30_000;
-/** Alarms more than this far ahead read the wall clock less often. The clocks of machines are wrong by minutes, not more. */
+/** An alarm whose time is further ahead than this uses LOOK_EVERY_MS_FAR. The clocks of machines are wrong by minutes, not more. */
 const FAR_MS = 900_000;
 /** Delay of an alarm for a time in the past. Usually, another node is processing the work at that moment. */
 const DUE_ALREADY_MS = 10;
 
 interface Alarm {
-  /** Replaces the time. Null cancels. */
+  /** Sets the time of the alarm and replaces an earlier one. Null cancels the alarm. */
   set: (at: Date | null) => void;
   cancel: () => void;
 }

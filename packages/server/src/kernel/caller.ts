@@ -23,7 +23,10 @@ export const secretHash = (secret: string): Buffer => hash("sha256", secret, "bu
 
 export const hashProof = ({ by, secret }: Proof): HashedProof => ({ by, hash: secretHash(secret) });
 
-/** What a role is limited to: a site with everything in it, or one fleet. A scope with both ids or neither contains nothing. */
+/**
+ * A part of an org to which a role is limited: a site with everything in it, or one fleet. A scope with both ids or neither contains
+ * nothing.
+ */
 export interface Scope {
   site_id?: string;
   fleet_id?: string;
@@ -94,7 +97,9 @@ const contains = (scopes: Scopes, { site_id, fleet_id }: Place): boolean =>
       : scope.fleet_id === undefined && scope.site_id === site_id,
   );
 
-/** Returns the highest role among the grants that contain the place, or undefined. Other grants have no effect. */
+/**
+ * Returns the highest role among the grants that contain the place. Undefined if there is none, or if the token's limit excludes the place.
+ */
 export function roleOn({ grants, limit }: Grants, place: Place): Role | undefined {
   if (!contains(limit, place)) return undefined;
   return highestRole(grants.filter(({ scopes }) => contains(scopes, place)).map(({ role }) => role));

@@ -8,7 +8,7 @@ const PENDING_MAX = 10_000;
  * failures do not delay the caller's other sweeps.
  */
 const FAILURES_PER_SWEEP_MAX = 50;
-/** Maximum ids that are logged. Each is logged once until its close event is written. */
+/** Maximum streams or shells whose failed writes are logged. Each is logged once until its close event is written. */
 const LOGGED_MAX = 100;
 
 /** A stream or shell that was open on a server that has died. Its close event is missing. */
@@ -68,7 +68,7 @@ export class CloseEventWriter {
       found = orphans.length;
     }
     this.#swept = BEFORE_ALL;
-    // Nothing is left to retry, so another server wrote the close events of the remaining logged ids.
+    // No write is left to retry, so another server has written the close events of the ids that are still in `#logged`.
     if (failures === 0 && this.#pending.size === 0) this.#logged.clear();
   }
 

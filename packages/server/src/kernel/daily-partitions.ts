@@ -56,8 +56,8 @@ async function listPartitions(db: Db, { name }: DailyTable): Promise<string[]> {
 }
 
 /**
- * Runs `work` in a transaction, on one node at a time. The lock timeout is short, because all writers to the table queue behind a lock that
- * waits.
+ * Runs `work` in a transaction, on one node at a time. The lock timeout is short, because all writers to the table wait while this
+ * transaction waits for its table lock.
  */
 const exclusively = <T>(db: Db, { lock }: DailyTable, work: (tx: Db) => Promise<T>): Promise<T> =>
   db.transaction(async (tx) => {

@@ -1,8 +1,8 @@
 import type { Statement } from "./sql.ts";
 
 /**
- * Runs statements, on the connection pool or inside a transaction. Methods reject with PostgreSQL's error. If the connection is lost, they
- * reject with an error after which the outcome of a write is unknown.
+ * Runs statements, on the connection pool or inside a transaction. Methods reject with PostgreSQL's error, or with another error if the
+ * connection is lost. After a lost connection, the outcome of a write is unknown: it may have been committed.
  */
 export interface Db {
   /** Returns all rows. */
@@ -15,8 +15,8 @@ export interface Db {
   run(statement: Statement<unknown>): Promise<number>;
   /**
    * Runs `work` in one transaction and commits when it resolves. After a serialization failure or a deadlock, `work` is retried up to 5
-   * times, so it must do nothing that the database cannot roll back. A nested call joins the outer transaction, and an error in it rolls
-   * back all of that.
+   * times, so it must do nothing that the database cannot roll back. A nested call joins the outer transaction, and an error in the nested
+   * call rolls back the outer transaction.
    */
   transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
   /**

@@ -35,14 +35,17 @@ export const forbidden = (message: string): Fault => new Fault("forbidden", mess
 export const unauthorized = (message: string): Fault =>
   new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="roamfleet"' } });
 
-/** 401 for a known secret that is no longer valid. It is not a guess, so it does not count as a failed attempt. */
+/**
+ * Returns a 401 for a known secret that is no longer valid. Such a secret is not a guess, so the request does not count as a failed
+ * attempt.
+ */
 export const unauthorizedKnown = (message: string): Fault =>
   new Fault("unauthorized", message, { headers: unauthorized(message).headers, detail: { known: true } });
 
 /** Returns a 404. It is also used for objects of other orgs, whose existence is secret. The id comes from the client and is truncated. */
 export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
 
-/** Returns what was found. Throws 404 if it is undefined. */
+/** Returns `row`. Throws 404 if it is undefined. */
 export function found<T>(row: T | undefined, kind: string, id: string): T {
   if (row === undefined) throw notFound(kind, id);
   return row;

@@ -36,15 +36,16 @@ export interface Http {
 const SERVER_OPTIONS = {
   // Headers must arrive within this time, which bounds slow-loris attacks. For bodies, see ReceivingBodies.
   headersTimeout: 8_000,
-  // Checked often, so that many slow connections end in small batches: 500 at a time would block the event loop for 25 ms.
+  // The header timeout is checked often, so that many slow connections are closed in small batches. Closing 500 in one check would block
+  // the event loop for 25 ms.
   connectionsCheckingInterval: 50,
   requestTimeout: 0,
   // Requests for other protocols (curl offers h2c) are served as plain HTTP.
   shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
 };
 /**
- * Longer than load balancers keep idle connections. Otherwise the server might close a connection on which a request is arriving, and the
- * request would be lost.
+ * Idle connections are closed after this time, which is longer than load balancers keep them. Otherwise the server might close a connection
+ * on which a load balancer is sending a request, and the request would be lost.
  */
 export const KEEP_ALIVE_TIMEOUT_MS = 125_000;
 /** A socket without traffic for this long is closed, because the response that its client does not read occupies memory. */
@@ -114,7 +115,7 @@ function refusalOf(plane: KernelPlane, request: IncomingMessage): Fault | undefi
   return undefined;
 }
 
-/** Used for a path that cannot be decoded: it matches no route. */
+/** Stands for the methods of a path that cannot be decoded. Such a path matches no route. */
 const NO_METHODS = new Methods();
 
 /** Creates the HTTP server with the behavior that all routes share: limits, errors, headers, 404 and 405. */
@@ -298,7 +299,7 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
  * Responds to a connection whose data is not a valid HTTP request. There is no request object, so the response is written to the socket.
  */
 function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
-  // A response was already written, and the client continues to send invalid data.
+  // If a response was already written, does nothing: the client continues to send invalid data.
   if (socket.writableEnded && !socket.destroyed) return;
   // A client that did not complete the TLS handshake cannot receive a response.
   const can_hear = socket.writable && !(socket instanceof TLSSocket && socket.getProtocol() === null);
@@ -306,7 +307,7 @@ function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
     socket.destroy();
     return;
   }
-  // A client that keeps its side open would otherwise keep the socket open.
+  // Closes the socket even if the client does not close its end of the connection.
   socket.once("finish", () => socket.destroy());
   const [status, text, code, message] =
     error.code === "HPE_HEADER_OVERFLOW"

@@ -14,13 +14,16 @@ export interface Authenticators {
   portal(secret: string, org_id: string | undefined): Promise<Caller>;
   /** Resolves a session cookie. Throws 401, or 403 for an org that the session does not cover. */
   session(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Checks whether a proof that was accepted before is still valid. Throws like the two above. Does not count as activity of a session. */
+  /**
+   * Checks whether a proof that was accepted before is still valid. Throws like `portal` and `session`. Does not count as activity of a
+   * session, so it does not postpone the session's expiry.
+   */
   recheck(proof: HashedProof, org_id: string): Promise<Caller>;
   /** Checks a robot's signature over a request, and accepts each signature once. Throws 401. */
   robot(robot_id: string, request: SignedRequest, signature: string): Promise<RobotCaller>;
   /**
-   * Returns those of the robots whose requests are now refused: robots that were removed, quarantined or replaced by a robot with another
-   * key, and robots of a suspended org.
+   * Returns the subset of `robots` whose requests are now refused: robots that were removed, quarantined or replaced by a robot with
+   * another key, and robots of a suspended org.
    */
   refusedRobots<T extends RobotCaller>(robots: readonly T[]): Promise<T[]>;
 }
@@ -39,7 +42,7 @@ export interface KernelPlane {
   db: SystemDb;
   db_errors: DbErrors;
   authenticators: Authenticators;
-  /** Returns the locations of objects, for callers whose role is limited to places. */
+  /** Returns the sites and fleets of objects, to authorize callers whose role is limited to some sites or fleets. */
   findPlaces: FindPlaces;
   admin: AdminPolicy;
   /** Encrypts the data keys of orgs' secrets. */
@@ -50,7 +53,7 @@ export interface KernelPlane {
   state: PlaneState;
 }
 
-/** State of one plane that its features declare with `planeState`. */
+/** State that features keep per plane, such as their batchers. A feature declares its state with `planeState`. */
 export class PlaneState {
   readonly #values = new Map<unknown, unknown>();
 

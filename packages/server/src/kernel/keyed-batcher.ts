@@ -6,8 +6,8 @@ export const MIN_INTERVAL_MS = 50;
 
 export interface KeyedBatcherOptions<T, R> {
   /**
-   * Default: the system clock, even if the server's clock is simulated. The interval limits the load of the real machine, as if the
-   * database took a little longer.
+   * Clock of the minimum interval. Default: the system clock, even if the server's clock is simulated, because the interval limits the load
+   * of the real machine. In a simulation, the interval looks like database latency.
    */
   clock?: Pick<Clock, "monotonic" | "setTimer">;
   /** Minimum interval between the starts of two batches of a key under load. 0: the next batch starts as soon as the previous one ends. */
@@ -18,7 +18,7 @@ export interface KeyedBatcherOptions<T, R> {
   concurrency_max: number;
   /** Processes all items of a batch and returns a result for each, in order. After a failure it may be called again with fewer of them. */
   work: (key: string, items: readonly T[]) => Promise<readonly R[]>;
-  /** Two items with the same result are never in one batch. Default: any items may share a batch. */
+  /** Two items for which this returns the same value are never in one batch. Default: any items may share a batch. */
   uniqueBy?: (item: T) => string;
   /** Returns whether an error concerns the whole batch, so that it is not bisected. Default: always, which suits work that only reads. */
   affectsAll?: (error: unknown) => boolean;
@@ -37,7 +37,7 @@ interface Entry<T, R> {
 export class KeyedBatcher<T, R> {
   readonly #options: KeyedBatcherOptions<T, R>;
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
-  /** Queues by key. The one that has waited longest comes first. */
+  /** Queued items by key. The key that has waited longest comes first. */
   readonly #queues = new Map<string, Entry<T, R>[]>();
   /** Queues that wait for the interval to end, so that more items can join their batch. */
   readonly #delayed = new Map<string, { queue: Entry<T, R>[]; timer: Timer }>();
@@ -48,7 +48,10 @@ export class KeyedBatcher<T, R> {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Adds an item to a batch. Rejects with the error of the work. The queue is unbounded: callers must limit their items. */
+  /**
+   * Queues an item for the next batch of its key. Resolves with its result, or rejects with the error of `work`. The queue is unbounded:
+   * callers must limit their items.
+   */
   add(key: string, item: T): Promise<R> {
     const { promise, resolve, reject } = Promise.withResolvers<R>();
     const delayed = this.#delayed.get(key);

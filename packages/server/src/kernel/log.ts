@@ -35,7 +35,7 @@ interface LogOptions {
   level: string;
   /** Output stream to use instead of stdout. */
   stream?: DestinationStream;
-  /** The output to stdout, passed by a caller that reads its number of dropped lines. */
+  /** The output to stdout. A caller passes it to read its number of dropped lines later. */
   output?: LineOutput;
   /** False writes every line, for tests that count lines. */
   fold?: boolean;
@@ -60,7 +60,7 @@ const lineOptions = (level: string): LoggerOptions => ({
   serializers: { err: errorFields },
 });
 
-/** Logs the number of lines that stdout did not accept, at every log level and never folded. */
+/** Logs the number of lines that stdout did not accept. This line is written at every log level and is not counted as a repeat. */
 function reportGaps(output: LineOutput): LineOutput {
   const gaps = pino(lineOptions("warn"), output);
   output.onGap = (lines) => gaps.warn({ lines }, "dropped log lines that stdout did not accept");

@@ -23,7 +23,7 @@ export function seal(key: Buffer, plain: Uint8Array, bound: Bound): string {
   return Buffer.concat([iv, cipher.update(plain), cipher.final(), cipher.getAuthTag()]).toString("base64url");
 }
 
-/** @throws if the key is wrong, or the text or its bound parts were changed. */
+/** Decrypts a text that `seal` returned. Throws if the key is wrong, or if the text or its associated data was changed. */
 export function unseal(key: Buffer, sealed: string, bound: Bound): Buffer {
   const bytes = Buffer.from(sealed, "base64url");
   if (bytes.length < IV_BYTES + TAG_BYTES) throw new Error("the sealed text is too short");
@@ -77,7 +77,7 @@ export class MasterKeys {
     return { master_key_id: this.current_id, wrapped: seal(this.#current, data_key, ["data key", ...bound]) };
   }
 
-  /** Returns undefined if this server does not have the master key. Throws if the stored data was tampered with. */
+  /** Decrypts a data key. Returns undefined if this server does not have its master key. Throws if the stored key was tampered with. */
   unwrap({ master_key_id, wrapped }: WrappedKey, bound: Bound): Buffer | undefined {
     const key = this.#keys.get(master_key_id);
     if (key === undefined) return undefined;

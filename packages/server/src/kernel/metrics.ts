@@ -4,8 +4,8 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /**
- * Default metrics that are removed. Each scrape would build two lists for them, which blocks the event loop for 25 ms with 15,000 links.
- * The number of open files has the same information.
+ * Default metrics that are removed. At each scrape they would list all open handles, which blocks the event loop for 25 ms with 15,000
+ * links. The metric of open files has the same information.
  */
 const COUNTED_BY_LISTING = ["handles", "requests", "resources"].flatMap((what) => [`nodejs_active_${what}`, `nodejs_active_${what}_total`]);
 
@@ -19,7 +19,7 @@ export function createMetrics() {
     new Counter<L>({ name, help, labelNames, registers });
   const gauge = <L extends string = string>(name: string, help: string, labelNames: L[] = []) =>
     new Gauge<L>({ name, help, labelNames, registers });
-  /** Sampled once a minute. NaN until the first sample and for values that cannot be read. */
+  /** Creates a gauge that is sampled once a minute. It is NaN until the first sample, and while its value cannot be read. */
   const sampled = (name: string, help: string) => {
     const made = gauge(name, help);
     made.set(Number.NaN);
@@ -110,7 +110,7 @@ export function measureConnections(metrics: Metrics, db: { readonly load: { in_u
   measure(metrics, "roamfleet_database_connections_waiting", "Queries and transactions waiting for a connection", () => db.load.waiting);
 }
 
-/** The gauge of the clock that deletions by age use. */
+/** Adds the gauge of how far the clock for deletions by age is behind the wall clock. */
 export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: number }): void {
   measure(
     metrics,
@@ -120,7 +120,7 @@ export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: numb
   );
 }
 
-/** The counter of lines of this server's own log that were dropped. */
+/** Adds the counter of dropped lines of this server's own log. */
 export function measureLogOutput({ registry }: Metrics, output = { lines_dropped: 0 }): void {
   const dropped: Counter = new Counter({
     name: "roamfleet_server_log_lines_dropped_total",

@@ -25,8 +25,8 @@ export interface Window {
 }
 
 /**
- * Sorts after every id in every locale. With `id < ${after ?? MAX_ID}`, PostgreSQL starts to read the index at the page. With `after is
- * null or id < after`, it cannot do so once it uses a generic plan.
+ * A text that sorts after every id in every locale. With `id < ${after ?? MAX_ID}`, PostgreSQL starts the index scan at the first row of
+ * the page. With `after is null or id < after`, it cannot do so once it uses a generic plan.
  */
 export const MAX_ID = "zzzz";
 
@@ -93,7 +93,7 @@ export const readHistory = <T extends { id: string }>(
   read: Read<T>,
 ): Promise<Page<WireTimes<T>>> => readPage({ ...query, limit: historyLimit(query) }, scope, read, wireTimes);
 
-/** Yields all rows in pages of at most `limit`. `read` returns the page after a row, or the first one. */
+/** Yields all rows in pages of at most `limit`. `read` returns the page after the row `last`, or the first page if `last` is undefined. */
 export async function* pages<T>(limit: number, read: (last: T | undefined) => Promise<readonly T[]>): AsyncGenerator<readonly T[]> {
   for (let last: T | undefined; ;) {
     const rows = await read(last);
@@ -132,12 +132,15 @@ function either(character: string): string {
 }
 
 const NOTHING = sql``;
-/** Maximum time by which an id is ahead of the time of its row. After the clock is set back, new ids continue from the last one. */
+/**
+ * Maximum difference between the time in an id and the time of its row. An id may be ahead after the clock is set back, because new ids
+ * continue from the last one.
+ */
 const AHEAD_MS_MAX = 3_600_000;
 
 /**
- * Returns ` and …`, which selects rows whose column `at` is `since` or later. Their ids must have been created at that time. Ids are
- * ordered by time, so a list ordered by id does not scan older rows.
+ * Returns ` and …`, which selects rows whose column `at` is `since` or later. Each row's id must have been created at the time in `at`. Ids
+ * are ordered by time, so a list ordered by id does not scan older rows.
  */
 export const madeSince = (prefix: string, since: Date | undefined): Statement<unknown> =>
   since === undefined ? NOTHING : sql`and at >= ${since} and id >= ${idFloor(prefix, new Date(since.getTime() - AHEAD_MS_MAX))}`;

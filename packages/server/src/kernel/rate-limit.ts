@@ -47,8 +47,8 @@ export class RateLimit {
   readonly #buckets: LRUCache<string, Bucket>;
 
   constructor(clock: Pick<Clock, "monotonic">, name: string, rate: Rate, buckets_max = BUCKETS_MAX) {
-    // `max` is not used: with it, each of a server's eight limits would allocate and fill arrays of that length at the start, in all 30 ms
-    // and 9 MB.
+    // `max` is not used: with it, each of a server's eight limits would allocate and fill arrays of that length at the start, which takes
+    // 30 ms and 9 MB in total.
     this.#buckets = new LRUCache({ maxSize: buckets_max, sizeCalculation: () => 1 });
     this.#clock = clock;
     this.#name = name;
@@ -99,7 +99,7 @@ export class AddressRateLimit extends RateLimit {
   }
 }
 
-/** The header takes whole numbers, so rates below one a minute are given per hour. */
+/** Formats a rate for the header `ratelimit-policy`. The header takes whole numbers, so rates below one a minute are given per hour. */
 const policyOf = ({ per_minute }: Rate): string => (per_minute < 1 ? `q=${Math.round(per_minute * 60)};w=3600` : `q=${per_minute};w=60`);
 
 export interface RateLimits {

@@ -21,15 +21,18 @@ interface Receiving {
   started: number;
   /** Bytes that the socket had read when the request arrived. */
   bytes_before: number;
-  /** Start of the window in which a stream's rate is measured: its time, and the bytes received until then. */
+  /**
+   * Start of the current window in which a stream's rate is measured: the time of the start, and the bytes that the socket had read by
+   * then.
+   */
   window_at: number;
   window_bytes: number;
   answered: number | undefined;
 }
 
 /**
- * Sets deadlines for request bodies in transit. Node's `requestTimeout` is one number for all requests and would cut a large upload over a
- * slow line. The timer runs only while a body is in transit.
+ * Sets deadlines for request bodies in transit. Node's option `requestTimeout` is not used: it is one duration for all requests and would
+ * abort a large upload over a slow connection. The timer runs only while a body is in transit.
  */
 export class ReceivingBodies {
   readonly #clock: Clock;
@@ -97,7 +100,7 @@ export class ReceivingBodies {
       const earned_ms = ((bytesRead - body.bytes_before) * 1_000) / JSON_BYTES_PER_SECOND_MIN;
       return now - body.started >= JSON_BODY_TIMEOUT_MS + earned_ms;
     }
-    // Bytes that this server has not read yet are not the client's delay.
+    // If this server has not read all received bytes yet, it causes the delay, not the client.
     if (request.readableLength > 0 || bytesRead - body.window_bytes >= STREAM_WINDOW_BYTES_MIN) {
       body.window_at = now;
       body.window_bytes = bytesRead;

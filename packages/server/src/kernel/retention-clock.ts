@@ -71,7 +71,7 @@ interface RetentionClockOptions {
   db: Db;
   clock: Clock;
   log: Logger;
-  /** The database runs on another machine, whose clock is compared with the server's. */
+  /** True if the database runs on another machine. The clock of that machine is then compared with the server's. */
   has_remote_database: boolean;
 }
 

@@ -13,12 +13,10 @@ export interface RetentionContext {
 
 const DAY_MS = 86_400_000;
 const EVERY_MS = 3_600_000;
-/** Maximum rows of one delete. It takes tens of milliseconds, so that no lock or snapshot is kept for long. */
+/** Maximum rows of one delete statement. A statement of this size takes tens of milliseconds, so no lock or snapshot is kept for long. */
 export const BATCH_ROWS_MAX = 5_000;
 
-/**
- * Calls `drop` each hour to delete rows from before the time `before`. If `days` is 0, nothing is deleted. Nodes may run it concurrently.
- */
+/** Calls `drop` each hour, which deletes rows older than `days` days. If `days` is 0, nothing is deleted. Nodes may run it concurrently. */
 export const startRetention = (context: RetentionContext, name: string, days: number, drop: (before: Date) => Promise<void>): Background =>
   background(context, name, EVERY_MS, async () => {
     if (days > 0) await drop(new Date(context.retention_clock.now().getTime() - days * DAY_MS));
@@ -33,7 +31,7 @@ export async function deleteInBatches(batch: (limit: number) => Promise<number>)
   }
 }
 
-/** Maximum consecutive failed batches. Bisecting BATCH_ROWS_MAX rows to find one bad row takes 13. */
+/** Maximum consecutive failed batches. Finding one bad row among BATCH_ROWS_MAX rows by bisection takes 13 failed batches. */
 const FAILURES_MAX = 200;
 
 /**

@@ -6,9 +6,9 @@ import { type Caller, hashProof, type RobotCaller } from "./caller.ts";
 import { Fault } from "./fault.ts";
 import { type KernelPlane, planeState } from "./kernel-plane.ts";
 
-/** How often the caller of a transfer is checked. Tokens are cached for 1 s, so a revocation takes effect within 1.5 s. */
+/** Interval at which the access of a transfer's caller is checked. Tokens are cached for 1 s, so a revocation takes effect within 1.5 s. */
 const CHECK_EVERY_MS = 500;
-/** How often downloading robots are checked, all of them in one query. */
+/** Interval at which the access of downloading robots is checked. One query checks all of them. */
 const CHECK_ROBOTS_EVERY_MS = 1_000;
 
 /**
@@ -22,7 +22,7 @@ export function watchTransfer(
   reply: FastifyReply,
 ): void {
   const proof = proofOf(credentials);
-  // If the client has already disconnected, no further close event would cancel the timer.
+  // If the client has already disconnected, starts no timer, because no further close event would cancel it.
   if (proof === undefined || reply.raw.destroyed) return;
   const held = hashProof(proof);
   const timer = plane.clock.every(CHECK_EVERY_MS, async () => {

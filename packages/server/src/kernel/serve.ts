@@ -36,7 +36,8 @@ export interface Call<R extends RouteSpec> {
   body: BodyOf<R>;
   caller: CallerFor<R["access"]>;
   /**
-   * The request's transaction, if it has one, which includes the row of its Idempotency-Key. Use it for every write that must happen once.
+   * The request's transaction, or the database if the request has none. The transaction also writes the row of the Idempotency-Key, so use
+   * `db` for every write that must happen once.
    */
   db: Db;
   headers: Record<string, string | string[] | undefined>;
@@ -157,7 +158,7 @@ async function watched<T>(
   return result;
 }
 
-/** Watches the caller of a transfer. Event streams are left out, because they check their readers themselves. */
+/** Aborts a transfer when its caller loses access. Event streams are excluded, because they check their readers' access themselves. */
 function watchCaller(
   plane: KernelPlane,
   route: Route,
@@ -183,7 +184,7 @@ function bodyHash({ secrets }: KernelPlane, route: Route, { params, body }: { pa
   return route.secret_body === true ? secrets.digest(content) : content;
 }
 
-/** Returns a download of lines of JSON. Further lines are read as fast as the client reads. */
+/** Returns a download of lines of JSON. Lines are read from `lines` only as fast as the client reads the response. */
 export const ndjson = (lines: AsyncIterable<string>, filename: string): Answer<never> =>
   new Answer<never>(200, Readable.from(lines, { highWaterMark: 1 }), {
     "content-type": "application/x-ndjson",
@@ -251,7 +252,7 @@ function send(reply: FastifyReply, default_status: number, answer: unknown): Fas
   if (!(answer instanceof Answer)) return reply.code(default_status).header("content-type", JSON_TYPE).send(JSON.stringify(answer));
   reply.code(answer.status).headers(answer.headers);
   if (answer.body instanceof Readable && reply.request.method === "HEAD") {
-    // Only the headers are needed: fastify would read the whole body, possibly gigabytes, and discard it.
+    // A HEAD request needs only the headers. Fastify would otherwise read the whole body, possibly gigabytes, and discard it.
     answer.body.destroy();
   }
   if (answer.body instanceof Readable || typeof answer.body === "string") return reply.send(answer.body);

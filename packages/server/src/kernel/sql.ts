@@ -153,7 +153,7 @@ export function equals(values: Readonly<Record<string, string | undefined>>): St
   return all;
 }
 
-/** Text of a statement, split at its parameters: one parameter is between each two chunks. */
+/** Text of a statement, split at its parameters: there is one parameter between two consecutive chunks. */
 class Template {
   readonly chunks: readonly string[];
   /** True if all text comes from one template in the source. The source bounds the number of such texts. */
@@ -231,8 +231,8 @@ interface Written {
 const written_templates = new WeakMap<TemplateStringsArray, Written | Composed>();
 
 /**
- * Cache of composed templates: a trie with the interpolated parts, in order, as its keys. It saves joining and hashing the text, which
- * takes 5 µs for a list.
+ * Cache of statements composed from other statements: a trie whose keys are the interpolated parts, in order. It saves joining and hashing
+ * the text, which takes 5 µs for the query of a list.
  */
 class Composed {
   template: Template | undefined;
@@ -245,7 +245,7 @@ class Composed {
   }
 }
 
-/** The map key of every parameter, regardless of its value. */
+/** The key in the trie of composed statements that stands for any parameter, regardless of its value. */
 const PARAMETER = {};
 
 function build(strings: TemplateStringsArray, values: readonly SqlValue[], shape: RowShape | undefined): BoundStatement {

@@ -13,7 +13,7 @@ const query_ajv = new Ajv({ ...options, coerceTypes: true });
 (addFormats as unknown as (ajv: Ajv) => void)(body_ajv);
 (addFormats as unknown as (ajv: Ajv) => void)(query_ajv);
 
-/** All routes share this object, because Ajv compiles each schema object separately. */
+/** Schema of an object without fields. All routes share this one, because Ajv compiles each schema object separately. */
 const NO_FIELDS = { type: "object", additionalProperties: false };
 
 type Record_ = Record<string, unknown>;

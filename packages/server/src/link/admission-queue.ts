@@ -4,8 +4,8 @@ import { FairQueue } from "../kernel/fair-queue.ts";
 import { networkOf } from "../kernel/networks.ts";
 
 /**
- * Divides a number of slots between networks with dynamic thresholds: each network may take as many slots as are still free. One network
- * gets half of the slots, two get a third each, and a new network always finds one.
+ * Limits the slots of each network with a dynamic threshold: a network may take at most as many slots as are still free. So a single
+ * network gets half of the slots, two get a third each, and a new network always finds a free slot.
  */
 export class AddressShares {
   readonly #places: number;
@@ -42,46 +42,48 @@ export class AddressShares {
   }
 }
 
-/** Maximum burst of admissions after a quiet time, as a duration at the current rate. */
+/** Maximum burst of admissions after an idle time: as many as the current rate admits in this time. */
 const BURST_MS = 250;
 /**
- * A robot that would be admitted within this time waits in the queue. Sending it away would cost another handshake, and waiting takes no more
- * memory than a link.
+ * Maximum length of the queue, as the time in which its robots are admitted at the current rate. Sending a robot away costs another
+ * handshake when it retries. A queued robot takes no more memory than a connected one.
  */
 const QUEUE_MS = 30_000;
 const QUEUE_MIN = 20;
-/** Maximum wait in the queue. After it a robot is sent away, because agents and many load balancers time out after a minute. */
+/**
+ * Maximum wait in the queue. After this time the robot is asked to retry, because agents and many load balancers time out after a minute.
+ */
 const WAIT_MS_MAX = 45_000;
-/** Slots are booked no further ahead than this. Later robots are asked to retry before then. */
+/** Slots are booked at most this far ahead. When all are booked, a robot gets only a retry delay: 50% to 100% of this time. */
 const BOOKED_AHEAD_MS = 60_000;
 /**
- * Slots are booked faster than the node admits by this factor. Robots that come too early wait in the queue, but a late robot would leave the
- * node idle.
+ * Slots are booked at the node's admission rate times this factor. Robots that come too early wait in the queue, which is better than an
+ * idle node that waits for the next robot.
  */
 const BOOKED_FASTER = 1.15;
 /** A robot may come this much before its slot, because clocks run at different rates. */
 const EARLY_MS = 1_000;
-/** How long after its time a slot expires. */
+/** A slot expires this long after its time. */
 const LATE_MS = 30_000;
 /** Random delay added to a robot's slot, so that robots with neighboring slots do not come at the same time. */
 const JITTER_MS = 100;
 const SLOT_BYTES = 9;
-/** Running admissions are limited to about as many as end in this time. */
+/** The number of concurrent admissions is limited to about what the node completes in this time. */
 const AHEAD_MS = 2_000;
 const RUNNING_MIN = 50;
 /** Interval over which the node's admission rate is measured. */
 const MEASURE_MS = 1_000;
 /**
- * Share of the handshake in the cost of an admission. A node that is busy with handshakes of queued robots admits fewer robots, although it
- * is not slow.
+ * The handshake's share of the cost of an admission. The rate measurement counts handshakes with this weight. Otherwise a node that is busy
+ * with handshakes of queued robots would seem slow.
  */
 const HANDSHAKE_SHARE = 0.25;
-/** The rate grows by this factor per measurement while booked robots come and the queue is empty. */
+/** The estimated rate grows by this factor per measurement while slots are booked and the node is not the bottleneck. */
 const RATE_GROWTH = 1.25;
 const RATE_MIN = 5;
 /**
- * Assumed rate, in robots per second, that limits running admissions before the first measurement. Even a slow node can serve these before
- * they time out. Slots are booked at the full limit.
+ * Assumed rate, in robots per second, that limits concurrent admissions before the first measurement. Even a slow node completes that many
+ * before they time out. Meanwhile, slots are booked at the configured maximum rate.
  */
 const RATE_UNPROVEN = 100;
 /** Admissions start at up to this multiple of the measured rate, because the real rate may be higher by now. */
@@ -89,7 +91,7 @@ const RATE_AHEAD = 2;
 
 export interface AdmissionSlot {
   retry_after_ms: number;
-  /** Identifies the slot; absent if too many are booked. */
+  /** Identifies the booked slot; absent if too many slots are booked already. */
   slot?: string;
 }
 
@@ -100,7 +102,7 @@ type Answer = { to: "entered" } | { to: "queued"; leave: () => void } | { to: "l
 interface AdmissionRequest {
   /** The slot that an earlier answer booked, if the robot presents one. */
   slot: string | undefined;
-  /** Networks alternate, and robots of one network are admitted in order of arrival. */
+  /** Network of the robot's address. Networks are served round robin, and the robots of one network in order of arrival. */
   network: string;
   /** Returns whether there is room for the robot now. Otherwise it keeps its place in the queue. */
   hasRoom: () => boolean;
@@ -123,9 +125,9 @@ export class AdmissionQueue {
   readonly #clock: Pick<Clock, "monotonic" | "random" | "setTimer">;
   readonly #per_second: number;
   readonly #booked_max: number;
-  /** Monotonic milliseconds by slot, roughly in order of time. */
+  /** The time of each booked slot, in monotonic milliseconds. Roughly ordered by time. */
   readonly #booked = new Map<string, number>();
-  /** By network. */
+  /** Queued robots by network. */
   readonly #queue = new FairQueue<Queued>();
   #booked_until = -Infinity;
   #next_at = -Infinity;
@@ -136,7 +138,7 @@ export class AdmissionQueue {
   #asked = 0;
   #ended = 0;
   #measured_from = -Infinity;
-  /** True if too many running admissions delayed others. Then the node is the bottleneck, and not silent robots. */
+  /** True if the limit of concurrent admissions delayed a robot. Then the node is the bottleneck, not robots that send their hello late. */
   #is_behind = false;
 
   /** `per_second` 0 means no limit. */
@@ -245,7 +247,7 @@ export class AdmissionQueue {
       const next = this.#queue.take(hasRoom);
       if (next !== undefined) this.#enter(next.item);
     }
-    // They have waited longest, so no queued robot is ahead of them.
+    // These robots have waited longest, so their new slots are booked as if the queue were empty.
     for (const waiting of this.#queue.takeWhile(({ since }) => now - since >= WAIT_MS_MAX)) waiting.sendAway(this.#book(now, 0));
     this.#wake(now);
   }
@@ -253,7 +255,7 @@ export class AdmissionQueue {
   #wake(now: number): void {
     const first = this.#queue.oldest;
     if (first === undefined || this.#timer !== undefined) return;
-    // The end of an admission calls `#advance` too.
+    // A robot that waits for a running admission needs no exact timer: the end of an admission calls `#advance` too.
     const turn_ms = Math.max(1, this.#next_at - now);
     const in_ms = turn_ms > 1 ? turn_ms : Math.max(1, Math.min(MEASURE_MS, first.since + WAIT_MS_MAX - now));
     this.#timer = this.#clock.setTimer(in_ms, () => {
@@ -271,8 +273,8 @@ export class AdmissionQueue {
   }
 
   /**
-   * Measures the rate. While robots wait, the node's throughput is its capacity. While none waits, the capacity may be higher: the rate
-   * grows as long as booked robots come.
+   * Updates the estimated rate. If running admissions delayed queued robots, the measured throughput is the node's capacity. Otherwise the
+   * capacity may be higher, so the estimate grows while slots are booked.
    */
   #measure(now: number): void {
     const took_ms = now - this.#measured_from;

@@ -21,11 +21,11 @@ export interface Session {
   /** Queues a message. Returns false if the link is closing. Never blocks: a link that does not drain is closed. */
   send(message: ServerMessage): boolean;
   /**
-   * Opens a stream at the robot. Rejects with ChannelRefused if the robot does not support it. `send_class` is the priority of the stream
+   * Opens a stream to the robot. Rejects with ChannelRefused if the robot does not support it. `send_class` is the priority of the stream
    * relative to other data on the link.
    */
   openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel>;
-  /** How many more streams can be opened at the robot. */
+  /** Number of streams that can still be opened to the robot. */
   readonly channel_room: number;
   /** Stops reading from the robot for `ms`, a few seconds at most. The robot keeps its data meanwhile. */
   pauseReading(ms: number): void;
@@ -33,12 +33,12 @@ export interface Session {
   close(code: number, reason: string): void;
 }
 
-/** What the signature of a challenge must cover, as the server sees the connection. */
+/** The values that a robot's signature of the challenge must cover, as the server sees the connection. */
 export type ExpectedChallenge = Omit<LinkChallenge, "channel"> & BoundChannel;
 
 /**
- * Result of checking a robot's hello. `acked_seq` and `acked_log_seq` are the numbers up to which reports and logs are acknowledged. The
- * welcome contains them.
+ * Result of checking a robot's hello. `acked_seq` and `acked_log_seq` are the sequence numbers up to which the robot's reports and logs are
+ * acknowledged. The welcome message contains both.
  */
 export type Admission =
   | {
@@ -53,7 +53,7 @@ export type Admission =
       admitted: false;
       code: "unknown_robot" | "bad_signature" | "wrong_host" | "decommissioned" | "held" | "busy" | "unsupported_protocol";
       message: string;
-      /** Minimum delay before the robot reconnects; absent: the robot decides. */
+      /** Minimum delay before the robot reconnects. If it is absent, the robot chooses the delay. */
       retry_after_ms?: number;
     };
 
@@ -88,8 +88,8 @@ export interface Link {
   send(robot_id: string, message: ServerMessage): boolean;
   readonly count: number;
   /**
-   * Returns the robots that sent anything since the last call, each with the time of its last frame. The caller writes the times to
-   * last_seen_at in batches.
+   * Returns the robots that sent data since the last call of this method, each with the time of its last frame. The caller writes the times
+   * to the column last_seen_at in batches.
    */
   takeSeen(): Map<string, { org_id: string; at: Date }>;
   /**

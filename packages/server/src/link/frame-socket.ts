@@ -9,12 +9,12 @@ const LENGTH_64 = 127;
 const LENGTH_7_MAX = 125;
 const LENGTH_16_MAX = 0xffff;
 
-/** The answer to every heartbeat. */
+/** The reply to a heartbeat as a complete WebSocket message. It is encoded once, because all replies without a payload are equal. */
 const PONG = webSocketFrame(FrameType.PING, CONTROL_CHANNEL, new Uint8Array(0), FLAG_REPLY);
 
 /**
- * The server's end of a link. It writes complete WebSocket messages to the socket: one buffer and one write per frame, where ws needs
- * several of both. This bypass of ws is possible because links are not compressed.
+ * The server's end of a link. It writes complete WebSocket messages to the socket: one buffer and one write per frame, where the ws library
+ * needs several of both. Bypassing ws is possible because links are not compressed.
  */
 export class ServerFrameSocket implements FrameSocket {
   readonly #ws: WebSocket;

@@ -32,16 +32,16 @@ const HELLO_TIMEOUT_MS = 10_000;
 const NONCE_BYTES = 32;
 /** Retry delay, ±50%, when the node has too many robots or too many links without a hello. */
 const FULL_RETRY_MS = 10_000;
-/** Disconnects a peer that does not answer a close frame. Spread into the options, because the types lack this field. */
+/** Disconnects a peer that does not answer a close frame within 5 s. A separate constant, because the types of ws lack this option. */
 const CLOSING = { closeTimeout: 5_000 };
-/** Maximum missed heartbeats. After these, a link counts as half open. */
+/** A link counts as half open, and is closed, when nothing arrived for more than this many heartbeat intervals. */
 const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
-/** Maximum WebSocket fragments of a message, and chunks in which one may arrive. */
+/** Maximum WebSocket fragments of a message, and maximum chunks of data in which a message may arrive. */
 const FRAGMENTS_MAX = 16;
 const CHUNKS_MAX = 4_096;
 const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
-/** Robots that are sent away reconnect evenly over the time that accepting them takes, within these bounds. */
+/** Bounds of the time over which the reconnects of robots that are sent away are spread. Within them: the time that accepting all takes. */
 const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
 /** Share of the admission rate that is planned for robots that are sent away. The rest is for other robots. */
 const DRAIN_SHARE = 0.8;
@@ -73,7 +73,7 @@ export class Gateway implements Link {
     // Sessions are tracked here. A second list would cost a listener and a closure per link.
     clientTracking: false,
     perMessageDeflate: false,
-    // One frame per link and turn of the event loop: the 4,000 frames of a 64 KiB chunk would delay all other links by 20 ms.
+    // Process one frame per link and turn of the event loop: 4,000 frames in a 64 KiB chunk would delay all other links by 20 ms.
     allowSynchronousEvents: false,
     maxPayload: FRAME_BYTES_MAX,
     // A frame is one WebSocket message. Intermediaries may fragment it, within this bound.
@@ -92,7 +92,7 @@ export class Gateway implements Link {
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
   #draining = false;
-  /** Admissions and records of ended links, which need the database: a stopping server waits for them. */
+  /** Running admissions and database writes about ended links. A stopping server waits for them before it closes the database. */
   readonly #pending = new Set<Promise<void>>();
   #emptied: (() => void) | undefined;
 
@@ -293,7 +293,7 @@ export class Gateway implements Link {
     ws.off("message", cut).on("message", (data, binary) => session.receive(data as Buffer, binary, clock.monotonic()));
     const heard = (): void => session.heardControl();
     for (const event of CONTROL_EVENTS) ws.off(event, cut).on(event, heard);
-    // Removes the listener of `#open`, which would keep in memory what the upgrade needed.
+    // Removes the close listener of `#open`, which would keep objects of the upgrade in memory.
     ws.removeAllListeners("close").once("close", (code, reason) => {
       if (this.#sessions.get(session.robot_id) === session) this.#sessions.delete(session.robot_id);
       if (this.#sessions.size === 0) this.#emptied?.();
@@ -325,7 +325,7 @@ export class Gateway implements Link {
           end();
         }
       },
-      // The message is not acknowledged, so the robot sends it again on its next link. Expected while the server stops.
+      // The message is not acknowledged, so the robot sends it again on its next link. Failures are expected while the server stops.
       failed: (session: LiveSession, error: unknown): void => {
         this.#context.log[this.#draining ? "info" : "error"](
           { err: error, robot_id: session.robot_id },
@@ -359,7 +359,7 @@ function slotOf({ headers }: IncomingMessage): string | undefined {
   return typeof slot === "string" ? slot : undefined;
 }
 
-/** WebSocket pings and pongs. ws answers them, and the link only counts them, because it has its own ping frames. */
+/** WebSocket pings and pongs. The ws library answers pings. The link only rate-limits both: its heartbeats are link frames. */
 const CONTROL_EVENTS = ["ping", "pong"] as const;
 
 /** Ends the connection: a robot may only send a hello before the welcome. */

@@ -7,7 +7,7 @@ export class MessageError extends Error {}
 const ajv = new Ajv({ strict: false });
 const validators = new Map<string, ValidateFunction>(Object.entries(robotMessages).map(([type, schema]) => [type, ajv.compile(schema)]));
 
-/** How an agent's log flush starts. The array of records follows, then END. */
+/** Start of the JSON text of an agent's log flush. The array of records follows, then `END`. */
 const LOGS_START = '{"type":"logs","records":';
 const END = "}".charCodeAt(0);
 const json_of_records = new WeakMap<object, Uint8Array>();
@@ -42,7 +42,7 @@ function parseJson(message: Buffer): unknown {
 
 /** Maximum JSON values in a message. Parsed, each takes 16 to 256 bytes, even if its text is short. A flush of 256 KiB has fewer. */
 export const MESSAGE_VALUES_MAX = 100_000;
-/** Shorter messages always have fewer values. */
+/** Messages with fewer bytes are not checked, because they always have fewer than MESSAGE_VALUES_MAX values. */
 const WEIGHED_BYTES_MIN = 64 * 1024;
 const [OBJECT, ARRAY, COMMA, QUOTE, BACKSLASH] = ["{", "[", ",", '"', "\\"].map((text) => text.charCodeAt(0));
 
@@ -94,8 +94,8 @@ export function parseMessage(bytes: Uint8Array): RobotMessage {
 export const storableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
 
 /**
- * Depth to which `storable` converts a message. Only the fields of log records can be deeper, and those are replaced anyway. A JSON.parse
- * reviver would overflow the stack.
+ * Maximum depth to which `storable` converts a message. Only the fields of log records can be deeper, and the server replaces such fields.
+ * A JSON.parse reviver is not used, because deep nesting would overflow its stack.
  */
 const STORABLE_DEPTH_MAX = 70;
 

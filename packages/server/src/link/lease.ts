@@ -14,7 +14,10 @@ import { bigint, bool, int, list, nullable, row, type RowOf, sql, text, timestam
 export const LEASE_MS = 9_000;
 /** Interval of renewals. A dead node is detected after LEASE_MS plus at most two intervals. */
 const RENEW_EVERY_MS = 3_000;
-/** After a node could not check the others for this long, it restarts its observation of them: they may have had the same outage. */
+/**
+ * After a node could not check the others for this long, it restarts its observation of the others, because they may have had the same
+ * outage.
+ */
 const BLIND_MS = 2 * RENEW_EVERY_MS;
 /** Maximum concurrent renewals: if a lost connection blocks one, a second can use another connection. */
 const RENEWALS_MAX = 2;
@@ -38,11 +41,13 @@ interface LeaseContext {
 
 export interface LeaseDuties {
   bus: Pick<Bus, "publish" | "subscribe" | "connected">;
-  /** A node died, or this one may have been declared dead: check the presence of robots. */
+  /** Must check the presence of robots. Called when a node died, or when this node may have been declared dead. */
   changed: () => void;
-  /** The lease has expired, so the others may consider this node dead: send its robots away. Called repeatedly while that lasts. */
+  /**
+   * Must send this node's robots away. Called, possibly repeatedly, while the lease is expired and other nodes may consider this node dead.
+   */
   cutOff: () => void;
-  /** Another process uses this node's id, or its row was deleted: the process must exit. Called once. */
+  /** Must end the process. Called once, when another process uses this node's id, or when the node's row was deleted. */
   superseded: (why: string) => void;
 }
 
@@ -50,7 +55,7 @@ const beatRow = row({ ...runRow.columns, beat: bigint, address: nullable(text) }
 /** A run with its heartbeat counter and the address for other nodes (null: it has none). */
 export type NodeHeartbeat = RowOf<typeof beatRow>;
 
-/** Returns the runs that were not found dead. Such a run may still be dead, if no other node observed it: its beat no longer changes. */
+/** Returns the runs that no node has found dead. If no other node runs, a dead run is still listed: its `beat` no longer changes. */
 export const listHeartbeats = (db: Db): Promise<NodeHeartbeat[]> =>
   db.many(sql(beatRow)`select ${beatRow} from node where not is_over order by id`);
 
@@ -77,7 +82,7 @@ export class Lease {
   readonly #context: LeaseContext;
   /** Heartbeats of the other nodes, with the monotonic time at which each heartbeat was first seen. */
   readonly #watched = new Map<string, NodeRow & { since: number }>();
-  /** Monotonic time from before the last successful renewal was sent. */
+  /** Monotonic time just before the last successful renewal was sent. */
   #renewed_at: number;
   #looked_at: number;
   #is_superseded = false;
@@ -122,7 +127,8 @@ export class Lease {
       const { id, epoch } = readHint<{ id: string; epoch: number }>(message, { id: isText, epoch: isInteger });
       if (id === this.node.id && epoch === this.node.epoch) sendAway();
     });
-    // Runs independently of the renewal, which may be blocked. A node without the bus must assume that the others run and consider it dead.
+    // Checks the lease independently of the renewal, which may be blocked. Without the bus, no message reports that this node was found
+    // dead, so the node must assume it.
     const watch: Timer = clock.every(RENEW_EVERY_MS, () => {
       if (!duties.bus.connected) sendAway();
     });
@@ -145,8 +151,8 @@ export class Lease {
   }
 
   /**
-   * Starts a renewal and waits up to RENEW_EVERY_MS for it or for an earlier one. If there is no response, returns true to retry
-   * immediately: the loss of a database connection is noticed only after the lease expires, and another connection may work.
+   * Starts a renewal and waits up to RENEW_EVERY_MS for it or for an earlier one. If neither gets a response, returns true, so that the
+   * caller retries immediately. The loss of a database connection is noticed only after the lease expires, but another connection may work.
    */
   async #renewInTime(duties: LeaseDuties): Promise<boolean> {
     const { clock, log } = this.#context;
@@ -221,8 +227,8 @@ export class Lease {
 const LOOK_EVERY_MS = 250;
 
 /**
- * Polls the runs that `look` returns, until all of them have renewed their lease or `within_ms` is over. Returns for each whether it
- * renewed.
+ * Polls the runs that `look` returns, until all of them have renewed their lease or `within_ms` is over. Returns for each run whether it
+ * renewed its lease.
  */
 export async function watchHeartbeats(
   look: () => Promise<NodeHeartbeat[]>,

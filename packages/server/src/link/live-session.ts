@@ -53,7 +53,7 @@ const STREAM_UNIT_BYTES = 16 * 1024;
 /** Options of the send queues of a node's links. */
 export const sendOptions = (clock: Clock): SendQueueOptions => ({ now: () => clock.monotonic(), control_bytes_max: SEND_BYTES_MAX });
 
-/** Creates the queue of all frames to a robot, from the upgrade on. */
+/** Creates the send queue of a link. All frames to the robot pass through it, from the challenge on. */
 export const sendQueueTo = (ws: WebSocket, socket: Duplex, options: SendQueueOptions): SendQueue =>
   new SendQueue(new ServerFrameSocket(ws, socket), options);
 
@@ -71,7 +71,7 @@ export interface SessionEvents {
   failed(session: LiveSession, error: unknown): void;
 }
 
-/** A robot's link after the welcome. One object per robot, without its own timers or closures, because thousands are idle. */
+/** A robot's link after the welcome. While idle, the object has no timers and no closures, because a node has thousands of them. */
 export class LiveSession implements Session, RateLimited, Holder {
   readonly session_id: string;
   readonly org_id: string;
@@ -133,7 +133,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   }
 
   get channel_room(): number {
-    // An outdated agent counts as having room, so that openChannel refuses it with the reason.
+    // An agent that does not support streams counts as having room, so that openChannel rejects with the actual reason.
     return this.knows("channels") ? this.#table().room : CHANNELS_MAX;
   }
 

@@ -94,7 +94,7 @@ export class WorkBudget {
     this.#bytes -= bytes;
     if (org.bytes <= 0) this.#orgs.delete(org_id);
     if (org.bytes <= this.#free / 2) releaseAll(org);
-    // Bytes that one org releases are free for all.
+    // Bytes that one org releases raise the share of every org, so paused links of other orgs may resume.
     for (const other of this.#orgs.values()) if (other.held.size > 0 && other.bytes <= this.#free / 2) releaseAll(other);
   }
 
@@ -177,7 +177,7 @@ const PAUSE_MS_MAX = 1_000;
 /** A robot's link or a viewer's socket. */
 export interface RateLimited {
   readonly org_id: string;
-  /** Present for links: the bucket belongs to the robot, so that its debt remains when it reconnects. */
+  /** Set for links, absent for viewers. A link's bucket belongs to the robot, so that the debt remains when the robot reconnects. */
   readonly robot_id?: string;
   readonly valve: ReadValve;
   /** Token bucket of the robot or the viewer's socket. */

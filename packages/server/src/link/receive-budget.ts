@@ -1,4 +1,4 @@
-/** Limit for all links of a node: bytes of incomplete messages and of unread stream messages. */
+/** Maximum bytes of incomplete messages and of unread stream messages, over all links of a node. */
 export const RECEIVE_BYTES_MAX = 256 * 1024 * 1024;
 
 /** A link that can be ended to free its memory. */
@@ -13,8 +13,8 @@ interface OrgMemory {
 }
 
 /**
- * Bounds the memory of incomplete messages of all links. Above the limit, one link is closed: the largest link of the org that takes the
- * most memory.
+ * Bounds the memory of incomplete and unread messages of all links. When the limit is exceeded, one link is closed: of the org that takes
+ * the most memory, the link that takes most.
  */
 export class ReceiveBudget {
   readonly #bytes_max: number;

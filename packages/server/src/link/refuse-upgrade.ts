@@ -4,7 +4,7 @@ import type { ErrorCode } from "@roamfleet/protocol";
 import { LINK_SLOT_HEADER, RETRY_AFTER_MS_HEADER } from "@roamfleet/protocol/link";
 import type { AdmissionSlot } from "./admission-queue.ts";
 
-/** Answers an upgrade request with an HTTP error in the API's envelope and closes the socket. */
+/** Answers an upgrade request with an HTTP error, in the JSON format of the API's errors, and closes the socket. */
 export function refuseUpgrade(
   socket: Duplex,
   status: number,
@@ -20,7 +20,7 @@ export function refuseUpgrade(
     ...headers,
   });
   socket.on("error", () => socket.destroy());
-  // A client that keeps its side open would otherwise keep the socket open.
+  // Closes the socket even if the client does not close its end of the connection.
   socket.once("finish", () => socket.destroy());
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n${body}`,

@@ -46,7 +46,7 @@ export type Ending =
   | { end: "cancelled" | "failed"; reason: Reason }
   /** The robot is downloading: ask it to stop. It must acknowledge that it stopped. */
   | { ask: true }
-  /** The robot has the release: roll it back. */
+  /** The robot runs the deployment's release: roll the robot back. */
   | { roll_back: true };
 
 /**

@@ -17,7 +17,7 @@ import { releaseDue } from "./create/schedule.ts";
 import { nextDueAt, nextStepAt } from "./store/claim.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
-/** Interval of the background loops. Hints start them earlier; the interval guarantees progress if a hint is lost. */
+/** Interval of the background loops. A hint (bus message) starts a loop earlier; the interval guarantees progress if it is lost. */
 const WORK_EVERY_MS = 5_000;
 const SCHEDULE_EVERY_MS = 30_000;
 const REPAIR_EVERY_MS = 30_000;
@@ -30,7 +30,7 @@ export interface DeploymentEngine {
   stop(): Promise<void>;
 }
 
-/** One kind of background work: claims rows that are due, decides and applies. Resolves to true if there may be more. */
+/** One run of a background loop: claims due rows and processes them. Resolves to true if more rows may be due. */
 type Work = (postponed: Postponed) => Promise<boolean | void>;
 
 /** Starts the loops that advance deployments. Every node runs them; a loop skips rows that another node has locked. */

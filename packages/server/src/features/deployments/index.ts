@@ -14,7 +14,7 @@ export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";
 export { mayFetch as mayFetchArtifact } from "./store/robot-state.ts";
 
-/** Returns the highest report number taken from each of these outboxes; 0 for an unknown one. */
+/** Returns, for each of these robots' outboxes, the highest number of a stored report; 0 for an unknown outbox. */
 export async function reportPositions(
   db: Db,
   org_id: string,

@@ -6,7 +6,7 @@ import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";
 
-/** Reasons as the end of a message for users. */
+/** Texts of the reasons, each used as the end of a message for users. */
 const REASONS: Record<Reason, string> = {
   already_installed: "already installed",
   timeout: "the step timed out",

@@ -19,7 +19,7 @@ export const ROLLBACK_SECONDS = INSTALLING_SECONDS + VERIFYING_SLACK_SECONDS;
 /** Returns the deadline by which a connected robot must download the previous release if needed, install it and verify it. */
 export const rollbackDeadline = (verify_seconds: number, now: Date): Date =>
   new Date(now.getTime() + (ROLLBACK_SECONDS + verify_seconds) * 1_000);
-/** How long a robot may take to acknowledge that it stopped. */
+/** Seconds within which a robot must acknowledge a request to stop. */
 export const CANCEL_ACK_SECONDS = 60;
 const RETRY_BASE_SECONDS = 10;
 

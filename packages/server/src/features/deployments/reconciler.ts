@@ -13,7 +13,7 @@ const LOG_EVERY_MS = 60_000;
 /** Maximum failing items that one loop remembers. Beyond that, the oldest is evicted, and therefore retried early. */
 const FAILING_MAX = 1_000;
 
-/** The items of one background loop that failed on this node. Each is left out of the claims until its next attempt. */
+/** The items of one background loop that failed on this node. Claims skip each item until its next attempt. */
 export class Postponed {
   readonly #failing = new Map<string, { attempts: number; next_at_ms: number }>();
   readonly #logged_at_ms = new Map<string, number>();

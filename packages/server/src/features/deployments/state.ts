@@ -72,7 +72,7 @@ export function taskOf(target: {
   return target.kind === "release" && target.release_id === null ? "remove" : "install";
 }
 
-/** Whether the target ended with nothing of the app on its robot: rolled back to no release, or removed on request. */
+/** Whether the target ended with the app removed from its robot: rolled back to no release, or removed on request. */
 export function isRemoved(target: Parameters<typeof taskOf>[0] & { status: TargetStatus }): boolean {
   const task = taskOf(target);
   return (task === "return_to_none" && target.status === "rolled_back") || (task === "remove" && target.status === "applied");
@@ -109,7 +109,7 @@ export const mayDispatch = (
   deployment.stop_requested_at === null &&
   (deployment.expires_at === null || deployment.expires_at > now);
 
-/** Returns why targets are cancelled; null: nothing was requested. */
+/** Returns why targets are cancelled; null if neither a cancellation nor a rollback was requested. */
 export function cancelReason({ cancel_requested, rollback_requested }: Requests): Reason | null {
   if (cancel_requested) return "user_cancelled";
   return rollback_requested === true ? "rollback_requested" : null;
@@ -184,8 +184,8 @@ export function afterTimeout(target: TargetState, context: Requests & { online: 
 }
 
 /**
- * Whether to keep waiting for an offline robot that is to roll back. It may reconnect until its deployment expires, so its step is not
- * late.
+ * Whether to keep waiting for an offline robot that must roll back. The robot may reconnect until its deployment expires, so its step
+ * does not time out before.
  */
 export const isAwaited = ({ task }: TargetState, { online }: { online: boolean }): boolean => isReturning(task) && !online;
 
@@ -242,7 +242,7 @@ interface Ended {
   reason: Reason | null;
 }
 
-/** Returns the counts after these targets have moved. Pure. */
+/** Returns the numbers of ended targets by status and reason after these moves. Pure. */
 export function countReasons(
   counts: ReasonCounts,
   moves: readonly { target: Ended; to: TargetStatus; reason: Reason | null }[],
@@ -260,7 +260,7 @@ export function countReasons(
   return next;
 }
 
-/** Returns the most frequent reason of targets with one of these statuses; of equally frequent ones the first by name. Pure. */
+/** Returns the most frequent reason of targets with one of these statuses; in a tie, the first by name. Pure. */
 export function commonestReason(counts: ReasonCounts, statuses: readonly TargetStatus[]): Reason | null {
   const sums = new Map<Reason | "", number>();
   for (const status of statuses)

@@ -33,7 +33,7 @@ export type CreateContext = Engine & Pick<Plane, "settings">;
 export const HINT_DISPATCH = "rf.deployments.dispatch";
 export const HINT_PUSH = "rf.deployments.push";
 export const HINT_SCHEDULED = "rf.deployments.scheduled";
-/** A rollout, a stop or a rollback has work to do. */
+/** Hint: a rollout or fan-out can advance, or targets of a deployment must be ended. */
 export const HINT_ROLLOUT = "rf.deployments.rollout";
 
 const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
@@ -63,7 +63,7 @@ export async function moveTargets(
 
 /**
  * Moves targets of deployments of one org, and the deployments with them: writes states, counters, events and timelines in the caller's
- * transaction, in the same few statements for one deployment or a hundred. The only place where a target's status is written. Returns the
+ * transaction. Uses the same few statements for one deployment or a hundred. No other function changes the status of a target. Returns the
  * rows of the deployments that changed.
  */
 export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], actor: Actor): Promise<DeploymentRow[]> {
@@ -100,7 +100,7 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   return moved.map(({ row }) => row);
 }
 
-/** Writes the targets of all moves. Returns the ids of the existing ones that were changed. */
+/** Writes the targets of all moves. Returns the ids of the changed targets, without those of inserted ones. */
 async function writeTargets(tx: Db, org_id: string, wanted: readonly Move[], now: Date): Promise<Set<string>> {
   const inserted = wanted.flatMap(({ started, changes }) =>
     started === undefined ? [] : [changes.reduce<TargetRow>((target, change) => ({ ...target, ...afterChange(change) }), started)],
@@ -247,7 +247,7 @@ export const deploymentEvent = (
   data: extra.data ?? {},
 });
 
-/** Changes the deployment's own status, with its event. */
+/** Sets a deployment's status and writes the event of this change. */
 export async function moveDeployment(
   tx: Db,
   engine: Engine,
@@ -282,7 +282,7 @@ async function writeEvent(
   return row;
 }
 
-/** Ends a deployment whose targets all ended before its fan-out finished. No later change of a target would end it. */
+/** Ends a deployment whose targets had all ended before its fan-out finished, because no later change of a target would end it. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return deployment;
   const { status, reason } = finalizeDeployment(deployment, NO_CHANGE, 0);

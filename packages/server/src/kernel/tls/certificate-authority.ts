@@ -17,15 +17,15 @@ export const RELEASED = { version: "0.1.0", not_before: new Date("2026-11-01T00:
 const plausibleTime = (now: Date): Date => (now < RELEASED.not_before ? RELEASED.not_before : now);
 
 /**
- * Certificates are valid from this long before they are issued, because clocks of robots and other servers may be behind. Some start at the
- * time of the last shutdown.
+ * Certificates are valid from this long before their issue time, because the clocks of robots and other servers may be behind. Some clocks
+ * start at the time of the machine's last shutdown.
  */
 export const BACKDATED_MS = 86_400_000;
 
 const P256 = { name: "ECDSA", namedCurve: "P-256" } as const;
 const SIGNED_BY = { name: "ECDSA", hash: "SHA-256" } as const;
 
-/** Loads the library on demand. It takes 150 ms, only on servers that create certificates. */
+/** Loads the X.509 library on demand, because loading takes 150 ms and only servers that create certificates need it. */
 async function loadX509(): Promise<typeof x509Library> {
   await import("reflect-metadata");
   return import("@peculiar/x509");

@@ -17,7 +17,9 @@ interface Context {
   log: Logger;
 }
 
-/** Follows a certificate and key in files that another program renews. Throws if they do not match at the start. */
+/**
+ * Loads a certificate and its key from files, and reloads them when another program renews them. Throws if they do not match at the start.
+ */
 export async function certificateFiles(files: { cert_file: string; key_file: string }, context: Context): Promise<Tls> {
   const followed = new CertificateFiles(files, await readPair(files), context);
   return followed;
@@ -37,7 +39,7 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
   try {
     return parse();
   } catch (error) {
-    // Replaces OpenSSL's message, which contains neither the file nor the expected content. It never contains the key.
+    // Replaces OpenSSL's message, which contains neither the file nor the expected content. The new message never contains the key.
     throw new Error(`${file} contains no ${what}`, { cause: error });
   }
 }
@@ -59,7 +61,7 @@ class CertificateFiles implements Tls {
     this.pair = pair;
     this.#context = context;
     this.#timer = context.clock.every(POLL_MS, () => this.#look());
-    // Watches the directory, not the file: a renewal replaces the file, and Kubernetes a symlink above it.
+    // Watches the directory, not the file: a renewal replaces the file, and Kubernetes replaces a symlink to the file's directory.
     const directories = new Set([path.dirname(path.resolve(files.cert_file)), path.dirname(path.resolve(files.key_file))]);
     this.#watchers = [...directories].flatMap((directory) => this.#watch(directory));
   }

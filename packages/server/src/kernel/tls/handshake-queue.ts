@@ -20,8 +20,8 @@ export const START_INTERVAL_MS = 10;
  */
 export const CONNECTING_START_INTERVAL_MS = 2;
 /**
- * Maximum queued clients. A network may use at most as many slots as it leaves free, so a single network fills half of the queue. Half is
- * about the number of robots of a node, which may all connect from one address.
+ * Maximum queued clients. A network may use at most as many places as are still free, so a single network fills at most half of the queue.
+ * Half is about the number of robots of a node, which may all connect from one address.
  */
 export const QUEUE_MAX = 32_000;
 /**
@@ -58,12 +58,12 @@ export interface QueueTimers {
  */
 export class TlsHandshakeQueue {
   readonly #timers: QueueTimers;
-  /** By network. `since`: monotonic milliseconds. */
+  /** Queued clients by network. `since`: when the client was queued, in monotonic milliseconds. */
   readonly #queue = new FairQueue<Client & { since: number }>();
   #running = 0;
   #started_at = -Infinity;
   #timer: Timer | undefined;
-  /** A client connected in this turn of the loop. */
+  /** True if a client connected in this turn of the event loop. */
   #connected = false;
   #turn_awaited = false;
   #closed = false;

@@ -8,7 +8,7 @@ import { certificateFiles } from "./certificate-files.ts";
 import { type KeyPair, type Tls, TLS_OPTIONS } from "./tls.ts";
 import { BACKDATED_MS, openAuthority, type OwnAuthority } from "./certificate-authority.ts";
 
-/** How often names and time are checked. A new address of this machine is in the certificate within this time. */
+/** Interval of the checks for new names and for expiry. A new address of this machine is in the certificate within this time. */
 const LOOK_MS = 10_000;
 /** Maximum names per certificate. If there are more, names that the machine no longer has are removed. */
 const NAMES_MAX = 64;
@@ -25,7 +25,7 @@ export interface OwnCertificateOptions {
   log: Logger;
   /** Replaces the machine's names in tests. */
   machine_names?: () => string[];
-  /** How often names and time are checked. Tests that simulate months set it higher. */
+  /** Interval of the checks for new names and for expiry. Tests that simulate months set a longer one. */
   look_every_ms?: number;
 }
 
@@ -39,7 +39,7 @@ export async function openTls(
   return ownCertificate({ ...context, data_directory, listen_host: listen.host, names: tls.names });
 }
 
-/** A certificate of the server's own CA, renewed before it expires and when the machine's names change. */
+/** Issues a certificate by the server's own CA, and renews it before it expires and when the machine's names change. */
 export async function ownCertificate(options: OwnCertificateOptions): Promise<Tls> {
   const authority = await openAuthority(options.data_directory, options.clock.now());
   const made_for = authority.timeOf(options.clock.now());

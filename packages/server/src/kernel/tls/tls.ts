@@ -15,7 +15,7 @@ export interface KeyPair {
 export interface Tls {
   /** The current pair. */
   readonly pair: KeyPair;
-  /** Certificate and fingerprint of the CA that this server created; undefined if it uses other files. */
+  /** Certificate and fingerprint of the CA that this server created; undefined if the certificate comes from files of the user. */
   readonly authority: { pem: string; fingerprint: string; file: string } | undefined;
   /** Applies each new pair to the server until `stop`. */
   follow(server: Pick<Server, "setSecureContext">): void;

@@ -47,7 +47,7 @@ export function peerFingerprint(socket: TLSSocket): string | undefined {
   return certificate === undefined ? undefined : parseFingerprint(certificate.fingerprint256);
 }
 
-/** Sends small messages without delay and detects a lost peer. */
+/** Disables Nagle's algorithm, so that small messages are sent without delay, and enables TCP keepalive, which detects a lost peer. */
 export function steady(socket: TLSSocket): void {
   socket.setNoDelay(true);
   socket.setKeepAlive(true, KEEP_ALIVE_MS);
@@ -56,7 +56,7 @@ export function steady(socket: TLSSocket): void {
 /** Timeout of a connection to another node. A node on the same network responds within milliseconds. */
 const CONNECT_TIMEOUT_MS = 3_000;
 
-/** Connects to a node and verifies its certificate. Rejects with a reason for the log, before any data was sent. */
+/** Connects to a node and verifies its certificate. If that fails, rejects with a reason for the log, before any data is sent. */
 export function connectNode(
   node: { address: string; tls_fingerprint: string },
   pair: RunCertificate,

@@ -72,13 +72,16 @@ function once(release: () => void): () => void {
   };
 }
 
-/** Time limit for the handshake, and again for the first request. */
+/** Time limit for the TLS handshake. The same limit applies to the first request after it. */
 const SILENT_TIMEOUT_MS = 5_000;
 /** Maximum concurrent lookups of certificates. Further connections are closed. */
 const UNKNOWN_MAX = 256;
-/** Refused connections are logged at most this often, with their number: anyone who reaches the port can cause them. */
+/**
+ * Minimum interval between log lines about refused connections, because anyone who reaches the port can cause them. Each line has their
+ * number.
+ */
 const WARN_EVERY_MS = 60_000;
-/** Enough for a viewer's request and its identity. */
+/** Maximum size of request headers. The headers of a forwarded viewer's request, with the viewer's identity, are smaller. */
 const HEADER_BYTES_MAX = 64 * 1024;
 
 export type NodeUpgrade = (request: IncomingMessage, socket: TLSSocket, head: Buffer) => void;
@@ -101,7 +104,7 @@ export class NodeListener {
   readonly #admission: HandshakeAdmission;
   readonly #http: HttpServer;
   readonly #sockets = new Set<Socket>();
-  /** Functions that release the slots of handshakes, by peer. */
+  /** Functions that release the handshake slots of open connections, by the peer's address and port. */
   readonly #places = new Map<string, () => void>();
   #unknown = 0;
   #refused = 0;
@@ -131,7 +134,7 @@ export class NodeListener {
     this.#net = createNetServer((socket) => this.#admit(socket));
   }
 
-  /** Rejects if it cannot listen on the address. */
+  /** Opens a listener. Rejects if it cannot listen on the address. */
   static async open(options: NodeListenerOptions): Promise<NodeListener> {
     const listener = new NodeListener(options);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -165,7 +168,10 @@ export class NodeListener {
     this.#http.close();
   }
 
-  /** Runs before the TLS handshake, the most expensive operation that a stranger can cause here. */
+  /**
+   * Takes a handshake slot for a new connection, or closes it if there is none. The TLS handshake starts only after that, because it is the
+   * most expensive operation that a stranger can cause.
+   */
   #admit(socket: Socket): void {
     const address = socket.remoteAddress;
     const leave = address === undefined ? undefined : this.#admission.enter(address);
@@ -229,5 +235,5 @@ export class NodeListener {
   }
 }
 
-/** Key of a TCP socket and of the TLS socket on top of it. */
+/** Returns the peer's address and port, which are equal for a TCP socket and the TLS socket on top of it. */
 const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

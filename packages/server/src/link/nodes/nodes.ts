@@ -33,7 +33,7 @@ const refusedRow = row({ refused_host: text, refused_host_at: timestamptz });
 export const writeRefusedHost = (db: Db, { id, epoch }: NodeRun, { host, at }: { host: string; at: Date }): Promise<number> =>
   db.run(sql`update node set refused_host = ${host}, refused_host_at = ${at} where id = ${id} and epoch = ${epoch}`);
 
-/** Returns the hosts that nodes refused since then, without duplicates, the latest first. */
+/** Returns the hosts that nodes refused at or after `since`, without duplicates, the latest first. */
 export const listRefusedHosts = async (db: Db, since: Date): Promise<string[]> =>
   (
     await db.many(sql(refusedRow)`
@@ -80,7 +80,7 @@ class KnownNodes {
     return nodes;
   }
 
-  /** All waiting calls share one query. */
+  /** Waits until the next query is allowed, and runs it. All waiting calls share that query. */
   #readNext(): Promise<KnownNode[]> {
     this.#next ??= this.#clock.sleep(ASK_EVERY_MS - this.#age(this.#read?.at ?? 0)).then(() => {
       this.#next = undefined;
@@ -101,7 +101,7 @@ interface NodesContext {
 
 interface NodesSettings {
   listen: HostPort;
-  /** Address that other nodes use; undefined: detected. Port 0 means the port that is listened on. */
+  /** Address at which other nodes connect. Undefined: detected automatically. Port 0: the port of the listener. */
   address: HostPort | undefined;
 }
 

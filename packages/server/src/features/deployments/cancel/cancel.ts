@@ -13,7 +13,7 @@ import { type Engine, moveDeployment } from "../transition.ts";
 interface CancelOptions {
   kind?: DeploymentKind;
   mode?: "finish" | "rollback";
-  /** The authority on which robots roll back; used only with the mode `rollback`. */
+  /** The authority with which the deployment rolls robots back; used only with the mode `rollback`. */
   authority?: Authority;
   /** Maximum targets that end in this transaction. */
   chunk?: number;

@@ -145,7 +145,7 @@ export async function revertDesiredState(
   engine: Engine,
   org_id: string,
   targets: readonly Pick<TargetRow, "id" | "kind" | "robot_id">[],
-  /** How they ended, by target id; absent for targets that are only being cancelled. */
+  /** The final status of each target, by target id; absent for targets that are only being cancelled. */
   ends: ReadonlyMap<string, TargetStatus> = new Map(),
 ): Promise<void> {
   if (targets.length === 0) return;

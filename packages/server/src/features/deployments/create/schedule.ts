@@ -49,7 +49,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const org = db.forOrg(org_id);
     const can_batch = own.every(isForOneRobot);
-    // Batches have different robots, so without other deployments they need no common order.
+    // No robot is in two batches, so if all deployments can start in batches, the batches need no common order.
     const separate = can_batch ? await startInBatches(org, engine, org_id, own, false) : own;
     const in_order = await storeOrder(org, org_id, separate);
     const is_ordered = in_order !== undefined;
@@ -92,7 +92,7 @@ function partsOf(due: readonly Due[]): Due[][] {
 
 /**
  * Starts deployments to one robot each, in batches. If a batch fails, starts the deployments of each of its robots in one transaction.
- * Returns those that fail again: they must start separately.
+ * Returns the deployments that fail again, which must start separately.
  */
 async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
   const byRobot = (some: readonly Due[]) => Map.groupBy(some, ({ robot_id, id }) => robot_id ?? id).values();

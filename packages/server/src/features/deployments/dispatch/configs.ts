@@ -20,8 +20,8 @@ import type { Engine } from "../transition.ts";
 /**
  * Stores the current config files of each robot as its desired files. A target without files is `applied`. A target whose files violate a
  * schema fails, and its robot keeps the files that it has. If any file of a target contains secrets, the target waits until its robot is
- * approved. Leaves out namespaces of which a newer deployment was dispatched; a target without others is superseded. The caller has locked
- * the robots' `robot_desired` rows.
+ * approved. Leaves out namespaces for which a newer deployment was dispatched; a target with no other files is superseded. The caller has
+ * locked the robots' `robot_desired` rows.
  */
 export async function writeDesiredConfigs(
   tx: Db,
@@ -80,10 +80,10 @@ export async function writeDesiredConfigs(
   return changes;
 }
 
-/** Whether the robot gets what its target desires, or already has it. */
+/** Whether the robot is sent the files of its target, or needs none. */
 export const isHandedOut = ({ to }: TargetChange): boolean => to === "dispatched" || to === "applied";
 
-/** Returns, by robot, the namespaces of which a newer deployment was dispatched; none for a deployment of one namespace. */
+/** Returns, by robot, the namespaces for which a newer deployment was dispatched; none if this deployment is of one namespace. */
 async function newerNamespaces(
   tx: Db,
   { org_id, namespace, order_number }: DeploymentRow,
@@ -99,7 +99,7 @@ const without = (made: RobotFiles, namespaces: ReadonlySet<string> | undefined):
 
 /**
  * Returns how targets of all namespaces change after deployments of one namespace have replaced some of their files. A target whose
- * remaining files are all on the robot is `applied`; one without any is superseded; the others are unchanged.
+ * remaining files are all on the robot is `applied`. A target with no remaining file is superseded. Other targets are unchanged.
  */
 export async function afterReplacedFiles(
   tx: Db,

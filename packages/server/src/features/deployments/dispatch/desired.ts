@@ -94,7 +94,7 @@ export async function addLayers(db: Db, org_id: string, desired: ReadonlyMap<str
   }
 }
 
-/** Node's names of architectures that differ from OCI's. */
+/** Maps Node.js names of architectures to OCI names, where they differ. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
 
 /** Returns the image for the robot's architecture; undefined if there is none. */

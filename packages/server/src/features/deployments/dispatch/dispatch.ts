@@ -214,8 +214,8 @@ export async function dispatchLocked(
 
 /**
  * Cancels the older targets of robots to which a newer one was dispatched. If nothing was dispatched to a robot, for example because its
- * config awaits approval or violates a schema, its older targets stay open. A newer config of one namespace replaces only this file of an
- * older target of all namespaces, which delivers the others.
+ * config awaits approval or violates a schema, its older targets stay open. If an older target is for all namespaces and the newer one for
+ * a single namespace, only that namespace's file is replaced, and the older target delivers the other files.
  */
 async function supersededBy(
   tx: Db,
@@ -279,8 +279,8 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
 }
 
 /**
- * Whether another open target of the robot is for the same app or config namespace. All namespaces include each one, whichever of the two
- * targets is for all.
+ * Whether another open target of the robot is for the same app or config namespace. A config target for all namespaces conflicts with every
+ * config target of the robot.
  */
 const isRival = (target: TargetRow, other: OpenTarget): boolean =>
   other.kind === target.kind &&

@@ -5,7 +5,7 @@ import type { DeploymentRow, TargetRow } from "../store/rows.ts";
 import { setWaitingForWindow } from "../store/targets.ts";
 import { type Engine, HINT_PUSH } from "../transition.ts";
 
-/** How long after the end of its window a robot may take to report that it has begun. */
+/** After its install window ends, a robot has this long to report that it has begun to install. */
 const WINDOW_SLACK_MS = 600_000;
 /** For a window that never opens again: the release is not installed, and the deployment expires. */
 const NEVER = { install_from: new Date(8.64e15), install_until: new Date(8.64e15) };

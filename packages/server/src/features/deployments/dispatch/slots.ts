@@ -17,7 +17,7 @@ export const isLimited = ({ rollout }: Pick<DeploymentRow, "rollout">): boolean 
  * Maximum robots of a deployment whose groups are counted each time a robot finishes. Counting more takes a considerable part of a second.
  */
 const EXACT_COUNT_ROBOTS_MAX = 5_000;
-/** Interval at which larger deployments are counted instead. */
+/** Interval at which the groups of larger deployments are counted instead. */
 export const PERIODIC_COUNT_MS = 1_000;
 
 /** Whether the groups are too large to count each time a robot finishes. */

@@ -36,7 +36,7 @@ export async function artifactStored(db: Db, engine: Engine, org_id: string, rel
   if ((await wakeWaitingForArtifact(db, org_id, release_id)) > 0) db.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }
 
-/** Sends an approved robot what was withheld, and wakes targets that waited for the approval. Runs in the caller's transaction. */
+/** Sends an approved robot the secrets withheld so far, and wakes targets that waited for approval. Runs in the caller's transaction. */
 export async function robotApproved(tx: Db, engine: Engine, org_id: string, robot_id: string): Promise<void> {
   await wakeWaitingForApproval(tx, org_id, robot_id);
   await bumpGenerations(tx, org_id, [robot_id], engine.clock.now());

@@ -48,7 +48,7 @@ export class ConnectionSync {
   }
 }
 
-/** Queues by bus; each plane has one bus. See `greetings` in dispatch/push.ts. */
+/** Queues of connected robots, by the bus of their node. See `greetings` in dispatch/push.ts. */
 const connections = new WeakMap<object, ConnectionSync>();
 
 /** Returns the queue of the node that has this bus. */

@@ -25,9 +25,9 @@ const ROBOTS_AT_ONCE = 500;
 const FAILED_AGAIN_MS = 4_000;
 
 /**
- * Deploys the release and config of their fleet to robots that joined the fleet later, or that reconnected after its deployment expired.
+ * Deploys a fleet's release and config to robots that joined the fleet after its deployment, or that reconnected after it had expired.
  * Each robot gets its own deployment, which is verified and rolled back like any other. Returns the number of deployments. One statement
- * checks all robots; robots that need nothing cost no more.
+ * checks all robots; robots that need nothing cause no further queries.
  */
 export async function followFleet(
   db: Db,
@@ -71,7 +71,7 @@ const CAUSE_TEXTS: Record<Cause, string> = {
   returned: "the robot reconnected after the fleet's deployment had expired",
 };
 
-/** The message and data of the first event. */
+/** Returns the message and data of an automatic deployment's first event. */
 const describe = (behind: Behind | undefined) =>
   behind === undefined
     ? {}
@@ -126,9 +126,9 @@ export async function followConnections(db: SystemDb, engine: CreateContext, con
 }
 
 /**
- * Background: checks the members of fleets whose release or config changed, or for which automatic updates were enabled again. A change is
- * checked because robots that joined while the fleet's deployment ran are not part of it. Members whose check fails are retried like robots
- * that connect. Returns true while there are more.
+ * Background: checks the members of fleets whose release or config changed, or for which automatic updates were enabled again. After a
+ * change, robots may lack the release because they joined while the fleet's deployment ran. Members whose check fails are retried like
+ * robots that connect. Returns true while there are more.
  */
 export async function followFleets(
   db: SystemDb,

@@ -8,7 +8,7 @@ import type { Engine } from "../transition.ts";
 /** Maximum reports per transaction. It is low, so that other transactions wait only briefly for the transaction's locks. */
 const BATCH_REPORTS_MAX = 500;
 const BATCH_BYTES_MAX = 512 * 1024;
-/** Maximum lanes per transaction; most lanes are deployments. The transaction locks their rows, and each takes a few statements. */
+/** Maximum queues (lanes) per transaction. Most are of one deployment: its row is locked, and it needs a few statements. */
 const BATCH_LANES_MAX = 8;
 /** Maximum concurrent transactions per org, so that database connections remain for other orgs. */
 const BATCHES_AT_ONCE = 3;
@@ -23,7 +23,7 @@ interface Waiting {
 }
 
 interface OrgQueue {
-  /** Reports by deployment; the lane that has waited longest is first. */
+  /** Queued reports by lane (see `laneOf`); the lane that has waited longest is first. */
   lanes: Map<string, Waiting[]>;
   busy: Set<string>;
   batches: number;
@@ -43,7 +43,7 @@ export class ReportIntake {
     this.#plane = plane;
   }
 
-  /** Resolves when the report is durable and acknowledged; rejects if this report cannot be taken. */
+  /** Resolves when the report is durable and acknowledged; rejects if this report cannot be stored. */
   async take(session: Session, report: Report): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#add(session.org_id, { report: robotReport(session, report), bytes: bytesOf(report), resolve, reject });
@@ -83,7 +83,7 @@ export class ReportIntake {
     if (this.#orgs.size === 0) for (const resolve of this.#settled.splice(0)) resolve();
   }
 
-  /** Takes a batch. A failing batch is bisected until the failing report is found. Never rejects. */
+  /** Stores a batch. A failing batch is bisected until the failing report is found. Never rejects. */
   async #perform(org_id: string, batch: readonly Waiting[]): Promise<void> {
     await retryBisected(batch, (some) => this.#take(org_id, some), {
       affectsAll: (error) => this.#plane.db_errors.isConnectionLost(error),
@@ -106,7 +106,8 @@ export class ReportIntake {
 }
 
 /**
- * Returns the lane of a report. Reports that name a deployment share its lane, because its row is locked first. All others share two lanes.
+ * Returns the lane (queue) of a report. A lane has at most one running transaction. Reports about the same deployment share a lane, because
+ * the transaction locks the deployment's row first. All other reports share two lanes: one for config files, one for the rest.
  */
 function laneOf({ body }: RobotReport): string {
   if (body.kind === "target") return body.deployment_id;

@@ -179,7 +179,7 @@ async function configsArrived(tx: Db, org_id: string, targets: readonly TargetRo
   return new Map(whole.map(([target_id, files]) => [target_id, { changed: files.some(({ unchanged }) => !unchanged) }]));
 }
 
-/** Stores download progress, or that the robot is holding the update back. Progress also extends the step's deadline. */
+/** Stores download progress, or that the robot delays the update. Progress also extends the step's deadline. */
 export async function takeProgress(
   db: Db,
   engine: Engine,
@@ -211,7 +211,7 @@ export interface ReportedMove {
   data?: Record<string, unknown>;
 }
 
-/** Statuses from which the robot always finishes what it began. */
+/** Statuses after which the robot keeps or completes its update even if the target is cancelled. */
 const FINISHING: readonly TargetStatus[] = ["installing", "verifying", "applied"];
 
 /** Moves targets of these deployments, whose rows the caller has locked; each target at most once. */

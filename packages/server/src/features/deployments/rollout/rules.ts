@@ -19,7 +19,7 @@ export interface WaveFacts {
   /** How long the wave's robots run the release before the next wave starts, and whether the next wave needs a manual promotion. */
   soak_seconds: number;
   gate: "auto" | "manual";
-  /** The gate of the wave before it; `auto` for the first wave. */
+  /** The gate between the previous wave and this one; `auto` for the first wave. */
   gate_before: "auto" | "manual";
   /** The last wave after which a user promoted the deployment; -1: none. */
   promoted_wave: number;
@@ -105,7 +105,7 @@ export interface Tally {
   applied: number;
   failed: number;
   rolled_back: number;
-  /** Robots to which it was ever dispatched, each counted once. */
+  /** Robots to which the deployment was ever dispatched, each counted once. */
   dispatched: number;
 }
 
@@ -153,7 +153,7 @@ export function reachOf({ percent, count }: Wave, total: number): number | null 
 const matches = (labels: Readonly<Record<string, string>>, wanted: Readonly<Record<string, string>>): boolean =>
   Object.entries(wanted).every(([key, value]) => labels[key] === value);
 
-/** Returns the wave of each robot, in the order of their ids; robots in no wave are in the last, implicit one. Pure. */
+/** Assigns robots to waves in the given order and returns each robot's wave. Robots in no wave get the last, implicit one. Pure. */
 export function assignWaves(robots: readonly { labels: Readonly<Record<string, string>> }[], waves: readonly Wave[]): number[] {
   const rest = waves.length;
   const of_robot = robots.map(() => rest);

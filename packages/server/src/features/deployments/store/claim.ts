@@ -18,7 +18,7 @@ import {
 } from "../../../kernel/sql.ts";
 import { type DeploymentKind, targetRow } from "./rows.ts";
 
-/** Queries for the rows that the background loops claim. They keep no locks: the work locks the deployment and checks again. */
+/** Queries for the rows that the background loops claim. They keep no locks: each handler locks the deployment and checks again. */
 
 /** Columns that identify a target and its deployment. */
 const targetItemRow = row({ org_id: text, deployment_id: text, id: text });
@@ -100,7 +100,7 @@ export const claimable = (now: Date, limit: number, skip: readonly string[] = []
       order by coalesce(t.not_before_at, '-infinity'), t.id limit s.share) t`;
 export const listClaimable = (db: Db, now: Date, limit: number, skip: readonly string[] = []) => db.many(claimable(now, limit, skip));
 
-/** Postpones claimed targets that could not be dispatched. Skips those that another transaction has locked: it is moving them. */
+/** Postpones claimed targets that could not be dispatched. Skips targets locked by another transaction, which is changing them. */
 export const postponeClaimed = (db: Db, org_id: string, ids: readonly string[], not_before_at: Date) =>
   db.run(sql`
     with claimed as (
@@ -139,8 +139,8 @@ const ENDING_DEPLOYMENTS_MAX = 20;
 
 /**
  * Condition: target t must be ended, by the same rules as `decideEnding`. Deployment d has expired, or its end was requested. A robot that
- * is downloading is asked to stop only once: it was not asked yet if its target is still desired, or has no deadline or one later than
- * `stopped_by`.
+ * is downloading is asked to stop only once. It was not asked yet if the target is still its desired one, or if the target's deadline is
+ * absent or later than `stopped_by`.
  */
 const mustEnd = (now: Date, stopped_by: Date) => sql`(
   t.status in ('pending', 'queued')
@@ -185,8 +185,8 @@ export const lockEndings = (db: Db, org_id: string, deployment_id: string, now: 
     order by t.id limit ${limit} for update of t`);
 
 /**
- * Maximum late targets that are numbered to take turns between orgs. If a large fleet times out at one moment, numbering all its targets
- * takes as long as handling them.
+ * Maximum late targets among which a run takes turns between orgs. If a large fleet times out at one moment, numbering all its targets
+ * would take as long as handling them.
  */
 const LATE_CONSIDERED = 10_000;
 /** Selects targets past their deadline, in turns between orgs, except those in `skip`. */

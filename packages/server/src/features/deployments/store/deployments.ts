@@ -134,7 +134,7 @@ export interface DeploymentUpdate {
   status: DeploymentStatus;
   reason: Reason | null;
   delta: Counts;
-  /** Absent: unchanged. */
+  /** New counts of ended targets by status and reason; absent: unchanged. */
   reason_counts?: ReasonCounts;
   /** Targets dispatched for the first time; absent: none. */
   dispatched?: number;

@@ -7,7 +7,7 @@ export type FinishedDeployment = RowOf<typeof finishedRow>;
 const isBehind = (after: FinishedDeployment | undefined) =>
   after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`;
 
-/** Deployments that finished before that time and still have events, oldest first, after the cursor `after`. */
+/** Selects deployments that finished before `before` and still have events, oldest first, after the cursor `after`. */
 export const listWithEvents = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
   db.many(sql(finishedRow)`
     -- across orgs: retention is the same for every org
@@ -54,7 +54,7 @@ export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | u
       and ${isUnneeded}
     order by d.finished_at, d.org_id, d.id limit ${limit}`);
 
-/** Whether the deployment, whose row the caller has locked, is still one of `listUnneeded`. */
+/** Whether `listUnneeded` would still return this deployment, whose row the caller has locked. */
 export const isStillUnneeded = async (db: Db, { org_id, id }: FinishedDeployment, before: Date): Promise<boolean> =>
   (await db.maybe(sql(finishedRow)`
     select ${finishedRow.of("d")} from deployment d

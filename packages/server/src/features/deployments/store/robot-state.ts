@@ -18,7 +18,7 @@ import {
 import { verifySecondsOf } from "../policy.ts";
 import type { DeploymentRow, TargetRow } from "./rows.ts";
 
-/** A target with its robot, by which its rows are found. */
+/** Identifies a target and its robot, to find the rows that the target wrote. */
 export interface TargetOfRobot {
   id: string;
   robot_id: string;
@@ -42,7 +42,7 @@ export const lockGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`,
   );
 
-/** Raises the generation above the one that the robot has seen. If the database is a restored copy, the robot ignores lower ones. */
+/** Raises the generation above the one that the robot has seen. After a restore of the database, the robot ignores lower ones. */
 export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
   db.run(sql`
     insert into robot_desired (org_id, robot_id, generation, updated_at) values (${org_id}, ${robot_id}, ${seen + 1}, ${now})
@@ -58,7 +58,7 @@ export const setObserved = (db: Db, org_id: string, observed: readonly { robot_i
 
 const unobservedRow = row({ org_id: text, robot_id: text, generation: bigint });
 
-/** Robots connected to this node that have not reported the current generation of their desired state: at most one per link. */
+/** Returns robots of this node that have not reported the current generation of their desired state: at most one row per link. */
 export const listUnobserved = (db: Db, node: { id: string; epoch: number }) =>
   // reads tables of other features: robot
   db.many(sql(unobservedRow)`
@@ -106,7 +106,7 @@ const appStateRow = row({
 });
 export type AppState = RowOf<typeof appStateRow>;
 
-/** Returns the state of one app, or of all apps (null). */
+/** Returns the robots' state of one app, or of all apps if `app` is null. */
 export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string[], app: string | null) =>
   db.many(sql(appStateRow)`
     select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])
@@ -353,7 +353,7 @@ export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly str
     where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and namespace in (${namespace}, '')
     group by robot_id`);
 
-/** Returns the namespaces of each robot of which a deployment newer than this order number was dispatched. */
+/** Returns, for each robot, the namespaces for which a deployment newer than this order number was dispatched. */
 export const listNewerNamespaces = (db: Db, org_id: string, robot_ids: readonly string[], order_number: number) =>
   db.many(sql(row({ robot_id: text, namespace: text }))`
     select robot_id, namespace from robot_config_order

@@ -2,8 +2,8 @@ import type { Db } from "../../../kernel/db.ts";
 import { int, nullable, row, sql, text } from "../../../kernel/sql.ts";
 
 /**
- * Returns the releases that robots ran before this deployment, most frequent first; null for none. Includes robots that have its release or
- * are installing it.
+ * Returns the releases that robots ran before this deployment, most frequent first; null for none. Considers only robots that run the
+ * deployment's release or are installing it.
  */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
   db.many(sql(row({ release_id: nullable(text) }))`
@@ -14,7 +14,7 @@ export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
 /** Selects the targets of an ended deployment for its retry or rollback. */
 export interface Source {
   deployment_id: string;
-  /** `retry`: robots that failed get its release again; `rollback`: robots that still run it get what they had before. */
+  /** `retry`: failed robots get the deployment's release again; `rollback`: robots that still run it get their previous one. */
   as: "retry" | "rollback";
   /** The fleet of the deployment: robots that have left it are not included. */
   fleet_id: string | null;

@@ -58,7 +58,7 @@ export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
     )`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
   );
 
-/** Locks those of these targets that belong to these deployments. Other targets would have to be locked after their own deployment. */
+/** Locks those of these targets that belong to these deployments. Skips others: their deployment must be locked first. */
 export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly string[], ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
@@ -151,7 +151,7 @@ export function changeTargets(db: Db, org_id: string, changes: readonly TargetCh
     returning t.id`);
 }
 
-/** Inserts targets of deployments that start, as they are after their first change. */
+/** Inserts targets of deployments that start, in their state after their first change. */
 export const insertStarted = (db: Db, org_id: string, targets: readonly TargetRow[]) =>
   db.run(sql`
     insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, reason, waiting_for, attempt, deadline_at,

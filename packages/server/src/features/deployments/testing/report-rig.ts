@@ -16,9 +16,9 @@ export interface ReportRig {
   caller: Caller;
   robot_ids: string[];
   release_id: string;
-  /** Of the release and of the config. */
+  /** Ids of the release deployment and of the config deployment. */
   deployment_ids: [string, string];
-  /** Builds a robot's report about one of the two. */
+  /** Builds a robot's report about one of the two deployments; both are given by index. */
   about(
     robot: number,
     deployment: number,
@@ -81,7 +81,7 @@ async function listTargets({ db }: Plane, org_id: string): Promise<Map<string, s
 
 const saidRow = row({ rows: jsonb<unknown>() });
 /**
- * Returns every row that reports write, as lines that two rigs can compare: ids are replaced by what they name, and numbers that depend on
+ * Returns every row that reports write, as lines that two rigs can compare: ids are replaced by placeholders, and numbers that depend on
  * the order of the robots are left out.
  */
 export async function rowsOf({ plane }: FeaturePlane, rig: ReportRig): Promise<string[]> {
