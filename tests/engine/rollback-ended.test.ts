@@ -158,7 +158,7 @@ test("a retry deploys only to the robots that failed or rolled back", TIMEOUT, a
   await checkEngine(plane, { ended: true });
 });
 
-test("cancelling with mode rollback rolls back robots that are installing, but not updated ones", TIMEOUT, async () => {
+test("cancelling with rollback reverts robots that are installing, and keeps the release on updated robots", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [quick, installing, downloading, waiting] = await plane.enrollRobots(4, { fleet_id });

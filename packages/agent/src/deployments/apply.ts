@@ -5,7 +5,7 @@ import type { Step, StepType } from "./plan.ts";
 import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
 import { errorText } from "../disk/write-atomically.ts";
 
-/** The parts of the app's worker that a step may use. */
+/** The state and the functions of an app's worker that are passed to the function of a step. */
 export interface StepContext {
   readonly state: AppState;
   readonly signal: AbortSignal;

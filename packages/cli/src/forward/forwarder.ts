@@ -146,7 +146,7 @@ async function carryIn(socket: Socket, stream: Stream): Promise<void> {
   }
 }
 
-/** Sends the connection's data to the stream until the connection is half-closed or closed. */
+/** Copies the data of a local TCP connection to the stream. Returns when the local program has closed the connection, or its sending side. */
 async function carryOut(socket: Socket, stream: Stream): Promise<void> {
   try {
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {

@@ -92,8 +92,7 @@ export class ImageFiles {
   #layer(layer: TarFile, diff_id: unknown, index: number): ImageLayer {
     const hex = typeof diff_id === "string" ? DIGEST.exec(diff_id)?.[1] : undefined;
     if (hex === undefined) throw new ImageRefused(`rootfs.diff_ids[${index}] of the image's config is not a sha256 digest`);
-    // The image's config contains digests of uncompressed layers. So the digest of a compressed layer is verified only when the layer is
-    // unpacked.
+    // The image's config contains the digests of uncompressed layers. A compressed layer is therefore verified later, after it is unpacked.
     const compressed = COMPRESSED.some((magic) => magic.equals(layer.head.subarray(0, magic.length)));
     if (!compressed && layer.sha256 !== hex)
       throw new ImageRefused(`the digest of layer ${index + 1} does not match the image's config: ${layer.sha256}`);

@@ -282,7 +282,7 @@ export const credentialsOf = (request: FastifyRequest, proxies: Networks): Crede
 /** Checks CSRF protection, the kind of credential (token or session) and the role. Runs before the rest of the request is read. */
 function requireRight({ access, by, method }: Route, caller: Caller, credentials: Credentials): void {
   requireCsrfProof(credentials, caller, method === "GET" ? "reads" : "changes");
-  // The route that creates a session requires a token. Routes that concern only the session itself require its cookie.
+  // A session is created with a token. Routes about the current session, such as signing out, work only with its cookie.
   if (by === "token" && caller.session !== undefined) throw forbidden("this requires a token: a session cannot create sessions");
   if (by === "session" && caller.session === undefined) throw badRequest("this requires a session cookie instead of a token");
   requireRole(caller, access as Role);

@@ -178,7 +178,7 @@ test("a node that cannot renew its lease detects this before the other nodes do"
   cut.state.lost = false;
   const { changed } = cut.calls;
   await it.time.advance({ seconds: 4 });
-  assert.ok(cut.calls.changed > changed, "it looks at what it holds");
+  assert.ok(cut.calls.changed > changed, "the isolated node checks its lease again");
   assert.equal(cut.lease.is_held, true);
   assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
 });

@@ -10,7 +10,7 @@ import { type Decode, UndecodedMessage } from "../adapter.ts";
 /** Maximum types whose definitions are cached. */
 const TYPES_MAX = 1_000;
 
-/** Time after which an unknown type is searched for again. */
+/** Interval between two searches for the definition of a type that was not found. */
 const UNKNOWN_MS = 10_000;
 
 interface DecoderOptions {

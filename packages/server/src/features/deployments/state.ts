@@ -226,8 +226,7 @@ export const isOver = (counts: Counts, status: DeploymentStatus): boolean =>
   allEnded(counts) && (status !== "rolling_back" || counts.applied === 0);
 
 /**
- * Returns the final status of a deployment whose targets have all ended. The first matching rule applies. Without a threshold, any failure
- * makes the deployment `failed`.
+ * Returns the final status of a deployment. All of its targets must have ended. By default, one failed or rolled-back target is too many.
  */
 export function endOf(counts: Counts, cancel_requested: boolean, too_many_failed = counts.failed + counts.rolled_back > 0): TerminalStatus {
   if (counts.total === 0) return "cancelled";

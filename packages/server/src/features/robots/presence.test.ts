@@ -436,7 +436,7 @@ test("closes links of robots that the database shows as removed, replaced or con
   assert.deepEqual([await status("elsewhere"), await status("replaced")], ["online", "offline"]);
 });
 
-test("a robot that connects during the presence sweep stays online", TIMEOUT, async () => {
+test("the search for robots of dead nodes leaves a robot online that reconnects meanwhile", TIMEOUT, async () => {
   const { it, org_id, robot, robot_id, session, kinds } = await withRobot();
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));

@@ -102,7 +102,7 @@ export class ShellRegistry {
     );
   }
 
-  /** Resolves when the ends of all sessions opened so far are written. */
+  /** Waits until every session that is open now has ended and its end is stored. */
   async settled(): Promise<void> {
     await Promise.all(this.#open);
   }

@@ -122,7 +122,7 @@ test("the cursor of a large fleet's log never skips unread records of any robot"
   assert.equal(new Set([...again.records, ...last.records].map(({ robot_id }) => robot_id)).size, sessions.length);
 });
 
-test("refuses a log cursor that is invalid, expired or of another log", TIMEOUT, async () => {
+test("refuses a log cursor that is malformed, has expired or belongs to another log", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 1));
   const viewer = it.view(`${it.path}?token=${it.token}&cursor=`);

@@ -202,8 +202,8 @@ function readText(query: URLSearchParams, name: string): string | undefined {
 }
 
 /**
- * Maximum bytes of live flushes that are buffered while stored records are read. If there are more, they are dropped, and read from the
- * database later.
+ * Size limit of the buffer for live records while stored records are still being read. Beyond it the buffered records are dropped, and
+ * later read from the database instead.
  */
 const BUFFERED_BYTES_MAX = 1024 * 1024;
 /** Estimated memory of a record in addition to its message. */

@@ -96,7 +96,7 @@ test("starts handshakes at a minimum rate even if running ones never end", async
   await clock.advance({ seconds: 1 });
   const expected = RUNNING_MAX + 1_000 / START_INTERVAL_MS;
   assert.deepEqual([begun.length, queue.running], [expected, expected]);
-  // The handshakes above the limit must end before any start faster than the minimum rate.
+  // While more handshakes run than the limit allows, new ones start only at the minimum rate, even if one has just ended.
   queue.ended();
   settle();
   assert.equal(begun.length, expected);

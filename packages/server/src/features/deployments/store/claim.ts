@@ -252,8 +252,8 @@ const scheduledRow = row({
 export type Due = RowOf<typeof scheduledRow>;
 /**
  * Selects due deployments in turns between orgs. Excludes deployments in `skip`, deployments of suspended orgs, and rows that another node
- * has deleted because it is starting the deployment. `for key share` conflicts only with this deletion: two nodes that list at the same time
- * get the same rows, and number them in the same order. A postponed deployment is sorted by the time to which it is postponed. The recursive
+ * has deleted because it is starting the deployment. `for key share` conflicts only with this deletion. So two nodes that list at the same time
+ * get the same rows in the same order. A postponed deployment is sorted by its new time. The recursive
  * query jumps through the index from org to org, so deployments that are not due cost nothing. The lateral join with a limit makes the
  * planner read each claimed deployment by its key: it estimates thousands of due rows, and would otherwise read the whole table of
  * deployments.
