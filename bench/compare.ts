@@ -4,25 +4,25 @@ import type { Sample } from "./measure.ts";
 import type { Results } from "./results.ts";
 import type { RowResult } from "./row.ts";
 
-/** Change of a line since an earlier run. `same`: within the spread of either run. */
+/** Result of the comparison with an earlier run. `same`: the difference is within the spread of one of the runs. */
 export type Verdict = "better" | "worse" | "same" | "new" | "gone" | "no figure";
 
 export interface Change {
   row: string;
   part: string | null;
-  /** The kind of `before` and `now`: the ratio to the limit, which is comparable across machines, or a figure of this machine. */
+  /** What `before` and `now` contain: the ratio to the limit, which is comparable across machines, or an absolute value of this machine. */
   of: "ratio" | "ours" | "limit";
   unit: string | null;
   before: number | null;
   now: number | null;
   /** now ÷ before − 1 */
   change: number | null;
-  /** Half-width of the rounds as a share of the figure; the wider of both. */
+  /** Half the range of the rounds as a share of the figure, from the run where this is wider. */
   spread: number | null;
   verdict: Verdict;
 }
 
-/** Smaller differences are ignored, however small the spread. */
+/** Relative changes below this minimum are ignored, even if the rounds vary less. */
 const SPREAD_MIN = 0.03;
 
 /**
@@ -53,14 +53,14 @@ export function compareResults(now: Results, before: Results): Change[] {
 
 function changeOf(row: string, line: RowResult, earlier: RowResult | undefined): Change {
   const now = figureOf(line);
-  // A line without a limit in the earlier run is compared by our figure.
+  // If the earlier run has no limit for this line, compare the absolute figures instead of the ratios.
   const before = earlier && now && figureOf(earlier, now.of);
   const named = { row, part: line.part ?? null, of: now?.of ?? "ours", unit: now?.of === "ratio" ? null : line.unit };
   if (now === undefined) return { ...named, before: null, now: null, change: null, spread: null, verdict: "no figure" };
   if (before === undefined) return { ...named, before: null, now: now.value, change: null, spread: now.spread, verdict: "new" };
   const spread = Math.max(SPREAD_MIN, now.spread, before.spread);
   const change = before.value === 0 ? (now.value === 0 ? 0 : Infinity) : now.value / before.value - 1;
-  // Compares factors: half as much is as far away as twice as much.
+  // Compares factors instead of differences, so that halving counts as much as doubling.
   const is_beyond = Math.abs(Math.log1p(change)) > Math.log1p(spread);
   const verdict = is_beyond ? (change > 0 === (line.more_is_better === true) ? "better" : "worse") : "same";
   return { ...named, before: before.value, now: now.value, change, spread, verdict };

@@ -1,6 +1,8 @@
 import net from "node:net";
 
-/** Concurrent requests: enough to keep the server busy, few enough that the load generator leaves it a core. */
+/**
+ * Number of concurrent requests: enough to keep the server busy, but few enough that the load generator does not need the server's core.
+ */
 const CONNECTIONS = 8;
 
 export interface Request {
@@ -12,8 +14,8 @@ export interface Request {
 }
 
 /**
- * Sends requests over keep-alive connections for a while, the next on each after the complete response, and counts responses. Uses little
- * CPU, because the server needs the machine's other core.
+ * Sends requests over keep-alive connections for a given time and counts the responses. Each connection sends its next request after the
+ * complete response. Uses little CPU, because the server needs the machine's other core.
  */
 export async function load(url: string, request: Request, duration_ms: number): Promise<number> {
   const { hostname, port } = new URL(url);

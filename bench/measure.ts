@@ -66,7 +66,7 @@ export interface Round {
 
 export const ratioOf = (ours: Sample, limit: Sample): number => ours.median / limit.median;
 
-/** Counts operations of one process for a while. `work` returns the number of operations. */
+/** Counts the operations of one process for a given time. `work` returns the number of operations. */
 export async function round(pid: number, work: () => Promise<number>): Promise<Round> {
   const [cpu, started] = [cpuMicroseconds(pid), performance.now()];
   const operations = await work();
@@ -84,7 +84,9 @@ export const side = (rounds: readonly Round[]): Side => ({
   cpu: sample(rounds.map(({ cpu_us }) => cpu_us)),
 });
 
-/** Runs ours and the limit alternately, so that other load affects both; the first round of each is warm-up and not counted. */
+/**
+ * Measures our server and the limit alternately, so that other load affects both. The first round of each is a warm-up and is not counted.
+ */
 export async function byTurns(
   rounds: number,
   ours: () => Promise<Round>,

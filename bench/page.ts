@@ -2,10 +2,10 @@ import { cells } from "./report.ts";
 import { describeMachine, type Measured, type Results } from "./results.ts";
 import { type Area, AREAS, type RowResult } from "./row.ts";
 
-/** Page with the reasons of missed goals, below headings with the row names. */
+/** Path of the page that gives the reasons for missed goals, below headings with the row names. */
 export const REASONS_FILE = "docs/reference/missed-goals.md";
 
-/** Rows with a reason on that page: `### name`. */
+/** Names of the rows for which that page has a heading `### name`. */
 export const reasonsIn = (page: string): ReadonlySet<string> =>
   new Set(Array.from(page.matchAll(/^### `?([a-z0-9-]+)`?$/gm), ([, name = ""]) => name));
 

@@ -3,7 +3,7 @@ import type { Sample } from "./measure.ts";
 import type { Results } from "./results.ts";
 import type { RowResult } from "./row.ts";
 
-/** 1.57 (1.00–1.63), with significant digits only. */
+/** Formats a figure and its range with significant digits only: 1.57 (1.00–1.63). */
 function shown({ median, min, max }: Sample): string {
   const digits = median >= 1_000 ? 0 : median >= 100 ? 1 : 2;
   return min === max ? median.toFixed(digits) : `${median.toFixed(digits)} (${min.toFixed(digits)}–${max.toFixed(digits)})`;

@@ -39,7 +39,7 @@ export interface Certificate {
 /** The environment of a row: our server as a separate process, its database, an org with a token. */
 export interface Rig {
   readonly server: Program;
-  /** Fewer rounds and robots, to check that a row works. */
+  /** Uses fewer rounds and robots, to check only that a row works. */
   readonly quick: boolean;
   /** Robots in the database, for the growth rows; smallest first. */
   readonly growth: readonly number[];
@@ -69,7 +69,7 @@ const LIMITS = [
   "token_burst=100000000",
   "link_accepts_per_second=0",
   "unauthenticated_links_max=20000",
-  // No row measures health or heartbeats, and each of them would wake a server that must be idle.
+  // No row measures health reports or heartbeats. Each of them would wake a server that must be idle, so they are rare.
   "health_seconds=3600",
   "heartbeat_seconds=600",
 ];
@@ -134,7 +134,7 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 /** A row may use several rigs. */
 const open_rigs = new Set<() => Promise<void>>();
 
-/** An interrupted bench leaves no processes or files. */
+/** Cleans up when the bench is interrupted, so that it leaves no processes or files. */
 function breakOff(): void {
   const all = Array.from(open_rigs, (leave) => leave());
   open_rigs.clear();
@@ -146,7 +146,7 @@ async function clear(programs: ReadonlySet<Program>, directory: string): Promise
   await rm(directory, { recursive: true, force: true });
 }
 
-/** Rarely enough that an idle process stays idle while it is profiled. */
+/** Sampling interval of the profiler, long enough that an idle process stays idle while it is profiled. */
 const PROFILE_INTERVAL_US = 4_000;
 
 const profiled = ({ profile }: RigOptions, name: string): string[] =>

@@ -53,13 +53,13 @@ export async function insertRobots(rig: Rig, count: number): Promise<BenchRobot[
   return robots;
 }
 
-/** A fleet of robots without keys, which cannot connect. `online`: marked as connected to another server. */
+/** Inserts robots without keys, which cannot connect, into a fleet. `online`: the robots are marked as connected to another server. */
 export async function insertFleet(rig: Rig, count: number, online: "online" | "offline" = "offline"): Promise<string> {
   const { data: site } = await rig.api.createSite({ body: { name: `site ${randomBytes(6).toString("hex")}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
   const client = new pg.Client(rig.database);
   await client.connect();
-  // This node is alive until the database stops.
+  // Keep this node alive until the database stops.
   if (online === "online") await standInNode(rig.database, "node_bench");
   await client.query(
     `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)

@@ -23,13 +23,13 @@ export interface RowResult {
   ours?: Sample;
   limit?: Sample;
   unit: string;
-  /** The figure that the goal refers to: ours ÷ limit unless `figure` is set. */
+  /** Ours ÷ limit. The goal refers to this figure, unless `figure` is set. */
   ratio?: number;
   figure?: string;
   /** Absent in lines of a breakdown. */
   goal?: string;
   met?: boolean;
-  /** Whether an increase of the compared figure is an improvement. Absent: a decrease is. */
+  /** Whether a higher figure is better. Absent: a lower figure is better. */
   more_is_better?: true;
   /** CPU of the measured process per operation, if operations are counted. */
   ours_cpu_us?: Sample;

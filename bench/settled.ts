@@ -14,7 +14,7 @@ export interface Settled {
   objects: number;
 }
 
-/** Memory of an idle process after garbage collection. It was started `collectable`. */
+/** Returns the memory of an idle process after garbage collection. The process must have been started with `collectable`. */
 export async function settled({ pid }: Program): Promise<Settled> {
   for (let i = 0; i < COLLECTIONS; i += 1) {
     await atRest(pid);

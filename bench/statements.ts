@@ -39,7 +39,10 @@ function recorder(): { db: Db; sent: BareQuery[] } {
   return { db, sent };
 }
 
-/** The statements that stores send, in order and without sending them, so that a limit can run the same statements with the bare driver. */
+/**
+ * Returns the statements that stores would send, in order, without sending them, so that a limit can run the same statements with the bare
+ * driver.
+ */
 export async function statementsOf(work: (db: Db) => Promise<unknown>): Promise<BareQuery[]> {
   const { db, sent } = recorder();
   await work(db);
@@ -49,7 +52,7 @@ export async function statementsOf(work: (db: Db) => Promise<unknown>): Promise<
 /** Returns the first statement that a store sends, without waiting. */
 export function statementOf(work: (db: Db) => Promise<unknown>): BareQuery {
   const { db, sent } = recorder();
-  work(db).catch(() => {}); // the recorder's empty result is not what the caller expects
+  work(db).catch(() => {}); // ignore errors: the store does not expect the recorder's empty result
   const [first] = sent;
   if (first === undefined) throw new Error("nothing was sent");
   return first;

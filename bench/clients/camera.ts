@@ -1,4 +1,7 @@
-/** A robot with a camera, and a source of the same frames for the comparison relay; the camera row starts it as a separate process. */
+/**
+ * A simulated robot with a camera, and a source of the same frames for the comparison relay. The camera benchmark starts this file as a
+ * separate process.
+ */
 import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Channel, ChannelTable, dataMessage, decodeFrame, encodeFrame, FrameType, SendQueue } from "@roamfleet/protocol/link";
@@ -8,7 +11,7 @@ import { connectRobot } from "../robots.ts";
 export type CameraOrder =
   | { do: "robot"; url: string; robot_id: string; private_key: string }
   | { do: "source"; url: string }
-  /** Sends to both kinds of viewers in turn, at this frame rate. */
+  /** Sends this many frames to the viewers of either the robot or the source, at the rate `fps`. */
   | { do: "send"; to: "robot" | "source"; frames: number; bytes: number; fps: number };
 
 const channels = new Set<Channel>();

@@ -1,6 +1,6 @@
 /**
- * Robots that only listen, thousands per process, started by the fan-out row. They count bytes without parsing, so that both servers have
- * the same reader.
+ * Simulated robots that only listen, thousands per process; the fan-out benchmark starts them. They count bytes without parsing them, so
+ * that both servers have the same reader.
  */
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import net from "node:net";
@@ -8,7 +8,7 @@ import { CONTROL_CHANNEL, encodeFrame, FrameType, LINK_SUBPROTOCOL } from "@roam
 import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { type BenchRobot, concurrently, hello } from "../robots.ts";
 
-/** Orders from the row: open links, or report when this many bytes have arrived over all links to that port. */
+/** Orders from the benchmark: open links, or report when all links to that port have received this many bytes in total. */
 export type Order = { do: "open"; port: number; count: number; speak: boolean } | { do: "await"; port: number; bytes: number };
 
 const AT_A_TIME = 20;
@@ -16,7 +16,7 @@ const NONCE = /"nonce":"([^"]+)"/;
 const { privateKey: private_key } = generateKeyPairSync("ed25519");
 const received = new Map<number, { bytes: number; wanted: number }>();
 
-/** Resolves when the link is open: after the upgrade, or after the welcome message if there is a handshake. */
+/** Resolves when the link is open: after the WebSocket upgrade or, if the link has a handshake, after the welcome message. */
 function open(port: number, speak: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const robot: BenchRobot = { id: `rob_${randomBytes(13).toString("hex")}`, private_key };

@@ -3,10 +3,13 @@ import { randomBytes } from "node:crypto";
 import net from "node:net";
 
 export type ViewersOrder =
-  /** `stuck` viewers read the response to their upgrade and then nothing. */
+  /** `stuck` viewers read the response to their upgrade, and then stop reading. */
   { do: "open"; url: string; count: number; stuck: number } | { do: "bytes" } | { do: "close" };
 
-/** A pong, masked with zeros. The server closes silent connections, and these clients do not read its pings. */
+/**
+ * A pong, masked with zeros. Clients send it periodically, because they do not read the server's pings and the server closes silent
+ * connections.
+ */
 const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
 const PONG_EVERY_MS = 10_000;
 

@@ -8,10 +8,10 @@ export const RARE = 100;
 export const ROBOTS_OF_FLEET = 50;
 export const ROBOTS_OF_SITE = 100;
 const DAYS = 20;
-/** Batches of one robot with many logs. */
+/** Log batches of a robot that has many logs. */
 const BATCHES_OF_LOUD = 400;
 
-/** Ids that the probes use: from the middle, not from the start of lists. */
+/** IDs that the probes use. They are from the middle of the lists, not from the start. */
 export interface Filled {
   robots: number;
   fleet: string;
@@ -34,7 +34,10 @@ const FUNCTIONS = `
 /** Placeholder for this org's own token: dispatch cancels deployments whose creator does not exist. */
 const CREATOR = "{creator}";
 
-/** `$1` is the org and `$2` the number of robots; without `$2`, `$1` is the number. */
+/**
+ * SQL statements that fill the database. `$1` is the org and `$2` the number of robots. A statement without the org uses `$1` for the
+ * number of robots.
+ */
 const FILL: readonly string[] = [
   `insert into site (org_id, id, name, created_at, updated_at)
    select $1, bench_id('site', n), 'site ' || n, now(), now() from generate_series(0, $2::int / ${ROBOTS_OF_SITE} - 1) n`,

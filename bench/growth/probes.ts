@@ -8,26 +8,26 @@ import { setOfflineOfDeadNodes } from "../../packages/server/src/features/robots
 import { listClaimable, listDue } from "../../packages/server/src/features/deployments/store/claim.ts";
 import type { Filled } from "./fill.ts";
 
-/** A list as requested by a client: its first page, and one in the middle. */
+/** A list that a client requests. Its first page and a page in the middle are measured. */
 export interface ListProbe {
   name: string;
   /** Path and filters, without `limit` and `cursor`. */
   path(filled: Filled): string;
-  /** Table in which the deep page starts after the middle row. Absent: pages are followed instead. */
+  /** Table whose middle row is where the measured page in the middle starts. Absent: that page is found by following cursors. */
   table?: string;
-  /** Rows per page, if not PAGE_ROWS. */
+  /** Rows per page. Default: PAGE_ROWS. */
   rows?: number;
 }
 
 const list = (name: string, path: string, table: string): ListProbe => ({ name, path: () => path, table });
 const robots = (filter: string): ListProbe => list(filter === "" ? "robots" : `robots?${filter}`, `/api/robots?${filter}`, "robot");
-/** A list filtered by an id, shown by a name. */
+/** A robot list filtered by an ID. In the results, a name is shown instead of the ID. */
 const robotsOf = (filter: string, of: (filled: Filled) => string): ListProbe => ({
   ...robots(filter),
   path: (filled) => `/api/robots?${filter}=${of(filled)}`,
 });
 
-/** Every list that grows with the robots. Rare objects are equally rare in any org: a few hundred. */
+/** Every list whose size grows with the number of robots. Rare objects number a few hundred in an org of any size. */
 export const LISTS: readonly ListProbe[] = [
   robots(""),
   robots("sort=name"),

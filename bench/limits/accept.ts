@@ -109,7 +109,7 @@ function send(socket: Duplex, message: unknown): void {
   socket.write(bytes);
 }
 
-/** The hello is one frame, and arrives in one piece over loopback. */
+/** Assumes that the hello is one frame, which arrives in one piece over loopback. */
 function unmasked(bytes: Buffer): Buffer {
   const start = (((bytes[1] ?? 0) & 0x7f) > SHORT_MAX ? 4 : 2) + MASK_BYTES;
   const payload = bytes.subarray(start);

@@ -17,7 +17,7 @@ function withToken(statement: { text: string }): string {
   return `select own.* from credential c cross join lateral (${statement.text.replaceAll("$1", "c.org_id")}) own where c.hash = $1 and c.revoked_at is null`;
 }
 
-/** Returns the statement instead of running it. */
+/** Returns the statement instead of executing it. */
 const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<
   typeof findRobot
 >[0];

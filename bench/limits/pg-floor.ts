@@ -17,7 +17,7 @@ import { type BareQuery, statementsOf } from "../statements.ts";
 export interface FloorContext {
   org_id: string;
   robot_ids: readonly string[];
-  /** A time at which the rows are due. */
+  /** A time that is later than the due time of the rows. */
   due_at: Date;
 }
 
@@ -26,11 +26,11 @@ export interface FloorStatement {
   name: string;
   /** Work across orgs, without row-level security. */
   system?: true;
-  /** The product performs this only as a part of other operations. */
+  /** The product never performs this operation alone, only as a part of others. */
   limit_only?: true;
-  /** Can be repeated with the same parameters. */
+  /** The operation can be repeated with the same parameters. */
   repeatable?: true;
-  /** `n` counts up and never repeats. */
+  /** `n` increases with each call and never repeats. */
   work(db: Db, n: number): Promise<unknown>;
 }
 
@@ -101,7 +101,7 @@ function audit(db: Db, { org_id, actor, token_id }: Caller): Promise<void> {
 /** The same bytes each time, because compression is not the database's work. */
 const PACKED = pack(recordsFrom(1));
 
-/** The `nth` flush of a robot, positioned after the previous ones. */
+/** The log flush number `nth` of a robot. Its records follow those of the previous flush. */
 function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promise<number> {
   const at = new Date();
   return insertBatch(db, {
@@ -124,6 +124,6 @@ export async function sendBare(client: pg.Client, queries: readonly (readonly Ba
   for (const one of queries) for (const query of one) await client.query(query.name === undefined ? query.text : query);
 }
 
-/** The queries of this many repetitions, ready to be sent. */
+/** Returns the recorded queries of `count` repetitions, so that they can be sent without further work. */
 export const bareQueries = (statement: FloorStatement, from: number, count: number): Promise<BareQuery[][]> =>
   Promise.all(Array.from({ length: count }, (_, i) => statementsOf((db) => statement.work(db, from + i))));

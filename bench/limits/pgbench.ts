@@ -20,7 +20,10 @@ function textOf(value: unknown): string {
   throw new Error("pgbench cannot be given this parameter");
 }
 
-/** Microseconds of one repetition without Node.js: prepared statements sent sequentially by pgbench. Undefined if it is not installed. */
+/**
+ * Returns the microseconds that one repetition takes without Node.js: pgbench sends prepared statements sequentially. Undefined if pgbench
+ * is not installed.
+ */
 export async function pgbench(database: Rig["database"], queries: readonly BareQuery[], repetitions: number): Promise<number | undefined> {
   const program = findPgbench();
   if (program === undefined) return undefined;

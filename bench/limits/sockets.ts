@@ -3,7 +3,7 @@ import net from "node:net";
 import { WebSocketServer } from "ws";
 import { listener } from "../listener.ts";
 
-/** Packets that arrive close to each other are read in one call, so the number of reads is reported. */
+/** The number of reads is reported, because one read call may return several packets that arrive close to each other. */
 let reads = 0;
 const http = listener((_, response) => response.end(JSON.stringify({ reads })));
 const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });

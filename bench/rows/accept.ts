@@ -10,13 +10,13 @@ import type { Row, RowResult } from "../row.ts";
 const LINKS = 400;
 const AT_A_TIME = 16;
 const ROUNDS = 7;
-/** Warm-up rounds, because per-robot code is slow for the first thousand robots. */
+/** Number of warm-up rounds. They are needed because per-robot code is slow for the first thousand robots. */
 const WARM_UP = 3;
 const VERIFICATIONS = 2_000;
 
 type Until = "welcome" | "desired";
 
-/** CPU and time of the server per connecting robot, including follow-up work after the last one. Disconnects are not counted. */
+/** CPU and wall-clock time of the server per connecting robot. Includes the work that follows the last connect, but not disconnects. */
 async function admitAll(rig: Rig, program: Program, robots: readonly BenchRobot[], until: Until): Promise<Round> {
   const server = { url: program.url, ca: rig.certificate?.ca };
   await atRest(program.pid);
@@ -29,7 +29,7 @@ async function admitAll(rig: Rig, program: Program, robots: readonly BenchRobot[
   return { wall_us: (wall_ms * 1_000) / robots.length, cpu_us };
 }
 
-/** Cost of verifying one signature, as for each robot. */
+/** CPU time to verify one signature. The server does this for each robot that connects. */
 function verification(): Sample {
   const { publicKey, privateKey } = generateKeyPairSync("ed25519");
   const public_key = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
@@ -86,7 +86,7 @@ async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
   ];
 }
 
-/** Compares by CPU time, because the clients run on the same machine and use as much CPU as the server. */
+/** Compares CPU time instead of wall-clock time, because the clients run on the same machine and use as much CPU as the server. */
 function line(part: string, ours: Side, limit: Side, goal: number): RowResult {
   const ratio = ratioOf(ours.cpu, limit.cpu);
   return { part, ours: ours.cpu, limit: limit.cpu, unit: "µs CPU", ratio, goal: `≤ ${goal}`, met: ratio <= goal };

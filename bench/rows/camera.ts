@@ -17,7 +17,9 @@ const FRAME_BYTES = 16 * 1024;
 const WIRE_BYTES = FRAME_BYTES + 4;
 const ROUNDS = 3;
 const FRAMES = 60;
-/** Enough that the kernel's buffers of an unread socket, about 6 MB, are a small share. */
+/**
+ * Size of a large frame. The kernel buffers about 6 MB for an unread socket; frames are this large so that these buffers are a small share.
+ */
 const LARGE_BYTES = 256 * 1024;
 const LARGE_WIRE_BYTES = LARGE_BYTES + 10;
 const LARGE_FRAMES = 120;
@@ -136,7 +138,10 @@ async function toViewers(ways: { ours: Way; limit: Way }, count: number, quick: 
 
 const percent = (part: number): string => `${Math.floor(part * 1_000) / 10} %`;
 
-/** Size of a process's objects and buffers after garbage collection. Resident memory varies by more than a viewer may cost. */
+/**
+ * Returns the size of a process's objects and buffers after garbage collection. Resident memory would vary by more than the allowed cost of
+ * a viewer.
+ */
 async function settledBytes({ pid }: Program): Promise<number> {
   await atRest(pid);
   await rm(memoryFile(pid), { force: true });
@@ -150,11 +155,12 @@ async function settledBytes({ pid }: Program): Promise<number> {
   }
 }
 
-/** Megabytes per viewer that does not read, and the share of frames that the others received. */
+/** Returns the megabytes used per viewer that does not read, and the share of frames that the other viewers received. */
 async function withStuck(way: Way, quick: boolean): Promise<{ mb: number; part: number }> {
   const frames = quick ? 60 : LARGE_FRAMES;
   return withViewers(way, OTHERS, 1, async () => {
-    // One-time allocations and the frame kept for later viewers are not attributed to a viewer.
+    // Send one frame before measuring, so that one-time allocations and the frame stored for later viewers are not counted as a viewer's
+    // memory.
     await show(way, 1, LARGE_BYTES, LARGE_WIRE_BYTES, OTHERS);
     const before = await settledBytes(way.program);
     const arrived = await show(way, frames, LARGE_BYTES, LARGE_WIRE_BYTES, OTHERS * frames);

@@ -14,7 +14,7 @@ const PROCESSES = 2;
 const ROBOTS = EARLIER + EACH * PROCESSES;
 const QUICK = { earlier: 100, each: 200 };
 
-/** Bytes of growth per robot after the first ones. */
+/** Returns the growth of memory in bytes per robot. The first robots are not counted. */
 async function grownBy(
   program: Program,
   sizes: { earlier: number; each: number },
@@ -22,7 +22,7 @@ async function grownBy(
 ): Promise<Settled> {
   const children: ChildProcess[] = [];
   try {
-    // Code, pools and the young generation are not attributed to robots.
+    // Connect some robots before the first measurement, so that code, pools and the young generation are not counted as memory of robots.
     children.push(await open(sizes.earlier, 0));
     const before = await settled(program);
     for (let nth = 1; nth <= PROCESSES; nth += 1) children.push(await open(sizes.each, nth));

@@ -7,14 +7,14 @@ import { Tab } from "../tab.ts";
 
 const ROBOTS = 1_000;
 const QUICK_ROBOTS = 100;
-/** Maximum concurrent updates: few, so that the deployment lasts for the whole measurement. */
+/** Maximum concurrent updates. It is small, so that the deployment lasts for the whole measurement. */
 const PARALLEL = 10;
 const WINDOW_MS = 5_000;
 const WINDOWS_MAX = 6;
 const GOAL_UPDATES = 2;
 const GOAL_CPU_PERCENT = 30;
 
-/** Counts page changes; changes in the same moment count once. */
+/** Counts the changes of the page. Changes at the same moment count as one. */
 const COUNT_UPDATES = `(() => {
   globalThis.updates = 0;
   new MutationObserver(() => updates++).observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true });

@@ -48,7 +48,7 @@ async function ours(rig: Rig, client: pg.Client, release: string, round: string,
   await announce(rig, release, new Date(due_at.getTime() - 1));
   await sleep(due_at.getTime() - Date.now());
   const started = performance.now();
-  // Uses the index of statuses: without it, reading all deployments every 2 ms takes a considerable part of a core.
+  // This query uses the index of statuses. Reading all deployments every 2 ms would use a considerable part of a core.
   const left = "select 1 from deployment where org_id = $1 and kind = 'release' and status in ('scheduled', 'queued') limit 1";
   while ((await client.query({ name: "left", text: left, values: [rig.org_id] })).rowCount !== 0) {
     if (performance.now() - started > DONE_TIMEOUT_MS) throw new Error("what was due was not dispatched in time");
@@ -57,7 +57,7 @@ async function ours(rig: Rig, client: pg.Client, release: string, round: string,
   return performance.now() - started;
 }
 
-/** A bare worker that processes batches: both states change, without events. */
+/** The limit: a bare worker that changes both states in batches, without events. */
 async function bare(rig: Rig, client: pg.Client, release: string, round: string, count: number): Promise<number> {
   await schedule(rig, client, release, round, count, new Date(Date.now() + 86_400_000));
   await client.query(

@@ -7,19 +7,19 @@ import { atRest, cpuMicroseconds, ratioOf, type Round, side } from "../measure.t
 import type { Program } from "../rig.ts";
 import type { Row } from "../row.ts";
 
-/** Bytes of our frame including its header; WebSocket's header is additional. */
+/** Bytes of our frame including its header, but without the WebSocket header. */
 const FRAME_BYTES = 1_024;
 const WIRE_BYTES = FRAME_BYTES + 4;
 const CLIENTS = 4;
 const ROUNDS = 7;
 /** Number of messages of a round. Each is sent to all robots before the next one. */
 const MESSAGES = 5;
-/** Files that a server needs besides its robots. */
+/** Number of open files that a server needs in addition to the robots' sockets. */
 const OTHER_FILES = 1_000;
 const QUICK_ROBOTS = 1_000;
 const TIMEOUT_MS = 180_000;
 
-/** Returns how many robots the limit of open files allows on either end. */
+/** Returns the number of robots that the limit of open files allows for the server and for the clients. */
 function robotsPossible(): number {
   const soft = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1];
   return Math.min(Number(soft ?? 1_024), 20_000) - OTHER_FILES;

@@ -15,7 +15,7 @@ const LIMIT_ID = "dep_limit";
 const CREATED_TIMEOUT_MS = 120_000;
 const RATIO_MAX = 2;
 const BLOCKED_MS_MAX = 50;
-/** Sampling interval of the watch: an idle event loop is measured as late by this. */
+/** Interval at which the event loop's delay is sampled. An idle event loop is measured as late by this interval. */
 const WATCH_MS = 10;
 
 /** Inserts the rows of a deployment to the whole fleet with one statement. */
@@ -42,7 +42,7 @@ async function create(rig: Rig, client: pg.Client, fleet_id: string, release: st
   return { ms: performance.now() - started, id: data.id, rows: data.counts.total };
 }
 
-/** Restores the tables for the next round, after the server has checked each offline robot. */
+/** Restores the tables for the next round, once the server has checked each offline robot. */
 async function forget(rig: Rig, client: pg.Client, id: string): Promise<void> {
   const to_look_at =
     "select 1 from deployment_target where org_id = $1 and deployment_id = $2 and status = 'queued' and waiting_for is null limit 1";
@@ -53,7 +53,7 @@ async function forget(rig: Rig, client: pg.Client, id: string): Promise<void> {
   await client.query("checkpoint");
 }
 
-/** A copy of the target table with indexes and foreign key that the server does not process. */
+/** Creates a copy of the target table, with its indexes and foreign key. The server does not process the copy. */
 async function makeTable(rig: Rig, client: pg.Client): Promise<void> {
   await client.query(`
     create table bench_target (like deployment_target including all,

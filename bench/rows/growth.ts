@@ -17,9 +17,9 @@ const ROUND_MS = 150;
 const QUICK = { rounds: 2, round_ms: 100 };
 const REPETITIONS = 10;
 const RATIO_MAX = 1.3;
-/** Pages selected by time may differ by a row or two. */
+/** Pages selected by time may contain a row or two more or fewer. */
 const ALIKE = 1.2;
-/** Pages of a log that are read before the deep one. */
+/** Number of log pages that are read to reach the measured page. */
 const LOG_PAGES = 8;
 
 /** A server with this many robots in its database. */
@@ -29,7 +29,9 @@ interface Grown {
   db: Db;
 }
 
-/** Starts a server for each size, all concurrently, so that they are measured alternately; the one with the fewest robots first. */
+/**
+ * Starts one server for each size, all concurrently, so that they can be measured alternately. The server with the fewest robots is first.
+ */
 async function grown(
   rig: Rig,
   sizes: readonly number[],
@@ -118,7 +120,7 @@ async function byTurns(all: readonly Grown[], rounds: number, once: (one: Grown,
 /** 10k, 1M */
 const short = (robots: number): string => (robots < 1_000_000 ? `${robots / 1_000}k` : `${robots / 1_000_000}M`);
 
-/** Compares the minimum of each size with the minimum of the smallest: other load only adds time. */
+/** Compares the minimum time of each size with that of the smallest size. The minimum is used because other load only adds time. */
 function resultsOf(name: string, all: readonly Grown[], took: readonly number[][]): RowResult[] {
   const smallest = sample(took[0] ?? []);
   return all.slice(1).map(({ filled }, i) => {

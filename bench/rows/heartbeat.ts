@@ -62,7 +62,7 @@ const connectTcp = (port: number): Promise<net.Socket> =>
     const socket = net.connect({ port, host: "127.0.0.1", noDelay: true }, () => resolve(socket)).once("error", reject);
   });
 
-/** Heartbeats of one robot, each after the previous reply, one packet each, as in practice. */
+/** Sends heartbeats of one robot: each in a separate packet, after the reply to the previous one, as in practice. */
 function beatLink(socket: WebSocket, beats: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let left = beats;
@@ -80,7 +80,7 @@ function beatLink(socket: WebSocket, beats: number): Promise<void> {
   });
 }
 
-/** The same bytes on the wire: a masked WebSocket frame of 8 bytes takes 14. */
+/** As many bytes as our heartbeat takes on the wire: a masked WebSocket frame with a payload of 8 bytes has 14. */
 const BYTES = Buffer.alloc(14, 1);
 
 /** Sends one packet per event loop turn, so that the reader cannot read several in one call. */

@@ -7,19 +7,20 @@ import { settled } from "../settled.ts";
 
 const IDLE_ROBOTS = 5_000;
 /**
- * Connected before the first measurement: one-time allocations of the server (code, pools, young generation) are not attributed to robots.
+ * Number of connections opened before the first measurement, so that one-time allocations of the server (code, pools, young generation) are
+ * not counted as memory of robots.
  */
 const EARLIER_ROBOTS = 1_500;
 const CONNECT_AT_A_TIME = 50;
 const LEAVE_AT_A_TIME = 250;
 const RUNS = 2;
 const RUNS_TLS = 1;
-/** Goal over plain TCP: beyond a raw WebSocket. */
+/** Goal over plain TCP, for the memory beyond that of a raw WebSocket. */
 const PLAIN_KB_OVER_MAX = 8;
-/** Goal over TLS: total, including the socket and its TLS state. */
+/** Goal over TLS, for the total memory including the socket and its TLS state. */
 const TLS_KB_MAX = 38;
 
-/** Kilobytes of growth per connection after the first ones. */
+/** Returns the growth of memory in kilobytes per connection. The first connections are not counted. */
 async function growth(program: Program, counts: { earlier: number; idle: number }, open: (i: number) => Promise<WebSocket>) {
   const connect = (from: number, count: number): Promise<WebSocket[]> =>
     concurrently(Array.from({ length: count }), CONNECT_AT_A_TIME, (_, i) => open(from + i));
@@ -44,7 +45,7 @@ const openRaw = ({ url, ca }: Server): Promise<WebSocket> =>
     socket.once("open", () => resolve(socket)).once("error", reject);
   });
 
-/** Alternates with a fresh process each time: a used one has spare memory. */
+/** Alternates the variants, each time with a fresh process, because a used process has spare memory. */
 async function measure(rig: Rig): Promise<Pick<Required<RowResult>, "ours" | "limit" | "ratio"> & { over: number }> {
   const counts = rig.quick ? { earlier: 200, idle: 800 } : { earlier: EARLIER_ROBOTS, idle: IDLE_ROBOTS };
   const ca = rig.certificate?.ca;

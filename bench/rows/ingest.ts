@@ -19,7 +19,7 @@ const QUICK = { rounds: 1, logging: 20, health: 100 };
 const CONNECT_AT_A_TIME = 50;
 const POLL_MS = 2;
 const TIMEOUT_MS = 60_000;
-/** Share of the highest rate that is sent regardless of acknowledgments. */
+/** Share of the highest rate at which batches are sent without waiting for acknowledgments. */
 const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
 
@@ -85,7 +85,7 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   ];
 }
 
-/** Sends at a fixed rate; returns the backlog halfway and at the end, in milliseconds at that rate. */
+/** Sends batches at a fixed rate. Returns the backlog halfway and at the end, as the milliseconds that it takes to send at that rate. */
 async function steadily(
   links: readonly WebSocket[],
   from: number,

@@ -65,10 +65,10 @@ export const logFollow: Row = {
     const link = await connectRobot(rig.server, robot);
     const url = `${rig.server.url.replace(/^http/, "ws")}/api/robots/${robot.id}/logs/ws?token=${rig.token}`;
     let next = 1;
-    /** Share of a core used by the server meanwhile. */
+    /** Share of a core that the server uses during the measurement. */
     const measure = async (followed: boolean): Promise<number> => {
       const follower = followed ? await new Follower(url).opened() : undefined;
-      // Stored records arrive first.
+      // The stored records arrive before live ones.
       await sleep(500);
       const stored = follower?.records ?? 0;
       const [before, start] = [cpuMicroseconds(rig.server.pid), performance.now()];

@@ -18,7 +18,7 @@ const REPETITIONS = 200;
 const ROUNDS = 7;
 const DAY_MS = 86_400_000;
 
-/** Robots with a desired state, and work due tomorrow, which the server under test does not process. */
+/** Creates robots with a desired state, and work that the server under test does not process because it is due tomorrow. */
 async function prepare(rig: Rig, db: Db): Promise<FloorContext> {
   const { org_id } = rig;
   const robot_ids = (await insertRobots(rig, ROBOTS)).map(({ id }) => id);
@@ -55,7 +55,7 @@ async function prepare(rig: Rig, db: Db): Promise<FloorContext> {
   return { org_id, robot_ids, due_at: new Date(tomorrow.getTime() + DAY_MS) };
 }
 
-/** This process sends both variants, so its CPU time measures the drivers. */
+/** This process is the client of both variants, so its CPU time measures the drivers. */
 async function timed(work: () => Promise<void>): Promise<Round> {
   const [{ user, system }, started] = [process.cpuUsage(), performance.now()];
   await work();

@@ -8,7 +8,7 @@ const BYTES = 256 * MIB;
 const BYTES_QUICK = 128 * MIB;
 const ROUNDS = 5;
 const ROUNDS_QUICK = 1;
-/** Agent, server and rf. */
+/** Number of our processes on the path: agent, server and rf. */
 const PROCESSES = 3;
 const GOAL = 0.6;
 const block = Buffer.alloc(64 * 1024, "y");
@@ -52,7 +52,9 @@ interface Ways {
   direct: number;
 }
 
-/** Transfers the same bytes alternately through our processes, through as many plain relays, and directly. Returns MB per second. */
+/**
+ * Transfers the same bytes through our processes, through the same number of plain relays, and directly, in turn. Returns MB per second.
+ */
 async function measure(rig: Rig, ways: Ways, programs: readonly Program[], direction: Direction): Promise<RowResult[]> {
   const bytes = rig.quick ? BYTES_QUICK : BYTES;
   const speeds: Record<keyof Ways, number[]> = { ours: [], relays: [], direct: [] };

@@ -11,7 +11,7 @@ const ROBOTS = 5_000;
 const QUICK_ROBOTS = 200;
 const ROUNDS = 1;
 const ARTIFACT_BYTES = 64 * 1024;
-/** observed, app twice, and the five steps of a successful install. */
+/** Reports of a successful install: `observed`, `app` twice, and five steps. */
 const REPORTS_PER_ROBOT = 8;
 const DOWNLOADS_AT_ONCE = 100;
 const CONNECTIONS = 10;
@@ -38,7 +38,7 @@ function download(url: string): Promise<void> {
   });
 }
 
-/** The limit: as many downloads of the same size, then a durable INSERT for each report. */
+/** The limit: the same number of downloads of the same size, then a durable INSERT for each report. */
 async function limit(rig: Rig, raw: Program, robots: number, table: string): Promise<number> {
   const pool = new pg.Pool({ ...rig.database, max: CONNECTIONS });
   await pool.query(`create table ${table} (robot int, seq int, body jsonb, primary key (robot, seq))`);

@@ -39,9 +39,9 @@ export interface Column {
   token: string;
   /** The objects that requests name. */
   from: Things;
-  /** Objects within the caller's scope, for the other fields of a request. */
+  /** Objects that the caller may access. The other fields of a request name these. */
   base: Things;
-  /** The caller's role for objects in the fleet of `from`, for its site, and for the whole org; undefined: none. */
+  /** The caller's role on objects in the fleet of `from`, on its site, and on the whole org. Undefined: no role. */
   on: { object: Role | undefined; site: Role | undefined; whole: Role | undefined };
   /** Objects in the caller's lists. */
   sees: readonly Things[];

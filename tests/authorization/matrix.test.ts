@@ -30,12 +30,15 @@ const ground = await makeGround(plane);
 /** A row of the matrix: a route and one field that names an object, or none. */
 interface Line {
   name: string;
-  /** The object for which the role is needed. `shared`: allowed for each member of the org. `list`: allowed, with a filtered response. */
+  /**
+   * The object on which the caller needs the role. `shared`: each member of the org is allowed. `list`: allowed, but the response is
+   * filtered.
+   */
   on: "object" | "site" | "whole" | "shared" | "list";
   /** Access of the route, and the role that is needed for the named object. */
   access: Role | "public" | "robot" | "service_admin";
   needed: Role;
-  /** Whether its path names an object: one of another org returns 404. */
+  /** Whether the path contains the ID of an object. If so, an object of another org returns 404. */
   has_id: boolean;
   route?: Route;
   ask(column: Column): Promise<Reply>;
@@ -115,7 +118,7 @@ function linesOf(route: Route): Line[] {
   const needed = row.access;
   if (row.outside === "allowed") return [{ ...common, name, on: "shared", needed, ask: ask() }];
   if (row.outside === "forbidden") return [{ ...common, name, on: "whole", needed, ask: ask() }];
-  // A stream of events is filtered too, but not compared here: features/events and scenarios/events check the events.
+  // The response of an event stream is filtered too, but features/events and scenarios/events test that, not this matrix.
   const on = route.produces === "text/event-stream" ? "shared" : "list";
   const lines: Line[] = row.outside === "filtered" ? [{ ...common, name, on, needed, ask: ask() }] : [];
   for (const { in: place, field, kind, role } of row.objects) {
@@ -147,7 +150,7 @@ const streamLines = STREAM_NAMES.map((name): Line => {
   return { name: `WebSocket ${streamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
 });
 
-/** A ticket needs the role of its stream, which is not in the route's access. */
+/** Opening a stream with a ticket needs the role of that stream, which is not part of the route's access. */
 const ticketLines = Object.entries({ ...streamAccess, ...fleetStreamAccess }).map(([name, { access: needed }]): Line => {
   const route: Route = routes.createStreamTicket;
   const field = name in fleetStreamAccess ? "fleet_id" : "robot_id";
@@ -185,13 +188,13 @@ function expected({ access, on, needed, has_id }: Line, column: Column, role: Ro
 
 const isEnough = (role: Role | undefined, needed: Role): boolean => role !== undefined && roleAtLeast(role, needed);
 
-/** Statuses of permitted requests that fail later: a conflict with existing objects, or invalid sample bytes. */
+/** Error statuses that a permitted request may return: the objects already exist, or the sample bytes are invalid. */
 const LET_IN: Record<string, readonly number[]> = {
   putReleaseArtifact: [400],
   continueUpload: [400],
-  // The fleet is not at the named site.
+  // The sample's fleet may belong to another site than the sample's site.
   createEnrollmentKey: [400],
-  // The statement is about the org of the sample.
+  // The signed statement names the org of the sample, which may differ from the caller's org.
   changeSigningKeys: [400],
   // The test server uses plain HTTP without a certificate.
   getCertificateAuthority: [404],
@@ -219,7 +222,7 @@ function checkList(line: Line, column: Column, reply: Reply): void {
   }
 }
 
-/** A permitted caller receives the outcome for each robot. */
+/** Checks that a permitted caller of a bulk route receives the expected outcome for the robot. */
 function checkBulk({ on, from }: Column, { items }: Reply): void {
   const wanted = on.object === undefined ? ["not_found"] : isEnough(on.object, "operator") ? ["changed", "unchanged"] : ["forbidden"];
   const [item] = items;
@@ -274,7 +277,7 @@ test("an object outside the token's scope returns the same error as a missing ob
   }
 });
 
-/** The same objects with ids that do not exist. */
+/** Returns the same objects, but with IDs that do not exist. */
 const nowhere = (things: Things): Things => ({
   ...things,
   ids: Object.fromEntries(Object.entries(things.ids).map(([name, id]) => [name, id.replace(/_.{26}$/, `_${"0".repeat(26)}`)])),

@@ -94,7 +94,7 @@ export interface SampleRequest {
   body: Record<string, unknown> | undefined;
 }
 
-/** Fields that state the kind of another field's id, and their values. */
+/** Fields whose ID needs a second field that states the kind of the object, with the value of that second field. */
 const KINDS: Record<string, { beside: Record<string, string> }> = {
   target_id: { beside: { target_kind: "robot" } },
   scope_id: { beside: { scope: "robot" } },
@@ -111,7 +111,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     tag: `sample-${randomUUID()}`,
     artifact_sha256: hash("sha256", randomUUID()),
     artifact_size: 3,
-    // In a config route; elsewhere the field contains a secret.
+    // In config routes this is the name of a config key. In the enrollment route it is the secret of an enrollment key.
     key: route.name === "enrollRobot" ? things.enrollment_key : "speed",
     value: { sample: true },
     schema: {},
@@ -135,7 +135,10 @@ function firstStatement(org_id: string): SignedText {
 
 const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});
 
-/** Ids that are only compared: the audit keeps entries of deleted actors, tokens and objects. */
+/**
+ * Whether an ID is only compared with stored values, so that it need not exist: audit entries remain after their actor or object is
+ * deleted.
+ */
 const isCompared = (route: Route, name: string): boolean => name === "actor_id" || (route.path.includes("/audit") && name.endsWith("_id"));
 
 /** Returns the fields of a route that take an id: `path`, or the name of a query or body field. */

@@ -37,7 +37,7 @@ test("a viewer of the org who operates one site can deploy only to that site", L
   const refused = await http.post("/api/deployments", { release: release.id, fleet_id: b }, keyed());
   assert.equal(refused.refusal, "403 forbidden: this needs the role operator; the token has viewer for this object");
   assert.equal((await http.post("/api/deployments", { release: release.id, fleet_id: a1 }, keyed())).status, 201);
-  // A move needs the role at both ends.
+  // To move a robot, a caller needs the role in the old and in the new fleet.
   assert.equal((await http.send("PATCH", `/api/robots/${robots.a1.id}`, { body: { fleet_id: b } })).status, 403);
   assert.equal((await http.send("PATCH", `/api/robots/${robots.b.id}`, { body: { fleet_id: a1 } })).status, 403);
   assert.equal(new Set(idsOf((await http.get("/api/robots")).items)).size, 3);

@@ -13,7 +13,7 @@ const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 
 const isRole = (access: Route["access"]): access is Role => (ROLES as readonly string[]).includes(access);
-// Deleting requests come last, and the end of the session at the very end.
+// Send requests that delete objects last, and the request that ends the session after them.
 const order = ({ method, name }: Route): number => (name === "endSession" ? 2 : Number(method === "DELETE" || name === "revokeToken"));
 const portal = (Object.values(routes) as Route[]).filter(({ access }) => isRole(access)).toSorted((a, b) => order(a) - order(b));
 
@@ -70,7 +70,7 @@ test("a WebSocket accepts the session cookie only from pages of the same origin"
     const stream = await openSocket(url, mine);
     assert.ok("ws" in stream, path);
     stream.ws.terminate();
-    // With a token no Origin is required, because programs send none.
+    // A request with a token needs no Origin header, because programs send none.
     const by_token = await openSocket(plane.url + streamTarget(name, robot.id, { token: org.admin_token }), {
       cookie: mine.cookie,
       origin: "https://evil.example",

@@ -14,7 +14,7 @@ const BOUND_MS = 2_000;
 const CHUNK_EVERY_MS = 10;
 const RELEASE_BYTES = 48 * 1024 * 1024;
 
-/** Starts a download whose client reads nothing. Resolves with the response when its head has arrived. */
+/** Starts a download whose client does not read the body. Resolves with the response when its headers have arrived. */
 const startDownload = (plane: Harness, path: string, token: string): Promise<IncomingMessage> =>
   startAuthorized(plane, path, `Bearer ${token}`);
 
@@ -26,7 +26,7 @@ async function startAuthorized(plane: Harness, path: string, authorization: stri
   return answer;
 }
 
-// `once` of node:events would reject with the error of a cut connection.
+// Do not use `once` of node:events: it would reject with the error of a cut connection.
 const closing = (answer: IncomingMessage): Promise<unknown> => new Promise((resolve) => answer.once("close", resolve));
 
 /** Reads the rest of a download; returns whether it was complete. */
@@ -36,7 +36,7 @@ async function isWhole(answer: IncomingMessage): Promise<boolean> {
   return answer.complete;
 }
 
-/** Reads a chunk every few milliseconds, which takes some seconds in total. Returns whether the download was complete. */
+/** Reads a chunk every few milliseconds, so that the download takes some seconds. Returns whether it was complete. */
 async function readSlowly(answer: IncomingMessage): Promise<boolean> {
   answer.on("data", () => {
     answer.pause();

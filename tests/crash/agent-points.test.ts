@@ -13,10 +13,10 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
 /** Number of concurrent robots, each with a share of the points. */
 const LANES = 2;
 const ROUNDS_MAX = promiseSize({ test: 4, full: 400 });
-/** Points that every append passes: later passes are other steps of a deployment. */
+/** Failpoints that every append passes. They are tried several times, because later passes belong to other steps of a deployment. */
 const REPEATED = /^(deployments|configs|outbox|journal)[:.].*append$/;
 const REPEATS = promiseSize({ test: 0, full: 6 });
-/** Crashes in one round. An agent that crashes repeatedly in one phase correctly aborts the deployment. */
+/** Maximum crashes in one round. An agent that crashes repeatedly in one phase correctly aborts the deployment. */
 const DEATHS_A_ROUND = 8;
 
 /** Creates a robot in a separate org, with its scenario. */
@@ -35,7 +35,7 @@ async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario:
   return { scenario, ...(await scenario.prepare()) };
 }
 
-/** Runs a round with a new robot, to include its enrollment. The agent crashes at one point after the other. */
+/** Runs a round with a new robot, so that its enrollment is tested too. The agent crashes at one failpoint after the other. */
 async function round(plane: Harness, crashes: readonly string[] | "list"): Promise<{ crasher: Crasher; ended: number }> {
   await using robot = new AgentProcess({ url: plane.url, key: "", name: "cart" }, { start: false });
   const crasher = new Crasher((env) => {
@@ -89,7 +89,7 @@ async function runLane(
   const queue = Array.from({ length: waves }, (_, wave) => points.filter((_, at) => at % waves === wave));
   const killed: string[] = [];
   let [ended, rounds, crashes] = [0, 0, 0];
-  // A point that a whole round did not reach is tried again at the end.
+  // A failpoint that was not reached in a whole round is tried again at the end.
   const missed = new Set<string>();
   for (let wave = queue.shift(); wave !== undefined && rounds < ROUNDS_MAX; wave = queue.shift()) {
     rounds += 1;

@@ -33,7 +33,7 @@ export class Crasher implements Disposable {
     return this.#armed;
   }
 
-  /** Whether every point of the queue was tried. */
+  /** Whether every failpoint of the queue was tried. */
   get done(): boolean {
     return this.#armed === undefined && this.#queue.length === 0;
   }
@@ -59,7 +59,7 @@ export class Crasher implements Disposable {
     this.#next();
   }
 
-  /** Kills the program to arm the next failpoint, because the scenario does not reach the present one. */
+  /** Kills the program so that the next failpoint can be armed. Used when the scenario does not reach the armed one. */
   async skip(): Promise<void> {
     if (this.#armed === undefined || this.#program === undefined) return;
     this.unreached.push(this.#armed);
@@ -67,7 +67,7 @@ export class Crasher implements Disposable {
     await this.#program.kill();
   }
 
-  /** Stops the restarts and the program. Throws errors that occurred meanwhile. */
+  /** Stops the program and its restarts. Throws errors that occurred in the background. */
   async rest(): Promise<void> {
     this.#resting = true;
     if (this.#program?.running === true) await this.#program.kill();
@@ -127,7 +127,9 @@ export class Crasher implements Disposable {
   }
 }
 
-/** Selects the points of a run: all of them under `npm run promises`, otherwise `count` of them from all stages, by seed. */
+/**
+ * Selects the failpoints of a run: all of them under `npm run promises`, otherwise `count` of them, selected from all stages by the seed.
+ */
 export function choosePoints(traced: readonly Reached[], count: number): string[] {
   const names = traced.map(({ point }) => point);
   const size = promiseSize({ test: count, full: names.length });
@@ -141,6 +143,6 @@ export function choosePoints(traced: readonly Reached[], count: number): string[
     const name = pile.shift();
     if (name !== undefined) chosen.add(name);
   }
-  // In the order of the scenario, so that one round passes many.
+  // Sorted in the order of the scenario, so that one round reaches many of them.
   return names.filter((name) => chosen.has(name));
 }

@@ -15,7 +15,9 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
 const VICTIMS = ["postmaster", "backend"] as const;
 const POINTS = promiseSize({ test: 3, full: 100 });
 
-/** Kills the PostgreSQL backend of the transaction in which the server is stopped, or any of its backends if there is none. */
+/**
+ * Kills the PostgreSQL backend that runs the transaction in which the server is stopped. If there is none, kills any backend of the server.
+ */
 async function killBackend(server: ServerProcess): Promise<void> {
   const client = new pg.Client(await databaseOf(server));
   client.on("error", () => {});
@@ -84,5 +86,5 @@ test("a write is stored exactly once when PostgreSQL is killed during its transa
   }
 });
 
-/** Whether the process is stopped, which happens shortly after its log line. */
+/** Whether the process is stopped (state T), which happens shortly after it has logged a line. */
 const stopped = (pid: number | undefined): boolean => /\) T /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

@@ -26,7 +26,7 @@ interface Yard {
   key: string;
 }
 
-/** Deploys to a fleet of two in waves: the running robot is first, and one that never connects keeps the deployments open. */
+/** Deploys in waves to a fleet of two robots: the first is running, and the second never connects, which keeps the deployments open. */
 export async function fleetRound(scenario: Scenario): Promise<void> {
   const { ledger, robot_id } = scenario;
   const old = await scenario.runs();
@@ -50,9 +50,9 @@ async function openYard(ledger: Ledger): Promise<Yard> {
   const fleet = await ledger.post("/api/fleets", { name: `Waves ${name}`, site_id: site.id });
   for (;;) {
     const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
-    // The key is deleted with its site.
+    // Deleting the site also deletes the key, so the ledger must not expect it.
     ledger.forget(key.id);
-    // A key is returned once: if the response was lost, another one is created.
+    // The server returns a key only once. If that response was lost, the loop creates another key.
     if (typeof key["key"] === "string") return { site_id: site.id, fleet_id: fleet.id, key: key["key"] };
   }
 }
@@ -69,7 +69,7 @@ async function targetOf(ledger: Ledger, id: string, robot_id: string): Promise<T
   return (JSON.parse(text) as { items: Target[] }).items[0];
 }
 
-/** A deployment is paused, resumed, soaked and promoted manually; the robot of the last wave is removed. */
+/** Tests a deployment that is paused, resumed, soaked and promoted manually. Then removes the robot of the last wave. */
 async function deployInWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
@@ -87,13 +87,15 @@ async function deployInWaves(scenario: Scenario, yard: Yard, wanted: string): Pr
   assert.equal(await scenario.runs(), wanted);
 }
 
-/** A failing release stops before the next wave; then a retry for the failed robot; then the same with on_failure "rollback". */
+/**
+ * Tests that a failing release stops before the next wave, then retries the failed robot. Then does the same with on_failure "rollback".
+ */
 async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
   const rollout = { waves: [{ labels: CANARY.labels }], verify_seconds: 0, failure_threshold: ANY_FAILURE };
   const { id } = await ledger.post("/api/deployments", { release: "bad", fleet_id: yard.fleet_id, rollout });
-  // The status when all updated robots have ended: here one robot, which rolled back.
+  // Wait until all updated robots have ended. Here this is one robot, which rolled back.
   await scenario.end(`/api/deployments/${id}`);
   const stopped = [await ledger.get(`/api/deployments/${id}`), await targetOf(ledger, id, absent)];
   assert.deepEqual(
@@ -113,7 +115,7 @@ async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Pr
   await ledger.remove(`/api/robots/${absent}`);
 }
 
-/** Rolls back a deployment that is applied on one robot and queued for another, and a paused one. */
+/** Rolls back two deployments: one that is applied on one robot and queued for another, and one that is paused. */
 async function rollBackRunning(scenario: Scenario, yard: Yard, release: string, runs: string): Promise<void> {
   const { ledger, robot_id } = scenario;
   const absent = await absentRobot(ledger, yard);
@@ -132,7 +134,7 @@ async function rollBackRunning(scenario: Scenario, yard: Yard, release: string, 
   await ledger.remove(`/api/robots/${absent}`);
 }
 
-/** A robot that joins the fleet later gets its release automatically. */
+/** Checks that a robot that joins the fleet later gets the fleet's release automatically. */
 async function follows(scenario: Scenario, yard: Yard, home: string, other: string, wanted: string): Promise<void> {
   const { ledger, robot_id } = scenario;
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home });
@@ -146,7 +148,7 @@ async function follows(scenario: Scenario, yard: Yard, home: string, other: stri
   assert.equal(await scenario.end(`/api/deployments/${newest.id}`), "applied");
 }
 
-/** A secret is set, changed and restored: the robot has the first value. */
+/** Sets, changes and restores a secret. The robot must then have the first value. */
 async function secretConfigRound(scenario: Scenario, yard: Yard): Promise<void> {
   const { ledger, robot_id } = scenario;
   const [first, second] = [randomUUID(), randomUUID()];
@@ -184,7 +186,7 @@ async function askRobot(scenario: Scenario, method: string, address: string, bod
   );
 }
 
-/** An update waits while the robot's software holds the update lock, even if a process crashes meanwhile. */
+/** Checks that an update waits while the robot's software has the update lock, even if a process crashes during the wait. */
 export async function updateLockRound(scenario: Scenario): Promise<void> {
   const { ledger, robot_id } = scenario;
   const old = await scenario.runs();

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 const ANSWER_MS = 30_000;
 const GIVE_UP_MS = 60_000;
 const AGAIN_MS = 40;
-/** Longest delay between retries: hundreds of clients would otherwise overload the machine while the server starts. */
+/** Maximum delay between retries. It limits the load on the machine, because hundreds of clients retry while the server starts. */
 const AGAIN_MS_MAX = 500;
 const REPLAYS_AT_ONCE = 16;
 /** Fields that may change after the response. */
@@ -48,7 +48,7 @@ interface Acknowledged {
 
 export type Data = Record<string, unknown> & { id: string };
 
-/** A client that records every 2xx response, continues over server crashes, and then verifies the acknowledged data. */
+/** A client that records every 2xx response and retries across server crashes. Afterwards it verifies that all acknowledged data exists. */
 export class Ledger {
   readonly acknowledged: Acknowledged[] = [];
   /** Number of requests without a response. */
@@ -93,7 +93,7 @@ export class Ledger {
     this.forget(path.split("/").at(-1) ?? "");
   }
 
-  /** Removes an object that was deleted together with another one. */
+  /** Stops expecting an object that the server deleted together with another object. */
   forget(id: string): void {
     for (const one of this.acknowledged) if (dataOf(one)?.id === id) one.deleted = true;
   }
@@ -151,7 +151,7 @@ export class Ledger {
   }
 
   async #checkReplay({ path, body, key, status, text }: Acknowledged): Promise<void> {
-    // A secret is returned once: the replay is the same without it.
+    // A secret is returned only in the first response. The replayed response is the same without it.
     const expected = text.replace(/"(rf_[a-z]+_[^"]+)"/g, "null");
     const again = await this.send("POST", path, body, key);
     assert.deepEqual([again.status, again.text], [status, expected], `the replay of POST ${path}`);
@@ -164,7 +164,7 @@ export class Ledger {
     for (const one of this.acknowledged) {
       const data = dataOf(one);
       if (one.deleted || data === undefined || one.status !== 201 || one.path.startsWith("/api/admin/")) continue;
-      // A rollback or retry of a deployment is a deployment too.
+      // Rolling back or retrying a deployment creates another deployment.
       const place = `${one.path.replace(/\/[^/]+\/(rollback|retry)$/, "")}/${data.id}`;
       const now = one.path === "/api/configs" || one.path === "/api/enrollment-keys" ? undefined : await this.get(place);
       if (now === undefined) continue;

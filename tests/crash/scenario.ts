@@ -10,10 +10,15 @@ import { appBundle, STAYS } from "../processes/app-bundle.ts";
 import type { Data, Ledger } from "./ledger.ts";
 
 const NUDGE_AFTER_MS = 2_500;
-/** A target cancelled before its robot received it is not acknowledged: wait for its timeout of one minute. */
+/**
+ * Timeout until a deployment ends. A target that is cancelled before its robot receives it is not acknowledged, so its timeout of one
+ * minute must pass.
+ */
 const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
-/** The kernel holds the lock as long as the workload or a child of it runs. */
+/**
+ * A script that detects a second instance by a file lock. The kernel keeps the lock as long as the workload or one of its children runs.
+ */
 const STAYS_ALONE = [
   `here=$(dirname "$ROAMFLEET_CONFIG_DIR")`,
   `exec 9>>"$here/alone"`,
@@ -23,7 +28,7 @@ const STAYS_ALONE = [
 
 type DeploymentStatus = Parameters<typeof isTerminal>[0];
 
-/** A fleet's typical operations in a few seconds: each step is awaited across crashes, and its invariants are checked. */
+/** The typical operations of a fleet, in a few seconds. Waits for the result of each step across crashes, and checks its invariants. */
 export class Scenario {
   readonly ledger: Ledger;
   robot: () => AgentProcess;
@@ -61,7 +66,7 @@ export class Scenario {
     const about = { tag, kind: "app_bundle", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length, ...more };
     const { id } = await this.ledger.post("/api/releases", about);
     const { status, text } = await this.ledger.send("PUT", `/api/releases/${id}/artifact`, bytes);
-    // 409: the response of an earlier attempt was lost, and the artifact exists already.
+    // Status 409 means that an earlier attempt stored the artifact, but its response was lost.
     assert.ok(status === 200 || status === 409, `the upload of ${tag}: ${status} ${text}`);
     return id;
   }
@@ -115,7 +120,7 @@ export class Scenario {
     );
   }
 
-  /** Returns the available data of a deployment that does not end. */
+  /** Returns the present data of a deployment that is not expected to end. */
   async #explain(path: string): Promise<string> {
     const seen = await Promise.all(
       [path, `${path}/targets`, `${path}/events?include=targets`, `/api/robots/${this.robot_id}`].map((one) =>
@@ -125,7 +130,7 @@ export class Scenario {
     return `${path} did not end\n${seen.map(({ text }) => text).join("\n")}\n${this.robot().program.output.slice(-3_000)}`;
   }
 
-  /** Returns the single release that the robot's processes run, when the server shows the same. */
+  /** Returns the release that all of the robot's processes run, once the server reports the same release. */
   runs(): Promise<string> {
     const nudge = this.#nudging();
     const look = async (): Promise<string | false> => {
@@ -151,8 +156,8 @@ export class Scenario {
   }
 
   /**
-   * The reconnect backoff of a robot whose server crashes repeatedly grows to a minute. To avoid this wait, the agent is killed too,
-   * and its next run connects immediately.
+   * Kills the agent as well, so that its next run connects immediately. Otherwise, the reconnect backoff grows to one minute, because the
+   * server crashes repeatedly.
    */
   #nudging(): () => Promise<void> {
     let offline_since = performance.now();
@@ -194,7 +199,7 @@ export class Scenario {
     assert.equal(await this.runs(), old);
   }
 
-  /** Manual rollbacks: of an ended deployment, of that rollback, and of a running deployment in any state. */
+  /** Tests manual rollbacks: of an ended deployment, of that rollback itself, and of a deployment that is still running, in any state. */
   async #rollBackTwice(now: string, before: string): Promise<void> {
     const made = await this.ledger.post("/api/deployments", { release: before, robot_id: this.robot_id, rollout: { verify_seconds: 0 } });
     assert.equal(await this.end(`/api/deployments/${made.id}`), "applied");
@@ -208,7 +213,7 @@ export class Scenario {
     assert.equal(await this.runs(), now);
   }
 
-  /** Operations without the robot: sites, fleets, users, keys, and a robot that is enrolled and removed. */
+  /** Tests operations that need no connected robot: on sites, fleets, users and keys, and the enrollment and removal of a robot. */
   async deskRound(): Promise<void> {
     const { ledger } = this;
     const name = randomUUID().slice(0, 8);
@@ -241,7 +246,7 @@ export class Scenario {
     await ledger.remove(`/api/sites/${site.id}`);
   }
 
-  /** Enrolls a fake robot, exactly once even with retries, and removes it. */
+  /** Enrolls a simulated robot, which must happen exactly once even with retries. Then removes it. */
   async #guest(key: string, fleet_id: string): Promise<void> {
     const public_key = randomBytes(32).toString("base64");
     const answer = await this.ledger.send("POST", "/agent/enroll", { key, public_key });

@@ -15,9 +15,9 @@ const POINTS = 9;
 const LIMIT = { timeout: promiseSize({ test: 420_000, full: 3_300_000 }) };
 /** Number of concurrent servers, each with a separate database, robot and share of the points. */
 const LANES = promiseSize({ test: 1, full: 3 });
-/** Rounds in which a point is tried: one that is not reached is tried again at the end. */
+/** Maximum rounds in which a failpoint is tried. A failpoint that was not reached is tried again at the end. */
 const TRIES = promiseSize({ test: 1, full: 2 });
-/** The share of points that a scenario may not reach: those of timers with intervals of 15 minutes. */
+/** Maximum share of failpoints that are not reached. Some belong to timers with intervals of 15 minutes. */
 const MISSED_MAX = promiseSize({ test: 0.5, full: 0.02 });
 /** Tables by the path of the POST that inserts into them. */
 const TABLES = {
@@ -29,7 +29,7 @@ const TABLES = {
   "/api/enrollment-keys": "enrollment_key",
 };
 
-/** Points in the order in which the scenario reached them, and those that only deployments to a fleet reached. */
+/** Failpoints in the order in which the scenario reached them, and the subset that only deployments to a fleet reached. */
 interface Traced {
   traced: Reached[];
   in_fleets: ReadonlySet<string>;
@@ -77,7 +77,7 @@ class Lane implements AsyncDisposable {
     return new Lane(own.move(), server, connection, token);
   }
 
-  /** Starts the robot. With `trace`, runs the whole scenario once and returns the points that it reached. */
+  /** Starts the robot. With `trace`, also runs the whole scenario once and returns the failpoints that it reached. */
   async begin({ trace }: { trace: boolean }): Promise<Traced> {
     const { crasher, scenario } = this;
     if (trace) crasher.trace();
@@ -108,7 +108,7 @@ class Lane implements AsyncDisposable {
     await updateLockRound(this.scenario);
   }
 
-  /** Crashes at each point, one after the other, in the round that reaches it. Returns the points that were not reached. */
+  /** Crashes at one failpoint after the other, while one round runs. Returns the failpoints that were not reached. */
   async dieAt(points: readonly string[], in_fleets: ReadonlySet<string>): Promise<string[]> {
     const { crasher, scenario } = this;
     const missed_before = crasher.unreached.length;
@@ -125,7 +125,7 @@ class Lane implements AsyncDisposable {
     return missed;
   }
 
-  /** After a final kill -9 and restart, checks that all acknowledged data exists as returned. */
+  /** Kills the server with SIGKILL once more and restarts it. Then checks that all acknowledged data exists as it was returned. */
   async check(): Promise<{ replays: number; resources: number }> {
     await this.crasher.rest();
     await this.#server.restart();

@@ -15,7 +15,7 @@ import { Scenario } from "./scenario.ts";
 
 const DAMAGES = promiseSize({ test: 6, full: 200 });
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
-/** State files of the agent by their write method. The key is tested separately, because it cannot be replaced. */
+/** State files of the agent, one kind for each way of writing. The key is tested separately, because it cannot be replaced. */
 const FILES = [
   "deployments*.ndjson",
   "**/*journal*",
@@ -61,7 +61,7 @@ test(`an agent with a truncated or corrupted state file restarts and deploys (${
       .toSorted();
     assert.ok(files.length >= 6, files.join(" "));
     for (let n = 0; n < DAMAGES; n += 1) {
-      // The workload of the killed agent still writes there.
+      // Retry the deletion, because the workload of the killed agent still writes to this directory.
       rmSync(robot.state, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
       cpSync(kept, robot.state, { recursive: true, verbatimSymlinks: true });
       const what = damage(path.join(robot.state, files[n % files.length]!), HOW[Math.floor(n / files.length) % HOW.length]!, random);
@@ -118,7 +118,7 @@ test("a server starts without data loss after a crash left partial files behind"
   const id = await scenario.push("kept", bytes, { kind: "file" });
   await server.program.kill();
   const node_id = readFileSync(path.join(server.data, "node-id"), "utf8");
-  // Files as after a kill during an upload, and during the first start.
+  // Leftover files, like those of a server killed during an upload or during its first start.
   writeFileSync(path.join(server.data, "blobs/staging/1"), "half of an upload");
   writeFileSync(path.join(server.data, "node-id.tmp"), "node_");
   await server.restart();
@@ -127,7 +127,7 @@ test("a server starts without data loss after a crash left partial files behind"
   const again = await fetch(`${server.url}/api/releases/${id}/artifact`, { headers: { authorization: `Bearer ${token}` } });
   assert.equal(again.status, 200);
   assert.ok(Buffer.from(await again.arrayBuffer()).equals(bytes));
-  // A damaged node id: the server creates another one, and the dead node's robots become offline when its lease expires.
+  // If the node ID is damaged, the server creates another one. The robots of the old node become offline when its lease expires.
 
   await server.program.kill();
   truncateSync(path.join(server.data, "node-id"), 7);

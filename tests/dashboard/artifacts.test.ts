@@ -9,7 +9,7 @@ import { axe, type Dashboard, NO_BROWSER, openDashboard, settled, visit } from "
 import { drop } from "./by-hand.ts";
 
 const FILE_BYTES = 20_000_000;
-/** Slow enough to restart the server during an upload. */
+/** An upload rate that is slow enough to restart the server during the upload. */
 const SLOW_BYTES_PER_SECOND = 500_000;
 
 test("pushes and deploys releases and config values in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {

@@ -30,7 +30,7 @@ test("pages show errors and keep the data that is still valid", LIMIT, async (t)
     await page.evaluate("window.dispatchEvent(new Event('visibilitychange'))");
     await until("the session to be read", () => reads >= 1);
     const before = reads;
-    // A focus while a read is in flight starts no second one.
+    // If the window gets the focus while a read is in flight, no second read starts.
     await until("the session to be read again", async () => {
       await page.evaluate("window.dispatchEvent(new Event('focus'))");
       return reads > before;

@@ -14,7 +14,7 @@ const DEADLINE_MS = 40_000;
 const ANSWER_MS = 5_000;
 const ESC = "\u001b";
 
-/** The largest counts that a parser accepts, with every final character that takes a count. */
+/** Control sequences with the largest counts that a parser accepts, for every final character that takes a count. */
 const COUNTS = [...Array.from("@ABCDEFGHILMPSTXZ`abde"), " @", " A", "'}", "'~"].flatMap((final) =>
   ["2147483647", "999999999", "999999999;999999999"].map((count) => `x${ESC}[${count}${final}`),
 );

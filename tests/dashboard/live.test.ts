@@ -92,7 +92,7 @@ async function shell({ it, robot }: Scene): Promise<void> {
     return ![undefined, before].includes(/^\d+x\d+/m.exec(await screen(page))?.[0]);
   });
   await page.setViewportSize({ width: 1_440, height: 900 });
-  // The shell also receives the shortcut of the palette.
+  // The shortcut that opens the command palette also reaches the shell.
   await page.keyboard.press("Control+k");
   assert.equal(await page.getByRole("dialog").count(), 0);
   await axe(page);
@@ -114,10 +114,10 @@ async function paste({ it }: Scene): Promise<void> {
   await page.getByRole("button", { name: "Open new shell" }).click();
   await it.server.until("a shell", async () => (await page.getByText("open", { exact: true }).count()) > 0);
   await sees(it, page, PROMPT);
-  // Raw mode: the terminal's line discipline does not accept a line of one megabyte.
+  // Use raw mode, because in its default mode the terminal does not accept a line of one megabyte.
   await type(page, `stty raw -echo; echo rea''dy; head -c ${BYTES} | sha256sum | cut -c1-16; stty sane; echo don''e`);
   const text = "0123456789abcdef".repeat(BYTES / 16);
-  // Before raw mode, the terminal buffers at most 4 KB of a line.
+  // Until raw mode is on, the terminal buffers at most 4 KB of a line.
   await sees(it, page, "ready");
   await page.evaluate(
     `(() => {
@@ -190,7 +190,7 @@ async function reading({ it, robot, log_file }: Scene): Promise<void> {
   await page.getByText("many 599").waitFor();
   const list = page.getByRole("log");
   await list.hover();
-  // A wheel event counts immediately, even if a busy machine scrolls later.
+  // The page reacts to the wheel event immediately, even if a busy machine scrolls later.
   await list.dispatchEvent("wheel", { deltaY: -1 });
   await page.getByRole("button", { name: "Jump to latest" }).waitFor();
   await page.mouse.wheel(0, -3_000);

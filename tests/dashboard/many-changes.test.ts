@@ -2,7 +2,7 @@ import { test } from "node:test";
 import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
-/** More robots than a batch of events lists individually. */
+/** Number of robots: more than a batch of events lists individually. */
 const ROBOTS = 40;
 const STEP_MS = 500;
 

@@ -8,7 +8,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-/** Whether the mark in the corner reads "Live". Narrow pages have a second mark. */
+/** Whether the indicator in the corner reads "Live". Narrow pages have a second indicator. */
 const isLive = async (page: Page): Promise<boolean> => (await page.getByText("Live", { exact: true }).count()) > 0;
 const isCutOff = async (page: Page): Promise<boolean> => (await page.locator("[data-outage]").count()) > 0;
 
@@ -38,7 +38,7 @@ test("a page shows a server outage, disables its actions, and recovers without a
       await page.setViewportSize({ width: 390, height: 844 });
       await assertFits(page);
       await page.setViewportSize({ width: 1_440, height: 900 });
-      // Open a page whose code is not loaded yet.
+      // Open a page whose code is not loaded yet, so that the browser must request it.
       await page.getByRole("link", { name: "Sites" }).click();
     } finally {
       process.kill(server.program.child.pid!, "SIGCONT");
@@ -111,7 +111,7 @@ test("follows a log live even if the server refuses log cursors, as earlier vers
       }
     };
   }`);
-  // The page requests the reason of the refusal from the same path.
+  // After a refusal, the page requests the same path again to read the reason.
   await page.route(/\/logs\/ws\?.*cursor=/, (route) =>
     route.fulfill({ status: 400, json: { error: { code: "bad_request", message: "unknown query parameter cursor" } } }),
   );
@@ -149,6 +149,6 @@ test("an open page stays live without changes, and shows each new health report 
   send(77);
   await page.getByText("77%").first().waitFor();
   await page.getByText("20 s ago").first().waitFor();
-  // Without changes only heartbeats keep the page live.
+  // When nothing changes, only heartbeats show the page that its connection works.
   assert.deepEqual(await page.evaluate("globalThis.not_live"), []);
 });

@@ -21,7 +21,7 @@ export interface Scene {
   offline: SimulatedRobot;
 }
 
-/** Creates the scene in the plane's default organization. Returns when only the deployment that awaits promotion is unfinished. */
+/** Creates the scene in the plane's default organization. Returns once all deployments have ended, except the one that awaits promotion. */
 export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }: SceneOptions = {}): Promise<Scene> {
   const org = server.default_org;
   await org.api.updateOrg({ body: { name: words.name("Acme Robotics") } });

@@ -32,7 +32,7 @@ async function typedTag({ page, org, server }: Dashboard): Promise<void> {
   await page.getByRole("option", { name: "nav-1.20" }).hover();
   await release.press("Enter");
   await page.getByRole("button", { name: "Deploy nav-1.2 to 1 robot" }).waitFor();
-  // Leave the field with a click elsewhere instead of Enter.
+  // Click elsewhere to leave the field, instead of pressing Enter.
   await release.fill("nav-9");
   await page.getByRole("heading", { name: "Deploy a release" }).click();
   await page.getByText("Release nav-9 does not exist").waitFor();
@@ -91,7 +91,7 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   const wave = page.getByRole("button", { name: /Wave 1/ });
   await wave.getByText("soak time left").waitFor();
   assert.equal(await wave.getByText("soaking", { exact: true }).count(), 0);
-  // A robot that joins a fleet with a release gets it through a separate deployment.
+  // When a robot joins a fleet that has a release, a separate deployment installs that release on it.
   const has = await org.fleet({ name: "Movers" });
   await org.enrollRobot({ fleet_id: has });
   const known = await org.deploy(await org.release({ tag: "moved" }), { fleet_id: has });
@@ -207,7 +207,7 @@ async function selectAll({ page, org, server }: Dashboard): Promise<void> {
   await page.keyboard.press("Escape");
 }
 
-/** Asserts that no notification overlaps any visible part of a control, whether the control is under or over it. */
+/** Asserts that no notification covers a visible part of a control, and that no control covers a notification. */
 async function assertUncovered(page: Page, what: string): Promise<void> {
   const overlapping = await page.evaluate<string[]>(`(() => {
     /** The part of an element that is not scrolled out of view. */
@@ -254,7 +254,7 @@ async function toasts(it: Dashboard): Promise<void> {
     await settled(page);
     await page.getByRole("button", { name: /auto-update/ }).click();
     const dialog = page.getByRole("dialog");
-    // Each click needs the button to be uncovered.
+    // Each click fails if a notification covers the button.
     for (let shown = 1; shown <= TOASTS; shown += 1) {
       await dialog.getByRole("button").last().click();
       await page

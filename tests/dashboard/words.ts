@@ -25,7 +25,7 @@ const PAYLOADS = [
 ];
 
 const DECORATIONS = [
-  // Reverses the direction of the following text, without an end.
+  // Reverses the direction of the following text. The control character that ends this is missing.
   (text: string) => `\u202e${text}`,
   (text: string) => `\u2067\u202b${text}`,
   (text: string) => `${text}${"W".repeat(400)}`,

@@ -62,7 +62,7 @@ class HaProxy implements AsyncDisposable {
       ["bind :8443", `bind 127.0.0.1:${port}`],
       ["bind :8080", `bind 127.0.0.1:${await freePort()}`],
       ["/run/secrets/certificate.pem", both],
-      // As many as the limit of open files on this machine allows.
+      // The number of connections that the limit of open files on this machine allows.
       ["maxconn 50000", "maxconn 200"],
       ...servers.map((url, index): [string, string] => [` server-${index + 1}:7600`, ` ${new URL(url).host}`]),
     ];

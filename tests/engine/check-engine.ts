@@ -6,7 +6,7 @@ import type { Harness } from "../harness/index.ts";
 const COUNTERS = ["pending", "queued", "active", "applied", "failed", "rolled_back", "cancelled"] as const;
 
 const wrongRow = row({ id: text, kept: text, counted: text });
-/** Selects deployments whose counters differ from the number of their targets by status, in one snapshot of the database. */
+/** Selects deployments whose counters differ from the actual number of their targets in each status, in one snapshot of the database. */
 const listWrongCounters = sql(wrongRow)`
   with grouped as (
     select org_id, deployment_id, count(*)::int as total,
@@ -24,7 +24,7 @@ const listWrongCounters = sql(wrongRow)`
   select id, kept::text || ' of ' || kept_total as kept, counted::text || ' of ' || counted_total as counted from compared
   where kept <> counted or (whole and kept_total <> counted_total) or (not whole and kept_total > 0 and kept_total < counted_total)`;
 
-/** Selects deployments whose counts of reasons differ from those of their ended targets. */
+/** Selects deployments whose counters of reasons differ from the reasons of their ended targets. */
 const listWrongReasons = sql(wrongRow)`
   with counted as (
     select t.org_id, t.deployment_id, t.status, coalesce(t.reason, '') as reason, count(*)::int as targets from deployment_target t
@@ -36,7 +36,7 @@ const listWrongReasons = sql(wrongRow)`
   from kept k full join counted c using (org_id, deployment_id, status, reason)
   where k.targets is distinct from c.targets`;
 
-/** Selects waves whose counters differ from those of their targets, and deployments with a wrong number of dispatches. */
+/** Selects waves whose counters differ from the actual numbers of their targets, and deployments whose number of dispatches is wrong. */
 const listWrongWaves = sql(wrongRow)`
   with counted as (
     select t.org_id, t.deployment_id, t.wave, array[count(*), count(*) filter (where t.status = 'pending'), count(*) filter (where t.status = 'queued'),
@@ -98,7 +98,10 @@ const snapshot = ({ db }: Harness) =>
     return { deployments, events };
   });
 
-/** Fails if the events, counters and states of any deployment contradict each other or the rules. With `ended`, also if one has not ended. */
+/**
+ * Fails if the events, counters and states of a deployment contradict each other or the rules. With `ended`, also fails if a deployment has
+ * not ended.
+ */
 export async function checkEngine(plane: Harness, options: { ended?: boolean } = {}): Promise<void> {
   await checkCounters(plane);
   const { deployments, events } = await snapshot(plane);

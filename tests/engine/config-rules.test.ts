@@ -35,7 +35,7 @@ test("a config deployment fails only on robots whose combined values violate the
   assert.equal((await plane.api.getRobot({ params: { id: bad.id } })).data.config_state, "in_sync", "it keeps its present config");
 
   await set("mode", "slow");
-  // Valid alone, but not in combination with the fleet's mode.
+  // This value is valid alone, but not in combination with the fleet's mode.
   await set("speed", 5, { scope: "robot", scope_id: bad.id });
   const { id } = await plane.default_org.deployConfig({ fleet_id }, { namespace: "nav" });
   await plane.settle();

@@ -48,7 +48,7 @@ test("a changed config value reaches robots only with a config deployment", TIME
 test("a config deployment reports changed false for a robot that already has the values", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
-  // Robots that join later are not updated automatically: this test covers the robots that a deployment finds.
+  // Robots that join later are not updated automatically, because this test covers only the robots that exist when the deployment starts.
   await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
   const [old] = await plane.enrollRobots(1, { fleet_id });
   await setValue(plane.api, "speed", 1);

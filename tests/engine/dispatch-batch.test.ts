@@ -9,7 +9,7 @@ const DUE = { scheduled_at: "2030-01-01T00:01:00Z" };
 const TIMEOUT = { timeout: 120_000 };
 
 const countRow = row({ events: int, transactions: int });
-/** Returns the number of dispatched targets and of their transactions. */
+/** Returns the number of dispatched targets, and the number of transactions that dispatched them. */
 const dispatched = ({ db }: Harness) =>
   db.one(sql(countRow)`
     select count(*)::int as events, count(distinct xmin::text)::int as transactions from deployment_event where kind = 'target.dispatched'`);
@@ -43,7 +43,7 @@ test("deployments dispatched in a batch end as if dispatched alone, even if one 
   const [plain, away, twice, unfit, broken, apps] = [
     ...(await plane.enrollRobots(3)),
     await plane.enrollRobot({ kinds: ["app_bundle"], online: true }),
-    // Sequentially, because the fault below selects the first of them by the order of ids.
+    // Enroll these one after the other, because the fault below affects the first of them in the order of IDs.
     ...(await plane.enrollRobots(1)),
     ...(await plane.enrollRobots(1)),
   ];

@@ -28,7 +28,7 @@ test("failing deployments of ten orgs are retried with backoff and do not delay 
   }
   await plane.advance({ seconds: 30 });
   const release = await plane.release();
-  // Waves and max_parallel need the rollout loop.
+  // Use waves and max_parallel, because only deployments with these need the rollout loop.
   const { id } = await plane.deploy(release, { fleet_id }, { rollout: { waves: [{ count: 1, soak_seconds: 10 }], max_parallel: 1 } });
   await plane.advance({ minutes: 3 });
   assert.equal((await plane.deployment(id)).status, "applied");

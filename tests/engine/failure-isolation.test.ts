@@ -84,7 +84,7 @@ test("the dispatch of a deployment does not deadlock with a concurrent report of
   const [first, second] = [await plane.release(), await plane.release()];
   await plane.deploy(first, { robot_id: robot.id });
   await plane.settle();
-  // The lock order of a report: first its sequence number, then its app.
+  // Lock rows in the same order as a report: first the robot's sequence number, then its app.
   await plane.db.transaction(async (tx) => {
     await tx.run(sql`update robot_desired set outbox_seq = outbox_seq where robot_id = ${robot.id}`);
     void plane.deploy(second, { robot_id: robot.id });

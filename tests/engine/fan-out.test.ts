@@ -11,8 +11,8 @@ const TIMEOUT = { timeout: 240_000 };
 const CHUNK = 2_000;
 
 /**
- * Makes the database kill the connection within a chunk's transaction: when a chunk after the first has been
- * written (`chunk`), or just before the fan-out is complete (`end`).
+ * Makes the database close the connection during a chunk's transaction. `chunk`: after a chunk other than the first was written. `end`:
+ * just before the fan-out is complete.
  */
 const plantFault = async ({ db }: Harness, at: "chunk" | "end" = "chunk"): Promise<void> => {
   await db.run(sql`create table test_fault (id integer)`);
@@ -88,7 +88,7 @@ test("a fleet deployment excludes robots that enroll while its targets are creat
 const CANCELLED_AT: [count: number, at: "chunk" | "end"][] = [
   [2 * CHUNK, "chunk"],
   [2 * CHUNK + 1, "chunk"],
-  // All targets are written, and an empty last chunk completes the fan-out.
+  // All targets have been written. The fan-out is complete after one more chunk, which is empty.
   [2 * CHUNK, "end"],
 ];
 for (const [count, at] of CANCELLED_AT) {

@@ -72,7 +72,7 @@ test("a retry of an older deployment on a few robots does not change the fleet's
   const fresh = await plane.enrollRobot({ fleet_id });
   await plane.advance({ minutes: 1 });
   assert.deepEqual([good.runs(), sick.runs(), fresh.runs()], [newer.tag, older.tag, newer.tag]);
-  // The release of a retry becomes the fleet's release if there is no newer deployment.
+  // When a retry succeeds, its release becomes the fleet's release, unless there is a newer deployment.
   const [third, only] = [await plane.release(), await plane.enrollRobot({ fleet_id })];
   only.behave(rollBack("crash_loop"), third.id);
   const failed = await plane.deploy(third, { fleet_id });
@@ -168,7 +168,7 @@ test("refuses to delete the release of a fleet, and to deploy a deleted release 
   await plane.deploy(release, { fleet_id });
   await plane.settle();
   const remove = (id: string) => plane.api.deleteRelease({ params: { id } });
-  // Two explicit deployments, so that the robot does not even keep it as its previous release.
+  // Deploy twice, so that the robot does not keep the release even as its previous one.
   for (let times = 0; times < 2; times += 1) {
     await plane.deploy(await plane.release(), { robot_id: robot.id });
     await plane.settle();

@@ -11,7 +11,10 @@ const TIMEOUT = { timeout: 240_000 };
 const rollback = async (plane: Harness, id: string) => (await plane.api.rollBackDeployment({ params: { id } })).data;
 const desired = async (plane: Harness, id: string) => (await plane.api.getFleet({ params: { id } })).data.desired["main"]?.id;
 
-/** Creates a fleet whose robots run `bad` after `good`, and follow it. Returns also the deployment of `bad`. */
+/**
+ * Creates a fleet whose robots ran `good`, now run `bad`, and automatically follow the fleet's release. Returns also the deployment of
+ * `bad`.
+ */
 async function fleetWithBadRelease(plane: Harness) {
   const fleet_id = await plane.fleet();
   const [one, two] = await plane.enrollRobots(2, { fleet_id });
@@ -60,7 +63,7 @@ test("robots that enroll after a rollback of the fleet's release get the previou
 test("an automatic deployment that was not dispatched is cancelled when its release is rolled back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, one, good, id } = await fleetWithBadRelease(plane);
-  // The robot loses its connection after its automatic deployment is created and before it is dispatched.
+  // Disconnect the robot after its automatic deployment is created and before that deployment is dispatched.
   await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$ begin
       if new.count_active > 0 and new.created_by ->> 'type' = 'system' then raise exception 'planned: this dispatch fails'; end if;
@@ -131,7 +134,7 @@ test("a rollback without a previous release is shown as the removal of the relea
   assert.ok(timeline.some(({ summary }) => summary === "Release of main removed; the app no longer runs"));
   assert.equal((await plane.targets(id)).get(robot.id)?.removed, false);
 
-  // The removal is shown in the same way if the deployment is still running on another robot.
+  // The removal is shown in the same way while the deployment is still running on another robot.
   const fleet_id = await plane.fleet();
   const [fast, slow] = await plane.enrollRobots(2, { fleet_id });
   assert.ok(fast && slow);

@@ -53,7 +53,7 @@ test("a fleet's desired release of an app is set by its last applied deployment"
   await plane.deploy(bad, { fleet_id });
   await plane.settle();
   assert.equal((await fleetOf(plane, fleet_id)).desired["main"]?.id, one.id, "a failed deployment changes nothing");
-  // An older deployment that ends after a newer one changes nothing either.
+  // The fleet's release does not change either when an older deployment ends after a newer one.
   await away.disconnect();
   await plane.settle();
   await plane.deploy(bad, { robot_id: robot.id });
@@ -69,7 +69,7 @@ test("a fleet's desired release of an app is set by its last applied deployment"
   const { id } = await plane.deployConfig({ fleet_id });
   await plane.settle();
   assert.equal((await fleetOf(plane, fleet_id)).config_revision, id);
-  // After a rollback of the fleet's release, the fleet has the release that most robots had before, or none.
+  // When the fleet's release is rolled back, the fleet gets the release that most robots had before, or none.
   const [applied] = (await plane.api.listDeployments({ query: { fleet_id, release_id: camera.id } })).items;
   await plane.api.rollBackDeployment({ params: { id: applied?.id ?? "" } });
   await plane.settle();
@@ -94,7 +94,7 @@ test("a new, moved or long-offline robot gets the fleet's release and config wit
   const deployment = await plane.deploy(release, { fleet_id }, { rollout: { verify_seconds: 5 } });
   const config = await plane.deployConfig({ fleet_id });
   await plane.settle();
-  // The server is stopped for 30 days, and finds expired deployments when it restarts.
+  // Stop the server for 30 days. When it restarts, it finds expired deployments.
   await member.disconnect();
   await moved.disconnect();
   await plane.stop();

@@ -46,7 +46,7 @@ test("200 parallel requests with one Idempotency-Key create one deployment and g
   const { id } = (JSON.parse(answers[0]?.text ?? "") as { data: { id: string } }).data;
   await plane.until("the deployment is applied", async () => (await plane.deployment(id)).status === "applied");
   const messages = robot.received.filter(({ apps }) => apps.main?.deployment_id === id);
-  // A robot that is slow to respond receives the same message again.
+  // If a robot is slow to respond, the server sends it the same message again.
   assert.equal(new Set(messages.map(({ generation }) => generation)).size, 1);
   const later = await post(plane, "/api/deployments", "the-same", body);
   assert.equal(later.text, answers[0]?.text, "the original answer, not the present state");
@@ -73,7 +73,7 @@ test("the idempotency key of a deployment is still valid after eight days and a 
   const first = await post(plane, "/api/deployments", "kept", body);
   await plane.settle();
   await plane.restart();
-  // The sweep of old keys runs every ten minutes and uses the time stored with each key.
+  // The loop that deletes old idempotency keys runs every ten minutes. It uses the time that is stored with each key.
   await plane.db.run(sql`update idempotency set created_at = created_at - interval '8 days', expires_at = expires_at - interval '8 days'`);
   await plane.advance({ minutes: 11 });
   const again = await post(plane, "/api/deployments", "kept", { robot_id: robot.id, release_id: release.id });
@@ -189,6 +189,6 @@ test("a body with equivalent aliases or explicit defaults replays the first resp
   ];
   for (const [path, number, body] of others)
     assert.equal((await post(plane, path, `spelling-${number}`, body)).status, 409, JSON.stringify(body));
-  // A contradictory body is not equivalent.
+  // A request body that contradicts itself is rejected, not treated as equivalent to the first body.
   assert.equal((await post(plane, "/api/deployments", "wrong", { release, robot_id: robot.id, target_kind: "fleet" })).status, 400);
 });

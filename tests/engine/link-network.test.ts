@@ -81,7 +81,7 @@ async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<u
   })();
   await plane.until("the channel to be full", async () => {
     const before = writing;
-    // After many round trips of another channel, no more bytes can be in transit.
+    // Wait for many round trips of another channel. After these, no bytes are in transit.
     for (let i = 0; i < 20; i += 1) await meanwhile();
     full = writing === before;
     return full;
@@ -94,7 +94,7 @@ test("a stream that is not read stops at its flow control window without delayin
   const shell = await rig.session().openChannel("echo", "shell");
   const stuck = await rig.session().openChannel("echo", "camera");
   const taken = await fill(rig.plane, stuck, () => echoed(shell, "are you there"));
-  // A window in each direction, and the buffers at both ends.
+  // The upper bound is one window in each direction, plus the buffers at both ends.
   assert.ok(taken <= 2 * CHANNEL_WINDOW_BYTES + 256 * KIB, `${taken} bytes were taken`);
   const other = await rig.session().openChannel("echo", "camera");
   for (let i = 0; i < 20; i += 1) assert.equal(await echoed(other, `frame ${i}`), `frame ${i}`);
@@ -125,7 +125,8 @@ test("a shell's keystroke overtakes earlier bulk data on a slow link in both dir
   })();
   for (let sent = 0; sent < IMAGE; sent += 8 * KIB) await camera.write(new Uint8Array(8 * KIB));
   assert.equal(await echoed(shell, "k"), "k");
-  // In order, it would arrive after all bulk data. At 40 kB/s, 8 KiB are in transit in each direction, plus what was echoed meanwhile.
+  // If messages were sent in order, this one would arrive after all bulk data. The bound is 8 KiB in transit in each direction at 40 kB/s,
+  // plus what was echoed meanwhile.
   assert.ok(bulk <= IMAGE / 2, `the key came after ${bulk} bytes of bulk`);
   rig.proxy.shape = {};
   await reading;
@@ -185,7 +186,7 @@ async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHead
   return response.headers;
 }
 
-/** Concurrent connections: more than the queue of half a minute holds. */
+/** Number of robots that connect concurrently: more than the admission queue accepts in half a minute. */
 const STORM = 150;
 
 test("robots that connect concurrently beyond the rate limit get a reserved time slot to reconnect", TIMEOUT, async (t) => {
@@ -240,7 +241,7 @@ test("refuses a robot with another protocol version with a message that names bo
     const [challenge] = (await once(socket, "message")) as [Buffer];
     const { protocols: offered, nonce } = JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[]; nonce: string };
     assert.deepEqual(offered, [...LINK_PROTOCOLS]);
-    // The signature of version 1.
+    // Sign in the format of protocol version 1.
     const signature = sign(null, Buffer.from(`roamfleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
     const hello = {
       type: "hello",

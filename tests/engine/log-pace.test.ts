@@ -58,7 +58,7 @@ async function startRobot(t: TestContext, { spool_bytes }: { spool_bytes: number
       logged += count;
       shipper.recordAdded();
     },
-    /** Bytes of all flushes so far. */
+    /** Total bytes of all flushes so far. */
     arrived: () => arrived,
     stored: async (): Promise<LogRecord[]> => {
       const records: LogRecord[] = [];
@@ -101,7 +101,7 @@ test("log records above a robot's rate limit wait in its spool and arrive later 
     Array.from({ length: count }, (_, i) => i + 1),
   );
   assert.ok(stored.every((record) => gapOf(record) === undefined));
-  // The number of sent bytes shows that each record was sent once.
+  // The number of sent bytes proves that each record was sent only once.
   assert.ok(robot.arrived() < count * (RECORD_BYTES + 200), `${robot.arrived()} bytes were sent`);
   const expected = (count * RECORD_BYTES - MIB) / RATE;
   assert.ok(seconds > expected * 0.9 && seconds < expected * 1.3 + 5, `${seconds} s for what takes ${expected}`);

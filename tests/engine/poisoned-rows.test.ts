@@ -20,7 +20,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 
 const TIMEOUT = { timeout: 240_000 };
 const AT = "2030-01-01T00:00:00Z";
-/** Number of rows of one org that cannot be changed and are first in every order. */
+/** Number of rows of one org that cannot be changed. These rows are first in every processing order. */
 const POISONED = 10;
 const ORGS = { bad: POISONED, good: 1 } as const;
 type Side = keyof typeof ORGS;
@@ -43,16 +43,16 @@ interface Case {
   }) => Statement<unknown>[] | Promise<Statement<unknown>[]>;
   /** Counts the rows of one org that the loop has not processed. */
   left: (of: { org_id: string; prefix: string }) => Statement<{ n: number }>;
-  /** Runs a loop once that rarely runs. Absent: the running loop runs within 35 s. */
+  /** Runs the loop once, for loops that rarely run. Absent: the loop is already running, and processes the rows within 35 s. */
   turn?: (plane: Plane) => Promise<unknown>;
-  /** The log message of the failure, if neither the turn rejects nor an id is logged. */
+  /** The message that the log must contain, if the failure neither rejects the run nor logs the row's ID. */
   message?: string;
 }
 
 const n = row({ n: int });
 const robots = sql`'rob_' || g || '_'`;
 
-/** Deployments to one robot each, of an app named like the loop, with their targets. */
+/** Creates deployments to one robot each, with their targets. Their IDs start with `prefix`. */
 const deployments = (prefix: string, org_id: string, count: number, change: Statement<unknown>, target: Statement<unknown> | null) => [
   sql`insert into deployment (org_id, id, kind, target_kind, robot_id, app, status, fan_out_at, fan_out_done_at, expires_at, count_total, count_queued, created_by, created_at, updated_at)
     select ${org_id}, ${prefix}::text || g, 'release', 'robot', ${robots} || ${org_id}::text, 'main', 'queued', ${AT}, ${AT}, '2030-02-01', 1, 1, ${SYSTEM}::jsonb, ${AT}, ${AT}
@@ -360,7 +360,7 @@ const SWEEPS: Case[] = [
 
 const secrets: string[] = [];
 
-/** Buffered writes for the robots and tokens of one org, which share a statement with those of the other org. */
+/** Tests buffered writes for robots and tokens: one statement contains the rows of the failing org and of the other org. */
 const FLUSHES: Case[] = [
   {
     loop: "last seen",
@@ -426,7 +426,7 @@ async function seedOrgs(plane: Harness): Promise<void> {
   }
 }
 
-/** Makes inserts, updates and deletes of the one org's rows in these tables fail. */
+/** Makes inserts, updates and deletes in these tables fail for rows of the failing org. */
 async function poison({ db }: Harness, tables: Iterable<string>): Promise<void> {
   await db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$

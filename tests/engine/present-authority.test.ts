@@ -121,7 +121,7 @@ test("a scheduled deployment is cancelled when its creator is removed", TIMEOUT,
   await checkEngine(plane, { ended: true });
 });
 
-/** A loss of permissions, and the reason with which the user's deployments end. */
+/** A way in which a user loses permissions, and the reason with which the user's deployments then end. */
 type Loss = { reason: string; take: (plane: Harness, of: { user_id: string; token_id: string; fleet_id: string }) => Promise<unknown> };
 const LOSSES = {
   removed: { reason: "creator_removed", take: (plane, { user_id }) => remove(plane, { id: user_id }) },
@@ -188,7 +188,7 @@ test("a robot that leaves a fleet before the automatic update keeps its release"
   busy.behave({ step_ms: { installing: 60_000 } }, slow.id);
   await plane.deploy(slow, { robot_id: busy.id });
   await plane.settle();
-  // The automatic update would start after the installation, when the robot is in another fleet.
+  // The automatic update starts only after the installation, and the robot is in another fleet by then.
   await move(plane, busy.id, fleet_id);
   await move(plane, busy.id, other);
   await plane.advance({ minutes: 3 });

@@ -31,7 +31,7 @@ test("the removal of a robot does not deadlock with the dispatch of its deployme
   await plane.until("the robot to fetch it", async () => (await targetOf(plane, id, robot.id))[0] === "downloading");
   let removed: Promise<unknown> | undefined;
   await plane.db.transaction(async (tx) => {
-    // The lock order of dispatch: first the deployment, then the robot.
+    // Lock rows in the same order as dispatch: first the deployment, then the robot.
     await tx.run(sql`select from deployment where id = ${id} for update`);
     removed = plane.api.deleteRobot({ params: { id: robot.id } });
     await untilOneWaits(plane, "the removal");
@@ -50,7 +50,7 @@ test("a target that is dispatched while its robot is being removed ends with rea
   let removed: Promise<unknown> | undefined;
   let id = "";
   await plane.db.transaction(async (tx) => {
-    // Dispatch takes this shared lock, and the removal waits for it after it has found no running targets.
+    // Lock the robot like dispatch, with a shared lock. The removal waits for this lock after it has found no running targets.
     await tx.run(sql`select from robot where id = ${robot.id} for share`);
     removed = plane.api.deleteRobot({ params: { id: robot.id } });
     await untilOneWaits(plane, "the removal");

@@ -11,7 +11,7 @@ async function backUp({ db }: Harness): Promise<() => Promise<void>> {
   await db.run(sql`create table robot_app_then as select * from robot_app`);
   await db.run(sql`create table robot_config_then as select * from robot_config`);
   await db.run(sql`create table robot_desired_then as select * from robot_desired`);
-  // Only the columns that are not generated.
+  // Copy only columns that are not generated.
   await db.run(sql`
     create function put_back(name text) returns void language plpgsql as $$
       declare kept text := (select string_agg(quote_ident(column_name), ', ') from information_schema.columns

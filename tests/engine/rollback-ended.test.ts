@@ -59,7 +59,7 @@ test("rolling back an ended deployment returns each robot to its previous releas
   assert.deepEqual([await plane.deployment(id), await allEvents(plane, id)], [ended, events], "the first deployment stays unchanged");
   await checkEngine(plane);
 
-  // Roll back the rollback.
+  // Roll back the deployment that the first rollback created.
   const forward = await rollback(plane, back.id);
   assert.deepEqual([forward.rollback_of, forward.release_id, forward.counts.total], [back.id, release.id, 5]);
   await plane.settle();

@@ -18,7 +18,10 @@ async function rollOut(plane: Harness, fleet_id: string, rollout: Rollout): Prom
 const eventsOf = async (plane: Harness, id: string) =>
   (await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } })).items;
 
-/** Returns the largest number of robots that were updating at the same time, of all or of some, from the events. */
+/**
+ * Returns the maximum number of robots that were updating at the same time, computed from the events. With a list, counts only those
+ * robots.
+ */
 async function mostAtOnce(plane: Harness, id: string, of: (robot_id: string) => boolean = () => true): Promise<number> {
   const at_it = new Set<string>();
   let most = 0;
@@ -62,7 +65,8 @@ test("at most max_unavailable robots of each group are unavailable during a roll
   await plane.advance({ seconds: 60 });
   const { counts } = await plane.deployment(id);
   assert.deepEqual([counts.applied, counts.queued], [11, 1]);
-  // A third of six is two: in the north one robot is already offline; in the south one is unhealthy, which does not count twice.
+  // The limit is a third of six robots: two. In the north, one robot is already offline. In the south, one is unhealthy and is not counted
+  // twice.
   const members = (robots: readonly SimulatedRobot[]) => (robot_id: string) => robots.some((robot) => robot.id === robot_id);
   assert.equal(await mostAtOnce(plane, id, members(north)), 1);
   assert.ok((await mostAtOnce(plane, id, members(south))) <= 2);
@@ -92,7 +96,7 @@ test("max_unavailable does not block groups whose robots are all offline or unhe
     Array.from(north, () => "queued robot_online"),
   );
   assert.equal((await plane.deployment(id)).counts.applied, 4);
-  // The robots are still one group: after they connect, at most one updates at a time.
+  // The robots still count as one group: after they connect, at most one updates at a time.
   for (const robot of north) robot.behave(slow(1_000));
   for (const robot of north) await robot.connect();
   await plane.advance({ seconds: 60 });

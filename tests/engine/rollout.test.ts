@@ -183,7 +183,7 @@ test("a dry run returns the wave of each robot and stores nothing", TIMEOUT, asy
   );
   assert.deepEqual(await countRows(plane), before);
   const planned = new Map(data.robots.map(({ robot_id, wave }) => [robot_id, wave]));
-  // The key was not used.
+  // The preview did not use up the idempotency key.
   const { id } = await plane.deploy(release, { fleet_id }, { rollout: body.rollout, idempotency_key: "planned" });
   await plane.settle();
   for (const [robot_id, { wave }] of await plane.targets(id)) assert.equal(wave, planned.get(robot_id));
@@ -220,7 +220,7 @@ for (const [on_failure, status, applied] of HALTS) {
       for (const robot of robots.slice(6, 8)) robot.behave(rollBack());
       await plane.api.resumeDeployment(at(id));
       await plane.advance({ seconds: 10 });
-      // The previous failures were accepted, and there was no further one.
+      // Resuming accepted the earlier failures, and no robot failed afterwards.
       assert.equal((await plane.deployment(id)).counts.applied, 7);
     } else assert.ok([...(await plane.targets(id)).values()].every(({ wave, status }) => wave !== 2 || status === "cancelled"));
     if (on_failure === "rollback") for (const robot of robots) assert.equal(robot.runs(), release.tag);
@@ -244,7 +244,7 @@ test("a deployment resumed above its failure threshold is paused again by the ne
   await plane.api.resumeDeployment(at(id));
   await plane.advance({ seconds: 15 });
   const second = await plane.deployment(id);
-  // 2 of 22 is 9%.
+  // The failure rate is 2 of 22 robots: 9%.
   assert.deepEqual([second.status, second.reason, second.counts.failed], ["paused", "threshold_exceeded", 2]);
   await plane.api.resumeDeployment(at(id));
   await plane.advance({ minutes: 5 });

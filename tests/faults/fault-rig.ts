@@ -48,7 +48,7 @@ export class FaultRig implements AsyncDisposable {
   key = "";
   ledger!: Ledger;
   robots: SimulatedRobot[] = [];
-  /** The present primary; the standby after a failover. */
+  /** The node that is the primary of the database at present: after a failover, this is the former standby. */
   #primary: string;
   readonly #own: AsyncDisposableStack;
   readonly #healthy: Set<FaultNode>;
@@ -163,19 +163,19 @@ export class FaultRig implements AsyncDisposable {
     this.#own.defer(() => this.swarm.stop());
     for (let number = 1; number <= robots; number += 1) {
       const robot = await SimulatedRobot.enroll(this.swarm, { key: this.key, name: `cart-${number}` });
-      // A node that is briefly disconnected refuses it; then the robot reconnects automatically.
+      // A node without a connection to its services refuses the robot at first. The robot then reconnects automatically.
       await robot.connect().catch(() => {});
       await until("the robot to be connected", () => robot.connected);
       this.robots.push(robot);
     }
   }
 
-  /** Returns the ready nodes, or all nodes if none is ready, because a slow machine is not an outage. */
+  /** Returns the ready nodes. If none is ready, returns all nodes, because a slow machine must not count as an outage. */
   #served(): readonly FaultNode[] {
     return this.#healthy.size > 0 ? [...this.#healthy] : this.nodes;
   }
 
-  /** Checks nodes like a load balancer: a node that is not ready gets no connections, and its present ones are ended. */
+  /** Checks nodes like a load balancer: when a node is not ready, it gets no new connections, and its present connections are ended. */
   #watchHealth(): void {
     let ended = false;
     const watch = async (node: FaultNode): Promise<void> => {

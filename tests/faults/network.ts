@@ -46,7 +46,8 @@ export class Machine {
   /** @internal */
   setUp(bits: string): void {
     this.#run("ip", "link", "set", "lo", "up");
-    // A pair of interfaces without a peer: packets routed there are lost, and packets from there over another route are dropped.
+    // Create an interface pair that leads nowhere. Packets that are routed to it are lost, and packets that arrive over another route get
+    // no reply.
     this.#run("ip", "link", "add", "hole", "type", "veth", "peer", "name", "end");
     this.#run("ip", "link", "set", "hole", "arp", "off", "up");
     this.#run("ip", "link", "set", "end", "up");

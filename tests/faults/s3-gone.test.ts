@@ -98,7 +98,7 @@ function requireUnavailable({ status, retry_after, message }: UploadReply): void
   assert.match(message, /the artifact store does not respond/);
 }
 
-/** Starts uploads while the store is unreachable: each gets an error, and none blocks a database connection. */
+/** Starts uploads while the store is unreachable. Each of them must get an error, and none may block a database connection. */
 async function startDuringOutage(rig: FaultRig): Promise<void> {
   await Promise.all(
     Array.from({ length: BEGINNING }, async () => {
@@ -132,7 +132,7 @@ async function deployToAll(rig: FaultRig, release_id: string): Promise<string[]>
 
 const headersOf = ({ token }: FaultRig): Record<string, string> => ({ authorization: `Bearer ${token}`, "tus-resumable": "1.0.0" });
 
-/** An upload with tus, request by request. */
+/** An upload by the tus protocol, whose requests the test sends one by one. */
 class Upload {
   readonly #rig: FaultRig;
   readonly #url: string;
@@ -152,7 +152,7 @@ class Upload {
   }
 
   /**
-   * Uploads the missing bytes like a client: each node detects the store's recovery separately, and asks clients to retry until then.
+   * Uploads the missing bytes like a client, and retries as long as nodes ask for it: each node detects the store's recovery separately.
    * Returns the start time of the request that succeeded.
    */
   async resume(acknowledged: number): Promise<number> {
@@ -214,7 +214,7 @@ class Sending {
     this.#request = sending;
     this.#left = bytes;
     this.#answered = once(sending, "response").then(([response]) => read(response as IncomingMessage));
-    // The caller that awaits the response gets the error. Data that could not be sent after the response is not an error.
+    // A caller that awaits the response gets the error there. It is no error if data can no longer be sent after the response.
     this.#answered.catch(() => {});
     sending.on("error", () => {});
   }

@@ -22,11 +22,11 @@ const STREAM = "logs";
 const CLOSED_CODES = [1001, 1006, 1011, 1012, 1013, 4401, 4409, 4410, 4429, 4500, 4503];
 
 export interface Fault {
-  /** Starts the fault; the node is the one with the link of the robot whose streams are watched. */
+  /** Starts the fault. `node` is the one to which the robot is connected whose streams are watched. */
   begin: (node: FaultNode) => Promise<void> | void;
-  /** Ends the fault after the service has recovered. Absent if there is nothing to end. */
+  /** Ends the fault, after the service has recovered from it. Absent if nothing needs to be ended. */
   end?: (node: FaultNode) => Promise<void> | void;
-  /** Whether recovery is impossible during the fault, so that it is measured from the fault's end. */
+  /** Whether the service cannot recover as long as the fault lasts. If so, the recovery time is measured from the fault's end. */
   until_end?: boolean;
 }
 
@@ -140,7 +140,7 @@ class Writing {
   constructor(rig: FaultRig) {
     this.#rig = rig;
     this.#work = Promise.all(Array.from({ length: WRITERS }, (_, writer) => this.#write(writer)));
-    // The caller that awaits the end gets the error.
+    // A caller that awaits the end of the writer gets the error there.
     this.#work.catch(() => {});
   }
 

@@ -7,7 +7,7 @@ import net from "node:net";
 export class Balancer implements AsyncDisposable {
   readonly #targets: () => readonly string[];
   readonly #server: net.Server;
-  /** Open sockets; for those to a server, with its address. */
+  /** Open sockets. The value of a socket to a server is the server's address. */
   readonly #sockets = new Map<net.Socket, string | undefined>();
   #turn = 0;
 
@@ -60,12 +60,12 @@ export class Balancer implements AsyncDisposable {
   #keep(socket: net.Socket, target?: string): void {
     this.#sockets.set(socket, target);
     socket.once("close", () => this.#sockets.delete(socket));
-    // Ignored here: the paired connection is closed as a result.
+    // Ignore the error here: the other connection of the pair is closed as a result.
     socket.on("error", () => {});
   }
 }
 
-/** Forwards bytes, and ends the other side in the same way: with FIN or a reset. */
+/** Forwards bytes from one socket to the other. When one ends, ends the other in the same way: with FIN or a reset. */
 function join(from: net.Socket, to: net.Socket): void {
   from.pipe(to);
   from.once("close", (failed) => {

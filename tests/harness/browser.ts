@@ -44,7 +44,7 @@ export interface Dashboard {
   page: Page;
   /** A page in a separate browser profile, signed in with a token of that role; undefined: signed out. */
   as(role: Role | undefined, look?: Look): Promise<Page>;
-  /** Allows console messages and errors that match, such as /status of 403/. */
+  /** Allows console messages and errors that match this pattern, for example /status of 403/. */
   allow(expected: RegExp): void;
   /** Fails if a page reported a problem that is not allowed. The end of the test checks this too. */
   assertQuiet(): void;
@@ -190,10 +190,10 @@ class Problems {
   watch(page: Page): void {
     page.on("pageerror", (error) => this.#add(`${page.url()}: ${error.stack ?? error.message}`));
     page.on("console", (message) => {
-      // The browser repeats dropped requests.
+      // Ignore dropped requests, because the browser repeats them.
       if (message.type() !== "error" || message.text().includes(NETWORK_CHANGED)) return;
       const { url } = message.location();
-      // Chromium reports every 4xx response; the wrong ones are checked below.
+      // Ignore messages about 4xx responses, which Chromium reports for all of them. Wrong statuses are checked below.
       if (message.text().startsWith("Failed to load resource") && new URL(url || page.url()).pathname.startsWith("/api/")) return;
       this.#add(`${page.url()}: ${message.text()} (${url})`);
     });

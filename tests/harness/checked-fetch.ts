@@ -85,7 +85,7 @@ export function checkedFetch(url: () => string, send: typeof fetch = fetch): typ
       api,
       agent,
     }));
-    // If the server is stopping, the next request loads the documents again.
+    // The request fails if the server is stopping. The next request then loads the documents again.
     loaded.catch(() => (base = undefined));
     return loaded;
   };

@@ -26,13 +26,13 @@ export interface NewRelease {
   app?: string;
   kind?: string;
   bytes?: string | Uint8Array;
-  /** False: the artifact is not uploaded yet. */
+  /** False: do not upload the artifact. */
   upload?: boolean;
 }
 
 export interface NewRobot extends Omit<RobotOptions, "key"> {
   fleet_id?: string;
-  /** False: enrolled but not connected. */
+  /** False: enroll the robot but do not connect it. */
   online?: boolean;
 }
 

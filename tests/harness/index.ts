@@ -181,7 +181,7 @@ export class Harness implements AsyncDisposable {
   readonly events: HarnessOrg["events"] = (...args) => this.default_org.events(...args);
   readonly targets: HarnessOrg["targets"] = (...args) => this.default_org.targets(...args);
 
-  /** Whether a robot is connected, and every node has the present owner of its link. */
+  /** Whether a robot is connected, and every node has learned which node its present link is on. */
   async holds(robot_id: string): Promise<boolean> {
     const node = this.#running.find(({ plane }) => plane.link.session(robot_id) !== undefined);
     if (node === undefined || this.#running.length === 1) return node !== undefined;
@@ -238,7 +238,7 @@ export class Harness implements AsyncDisposable {
       await this.until("every node to be on the bus", () => this.#running.every(({ plane }) => plane.bus.connected));
   }
 
-  /** Returns the URL of the only node, or of the balancer. */
+  /** Returns the URL of the plane: that of its only node or, with several nodes, that of the balancer. */
   async #address(): Promise<string> {
     const [first, ...others] = this.#running;
     if (others.length === 0) return first?.url ?? "";
@@ -246,7 +246,9 @@ export class Harness implements AsyncDisposable {
     return this.#balancer.url;
   }
 
-  /** Returns where this plane stored a secret in plain text. Every test of a whole plane checks this at its end. */
+  /**
+   * Returns the places where this plane stored a secret in plain text. Every test of a whole plane checks at its end that there are none.
+   */
   async #leaks(): Promise<string[]> {
     const log = JSON.stringify(this.logged);
     return [

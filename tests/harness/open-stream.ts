@@ -32,7 +32,9 @@ export class OpenStream {
   count = 0;
   /** Number of gaps that the server reported. */
   skipped = 0;
-  /** Number of messages that were published again because no subscriber had received them; one may replace another. */
+  /**
+   * Number of messages that the test published again because no subscriber had received them. At most this many messages may arrive twice.
+   */
   repeats = 0;
   readonly #around: RobotSurroundings;
   #seen = "";
@@ -48,7 +50,7 @@ export class OpenStream {
     ws.on("message", (data: Buffer) => {
       this.count += 1;
       if (/^\{"skipped":|records dropped"/.test(data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1"))) this.skipped += 1;
-      // Truncated, because images and files are long and are not searched.
+      // Keep only the start of a message, because images and files are long and are not searched.
       this.#seen = (this.#seen + data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1")).slice(-SEEN_CHARACTERS_MAX);
       this.#changed?.();
     });
@@ -87,7 +89,7 @@ export class OpenStream {
         this.#around.writeLine(mark);
         return await this.#until(() => this.#seen.includes(mark), meanwhile);
       case "shell":
-        // Quoted in the middle, so that the terminal's echo of the input does not match.
+        // Split the mark with quotes, so that the terminal's echo of the command does not match it.
         this.ws.send(Buffer.from(`echo ${mark.slice(0, 4)}""${mark.slice(4)}${ENTER}`));
         return await this.#until(() => this.#seen.includes(mark), meanwhile);
       case "camera":

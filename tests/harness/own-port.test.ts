@@ -7,7 +7,7 @@ import { startPlane } from "./index.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 
-/** Fails if the system or another test could assign this port while nothing listens there. */
+/** Fails if the system could assign this port to another process, or to another test, while nothing listens on it. */
 async function assertKept(url: string): Promise<void> {
   const port = Number(new URL(url).port);
   const [lowest_given] = readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8").split(/\s/);

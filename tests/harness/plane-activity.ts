@@ -3,7 +3,7 @@ import type { Swarm } from "@roamfleet/swarm/testing";
 import type { Bus } from "../../packages/server/src/engines/bus/index.ts";
 import { passed } from "../../packages/server/src/engines/bus/testing/listening.ts";
 
-/** Successive barriers without activity after which the plane and its robots count as idle. */
+/** Number of successive barriers without activity after which the plane and its robots count as idle. */
 const QUIET_BARRIERS = 2;
 const ROUNDS_MAX = 10_000;
 
@@ -15,7 +15,7 @@ export class PlaneActivity implements TrackedActivity {
   readonly #work = trackActivity();
   #begun = 0;
   #idle_at = "";
-  /** Set when there are robots. */
+  /** Tracks the activity of the robots. Undefined if there are none. */
   swarm: Swarm | undefined;
   /** The buses of all nodes, between which messages may be in transit. */
   buses: readonly Bus[] = [];

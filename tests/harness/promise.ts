@@ -12,7 +12,7 @@ export interface Proof {
 /** Whether this is `npm run promises`, which measures. */
 export const IS_FULL = process.env.ROAMFLEET_PROMISES === "full";
 
-/** Returns the size of a proof: small for `npm test`, full for `npm run promises`. */
+/** Returns the size of a test for a promise: small for `npm test`, full for `npm run promises`. */
 export const promiseSize = ({ test, full }: { test: number; full: number }): number => (IS_FULL ? full : test);
 
 /**

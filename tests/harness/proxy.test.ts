@@ -56,7 +56,7 @@ test("the proxy forwards bytes in both directions, and delays, throttles and cou
   proxy.shape = { delay_ms: 100 };
   assert.ok((await roundTrip(socket, 10)) >= 200);
   proxy.shape = { bytes_per_second: { up: 100_000 } };
-  // The last slice is forwarded when the line becomes free, not after its own transmission time.
+  // The last slice is forwarded as soon as the line is free. The transmission time of that slice is not waited for.
   assert.ok((await roundTrip(socket, 50_000)) >= 480);
 });
 
@@ -83,7 +83,7 @@ test("a proxy in black hole mode reads all bytes and forwards none", TIMEOUT, as
   let heard = 0;
   socket.on("data", ({ length }) => (heard += length));
   socket.write(Buffer.alloc(100_000));
-  // Meanwhile a connection through another proxy completes a round trip.
+  // While this proxy is busy, a connection through another proxy completes a round trip.
   await using clear = await Proxy.start(portOf(server));
   await roundTrip(await connected(clear), 1_000_000);
   assert.deepEqual([heard, proxy.bytes.up, proxy.open, socket.readyState], [0, 10, 1, "open"]);

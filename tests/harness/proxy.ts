@@ -2,13 +2,13 @@ import net from "node:net";
 
 /** Bytes buffered in a lane of the proxy above which it stops reading, like the buffer of a router. */
 const LANE_BYTES_MAX = 256 * 1024;
-/** A throttled lane forwards slices of about this duration. */
+/** Approximate duration of a slice. A throttled direction forwards its data in slices of this duration. */
 const SLICE_MS = 5;
 
 export type Direction = "up" | "down";
 
 export interface Shape {
-  /** Milliseconds that each byte waits in each direction: half of the round trip. */
+  /** Milliseconds by which each byte is delayed in each direction. This is half of the round-trip time. */
   delay_ms?: number;
   /** Bytes per second to the server (up) and to the client (down). Default: unlimited. */
   bytes_per_second?: Partial<Record<Direction, number>>;
@@ -206,7 +206,7 @@ class Lane {
     head.bytes = head.bytes.subarray(count);
     if (head.bytes.length === 0) this.#waiting.shift();
     const now = performance.now();
-    // Relative to the time when the line became free, so that late timers do not reduce the rate.
+    // Compute the time from when the line became free instead of from now, so that late timers do not reduce the rate.
     this.#free_at = Math.max(this.#free_at, now - SLICE_MS) + (count / bytes_per_second) * 1000;
     this.#waiting_bytes -= count;
     if (this.#from.isPaused() && this.#waiting_bytes < LANE_BYTES_MAX / 2) this.#from.resume();

@@ -23,7 +23,7 @@ test("finds a secret in any file below a directory, also across two reads, and o
   put("a/b/first.log", at(0));
   put("a/.hidden/border.log", at(MEBIBYTE - 10));
   put("a/last.log", at(2 * MEBIBYTE - SECRET.length));
-  // The bytes of an earlier file in the buffer must not count for a shorter one.
+  // The reader reuses its buffer. Bytes of an earlier file must not count when a shorter file is read.
   put("b/empty", "");
   put("b/short", SECRET.slice(0, 20));
   put("blobs/uploaded", SECRET);

@@ -24,7 +24,7 @@ export function tablesThatHold(db: Db, texts: readonly string[]): Promise<string
   return tablesWhere(db, sql`exists (select from unnest(${list(needles)}::text[]) as n (needle) where position(n.needle in t::text) > 0)`);
 }
 
-/** Asks for all tables in one statement: every plane in tests does this at its end. */
+/** Searches all tables with one statement, because every plane in tests does this at its end. */
 async function tablesWhere(db: Db, condition: Statement<unknown>): Promise<string[]> {
   const tables = await db.many(sql(tableRow)`
     select c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -66,8 +66,8 @@ function unlessGone<T>(read: () => T, otherwise: T): T {
 }
 
 /**
- * The buffer of all reads. The end of each server reads the 1,200 files of its database: with a new buffer for each, clearing its memory
- * took most of the time.
+ * One buffer for all reads. At its end, each server reads the 1,200 files of its database; with a new buffer for each file, most of the
+ * time was spent on clearing memory.
  */
 let shared = Buffer.alloc(CHUNK_BYTES);
 

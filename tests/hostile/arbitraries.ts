@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { TSchema } from "typebox";
 
-/** Text that often breaks software: terminals, logs, pages, paths, SQL, JSON. */
+/** Texts that often break software: its terminals, logs, pages, paths, SQL or JSON. */
 export const HOSTILE_TEXTS = [
   "\u001b]0;owned\u0007\u001b[2J\u001b[31mred",
   'first line\r\nsecond line: {"level":60}',
@@ -118,14 +118,20 @@ function matching(pattern: RegExp, samples: readonly string[], max: number): fc.
   return fitting.length === 0 ? made : fc.oneof(fc.constantFrom(...fitting), made);
 }
 
-/** Generates text for a pattern with fast-check, which does not support Unicode classes. Our patterns with these match nearly any text. */
+/**
+ * Generates text for a pattern with fast-check, which does not support Unicode classes. Those of our patterns that contain such classes
+ * match nearly any text.
+ */
 function madeFor(pattern: RegExp, max: number): fc.Arbitrary<string> {
   if (pattern.source === "^") return fc.string({ maxLength: Math.min(max, 60) });
   if (!/\\p\{|\(\?/.test(pattern.source)) return fc.stringMatching(new RegExp(pattern.source)).filter((text) => text.length <= max);
   return fc.string({ unit: "grapheme", minLength: 1, maxLength: 20 }).map((text) => (pattern.test(text) ? text : "sample"));
 }
 
-/** Generates invalid values for an object schema: a field missing, of another type or unknown, or another value instead of the object. */
+/**
+ * Generates invalid values for an object schema: an object with a missing, unknown or wrongly typed field, or a value that is not an
+ * object.
+ */
 export function bent(schema: TSchema, known: Known): fc.Arbitrary<unknown> {
   return fc.oneof(
     anyJson,

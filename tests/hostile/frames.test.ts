@@ -90,7 +90,7 @@ test("disconnects a robot that sends anything except hello before it is admitted
   ]) {
     const { socket, tcp, challenge } = await openLink(plane.url);
     const end = Promise.race([once(socket, "close").then(() => "closed"), once(socket, "message").then(() => "welcomed")]);
-    // The server gets both in one chunk, before it has admitted the robot.
+    // Send both in one chunk, so that the server receives the second before it has admitted the robot.
     tcp.cork();
     for (const send of sends) send(socket, controlFrame(helloOf(id, identity, challenge)));
     tcp.uncork();

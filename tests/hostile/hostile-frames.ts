@@ -1,7 +1,7 @@
 import { CONTROL_CHANNEL, encodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { wireFrame } from "./raw-robot.ts";
 
-/** One way to attack a link: blocks of frames that are written until the link is closed or the count is reached. */
+/** One way to attack a link. Its frames are written in blocks, until the link is closed or the number of frames is reached. */
 export interface Attack {
   name: string;
   /** Returns the next frames, encoded as a client sends them. */
@@ -14,7 +14,10 @@ const BLOCK_FRAMES_MAX = 4_096;
 const TYPES = [...Object.values(FrameType), 0, 9, 255];
 /** Values of the flags: none, each flag, all known flags, and all bits. */
 const FLAGS = [0, 1, 2, 4, 7, 255];
-/** Channel numbers: control, logs, one of the server, one of a robot, an unused one, and the largest. */
+/**
+ * Channel numbers: of control messages, of logs, of a channel opened by the server, of one opened by a robot, an unused number, and the
+ * largest.
+ */
 const CHANNELS = [CONTROL_CHANNEL, LOG_CHANNEL, 2, 3, 100, 0xffff_ffff];
 const SIZES = [0, 1, 4, 125, 64 * 1024];
 const FILLS = ["zeros", "json", "nested"] as const;
@@ -70,7 +73,7 @@ export function webSocketAttacks(): Attack[] {
 
 const AT = "2030-01-01T00:00:00.000Z";
 
-/** Returns attacks with valid messages of a robot, as many and as large as allowed. */
+/** Returns attacks with valid messages of a robot. The messages are as large and as frequent as allowed. */
 export function messageAttacks(): Attack[] {
   let seq = 0;
   const messages = (name: string, channel: number, make: () => unknown): Attack => ({

@@ -83,11 +83,11 @@ test("a man in the middle with a trusted certificate cannot relay a robot's conn
   try {
     const ca_file = path.join(place, "ca.pem");
     writeFileSync(ca_file, ca);
-    // The enrollment is not signed, so it passes the relay, under a name that the real server accepts as well.
+    // The enrollment is not signed, so the relay can forward it. It uses a host name that the real server accepts too.
     await using robot = new AgentProcess({ url, key, name: "cart-1", args: ["--ca-file", ca_file] });
     await robot.program.until("the refusal", () => robot.program.output.includes("another TLS channel"));
     assert.deepEqual(await traces(api, "cart-1"), NOTHING);
-    // The same robot, address and host, but TLS is not terminated.
+    // The same robot, address and host as before, but the relay does not terminate TLS.
     relay.is_network = true;
     relay.cut();
     await robot.program.stop();
@@ -123,7 +123,7 @@ test("without TLS, a server at another address cannot relay a robot's connection
   const { api } = await server.org("Relayed plain");
   const key = await enrollmentKey(api);
   const to = { host: "127.0.0.1", port: Number(new URL(server.url).port) };
-  // Another port of the server's address is a port mapping; another address is another server.
+  // Another port of the server's address may be a port mapping, so it is accepted. Another address means another server.
   await using mapping = await Relay.start({ host: "127.0.0.1", to });
   await using relay = await Relay.start({ host: "127.0.0.2", to });
   const [mapped, foreign] = [`http://127.0.0.1:${mapping.port}`, `http://127.0.0.2:${relay.port}`];
@@ -157,7 +157,7 @@ test("without TLS, a server at another address cannot relay a robot's connection
     // The server stores the refusal for `roamfleet doctor`.
     const db = await database.connect();
     assert.deepEqual(await listRefusedHosts(db, new Date(0)), [`127.0.0.2:${relay.port}`]);
-    // The signature of earlier agents, without a channel binding.
+    // Sign as earlier agents do, without a channel binding.
     const earlier = await send(Buffer.from(spent.toString("latin1").replace(/(RobotSignature \S+:\d+:[^:]+):[^:]*:/, "$1:"), "latin1"), to);
     assert.deepEqual([earlier.status, /upgrade the agent/.test(earlier.text)], [401, true], earlier.text);
   } finally {

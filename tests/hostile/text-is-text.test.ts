@@ -42,7 +42,7 @@ async function send(route: Route, at: string, body: unknown): Promise<Answered> 
     method: route.method,
     headers: {
       "content-type": "application/json",
-      // The only header that is stored. HTTP allows Latin-1 only.
+      // This is the only header that the server stores. HTTP allows only Latin-1 in it.
       "user-agent": "evil\u009b31m\u0085line",
       ...(route.idempotency === "required" ? { "idempotency-key": crypto.randomUUID() } : {}),
       ...(route.access === "service_admin"
@@ -69,7 +69,7 @@ test("text in any field is returned unchanged, or refused with the name of the f
         assert.doesNotMatch(message, /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u, what);
         if (at >= HOSTILE_TEXTS.length) assert.equal(status, 400, what);
         if (status === 400) assert.ok(message.includes(field.path[0]!), what);
-        // An unknown key, or a taken name.
+        // These requests fail because the key is unknown or the name is taken.
         else if (status >= 300) assert.ok([401, 409].includes(status), what);
         else if (field.get(data) !== undefined && !(route.secret_fields ?? []).includes(field.path[0]!)) {
           assert.equal(field.get(data), text, what);
@@ -187,7 +187,7 @@ test("rf prints each record of a list as one line without control characters", L
     assert.ok(document.items.length > 0, `${what} lists something`);
     const heads = args.includes("logs") ? 0 : 1;
     const lines = (await visible("-o", "wide", ...args)).trimEnd().split("\n");
-    // Requests that are refused meanwhile are in the audit too.
+    // The audit also contains requests that were refused in the meantime.
     const missing = document.items.length + heads - lines.length;
     assert.ok(args[0] === "audit" ? missing <= 0 : missing === 0, `${what}: ${lines.length} lines\n${lines.slice(0, 40).join("\n")}`);
     const yaml = parse(await visible("-o", "yaml", ...args)) as { items: unknown[] };

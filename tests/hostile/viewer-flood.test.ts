@@ -10,7 +10,7 @@ import { opened } from "../spec/web-socket.ts";
 const LIMIT = { timeout: 120_000 };
 /** Empty frames, encoded as a client sends them, 6 bytes each. */
 const FRAMES = Buffer.concat(Array.from({ length: 100_000 }, () => Buffer.from([0x82, 0x80, 0, 0, 0, 0])));
-/** Most bytes that the server may have read after a few seconds, plus the buffers of both kernels. */
+/** Maximum number of bytes that the server may read in a few seconds, plus the size of the kernel buffers at both ends. */
 const TAKEN_MAX = 12 * 1024 * 1024;
 const OFFERED = 32 * 1024 * 1024;
 const ROUNDS = 20;

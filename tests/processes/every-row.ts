@@ -10,11 +10,11 @@ interface Column {
   type: string;
   /** The check constraint with its allowed texts, as PostgreSQL prints it. */
   check: string | null;
-  /** The column of another table that it refers to. */
+  /** The column of another table that this column references. */
   refers_to: { table: string; column: string } | null;
 }
 
-/** Values of columns in checks over several columns. A new table with such a check needs a line here. */
+/** Values of columns whose check constraint covers several columns. A new table with such a constraint needs a line here. */
 const DECIDED: Readonly<Record<string, Row>> = { config_entry: { sealed: null }, config_version: { sealed: null } };
 
 const COLUMNS = `

@@ -9,8 +9,8 @@ const STOP_MS_MAX = 60_000;
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 /**
- * Inherited environment variables. NODE_COMPILE_CACHE halves the time of a start, half of which is compiling sources. By RF_TEST_RUN the
- * guard of a test run finds it.
+ * Environment variables that programs inherit. NODE_COMPILE_CACHE halves the start time, half of which is compiling sources. RF_TEST_RUN
+ * lets the guard of a test run find the program.
  */
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE", "RF_TEST_RUN"];
 
@@ -81,7 +81,7 @@ export class Program {
     return until(
       what,
       async () => {
-        // Read before calling `look`, because the last output arrives before the end is noticed.
+        // Read this before calling `look`: the last output may arrive just before the program's end is noticed.
         const is_over = this.#closed;
         const seen = await look();
         if (!seen && is_over) throw new Error(`the program ended while this was waited for: ${what}`);
@@ -94,7 +94,7 @@ export class Program {
   }
 }
 
-/** Returns the flag without which a program ignores the failpoint in its environment. */
+/** Returns the command-line flag that a program needs to obey the failpoint in its environment. */
 export const failpointFlags = (env: Record<string, string> = {}): string[] =>
   env["ROAMFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
 

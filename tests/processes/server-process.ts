@@ -58,10 +58,11 @@ export class ServerProcess implements AsyncDisposable {
 
   static async start({ nodes = NODES, ...options }: ServerOptions = {}): Promise<ServerProcess> {
     if (nodes > 1) return ServerProcess.#startSeveral(nodes, options);
-    // Creating and migrating a database takes seconds. What that needs of a disk is tested with a place.
+    // Creating and migrating a database takes seconds, so use a copy. Tests that set `place` need the real steps, because they test disk
+    // usage.
     const begins_empty = options.place !== undefined || options.env?.DATABASE_URL !== undefined;
     const copied = begins_empty ? undefined : await directoryTemplate();
-    // Promised times are measured with a real disk, and a full proof may store gigabytes.
+    // In the full size, use a real disk: promised times are measured with one, and a full run may store gigabytes.
     if (copied !== undefined && IS_FULL) copied.place = tmpdir();
     const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"), copied);
     try {
@@ -160,7 +161,7 @@ export class ServerProcess implements AsyncDisposable {
     this.env = {};
     if (this.program.running) await this.program.stop();
     else if (this.processes().length > 0 && this.own_url !== "") {
-      // The server was killed, and its PostgreSQL keeps running by design: the next server adopts and stops it.
+      // If the server was killed, its PostgreSQL keeps running by design. Start a server, which takes over that PostgreSQL and stops it.
       await this.restart();
       await this.program.stop();
     }

@@ -19,7 +19,7 @@ export async function standInNode(connection: pg.ClientConfig, id: string): Prom
   };
   await beat();
   const timer = setInterval(() => void beat().catch(() => {}), BEAT_EVERY_MS).unref();
-  // Missing in its types.
+  // The type declarations lack this method.
   (client as unknown as { unref(): void }).unref();
   return {
     async [Symbol.asyncDispose]() {

@@ -13,9 +13,9 @@ import { STREAM_NAMES } from "../harness/stream-target.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 const BOUND_MS = 2_000;
-/** How many of CASES run on three nodes. */
+/** Number of CASES that are tested with three nodes. */
 const CASES_ON_THREE = promiseSize({ test: 1, full: 6 });
-/** Additional log viewers beside the streams of `openAll`: a robot has at most 100. */
+/** Number of additional log viewers beside the streams of `openAll`. A robot can have at most 100 streams. */
 const FOLLOWERS = promiseSize({ test: 2, full: 80 });
 
 /** A way to lose access, and the close codes with which it may end streams. */
@@ -28,7 +28,7 @@ interface Case {
   take: (api: Client, ids: { user_id: string; token_id: string; site_id: string; org: HarnessOrg; admin: Client }) => Promise<unknown>;
 }
 
-// When an org is suspended, the robot's link closes too. A viewer may notice that first: 4409.
+// Suspending an org also closes the link of its robots. A viewer that detects this first closes with 4409.
 const CASES: readonly Case[] = [
   { name: "revoked", codes: [4401], take: (api, { token_id }) => api.revokeToken({ params: { id: token_id } }) },
   { name: "rotated", codes: [4401], take: (api, { token_id }) => api.rotateToken({ params: { id: token_id } }) },
@@ -92,7 +92,7 @@ test("a token that loses access has its streams closed and its requests refused 
 test("streams on three nodes close within 2 s when their token loses access", TIMEOUT, (t) => taken(t, 3, CASES.slice(0, CASES_ON_THREE)));
 
 async function taken(t: TestContext, nodes: number, cases: readonly Case[]): Promise<void> {
-  // Real sockets, a real agent and real time: the promise itself contains the bound.
+  // Uses real sockets, a real agent and real time, because the promise contains a time bound.
   await using plane = await startPlane({ nodes });
   const around = await RobotSurroundings.start(t);
   const took: number[] = [];

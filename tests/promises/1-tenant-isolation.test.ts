@@ -112,7 +112,10 @@ interface Ask {
   place: "path" | "query" | "body" | "none";
 }
 
-/** Generates requests to every route with every id of B in every field that takes an id; routes without such fields once. */
+/**
+ * Generates requests that use every ID of B in every field that takes an ID, for every route. A route without such fields is requested
+ * once.
+ */
 function* requestsOfA(): Generator<Ask> {
   for (const route of portal) {
     const fields = idFields(route);
@@ -198,7 +201,7 @@ test("without row-level security, no route, stream or link of an org reads or ch
   const { a, b, ids } = ground;
   await setRowSecurity(false);
   try {
-    // The audit routes first: later they return the ids of B that A has requested.
+    // Request the audit routes first. Later, A's audit contains the IDs of B that A has requested.
     const [audits, others] = [[...requestsOfA()].filter(isAudit), [...requestsOfA()].filter((ask) => !isAudit(ask))];
     const first = await askAll(audits, askAsA);
     const { asked, wrong } = await askAll(others, askAsA);
@@ -245,7 +248,10 @@ test("refuses the list cursor of another org", LIMIT, async () => {
   assert.ok(turned > 1);
 });
 
-/** A plane whose responses are not compared with the OpenAPI document: with half of an org's rows hidden they are undocumented. */
+/**
+ * A plane whose responses are not compared with the OpenAPI document: hiding half of an org's rows leads to responses that are not
+ * documented.
+ */
 const unchecked = {
   fetch,
   get url() {

@@ -13,7 +13,7 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 const ARCHIVES = promiseSize({ test: 400, full: 10_000 });
 const BOMB_BYTES = 80 * 1024 * 1024;
 
-/** Parts of generated names and link targets: every known way out of a directory, and harmless ones in between. */
+/** Parts from which names and link targets are generated: every known way to leave a directory, and harmless parts between them. */
 const PIECES = [
   "..",
   ".",
@@ -54,7 +54,7 @@ function hostileEntry(random: () => number): TestEntry {
   return { name, type, devmajor: 1, devminor: 3, ...pax };
 }
 
-/** Everything below `root`, with its content, except the directory that the archive may write to. */
+/** Returns everything below `root` with its content, except the directory into which the archive may be extracted. */
 function outside(root: string): string[] {
   return fs
     .readdirSync(root, { recursive: true, withFileTypes: true })

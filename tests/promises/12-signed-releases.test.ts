@@ -30,7 +30,7 @@ const KEPT_BY = {
   replay: ["other_content", "bad_signature", "malformed", "unsigned", "unknown_key"],
 } as const satisfies Record<string, readonly SignatureCheck[]>;
 
-/** A model of a robot, which decides from what the maker intended, not from the fields that the agent's code reads. */
+/** A model of a robot. It decides by what the maker of the release intended, independently of the fields that the agent's code reads. */
 class ModelRobot {
   trust: Trust | undefined;
   history: SignedHistory | undefined;
@@ -103,7 +103,7 @@ test("a robot refuses every downgraded, replayed, expired or foreign release of 
     for (let number = 0; number < OFFERS_OF_A_ROBOT; number += 1) {
       if (random() < 0.05) counts.statements += changeKeys(random, robot, said);
       robot.now_ms += Math.floor(random() * 3 * DAY_MS);
-      // Earlier offers are repeated.
+      // Repeat some of the earlier offers.
       const honest = random() < 0.4 ? past[Math.floor(random() * past.length)]! : makeHonest(random, robot.now_ms, number);
       past.push(honest);
       const other = past[Math.floor(random() * past.length)]!;
@@ -161,7 +161,7 @@ function judge(robot: ModelRobot, offer: Offer, random: Random, { refused, attac
   }
   counts.taken += 1;
   assert.equal(verdict.release.layers, undefined, story);
-  // Some fail their health check: they are rolled back and do not count as run.
+  // Some releases fail their health check. They are rolled back and do not count as having run.
   if (random() < 0.2) return;
   robot.history = afterRun(history, offer.meant!.statement);
   robot.ran.push(offer.meant!.statement);

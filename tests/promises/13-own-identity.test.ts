@@ -66,7 +66,7 @@ test("detects a copied state directory, quarantines both machines, and refuses r
   );
   const kinds = async (): Promise<string[]> =>
     (await api.listRobotTimeline({ params: { id }, query: { limit: 200 } })).items.map(({ kind }) => kind);
-  // A restart, even without an orderly disconnect, is no duplicate.
+  // A robot that restarts is not a duplicate, even if it did not disconnect in order.
   await first.program.kill();
   first.restart();
   await first.program.until("the robot to be back", () => first.program.output.includes("link is up"));

@@ -16,7 +16,7 @@ const ROUNDS = promiseSize({ test: 2, full: 12 });
 const SHELLS = 3;
 /** Number of lines recorded before a kill, one every 100 ms. */
 const RECORDED_LINES = 10;
-/** A recording may lack half a second and one write. Writes take longer while other tests run. */
+/** Maximum number of lines that may be missing in a recording: half a second and one write. Writes take longer while other tests run. */
 const LATE_LINES_MAX = promiseSize({ test: Infinity, full: 15 });
 
 test("every shell is recorded with its end or as aborted, despite kill -9 of server or agent", { timeout: 1_200_000 }, async (t) => {

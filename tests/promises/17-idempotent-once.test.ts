@@ -36,7 +36,7 @@ async function once(t: TestContext, nodes: number): Promise<void> {
         return answer;
       }),
     );
-    // Before, during and after the first responses, depending on the round.
+    // Kill before, during or after the first responses, depending on the round.
     await until("the crowd to be under way", () => sent >= [0, 1, 20][round % 3]!);
     await server.program.kill();
     await server.restart();

@@ -19,16 +19,16 @@ const MADE_WITHIN_MS = promiseSize({ test: 5_000, full: 20_000 });
 const BY_API = 100;
 /** Deployments due shortly before the server is killed may not have been dispatched. */
 const BEFORE_KILL_MS = 2_000;
-/** Deployments that come due until this long after a restart have the larger bound LATE_MS_AFTER_KILL. */
+/** For this long after a restart, deployments that come due have the larger bound LATE_MS_AFTER_KILL. */
 const CATCH_UP_MS = 5_000;
 const LATE_MS_P99 = 2_000;
 const LATE_MS_AFTER_KILL = 15_000;
-/** The time bounds apply to an otherwise idle machine only. */
+/** Whether the time bounds are checked. They apply only to an otherwise idle machine. */
 const MEASURED = promiseSize({ test: 0, full: 1 }) === 1;
 
 const NODES = 3;
 const COUNT_ON_THREE = promiseSize({ test: 120, full: 9_800 });
-/** Connected robots in addition to those rows; each kill moves their links to another node. */
+/** Number of connected robots, in addition to the robots created by SQL. Each kill moves their links to another node. */
 const ROBOTS_ON_THREE = promiseSize({ test: 12, full: 200 });
 const KILLS_ON_THREE = promiseSize({ test: 3, full: 4 });
 
@@ -36,7 +36,7 @@ const JUMPED_COUNT = promiseSize({ test: 60, full: 1_000 });
 const JUMPED_WITHIN_MS = promiseSize({ test: 8_000, full: 40_000 });
 const FIVE_MINUTES_MS = 300_000;
 const NOTHING_FIRES_MS = 3_000;
-/** If nothing was queued for this long, nothing is being processed. */
+/** The server counts as idle when nothing was queued for this long. */
 const SETTLED_MS = 500;
 const IDLE_MS = 1_500;
 
@@ -121,7 +121,7 @@ test("a scheduled deployment is dispatched once, and not early, when the server'
 
   await due.untilHeld(JUMPED_COUNT - half / 4);
   jump(-FIVE_MINUTES_MS);
-  // Deployments in progress when the clock was set may finish.
+  // Deployments that were in progress when the clock was set may still finish.
   const held = await until("what was begun to end", async () => {
     const before = await due.held();
     await sleep(SETTLED_MS);
@@ -131,7 +131,7 @@ test("a scheduled deployment is dispatched once, and not early, when the server'
   assert.equal(await due.held(), held, "it fired five minutes early");
   await due.killAt(new Date());
   assert.equal(await due.held(), held, "it fired five minutes early");
-  // The schedule now sleeps until a time that is five minutes away.
+  // Wait until the scheduler sleeps. The next deployment is due in five minutes.
   await sleep(IDLE_MS);
   const noticed: number[] = [];
   const noticedAfter = async (held_max: number): Promise<void> => {

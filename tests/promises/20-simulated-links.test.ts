@@ -16,7 +16,7 @@ async function simulate(args: readonly string[]): Promise<string> {
   return program.output.trim();
 }
 
-// Concurrently: at full size each takes more than an hour of one core.
+// Run them concurrently, because at full size each takes more than an hour of one core.
 describe(
   "deployments obey all rules when messages are lost or reordered and processes are killed",
   { concurrency: 2, timeout: HOURS },

@@ -15,14 +15,14 @@ import { Proxy } from "../harness/proxy.ts";
 
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 const HOURS = 24;
-/** Virtual time between checks for local changes, each of which may cause a report. */
+/** Virtual time between two checks for local changes. Each check may cause a report. */
 const STEP_SECONDS = promiseSize({ test: 3_600, full: 30 });
-/** In the small size the server stays up, since processing a day of its timers takes minutes. In the full size it is stopped too. */
+/** Whether the server keeps running meanwhile. In the small size it is stopped, because processing a day of its timers takes minutes. */
 const SERVER_STAYS = promiseSize({ test: 0, full: 1 }) === 1;
 const NAMESPACES = ["arm", "base", "camera", "map"];
 const SPOOL_BYTES = 512 * 1024;
 const LINES_PER_HOUR = 500;
-/** Makes a day's log several times as large as the spool. */
+/** Text that makes lines so long that a day's log is several times as large as the spool. */
 const PADDING = "x".repeat(150);
 const WAIT_MS = promiseSize({ test: 120_000, full: 900_000 });
 
@@ -43,7 +43,9 @@ class Robot implements AsyncDisposable {
   readonly plane: Harness;
   readonly proxy: Proxy;
   agent!: Agent;
-  /** Whether virtual time waits for the agent's frames. Off for a day's log, whose flow control credit may depend on time. */
+  /**
+   * Whether virtual time stops while frames of the agent are in transit. Off for a day's log, whose flow control credit may depend on time.
+   */
   counted = true;
   readonly lines: string[] = [];
 

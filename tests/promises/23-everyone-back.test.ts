@@ -14,7 +14,7 @@ import { Program } from "../processes/process.ts";
 import { ownDatabase, ServerProcess } from "../processes/server-process.ts";
 
 const ROBOTS = promiseSize({ test: 400, full: 15_000 });
-/** Number of swarm processes. With two, each stays far below its limit of 20,000 open files. */
+/** Number of swarm processes. With two, each stays far below the limit of 20,000 open files per process. */
 const SWARMS = 2;
 const IS_FULL = ROBOTS === 15_000;
 const BACK_MS_MAX = 60_000;
@@ -125,7 +125,7 @@ async function makeRobots(server: ServerProcess, place: { org_id: string; site_i
       writeFileSync(path.join(directory, "robots.jsonl"), lines.join(""));
       states.push({ directory, robots: robots.length });
     }
-    // Autovacuum does this within a minute after thousands of enrollments.
+    // Autovacuum would do this within a minute after thousands of enrollments.
     await client.query("analyze");
   });
   return states;

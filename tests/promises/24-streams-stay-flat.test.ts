@@ -19,12 +19,12 @@ import { ServerProcess } from "../processes/server-process.ts";
 const MIB = 1024 * 1024;
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 4 * 3_600_000 }) };
 const REAL_SECONDS = promiseSize({ test: 12, full: 900 });
-/** After these cycles, code is compiled, and caches and pools are filled. */
+/** Number of warm-up cycles, after which code is compiled, and caches and pools are filled. */
 const WARM_CYCLES = promiseSize({ test: 2, full: 20 });
 const SIMULATED_MINUTES = promiseSize({ test: 8, full: 24 * 60 });
 const WARM_MINUTES = promiseSize({ test: 6, full: 60 });
 const CHURN_MINUTES = promiseSize({ test: 4, full: 10 });
-/** Variation caused by the garbage collector and the connection pool; a leak exceeds it after hundreds of cycles. */
+/** Tolerance for variation by the garbage collector and the connection pool. A leak exceeds it after hundreds of cycles. */
 const HEAP_GROWTH_MAX = 6 * MIB;
 const RSS_GROWTH_MAX = 64 * MIB;
 const DESCRIPTOR_GROWTH_MAX = 10;

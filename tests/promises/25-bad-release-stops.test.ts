@@ -61,7 +61,7 @@ function ended(fleet: Fleet, id: string): Promise<Deployment> {
   );
 }
 
-/** Number of connected robots. After a kill they reconnect gradually; those that were refused often, after a minute. */
+/** Returns the number of connected robots. After a kill they reconnect gradually. Robots that were refused often take a minute. */
 const online = async ({ api, id }: Fleet): Promise<number> =>
   (await api.getFleet({ params: { id } }).catch(() => undefined))?.data.online_count ?? 0;
 
@@ -150,7 +150,7 @@ test("a rollout stops automatically when too many robots fail, and does not reac
   checkApplied(await ended(few, good));
   const calm = await checkStopped(many, await ended(many, bad), "one");
 
-  // Again with a server that is killed meanwhile. Robots that rolled back still run "one", the others "two".
+  // Repeat this with a server that is killed during the rollout. Robots that rolled back run "one" at this point, and the others "two".
   const [killed_good, killed_bad] = [await deploy(few, "three", ROLLOUT), await deploy(many, "three", ROLLOUT)];
   const second_wave = (ROBOTS * SECOND_WAVE_PERCENT) / 100;
   const kills = await killThrice(

@@ -16,7 +16,10 @@ const RUNS = promiseSize({ test: 12, full: 400 });
 const SEED = 20_261_121;
 const GROWTH_BYTES_MAX = 150 * 1024 * 1024;
 
-/** The request generator runs in this process too, so only memory after a collection counts; promise 9 covers a separate server. */
+/**
+ * Returns the memory in use after a garbage collection. Other memory is not measured, because this process also generates the requests;
+ * promise 9 covers a separate server.
+ */
 function heldBytes(): number {
   setFlagsFromString("--expose-gc");
   (runInNewContext("gc") as () => void)();

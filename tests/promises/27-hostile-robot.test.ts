@@ -17,17 +17,17 @@ import { Probe, quantile } from "./slow-clients.ts";
 
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const FRAMES = promiseSize({ test: 10_000, full: 1_000_000 });
-/** One of this many frame attacks is performed. All attacks of other kinds are performed. */
+/** Of the frame attacks, only every n-th is performed, with this n. Attacks of other kinds are all performed. */
 const EVERY = promiseSize({ test: 500, full: 1 });
 const FRAMES_OF_ATTACK = promiseSize({ test: 8_192, full: 4_096 });
 const ATTACK_MS = 100;
-/** One of this many frame attacks is performed to warm up V8's young generation and the allocator. */
+/** One of this many frame attacks is performed as warm-up of V8's young generation and the allocator. */
 const WARM_EVERY = promiseSize({ test: 1_000, full: 25 });
 const IDLE_MS = promiseSize({ test: 750, full: 20_000 });
 const PROBES_PER_SECOND = 50;
 const RSS_GROWTH_MAX = 64 * 1024 ** 2;
 const FACTOR_MAX = 2;
-/** Shorter response times count as this long, because their ratio depends on the precision of the clock. */
+/** Shorter response times are rounded up to this, because the ratio of very short times depends on the precision of the clock. */
 const FLOOR_MS = 5;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 const LIMITS = ["--limit", "token_requests_per_minute=100000000", "--limit", "token_burst=100000000"];

@@ -16,7 +16,7 @@ const LIMIT = { timeout: promiseSize({ test: 240_000, full: 900_000 }) };
 const MS = promiseSize({ test: 2_500, full: 60_000 });
 /** Requests per second that measure response times: fewer than the default rate limit of one token. */
 const PROBES_PER_SECOND = 9;
-/** Maximum p99 of another org's response times during the flood, which keeps the server of a machine with two cores busy. */
+/** Maximum 99th percentile of another org's response times during the flood. The flood keeps a server with two cores busy. */
 const P99_MS_MAX = 200;
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const TOKENS = 20;

@@ -50,7 +50,7 @@ async function createPair(
   releases: readonly { id: string; tag: string }[],
   round: number,
 ): Promise<Pair> {
-  // Every combination of clocks in turn, starting with the worst: the node that creates the older deployment is an hour ahead.
+  // Use every combination of clocks in turn. The first is the worst: the node that creates the older deployment is an hour ahead.
   const [first, second] = [of_nodes[number % 3], of_nodes[(number + 2 - (Math.floor(number / 3) % 3) + 3) % 3]];
   assert.ok(first && second);
   const kind = number % 3 === 2 ? "config" : "release";
@@ -104,7 +104,7 @@ async function run(plane: Harness, robots: readonly SimulatedRobot[], releases: 
       async () => (await plane.db.run(sql`select from robot where node_id is not null`)) === 0,
     );
     const made = await inParallel(robots, (robot, index) => createPair(of_nodes, robot, index + round, releases, round));
-    // An older deployment that is applied before the newer one is processed is no error.
+    // It is no error if the older deployment is applied before the newer one is processed.
     await plane.until("every target to wait for its robot", async () => (await plane.db.run(UNDECIDED)) === 0);
     await inParallel(made, ({ robot }) => robot.connect());
     await plane.until("every deployment to end", async () => (await plane.db.run(OPEN)) === 0, { deadline_ms: ROUND_MS_MAX });
@@ -123,7 +123,7 @@ test("the newer of two deployments wins even if the servers' clocks are wrong by
   const releases = [await plane.release(), await plane.release(), await plane.release()];
   await plane.api.setConfig({ body: { key: "limit", value: 1, namespace: "order" } });
   const apart = await run(plane, robots, releases, PAIRS / 2);
-  // Created before the restart with a correct clock; the newer one with a clock in 1970.
+  // Create the older deployments before the restart, with a correct clock. The newer ones are created with a clock in 1970.
   const with_release_next = robots.filter((_, index) => index % 3 !== 2);
   const before = await inParallel(with_release_next, async ({ id: robot_id }) => {
     const { data } = await plane.api.createDeployment({

@@ -104,7 +104,7 @@ test("retention deletes no recent row when the server starts with a clock ten ye
     off_days = days;
     assert.deepEqual(await run(1), [], `${days} days off`);
   }
-  // Shows that the test can fail: a time that has been stable for a day is accepted.
+  // Check that this test can fail: the server trusts a time that has been stable for a day, so it then deletes rows.
   clock.jump(TEN_YEARS * DAY_MS);
   const gone = (await run(26)).map((line) => line.split(":")[0]);
   for (const table of DELETED_BY_AGE) assert.ok(gone.includes(table), `${table} is deleted by age: ${gone.join(", ")}`);
@@ -123,7 +123,7 @@ test(
       assert.equal(await server.program.stop(), 0);
       server.env =
         days === 0 ? {} : { LD_PRELOAD: LIBFAKETIME!, FAKETIME: `${days > 0 ? "+" : ""}${days}d`, FAKETIME_DONT_FAKE_MONOTONIC: "1" };
-      // The first run of the log and health loops ends before the server listens.
+      // The log and health loops complete their first run before the server listens.
       await server.restart();
       assert.deepEqual(lost(before, await rowsOf(await server.database())), [], `${days} days off`);
       const metrics = await (await fetch(`${server.own_url}/metrics`)).text();

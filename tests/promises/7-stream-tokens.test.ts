@@ -19,7 +19,7 @@ import { RfHome } from "../processes/rf.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 600_000 };
-/** Invalid secrets, which are in a URL nevertheless. */
+/** Secrets that no server issued. The test uses them in URLs too. */
 const UNKNOWN = `rf_user_${"5ec2e7".repeat(10)}5ec2`;
 const UNKNOWN_TICKET = `rf_ticket_${"7e1c37".repeat(10)}7e1c`;
 const EVIL = "https://evil.example";
@@ -113,7 +113,7 @@ class Scene implements AsyncDisposable {
     return this.url.replace(/^http/, "ws") + streamTarget(stream, robot_id, { ...this.around.query(stream), ...query });
   }
 
-  /** Opens a stream or fails, and counts the result. */
+  /** Tries to open a stream, and counts whether it was opened or refused. */
   async attempt(url: string, headers: Record<string, string> = {}): Promise<Outcome> {
     const outcome = await attempt(url, this.server.ca, headers);
     if (outcome.open) this.opened += 1;
@@ -188,7 +188,7 @@ async function sendRaw(scene: Scene, bytes: string, from?: string): Promise<stri
   socket.on("data", (chunk: Buffer) => (said += chunk.toString("latin1")));
   socket.on("error", () => {});
   socket.write(bytes);
-  // The server closes connections after an error response; the others wait for more data and are closed by timeout.
+  // The server closes a connection after an error response. Connections on which it expects more data are closed by a timeout.
   await new Promise((resolve) => socket.once("close", resolve).once("data", resolve));
   socket.destroy();
   scene.refused += 1;
@@ -302,7 +302,7 @@ test("tokens and tickets in stream URLs are not logged behind a proxy or when by
   for (const stream of STREAM_NAMES) {
     const ticket = await scene.ticket(stream);
     const target = streamTarget(stream, scene.id, { ...scene.around.query(stream), ticket });
-    // Requests that bypass the proxy are refused, whatever their URL. The proxy adds the URL of the page.
+    // Requests that bypass the proxy are refused, whatever their URL. The proxy adds headers that contain the URL of the page.
     assert.match(await sendRaw(scene, upgrade(target, HANDSHAKE), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     assert.match(await sendRaw(scene, upgrade(target, ["Connection: close"]), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     const referer = { referer: `${scene.url}${target}`, "x-original-url": target, "x-forwarded-for": `${ticket}, 192.0.2.1` };

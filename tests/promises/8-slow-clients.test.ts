@@ -13,13 +13,13 @@ const COUNT = promiseSize({ test: 300, full: 5_000 });
 const ROUNDS = promiseSize({ test: 1, full: 3 });
 const IDLE_MS = promiseSize({ test: 1_500, full: 15_000 });
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
-/** Connections opened per second: all are open before the first one times out. */
+/** Rate at which connections are opened. It is high enough that all are open before the first one times out. */
 const OPENED_PER_SECOND = 700;
 const PROBES_PER_SECOND = 100;
 /** The promise applies to an idle machine; while other tests run, connections must only be closed at some time. */
 const CLOSED_MS_MAX = promiseSize({ test: 60_000, full: 15_000 });
 const FACTOR_MAX = 2;
-/** Shorter response times count as this long, because their ratio depends on the precision of the clock. */
+/** Shorter response times are rounded up to this, because the ratio of very short times depends on the precision of the clock. */
 const FLOOR_MS = 5;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 600_000 }) };
 /** An uplink of a few kB a second. */
@@ -50,7 +50,7 @@ async function uploadSlowly(url: string, method: string, headers: Record<string,
   return answered.promise;
 }
 
-/** Uploads of an honest client over a slow connection meanwhile: one in a single request, and one by tus. */
+/** Uploads of an honest client over a slow connection, during the attack: one in a single request, and one by tus. */
 async function slowUploads({ url, token }: ProbeTarget, api: Client): Promise<void> {
   const bytes = Buffer.alloc(SLOW_LINE_BYTES_PER_SECOND * SLOW_LINE_SECONDS, "slow but sure ");
   const authorization = `Bearer ${token}`;
@@ -112,7 +112,7 @@ async function measure(
     measured.longest_ms = Math.max(measured.longest_ms, ...Object.values(report).map(({ longest_ms }) => longest_ms));
     measured.kinds = Object.keys(report).length;
     await other;
-    // The probe may have opened some connections meanwhile.
+    // Allow some more sockets than before, because the probe may have opened connections meanwhile.
     await until("the server to have let go of every socket", () => socketsOf(pid) <= before + 32);
   }
   assert.deepEqual([...probe.statuses.keys()].toSorted(), [200, 201], "every probe was answered");

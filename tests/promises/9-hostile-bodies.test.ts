@@ -109,7 +109,7 @@ function send(route: Route, path: string, body: HostileBody): Promise<Answer> {
     },
   );
   sent.on("timeout", () => sent.destroy(new Error("no answer")));
-  // The server may close a keep-alive connection as it is reused: HTTP requires a retry.
+  // Retry, because the server may close a keep-alive connection while the client reuses it. HTTP requires such a retry.
   sent.on("error", (error) => (sent.reusedSocket && "code" in error ? resolve(send(route, path, body)) : reject(error)));
   sent.end(bytes);
   return promise;
@@ -130,7 +130,7 @@ async function sendRaw(text: string, ends: boolean): Promise<Answer> {
   const [, status = "0"] = /^HTTP\/1\.1 (\d{3})/.exec(answer) ?? [];
   const [, length = "0"] = /\r\ncontent-length: (\d+)\r\n/i.exec(answer) ?? [];
   const begins = answer.indexOf("\r\n\r\n") + 4;
-  // Bytes after a body with a Content-Length that is too small are treated as another request, which is answered too.
+  // If the Content-Length is too small, the server treats the remaining bytes as another request and answers it too.
   return { status: Number(status), text: answer.slice(begins, begins + Number(length)) };
 }
 

@@ -18,9 +18,9 @@ const MIB = 1024 * 1024;
 const SIZE = promiseSize({ test: 192, full: 4_096 }) * MIB;
 /** Slow enough that the upload is in progress at every kill. */
 const BYTES_PER_SECOND = promiseSize({ test: 96, full: 160 }) * MIB;
-/** Bytes that `rf` sends in one request. A kill may cost no more than these. */
+/** Maximum bytes that `rf` sends in one request. A kill may cost no more than these. */
 const PART = 32 * MIB;
-/** Traffic beside the artifact: headers, the link and other requests. */
+/** Allowance for traffic other than the artifact: headers, the link and other requests. */
 const OVERHEAD = 4 * MIB;
 const RSS_GROWTH_MAX = 100 * MIB;
 const RF_KILLS = [0.2, 0.35, 0.5];

@@ -63,7 +63,7 @@ export class DueDeployments implements AsyncDisposable {
     this.#release = parts.release;
   }
 
-  /** `robots`: number of rows that count as connected to a node that is never killed. They never respond. */
+  /** `robots`: number of robots that are only database rows. They count as connected to a node that is never killed, and never respond. */
   static async start(robots: number, { env = {}, nodes = 1 }: DueOptions = {}): Promise<DueDeployments> {
     await using own = new AsyncDisposableStack();
     const server = own.use(await ServerProcess.start({ args: LIMITS, env, nodes }));

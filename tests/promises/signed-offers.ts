@@ -85,7 +85,8 @@ export const ATTACKS: Record<string, { refused_by: readonly SignatureCheck[]; ap
   "signature of another release": {
     refused_by: ["other_content"],
     apply: (_, offer, { offer: other }) => {
-      // Ids differ when contents differ. For the same content any valid signature is accepted.
+      // Two releases with different content have different IDs. If the content is the same, any valid signature would be accepted, so the
+      // tag is changed.
       const same = offer.release.id === other.release.id;
       return { signature: signatureOf(other), ...(same ? { tag: `${offer.release.tag}-other` } : {}) };
     },

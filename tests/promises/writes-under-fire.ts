@@ -12,7 +12,7 @@ import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 export interface UnderFire extends AsyncDisposable {
   server: ServerProcess;
   ledger: Ledger;
-  /** Kills PostgreSQL, which restarts; true if it was running. */
+  /** Kills PostgreSQL, which then restarts automatically. Returns whether it was running. */
   killPostgres: (signal: NodeJS.Signals) => boolean;
 }
 

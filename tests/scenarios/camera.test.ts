@@ -24,7 +24,7 @@ const hexOf = (frames: readonly (string | Buffer)[]): string[] => frames.map((fr
 async function ffmpegWithCopy() {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-ffmpeg-"));
   const copy = path.join(directory, "copy");
-  // tee writes to the file first, so every frame that a viewer received is in the copy.
+  // tee writes to the file first. Therefore the copy contains every frame that a viewer received.
   await writeFile(path.join(directory, "ffmpeg"), `#!/bin/sh\n'${FFMPEG}' "$@" | tee -a /dev/fd/3 3>&1 >>'${copy}' | cat\n`);
   await chmod(path.join(directory, "ffmpeg"), 0o755);
   return {

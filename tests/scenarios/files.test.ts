@@ -180,7 +180,7 @@ test("copies directories to and from a robot, and continues after files that can
     [26, 1_500],
   );
 
-  // Copied back under another name. One file is readable by root only, and one is in the place of a directory.
+  // Copy the directory back under another name. Then change one file, and put a directory in the place of another.
   const made = await rf(["-r", copy, `${robot.id}:${there}/back`]);
   exits(made, 0);
   assert.deepEqual(fs.readdirSync(path.join(there, "back", "maps")).length, 26);

@@ -51,7 +51,7 @@ test("robots of a frozen server are offline when its lease expires, and online w
   const [before] = await it.nodesOf();
   first.program.child.kill("SIGSTOP");
   try {
-    // The robots have missed only a heartbeat or two, so they do not reconnect to the second server yet.
+    // The robots have missed only one or two heartbeats at this point, so they do not reconnect to the second server yet.
     await until("the other server to take them for offline", it.allAre("offline"));
     await second.program.until("it to say why", () => second.program.output.includes("lease of a node expired"));
     swarm.url = second.url;

@@ -5,12 +5,12 @@ import { startPlane } from "../harness/index.ts";
 import { secondNode } from "../harness/second-node.ts";
 
 const [KEY, OTHER_KEY] = ["11".repeat(32), "22".repeat(32)];
-/** A bus in the settings makes this one of several servers, whether or not the bus is reachable. */
+/** Settings with a bus mean that several servers share the database, whether or not the bus is reachable. */
 const bus = parseNatsUrl("nats://127.0.0.1:1");
 
 test("one of several servers refuses to start with a secrets key that decrypts no stored secret", { timeout: 300_000 }, async () => {
   await using first = await startPlane({ nodes: 1, settings: { bus, secrets_key: KEY } });
-  // Nothing is encrypted yet.
+  // The database contains no encrypted value yet, so any key is accepted.
   await (await secondNode(first, { secrets_key: OTHER_KEY }))[Symbol.asyncDispose]();
   const fleet = await first.fleet();
   await first.api.setConfig({ body: { key: "password", secret: true, scope: "fleet", scope_id: fleet, value: "one" } });

@@ -71,7 +71,7 @@ test("rf forwards concurrent connections to services of a robot and records each
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
   await using echo = await echoService();
-  // Ends its sending side first and still reads.
+  // A service that ends its sending side first and still reads.
   let heard = "";
   await using speaker = await startLoopbackServer((socket) => {
     socket.end("I am done");
@@ -186,7 +186,7 @@ test("a local program that stops reading blocks only its own forwarded connectio
     before = sent;
     return still;
   });
-  // The kernel's buffers of five sockets, and the far smaller buffers of rf, server and agent.
+  // Upper bound of the data in transit: the kernel's buffers of five sockets, and the far smaller buffers of rf, server and agent.
   assert.ok(sent < 40 * MIB, `${sent} bytes were taken`);
   stuck.destroy();
 });

@@ -70,7 +70,7 @@ test("rf robots shell passes on keys, terminal size and exit code, and restores 
   // Keys may arrive before the terminal size does.
   await rf.type("until [ \"$(stty size)\" = '44 111' ]; do sleep 0.1; done; echo now $(stty size)\r");
   await rf.shows("now 44 111");
-  // Before `sleep` is the foreground program, Ctrl-C would reach the shell that starts it.
+  // Wait until `sleep` is the foreground program. Before that, Ctrl-C would reach the shell that starts it.
   await rf.type("sh -c 'echo it runs | tr a-z A-Z; exec sleep 100'\r");
   await rf.shows("IT RUNS\r\n");
   await rf.type("\u0003");
@@ -104,7 +104,7 @@ test("typing ~. ends a shell over a stalled connection, however much was typed i
   await rf.type("stty -echo; cat > /dev/null\r");
   await rf.shows("/dev/null\r\n");
   line.shape = { delay_ms: 24 * 3_600_000 };
-  // Type more than the buffers of rf, the sockets and the connection can store, so that a send blocks.
+  // Type more than fits into the buffers of rf, of the sockets and of the connection, so that a send blocks.
   for (let i = 0; i < 200; i += 1) await rf.type(`${"x".repeat(32 * 1024)}\r`);
   await rf.type("~.");
   assert.equal(await rf.ended(), "1");
@@ -123,7 +123,7 @@ test("rf restores the terminal and reports the error when its connection is cut 
   assert.match(rf.text, /agent offline/);
   assert.ok(rf.text.lastIndexOf("\u001b[?1049l") > rf.text.lastIndexOf("\u001b[?1049h"), "the screen of vim was left on");
   await robot.start();
-  // rf is notified of the end before the server records it.
+  // Poll, because rf is notified of the end before the server records it.
   const list = await plane.until("its end", async () => {
     const { items } = await plane.api.listShellSessions({ params: { id: robot.id } });
     return items.every(({ status }) => status !== "open") && items;

@@ -39,6 +39,6 @@ test("a second SIGTERM immediately ends an agent that waits for its workload to 
   assert.equal(robot.program.running, true);
   robot.program.child.kill("SIGTERM");
   assert.deepEqual(await robot.program.ended, { code: 143, signal: null });
-  // Ends the remaining workload: the next agent would wait for it just as long.
+  // End the remaining workload here, because the next agent would wait for it as long as this one did.
   for (const { pid } of robot.workloads()) process.kill(pid, "SIGKILL");
 });

@@ -18,9 +18,9 @@ const DELAY_MS = 150;
 const RESET_EVERY_MS = promiseSize({ test: 8_000, full: 60_000 });
 const KEYSTROKES = promiseSize({ test: 80, full: 600 });
 const KEY_EVERY_MS = promiseSize({ test: 200, full: 400 });
-/** Data that arrives this soon after a reset is not measured. */
+/** For this long after a reset, arriving data is not measured. */
 const AFTER_RESET_MS = 5_000;
-/** A slow machine reconnects slowly. At least this many keys, and bytes of the file, must arrive between two resets. */
+/** Minimum number of keys, and of bytes of the file, that must arrive between two resets. A slow machine needs time to reconnect. */
 const KEYS_BETWEEN = 5;
 const COPIED_BETWEEN = 30_000;
 const ECHO_P95_MS = 900;

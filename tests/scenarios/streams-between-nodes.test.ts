@@ -168,7 +168,7 @@ test("viewers are asked to retry when a server or the connection between two ser
   assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
   it.line.refuse(false);
 
-  // Only its row in the database shows that the node is dead: its connections stay open.
+  // Only the node's row in the database shows that it is dead. Its connections stay open.
   const frozen = await it.open("logs");
   await frozen.round();
   await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);

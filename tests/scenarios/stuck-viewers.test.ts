@@ -85,7 +85,7 @@ test("a viewer that stops reading uses at most 1 MiB and does not slow down othe
       await reader.round();
       rounds += 1;
     }
-    // A viewer is stuck only once the kernel's buffers are full too.
+    // Send until the kernel's buffers are full too. Before that, a viewer is not stuck.
     let cost = Infinity;
     await until(`the streams ${name} to stand still`, async () => {
       for (const stream of stuck) more(stream);

@@ -62,7 +62,7 @@ test("a deployment created on one node immediately reaches a robot connected to 
   const robot = await first.enrollRobot({ online: false });
   first.swarm.url = second.url;
   await robot.connect();
-  // The first may be dispatched because the robot has just connected, so later ones are tested too.
+  // The first deployment may be dispatched because the robot has just connected. Therefore later ones are tested too.
   for (let n = 1; n <= 3; n += 1) {
     const release = await first.release();
     const began = performance.now();

@@ -52,7 +52,7 @@ test("a robot shows topics of ROS 1 and ROS 2 independently, even if one of them
   const echoed = (topic: string) =>
     opened(`${plane.url}/api/robots/${robot.id}/ros/topics/echo?topic=${topic}&token=${plane.default_org.admin_token}`);
 
-  // Returns 404 before the first report.
+  // The route returns 404 before the robot's first report.
   const health = () =>
     plane.api.getRobotHealth({ params: { id: robot.id } }).then(
       ({ data }) => data,

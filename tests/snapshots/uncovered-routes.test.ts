@@ -41,7 +41,7 @@ for (const route of all) {
       const request = sampleRequest(route, ours);
       await expect(route, 401, request, {});
       const unknown = [`rf_user_${"0".repeat(64)}`, "x", ours.enrollment_key, ours.ids.robot_id ?? ""];
-      // For admin routes, a secret in the form of a portal token counts as insufficient, not as unknown.
+      // Admin routes treat a secret in the form of a portal token as insufficient, not as unknown.
       for (const token of unknown.filter((secret) => route.access !== "service_admin" || !secret.startsWith("rf_"))) await expect(route, 401, request, { token });
       await expect(route, 401, request, { headers: { authorization: "RobotSignature rob_x:1:AA==" } });
     });
@@ -91,7 +91,7 @@ async function refusesMalformed(route: Route): Promise<void> {
     await expect(route, 400, { ...request, body }, rightful(route), name);
   }
   for (const [name, schema] of Object.entries(route.body.properties)) {
-    // A field of any JSON value has no wrong type.
+    // Skip a field that accepts any JSON value, because it has no wrong type.
     if (Object.keys(schema).every((key) => key === "description" || key.startsWith("~"))) continue;
     await expect(route, 400, { ...request, body: { ...request.body, [name]: [["wrong"]] } }, rightful(route), name);
   }

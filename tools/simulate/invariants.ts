@@ -53,7 +53,7 @@ function checkDeployment(deployment: DeploymentView, targets: readonly TargetVie
   }
   holds(told.at(-1) === status, `${id} is ${status}, its last event says ${told.at(-1)}`);
   holds(deployment.event_count === deployment.last_event_seq, `${id}: event numbers have gaps`);
-  // While a deployment rolls back, it is open as long as robots with its release have not been notified.
+  // A deployment that rolls back stays open until all robots with its release have been notified.
   const open = targets.some((target) => !isTerminal(target.status)) || (status === "rolling_back" && counts.applied > 0);
   if (deployment.whole) holds(isTerminal(status) === !open, `${id} is ${status} while its targets are ${open ? "open" : "ended"}`);
   holds(told.filter((one) => isTerminal(one)).length <= 1, `${id} ended twice: ${told.join(", ")}`);

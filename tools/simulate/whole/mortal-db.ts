@@ -23,7 +23,7 @@ export class MortalDb implements DbEngine {
   ready = (): Promise<boolean> => Promise.resolve(!this.dead);
   close = (): Promise<void> => Promise.resolve();
 
-  /** Sets the outcome of a later transaction: the next `transactions` ones complete before it. */
+  /** Sets the outcome of a later transaction. The next `transactions` transactions complete normally before it. */
   doom(fate: Fate, transactions: number): void {
     this.#fate = fate;
     this.#transactions_left = transactions;

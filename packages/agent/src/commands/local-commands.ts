@@ -78,7 +78,11 @@ function addLockCommands(program: Command, end: (code: number) => void): void {
   withPlace(program.command("lock"))
     .requiredOption("--owner <name>", "name of the lock's owner")
     .option("--ttl <time>", "maximum duration, such as 90s, 10m or 2h", parseSeconds, TTL_SECONDS_DEFAULT)
-    .option("--wait [time]", "wait while another owner holds the lock or an update is in progress; at most 1h by default", parseSeconds)
+    .option(
+      "--wait [time]",
+      "wait at most this long, such as 30s or 10m (default: 1h), while another owner holds the lock or an update is in progress",
+      parseSeconds,
+    )
     .argument(
       "[command...]",
       "command to run under the lock, after --; the lock is renewed while the command runs, and released afterwards",

@@ -321,7 +321,7 @@ class SharedSubscription {
     const now = clock.monotonic();
     if (now - this.#failure_logged_at < FAILURE_LOG_MS) return;
     this.#failure_logged_at = now;
-    log.warn({ adapter: adapter.name, topic, reason: errorText(error) }, "a topic could not be subscribed");
+    log.warn({ adapter: adapter.name, topic, reason: errorText(error) }, "could not subscribe to a topic");
   }
 
   #handOn(message: RosMessage): void {

@@ -65,7 +65,7 @@ async function startNodes() {
 interface Node {
   lease: Lease;
   calls: { changed: number; cut_off: number; superseded: string[] };
-  /** State of the connection to the database. `line` delays only the next statement. */
+  /** State of the connection to the database. The next statement waits for `line`; later ones do not. */
   state: { lost: boolean; line?: Promise<void> };
   stop(): Promise<void>;
 }

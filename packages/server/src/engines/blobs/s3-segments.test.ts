@@ -35,7 +35,7 @@ test("uses segments of 8 MiB, or larger ones if an upload would exceed 10,000 pa
   for (const bytes of [70_000 * MIB, 72_001 * MIB, 4_000_000 * MIB]) assert.ok(bytes / segmentBytes(bytes) <= 9_000);
 });
 
-test("limits concurrent calls, and rejects with the first error after running calls have ended", async () => {
+test("runs at most the given number of calls at once; after an error it waits for running calls, then rejects", async () => {
   let [running, most, ended] = [0, 0, 0];
   const work = async (item: number): Promise<void> => {
     running += 1;

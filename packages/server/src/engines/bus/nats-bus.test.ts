@@ -115,7 +115,7 @@ test("drops the connection to a frozen NATS after missed pings, and delivers no 
   const before = [here.gaps(), there.gaps()] as const;
   await nats.freeze();
   let sent = 0;
-  // More than the buffers of the connection take: it must be dropped even though its data cannot be flushed.
+  // Send more than the buffers of the connection take. The connection must be dropped even though its data cannot be flushed.
   const filler = "x".repeat(50_000);
   await until("both gave it up", () => {
     for (let i = 0; i < 10 && sent < 600; i += 1) here.bus.publish("rf.test", { n: (sent += 1), filler });

@@ -61,7 +61,7 @@ test("a replacement computer that enrolls with the key becomes the same robot an
   const same = { public_key_fingerprint: "", updated_at: "", status: "online" };
   assert.deepEqual({ ...after, ...same }, { ...before, ...same });
   assert.deepEqual([await admission(identity), await admission(fresh)], ["bad_signature", "admitted"]);
-  // A repeated request, as after a lost response, returns the same result. For any other computer the key is exhausted.
+  // Repeat the request, as after a lost response: the result is the same. For any other computer, the key is used up.
   assert.deepEqual([(await enroll(key, fresh.public_key)).status, (await enroll(key, newIdentity().public_key)).status], [200, 403]);
   const old = await enroll(key, identity.public_key);
   assert.deepEqual([old.status, old.body.error.message], [403, "the enrollment key is exhausted"]);

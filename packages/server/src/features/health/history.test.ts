@@ -47,7 +47,7 @@ test("records a health point per minute in batches of ten, and also returns unwr
     await of.take({ cpu: { percent: sent, load_1m: 1, cores: 4, temperature_celsius: 40 } });
     await of.rig.clock.advance({ seconds: 15 });
   }
-  // Twelve minutes: ten points are written as one row, the others are in memory, and the latest snapshot is a further point.
+  // In twelve minutes: ten points are written as one row, the later points are in memory, and the latest snapshot is one more point.
   assert.equal(await of.rows(), 1);
   const { status, body } = await of.read();
   assert.equal(status, 200);
@@ -97,7 +97,7 @@ for (const during of [55, 60])
     };
     add(0, 10);
     const written = flush(plane, at(0));
-    // Memory has room for 60 points, so these replace points of the batch.
+    // Memory has room for 60 points. These points therefore replace points of the batch that is being written.
     add(10, 10 + during);
     await written;
     assert.deepEqual(

@@ -89,7 +89,7 @@ test("stores each log record once if two links of a robot send it concurrently",
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const [older, newer] = [link(), link()];
-  // Both have a cached position of 0; the database accepts only one write for each position.
+  // Both links have a cached log position of 0. For each position, the database accepts only one write.
   await ingestLogs(plane, newer.session, flush(records(1, 1)));
   await Promise.all(
     [1, 2, 3, 4].flatMap((n) => [older, newer].map(({ session }) => ingestLogs(plane, session, flush(records(1, n * 10))))),
@@ -103,7 +103,7 @@ test("one stale batch does not affect the other robots' log batches in the same 
   await using _ = rig;
   const others = await Promise.all([1, 2, 3, 4].map(() => seedRobot(plane, org_id, place)));
   const links = [robot_id, ...others.map((other) => other.robot_id)].map((id) => link("outbox-1", id));
-  // Another link advances the third robot's position; the fifth robot is deleted.
+  // Advance the third robot's log position over another link, and delete the fifth robot.
   await ingestLogs(plane, links[2]!.session, flush(records(1, 2)));
   const stale = link("outbox-1", others[1]!.robot_id);
   await ingestLogs(plane, stale.session, flush(records(3, 4)));

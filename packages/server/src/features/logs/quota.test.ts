@@ -140,12 +140,12 @@ test("deletes logs of the robots with most log bytes until the org is within its
   const robots = [100, 60, 30, 10].map((bytes, i) => ({ robot_id: `r${i}`, bytes }));
   assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 200 }), []);
   assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 80 }), [{ robot_id: "r0", bytes: 24 }]);
-  // 114 bytes stay: 10, 30 and twice 37.
+  // 114 bytes remain: 10, 30, 37 and 37.
   assert.deepEqual(toDelete(robots, { bytes_max: 120, robot_max: 120 }), [
     { robot_id: "r0", bytes: 63 },
     { robot_id: "r1", bytes: 23 },
   ]);
-  // 19 bytes stay: 4.75 for each robot.
+  // 19 bytes remain, 4.75 for each robot.
   assert.deepEqual(
     toDelete(robots, { bytes_max: 20, robot_max: 20 }).map(({ bytes }) => bytes),
     [96, 56, 26, 6],

@@ -134,7 +134,7 @@ test("validates bytes that were stored as another kind before they are used as a
   assert.equal((await rig.kept()).keys.length, 2);
 });
 
-test("completes an image upload with its layers after a crash before its row was committed", TIMEOUT, async () => {
+test("an image upload can be completed after a crash that stored its layers but not its row", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   const { id } = (await rig.create("v1", archive, IMAGE)).body.data;

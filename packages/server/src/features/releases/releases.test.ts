@@ -133,7 +133,7 @@ test("deletes a blob a day after its last release, unless a new release uses it"
   await rig.clock.advance({ hours: 23 });
   await sweep.settled();
   assert.deepEqual(await left(), all);
-  // Used again, and stored without another upload.
+  // The artifact is used again: it is stored without another upload.
   const { id } = (await rig.create("e", BYTES)).body.data;
   assert.equal((await rig.put(id, BYTES)).status, 200);
   await rig.clock.advance({ hours: 3 });

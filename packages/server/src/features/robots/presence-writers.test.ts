@@ -103,7 +103,7 @@ test("writes disconnects in batches per org, without delaying other orgs", TIMEO
   const writer = new DisconnectWriter(plane);
   const all = orgs.flatMap(({ sessions }) => sessions);
   await Promise.all(all.map((session) => writer.record({ session, reason: "cut", isNewest: always })));
-  // The first three orgs start immediately with one robot each; the others are written in one batch each.
+  // The disconnects of the first three orgs start immediately with one robot each. Each org's other robots are written in one batch.
   assert.equal(transactions(), 3 * 2 + 2);
   assert.deepEqual([await online(it), (await entries(it)).length], [0, 15]);
 });

@@ -10,7 +10,10 @@ import { setOffline, setOfflineOfDeadNodes, setOnline, updateSeen } from "./stor
 const TIMEOUT = { timeout: 120_000 };
 const ROBOTS = 3_000;
 const MOVED = 300;
-/** A row is read once for its lock, once for the update, and as a neighbor of other rows on its page. */
+/**
+ * Maximum reads per changed row. A row is read once for its lock, once for the update, and some times as a neighbor of other rows on its
+ * page.
+ */
 const READ_FOR_EACH_MAX = 10;
 
 const idRow = row({ id: text });

@@ -127,7 +127,7 @@ test("sends no log record twice when another server becomes reachable again", LI
   await ingestLogs(plane, session, flush(1, 1, error));
   await until("the error", () => viewer.records.length === 1);
   for (let seq = 1; seq <= FLUSHES; seq += 1) await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
-  // Stored by the other server, so this node gets no live batch.
+  // The other server stores these records, so this node gets no live batch.
   const other = await anotherRobot(it);
   await ingestLogs({ ...plane, state: new PlaneState() }, other, flush(1, 1, error));
   await writeNodeAddress(plane.db, to_b!, to_b);
@@ -172,7 +172,7 @@ test("sends a log batch that is committed late before the robot's next batch", L
   const viewer = it.view(await tokenOfFleet(it));
   await until("the stored records", () => viewer.records.length === 2);
   const seqsOf = ({ robot_id }: Session): number[] => viewer.records.filter((one) => one.robot_id === robot_id).map(({ seq }) => seq);
-  // The transaction of a server that is killed before it publishes the batch.
+  // Simulate the transaction of a server that is killed before it publishes the batch.
   await plane.db.transaction(async (tx) => {
     const db = Object.assign(Object.create(plane.db) as typeof plane.db, { forOrg: () => tx });
     await ingestLogs({ ...plane, state: new PlaneState(), db }, late, flush(2, 3));

@@ -184,7 +184,7 @@ export function readLogRequest(query: URLSearchParams, of: StreamOf): LogRequest
   const after = query.get("after");
   if (after !== null && !TIME.test(after)) throw badRequest("query parameter after must be an RFC 3339 time");
   const cursor = query.get("cursor");
-  if (cursor !== null && cursor !== "" && after !== null) throw badRequest("send after or cursor, not both");
+  if (cursor !== null && cursor !== "" && after !== null) throw badRequest("send only one of the query parameters after and cursor");
   return {
     match: new LogMatch({ since: undefined, until: undefined, level, source: readText(query, "source"), q: readText(query, "q") }),
     after: after === null ? undefined : parseTime(after),

@@ -70,7 +70,7 @@ test("a log viewer that does not read loses records, which are reported as a gap
   }
   slow.ws.resume();
   const isGap = ({ source }: LogRecord): boolean => source === "roamfleet";
-  // The gap is reported even without a new record.
+  // The server reports the gap even if no new record follows.
   await until("the gap", () => slow.records.some(isGap));
   await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 1));
   seq += 1;

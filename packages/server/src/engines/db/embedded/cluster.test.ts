@@ -60,13 +60,17 @@ describe("directory of the embedded database", () => {
     await assert.rejects(lstat(`${directory}.run`), { code: "ENOENT" });
   });
 
-  test("keeps the socket beside the database if its path is short, despite commas and quotes", { timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    const directory = path.join(place.root, `a,"b" c`, "postgres");
-    const embedded = await startOn(directory);
-    assert.equal(embedded.connection.host, `${directory}.run`);
-    await embedded.stop();
-  });
+  test(
+    "puts the socket beside the database if the path is short enough, even with commas and quotes in it",
+    { timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      const directory = path.join(place.root, `a,"b" c`, "postgres");
+      const embedded = await startOn(directory);
+      assert.equal(embedded.connection.host, `${directory}.run`);
+      await embedded.stop();
+    },
+  );
 
   test("replaces a socket directory that other users can access", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();

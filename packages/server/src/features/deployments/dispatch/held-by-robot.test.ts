@@ -110,7 +110,7 @@ test("a rollback asks a robot to stop whose target has no deadline", TIMEOUT, as
   await using _ = it;
   await say(1, "staged");
   await rollBackDeployment(plane.db.forOrg(rig.org_id), plane, rig.caller, deployment_id);
-  // A delay that was read before the rollback was requested is written after it.
+  // Simulate a delay that was read before the rollback was requested, and is written after it.
   await plane.db.run(sql`update deployment_target set deadline_at = null where deployment_id = ${deployment_id}`);
   await pass(2, () => Promise.resolve());
   assert.deepEqual([(await target()).status, (await target()).reason], ["cancelled", "rollback_requested"]);
