@@ -47,7 +47,7 @@ const BUNDLE = [
   { name: "./roamfleet.json", content: "{}" },
 ];
 
-test("detects container images and app bundles, and leaves other files undetermined", async () => {
+test("detects container images, app bundles and RAUC bundles, and leaves other files undetermined", async () => {
   const cases: readonly [Buffer, string | undefined, number][] = [
     [dockerArchive([LAYER]), "container_image", 1],
     [tarOf(ociEntries([{ layers: [LAYER] }])), "container_image", 1],
@@ -56,6 +56,7 @@ test("detects container images and app bundles, and leaves other files undetermi
     [gzipSync(tarOf([{ name: "bin/roamfleet.json", content: "{}" }])), undefined, 0],
     [gzipSync(dockerArchive([LAYER])), undefined, 0],
     [gzipSync(tarOf(BUNDLE)).subarray(0, 50), undefined, 0],
+    [Buffer.from("hsqs and the rest of a squashfs"), "os_image", 0],
     [Buffer.from("a text"), undefined, 0],
     [Buffer.alloc(0), undefined, 0],
   ];

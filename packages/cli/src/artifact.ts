@@ -4,7 +4,7 @@ import { open, readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import { createGunzip } from "node:zlib";
 import type { Image } from "@roamfleet/protocol/image-archive";
-import { isBundleManifest, isGzip, tarNames } from "@roamfleet/protocol/release-file";
+import { HEAD_BYTES, isBundleManifest, isGzip, isOsImage, tarNames } from "@roamfleet/protocol/release-file";
 import { usage } from "./failure.ts";
 
 const MANIFEST_BYTES_MAX = 262_144;
@@ -48,8 +48,8 @@ export async function readManifest(file: string): Promise<Record<string, unknown
 
 /** The detected type of a file. */
 export interface ArtifactContent {
-  /** The release kind that the file fits; undefined if it is neither an app bundle nor an image archive. */
-  kind: "container_image" | "app_bundle" | undefined;
+  /** The release kind that the file fits; undefined if it fits none. */
+  kind: "container_image" | "app_bundle" | "os_image" | undefined;
   /** The images in the archive, one per platform; [] if it is not an image archive or is compressed. */
   images: readonly Image[];
   is_gzip: boolean;
@@ -57,8 +57,10 @@ export interface ArtifactContent {
 
 /** Detects the type of a file. Throws a Failure for a broken image archive: no robot could run it, and the server would refuse it. */
 export async function detectContent(file: string, size: number): Promise<ArtifactContent> {
-  const is_gzip = await startsAsGzip(file);
+  const head = await headOf(file);
+  const is_gzip = isGzip(head);
   if (is_gzip) return { kind: (await isBundle(file)) ? "app_bundle" : undefined, images: [], is_gzip };
+  if (isOsImage(head)) return { kind: "os_image", images: [], is_gzip };
   const { ImageRefused, readImages } = await import("@roamfleet/protocol/image-archive");
   try {
     const images = await readImages(async (range) => createReadStream(file, { highWaterMark: 1024 * 1024, ...range }), size);
@@ -69,12 +71,13 @@ export async function detectContent(file: string, size: number): Promise<Artifac
   }
 }
 
-const OTHER_KINDS = "Create one with `docker save IMAGE -o FILE`. For other content pass --kind app_bundle (a tar.gz) or --kind file.";
+const OTHER_KINDS =
+  "Create one with `docker save IMAGE -o FILE`. For other content pass --kind app_bundle (a tar.gz), --kind os_image (a RAUC bundle) or --kind file.";
 
-async function startsAsGzip(file: string): Promise<boolean> {
+async function headOf(file: string): Promise<Uint8Array> {
   await using handle = await open(file);
-  const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
-  return isGzip(buffer.subarray(0, bytesRead));
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
+  return buffer.subarray(0, bytesRead);
 }
 
 /** Returns whether a tar.gz has a `roamfleet.json` at its root; false if the archive cannot be read. */

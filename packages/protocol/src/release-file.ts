@@ -7,6 +7,9 @@ const SIZE_BYTES = 12;
 /** Maximum bytes of an unpacked bundle that are searched for its manifest. Bundles contain it near the beginning. */
 export const LOOK_BYTES_MAX = 256 * 1024 * 1024;
 const GZIP = [0x1f, 0x8b] as const;
+const SQUASHFS = [0x68, 0x73, 0x71, 0x73] as const;
+/** Number of first bytes that `isGzip` and `isOsImage` need. */
+export const HEAD_BYTES = 4;
 
 /**
  * Returns a file's name without its directory and last extension. `.tar.gz` and similar count as one extension. A dot before a digit
@@ -19,6 +22,9 @@ export function defaultTag(name: string): string {
 
 /** Returns whether these first bytes are of a gzip file. */
 export const isGzip = (head: Uint8Array): boolean => head[0] === GZIP[0] && head[1] === GZIP[1];
+
+/** Returns whether these first bytes are of a RAUC bundle, which is a squashfs file system. */
+export const isOsImage = (head: Uint8Array): boolean => SQUASHFS.every((byte, i) => head[i] === byte);
 
 /** Returns whether an entry of this name makes an archive an app bundle. */
 export const isBundleManifest = (name: string): boolean => /^(?:\.\/)?roamfleet\.json$/.test(name);

@@ -75,7 +75,7 @@ export type Role = (typeof ROLES)[number];
 export const roleAtLeast = (role: Role, needed: Role): boolean => ROLES.indexOf(role) >= ROLES.indexOf(needed);
 
 /**
- * Release kinds for which agents have a built-in executor. Releases of any other kind can be stored, but are deployed only to agents that
+ * Release kinds that agents can install without an extension, if the robot has what the kind needs. Releases of any other kind can be stored, but are deployed only to agents that
  * announce the kind.
  */
-export const RELEASE_KINDS = ["container_image", "app_bundle", "file"] as const;
+export const RELEASE_KINDS = ["container_image", "app_bundle", "file", "os_image", "agent"] as const;

@@ -1,6 +1,7 @@
 import path from "node:path";
 import { isId } from "@roamfleet/protocol";
 import { defaultTag } from "@roamfleet/protocol/release-file";
+import { RELEASE_KINDS } from "@roamfleet/protocol/states";
 import { parseReleaseStatement, parseSignedText } from "@roamfleet/protocol/signatures";
 import { ApiError, type Body, type Client } from "@roamfleet/sdk";
 import { type Artifact, type ArtifactContent, digestFile, detectContent, readManifest } from "../artifact.ts";
@@ -128,7 +129,7 @@ export const push = defineCommand<[string | undefined, Options]>(
       .option("--notes <text>", "Release notes")
       .option(
         "--kind <kind>",
-        "container_image, app_bundle, file, or a kind that your agents support (default: detected from the file, otherwise container_image)",
+        `${RELEASE_KINDS.join(", ")}, or a kind that your agents support (default: detected from the file, otherwise container_image)`,
       )
       .option("--app <name>", "App of the release (default: main)")
       .option("--manifest <file>", "JSON or YAML file that defines how the app runs")
@@ -156,6 +157,7 @@ export const push = defineCommand<[string | undefined, Options]>(
     "rf releases push build/navigation-1.4.0.tar.gz --kind app_bundle",
     "docker save acme/nav:1.4.0 -o nav-1.4.0.tar && rf releases push nav-1.4.0.tar --manifest nav.yaml",
     "rf releases push --image ghcr.io/acme/nav@sha256:… --tag 1.4.0",
+    "rf releases push robot-os-2026.11.raucb --kind os_image --app os",
     "rf releases push navigation-1.5.0.tar.gz --kind app_bundle --sign release-key.pem",
   ],
 );
@@ -200,7 +202,9 @@ async function kindOf(
 
 function noteOf(file: string, said: string | undefined, { kind, is_gzip }: ArtifactContent): string | undefined {
   if (said === undefined && kind === "app_bundle") return `${file} has a roamfleet.json: it is released as an app_bundle.`;
+  if (said === undefined && kind === "os_image") return `${file} is a squashfs, as RAUC bundles are: it is released as an os_image.`;
   if (kind === KIND_DEFAULT) return undefined;
+  if (said !== undefined && kind === "os_image") return `${file} looks like a RAUC bundle: did you mean --kind os_image?`;
   if (said !== undefined && kind === "app_bundle") return `${file} looks like an app bundle: did you mean --kind app_bundle?`;
   return is_gzip
     ? `${file} is compressed: if it is an image, robots download all of it each time. If you decompress it first (\`gunzip\`), robots download only missing layers.`

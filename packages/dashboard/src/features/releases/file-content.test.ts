@@ -17,6 +17,7 @@ test("detects the content type of a file as rf does", async () => {
   const image = new Blob([tar("blobs/sha256/abc", "manifest.json")]);
   assert.deepEqual(await lookInside(image), { kind: "container_image", is_gzip: false });
   assert.deepEqual(await lookInside(new Blob([gzipSync(tar("a"))])), { kind: undefined, is_gzip: true });
+  assert.deepEqual(await lookInside(new Blob(["hsqs…"])), { kind: "os_image", is_gzip: false });
   assert.deepEqual(await lookInside(new Blob(["hello"])), { kind: undefined, is_gzip: false });
   assert.deepEqual(await lookInside(new Blob([gzipSync(tar("a")).subarray(0, 40)])), { kind: undefined, is_gzip: true });
   assert.deepEqual(await lookInside(new Blob([])), { kind: undefined, is_gzip: false });
@@ -27,5 +28,7 @@ test("warns only if the release kind does not match the file", () => {
   assert.equal(noteOf({ kind: undefined, is_gzip: false }, "file"), undefined);
   assert.match(noteOf({ kind: undefined, is_gzip: true }, "container_image") ?? "", /compressed/);
   assert.match(noteOf({ kind: undefined, is_gzip: false }, "container_image") ?? "", /docker save/);
+  assert.match(noteOf({ kind: "os_image", is_gzip: false }, "os_image") ?? "", /released as an OS image/);
+  assert.match(noteOf({ kind: "os_image", is_gzip: false }, "container_image") ?? "", /looks like a RAUC bundle/);
   assert.match(noteOf({ kind: "app_bundle", is_gzip: true }, "container_image") ?? "", /looks like an app bundle/);
 });

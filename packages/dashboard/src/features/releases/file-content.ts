@@ -1,4 +1,4 @@
-import { isBundleManifest, isGzip, isImageIndex, readTarEntry, tarNames } from "@roamfleet/protocol/release-file";
+import { HEAD_BYTES, isBundleManifest, isGzip, isImageIndex, isOsImage, readTarEntry, tarNames } from "@roamfleet/protocol/release-file";
 
 const BLOCK_BYTES = 512;
 /** Maximum archive entries to check. Images have a few hundred at most. */
@@ -6,13 +6,15 @@ const ENTRIES_MAX = 10_000;
 
 /** The detected content of a file; `kind` is undefined if unknown. */
 export interface FileContent {
-  kind: "container_image" | "app_bundle" | undefined;
+  kind: "container_image" | "app_bundle" | "os_image" | undefined;
   is_gzip: boolean;
 }
 
 /** Detects the content of a file as `rf releases push` does, without reading all of it. Damaged files are unknown. */
 export async function lookInside(file: Blob): Promise<FileContent> {
-  const is_gzip = isGzip(await bytesAt(file, 0, 2));
+  const head = await bytesAt(file, 0, HEAD_BYTES);
+  const is_gzip = isGzip(head);
+  if (isOsImage(head)) return { kind: "os_image", is_gzip };
   const kind = is_gzip ? ((await isBundle(file)) ? "app_bundle" : undefined) : (await isImage(file)) ? "container_image" : undefined;
   return { kind, is_gzip };
 }
@@ -62,6 +64,10 @@ export const KIND_DEFAULT = "container_image";
 export function noteOf({ kind: found, is_gzip }: FileContent, kind: string): string | undefined {
   if (found === "app_bundle" && kind !== "app_bundle") return "The file contains a roamfleet.json: it looks like an app bundle.";
   if (found === "app_bundle") return "The file contains a roamfleet.json: it will be released as an app bundle.";
+  if (found === "os_image")
+    return kind === "os_image"
+      ? "The file is a squashfs, as RAUC bundles are: it will be released as an OS image."
+      : "The file looks like a RAUC bundle, which is an OS image.";
   if (kind !== KIND_DEFAULT || found === KIND_DEFAULT) return undefined;
   return is_gzip
     ? "The file is compressed. If it is an image, robots download all of it each time. Unpack it with gunzip, so that they download only missing layers."

@@ -7,7 +7,15 @@ import { query } from "../../api/queries.ts";
 import { Button, byteText, Command, Dialog, notifyDone, Progress, Segments, shellLine, TextInput, TextLine } from "../../ui/index.ts";
 import { KIND_DEFAULT, noteOf } from "./file-content.ts";
 import { type Digest, FileChooser, useDigest } from "./file-input.tsx";
-import { type Described, OtherRefusal, readManifest, ReleaseFields, useCreateRelease, useDescribed } from "./release-fields.tsx";
+import {
+  type Described,
+  KINDS_WITHOUT_MANIFEST,
+  OtherRefusal,
+  readManifest,
+  ReleaseFields,
+  useCreateRelease,
+  useDescribed,
+} from "./release-fields.tsx";
 import { startPush } from "./uploads.tsx";
 
 const WAYS = [
@@ -46,7 +54,7 @@ export function PushDialog({ file, onFile, onClose }: { file: File | undefined; 
       {!is_image && file === undefined && (
         <FileChooser
           label="Choose file"
-          hint="or drop it anywhere on this page: an app bundle (tar.gz), an image archive (docker save), or any file"
+          hint="or drop it anywhere on this page: an app bundle (tar.gz), an image archive (docker save), an OS image (RAUC bundle), or any file"
           onFile={onFile}
         />
       )}
@@ -82,7 +90,7 @@ function PushFileForm({ file, onCreated }: { file: File; onCreated: (release: Re
     const { tag, app, kind, notes, manifest } = described;
     const read = readManifest(manifest);
     if ("problem" in read) return;
-    const said = { ...(notes === "" ? {} : { notes }), ...(kind === "app_bundle" ? {} : read) };
+    const said = { ...(notes === "" ? {} : { notes }), ...(KINDS_WITHOUT_MANIFEST.includes(kind) ? {} : read) };
     mutate({ body: { tag, app, kind, ...said, artifact_sha256: sha256, artifact_size: file.size } });
   }, [is_wanted, sha256, described, file.size, mutate]);
   const note = digest.content === undefined ? undefined : noteOf(digest.content, described.kind);

@@ -17,7 +17,11 @@ const KINDS = [
   { value: "container_image", label: "Container image" },
   { value: "app_bundle", label: "App bundle" },
   { value: "file", label: "File" },
+  { value: "os_image", label: "OS image" },
+  { value: "agent", label: "Agent" },
 ];
+/** Kinds whose artifact defines everything. */
+export const KINDS_WITHOUT_MANIFEST: readonly string[] = ["app_bundle", "os_image", "agent"];
 const OTHER = "other";
 
 /** The state of the fields, with the defaults of `rf releases push` until the user edits them. */
@@ -76,7 +80,7 @@ export function ReleaseFields({
       </div>
       {!is_image && <KindField kind={kind} note={note} onChange={(next) => onChange({ kind: next })} />}
       <TextArea label="Release notes" rows={2} maxLength={20_000} value={notes} onValue={(notes) => onChange({ notes })} hint="Optional" />
-      {kind !== "app_bundle" && (
+      {!KINDS_WITHOUT_MANIFEST.includes(kind) && (
         <JsonInput
           label="Manifest"
           optional

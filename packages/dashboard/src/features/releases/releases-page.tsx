@@ -1,3 +1,4 @@
+import { RELEASE_KINDS } from "@roamfleet/protocol/states";
 import type { Release } from "@roamfleet/protocol/routes";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { ShieldCheck, Upload } from "lucide-react";
@@ -24,8 +25,6 @@ import {
 import { PageDrop } from "./file-input.tsx";
 import { PushDialog } from "./push-dialog.tsx";
 import { PushPanel } from "./uploads.tsx";
-
-const KINDS = ["container_image", "app_bundle", "file"];
 
 /** The list of releases, with a dialog that pushes new ones. */
 export function ReleasesPage() {
@@ -88,7 +87,7 @@ function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
       <FilterSelect
         label="Kind"
         value={search.kind}
-        options={choices(KINDS, search.kind, ({ kind }) => kind).map(({ value }) => ({ value, label: value.replaceAll("_", " ") }))}
+        options={choices(RELEASE_KINDS, search.kind, ({ kind }) => kind).map(({ value }) => ({ value, label: value.replaceAll("_", " ") }))}
         onChange={(kind) => onChange({ kind })}
       />
     </div>
