@@ -15,7 +15,7 @@ interface Chunk {
   imports?: readonly string[];
 }
 
-/** The page's script and its static imports; the page's own chunk is loaded afterwards. */
+/** The dashboard's entry script and its static imports. The chunk of the page that is shown is loaded afterwards. */
 function firstChunks(manifest: Readonly<Record<string, Chunk>>, name: string, found = new Set<string>()): Set<string> {
   const chunk = manifest[name];
   if (chunk === undefined) throw new Error(`the build has no ${name}`);

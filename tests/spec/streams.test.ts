@@ -166,7 +166,7 @@ test("no token of a stream's URL is in the server's log", LIMIT, async () => {
 });
 
 test("a token that expires ends its open streams with 4401", LIMIT, async () => {
-  // Repeated with a longer lifetime if the token expired before the stream was open.
+  // If the token expired before the stream was open, try again with a token that is valid longer.
   for (let lives_ms = 1_500; ; lives_ms *= 2) {
     const secret = await plane.token({ role: "viewer", expires_at: new Date(Date.now() + lives_ms) });
     const stream = await openSocket(at("logs/ws", `token=${secret}`));

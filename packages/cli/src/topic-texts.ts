@@ -83,7 +83,7 @@ ${rows([
   ["in_progress", "robots are updating"],
   ["paused", "no further robots start"],
   ["rolling_back", "its robots are rolling back to their previous release"],
-  ["cancelling", "robots that are installing finish"],
+  ["cancelling", "robots that have begun to install complete it"],
 ])}
 A deployment that has ended (final):
 ${rows([

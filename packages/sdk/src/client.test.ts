@@ -212,7 +212,7 @@ test("iterating over pages throws if a cursor repeats", async () => {
   const peer = await startPeer((_, response) => json(response, 200, { items: [], next_cursor: "again" }));
   await assert.rejects(async () => {
     for await (const page of createClient({ base_url: peer.base_url }).pages("listRobots")) void page;
-  }, /same cursor twice/);
+  }, /same page cursor twice/);
 });
 
 test("sends the admin token only to admin routes, in a separate header next to a portal token", async () => {

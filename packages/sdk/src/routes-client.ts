@@ -74,7 +74,7 @@ async function* pages(connection: Connection, name: RouteName, args: AnyArgument
     yield page;
     const cursor = page.next_cursor ?? undefined;
     if (cursor === undefined) return;
-    if (seen.has(cursor)) throw new Error(`${name} returned the same cursor twice`);
+    if (seen.has(cursor)) throw new Error(`${name} returned the same page cursor twice: the server is faulty`);
     seen.add(cursor);
     query = { ...args.query, cursor };
   }

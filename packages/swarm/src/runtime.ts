@@ -81,12 +81,12 @@ class SimulatedExecutor implements Executor {
 
   probe(app: string, release: DesiredRelease): Promise<{ ok: boolean; message: string }> {
     const ok = this.running(app) === release.id;
-    return Promise.resolve({ ok, message: ok ? "simulated: healthy" : "simulated: not running" });
+    return Promise.resolve({ ok, message: ok ? "the simulated app is healthy" : "the simulated app is not running" });
   }
 
   alive(app: string): Promise<{ ok: boolean; message: string }> {
     const ok = this.#running.has(app);
-    return Promise.resolve({ ok, message: ok ? "simulated: healthy" : "simulated: not running" });
+    return Promise.resolve({ ok, message: ok ? "the simulated app is healthy" : "the simulated app is not running" });
   }
 
   stop(app: string): Promise<void> {

@@ -206,7 +206,7 @@ const groupsBelow = (directory: string): string[] =>
 function killMembers(directory: string): void {
   for (const inner of groupsBelow(directory)) killMembers(inner);
   for (const pid of fs.readFileSync(path.join(directory, "cgroup.procs"), "utf8").split("\n").map(Number)) {
-    // A process of another PID namespace is listed as 0, which would kill this process's own group.
+    // A process of another PID namespace is listed as 0. It is left out, because a signal to 0 reaches this process's own group.
     if (pid > 0) process.kill(pid, "SIGKILL");
   }
 }

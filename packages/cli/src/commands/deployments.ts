@@ -93,7 +93,7 @@ export const promote = changeState("promoteDeployment", {
 });
 
 export const cancel = requestCommand(
-  "Cancel a deployment: robots that have not started to install stop, robots that are installing finish.",
+  "Cancel a deployment: robots that have begun to install complete it, all others stop.",
   (command) =>
     command.argument("<id>", "ID of the deployment").option("--rollback", "Roll back robots that are installing, once they finish"),
   (client, context, id: string, options: { rollback?: true }) => {
@@ -137,7 +137,7 @@ export const rollback = defineCommand<[string, { watch?: true }]>(
 );
 
 export const retry = defineCommand<[string, { watch?: true }]>(
-  "Create a deployment to the robots on which an ended deployment failed or was rolled back.",
+  "Deploy again to the robots on which an earlier deployment failed or was rolled back.",
   (command) => command.argument("<id>", "ID of the deployment that has ended").option("--watch", "Follow the new deployment to its end"),
   async (context, id, options) => {
     const { out } = context;

@@ -238,7 +238,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
     errors: [409],
   },
   retryDeployment: {
-    summary: "Create a deployment to the robots on which an ended deployment failed or was rolled back",
+    summary: "Deploy again to the robots on which an earlier deployment failed or was rolled back",
     body: Shape({ rollout: Maybe(Rollout) }),
     responses: { 201: DataOf(Deployment) },
     errors: [409],

@@ -33,7 +33,7 @@ export const UserHolding = Entity("UserHolding", {
   status: Type.String(),
   outcome: OneOf(
     ["cancelled", "revoked", "kept"],
-    "cancelled: robots that are installing finish; kept: a token of the org that the user created, or one for every org of the user, which no longer works in this org",
+    "cancelled: robots that have begun to install complete it; kept: a token of the org that the user created, or one for every org of the user, which no longer works in this org",
   ),
 });
 export type UserHolding = Of<typeof UserHolding>;

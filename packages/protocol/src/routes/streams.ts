@@ -16,7 +16,7 @@ export type StreamTicket = Of<typeof StreamTicket>;
 
 export const streamRoutes = defineRoutes("Robots", {
   createStreamTicket: {
-    summary: "Create a ticket that opens one stream of a robot or fleet once, within 30 s: for URLs, where a token could be exposed",
+    summary: "Create a ticket that opens one stream within 30 s, for use in a URL instead of a token",
     body: Shape({ robot_id: Maybe(Id), fleet_id: Maybe(Id), stream: OneOf(STREAM_NAMES) }),
     secret_fields: ["ticket"],
     responses: { 201: DataOf(StreamTicket) },

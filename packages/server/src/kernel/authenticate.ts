@@ -148,7 +148,7 @@ function requireLoopback(policy: AdminPolicy, credentials: Credentials): void {
   if (policy.behind_proxy) refuse("the server runs behind a proxy");
   if (credentials.peer === undefined || !LOOPBACK.has(credentials.peer)) refuse("the request came from another machine");
   const host = header(credentials, "host") ?? "";
-  if (!LOCAL_HOST.test(host)) refuse("Host is not localhost");
+  if (!LOCAL_HOST.test(host)) refuse("the Host header is not localhost");
   const forwarded = Object.keys(credentials.headers).find((name) => name === "forwarded" || name.startsWith("x-forwarded-"));
   if (forwarded !== undefined) refuse("the request was forwarded");
   const origin = header(credentials, "origin");

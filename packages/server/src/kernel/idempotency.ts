@@ -128,7 +128,7 @@ export class Idempotency {
     const stored = await tx.one(sql(storedRow)`
       select ${storedRow} from idempotency where org_id = ${org_id} and method = ${method} and route = ${route} and key = ${key}`);
     if (!stored.body_hash.equals(body_hash)) throw conflict("this Idempotency-Key was used with another body");
-    if (stored.status === null || stored.response === null) throw new Error("an idempotency row was committed without its answer");
+    if (stored.status === null || stored.response === null) throw new Error("the stored response of this Idempotency-Key is missing");
     return { status: stored.status, body: stored.response, location: stored.location ?? undefined };
   }
 }

@@ -339,7 +339,7 @@ function bind(value: unknown, strings: TemplateStringsArray, index: number): unk
         return value;
       }
       if (Array.isArray(value)) return value.map((item) => bind(item, strings, index));
-      throw refusal("an object; wrap it in json()", strings, index);
+      throw refusal("an object that is no SQL value; wrap it in json()", strings, index);
     default:
       throw refusal(typeof value, strings, index);
   }

@@ -169,7 +169,7 @@ test("a failed file write leaves no file and does not end the session", LIMIT, a
 
   const full = await asker.ask({ ...write, size: 2 ** 50 });
   assert.equal(codeOf(full), "disk_full");
-  assert.match(full.type === "failed" ? full.message : "", /disk has \d+ bytes left/);
+  assert.match(full.type === "failed" ? full.message : "", /disk has only \d+ free/);
   assert.deepEqual(fs.readdirSync(room), []);
   assert.equal(codeOf(await asker.ask({ type: "stat", path: room })), "stat");
 });

@@ -139,7 +139,7 @@ async function take(port: MessagePort, place: Place, part: string, file: FileHan
 async function requireSpace(place: Place, bytes: number): Promise<void> {
   const free = await freeBytes(place.directory);
   if (bytes > free)
-    throw new FileRefused("disk_full", `${place.path}: the robot's disk has ${free} bytes left, and the file needs ${bytes} more`);
+    throw new FileRefused("disk_full", `${place.path}: the file needs ${bytes} bytes, but the robot's disk has only ${free} free`);
 }
 
 /** Writes received data until the `end` message. Returns the size of the file. */

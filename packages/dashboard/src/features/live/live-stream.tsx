@@ -73,8 +73,8 @@ interface FollowOptions extends Omit<LiveSocketOptions, "query" | "onOpen" | "on
   /** Returns the query of the stream. Called before each connection attempt. */
   query: () => LiveSocketOptions["query"];
   /**
-   * Called when the server refuses the query. Returns true if `query` now returns a different query; the stream then reconnects
-   * immediately.
+   * Called when the server refuses the parameters that `query` returned. Returns true if `query` now returns other parameters; the
+   * stream then reconnects immediately.
    */
   onBadQuery?: () => boolean;
   onState: (state: LiveState) => void;

@@ -153,7 +153,9 @@ function Figures({ figures, search: { fps } }: { figures: FrameFigures; search: 
     <span className="text-xs text-muted tabular-nums" data-camera-figures>
       {words.join(" · ")}
       {age_ms > STALE_MS && <strong className="text-warn"> · latest frame {Math.round(age_ms / 1_000)} s ago</strong>}
-      {fps !== undefined && rate > 0 && rate < fps * 0.7 && <> · {fps} frames/s requested: limited by the camera or the connection</>}
+      {fps !== undefined && rate > 0 && rate < fps * 0.7 && (
+        <> · fewer than the requested {fps} frames/s: the camera or the connection is slower</>
+      )}
     </span>
   );
 }

@@ -89,7 +89,7 @@ function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
 
 function RevokeToken({ token, of, onClose }: Parts & { onClose: () => void }) {
   const me = useMe();
-  const self = token.id === me.token.id ? "You are signed in with this token and will be signed out immediately. " : "";
+  const self = token.id === me.token.id ? "You are signed in with this token: revoking it signs you out. " : "";
   return (
     <ConfirmAction
       route="revokeToken"

@@ -76,7 +76,7 @@ function RemoveUser({ user, onClose }: Parts) {
   const is_last = useLastAdmin(user);
   if (is_last)
     return <ConfirmDialog open onClose={onClose} title="User cannot be removed" consequence={PROTECTED} verb="Close" onConfirm={onClose} />;
-  const self = user.id === me.actor.id ? "This is your own account: you will be signed out immediately. " : "";
+  const self = user.id === me.actor.id ? "This is your own account: you will be signed out. " : "";
   return (
     <ConfirmAction
       route="deleteUser"

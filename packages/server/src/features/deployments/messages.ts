@@ -70,7 +70,7 @@ export function deploymentSentence(row: DeploymentRow): string {
     case "in_progress":
       return `updating ${robots(row.count_total)}`;
     case "cancelling":
-      return "cancelling: robots that are installing finish first";
+      return "cancelling: robots that have begun to install complete it first";
     case "applied":
       return `applied on ${row.count_applied} of ${robots(row.count_total)}`;
     default:

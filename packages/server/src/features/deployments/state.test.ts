@@ -262,7 +262,7 @@ test("handles every report in every target status during a rollback", () => {
           }
 });
 
-test("a requested rollback reverts robots that finish installing, and ends those that fail", () => {
+test("a requested rollback reverts robots that succeed to install; for robots that fail to, it is complete", () => {
   for (const from of ACTIVE_STATUSES)
     for (const received of ["applied", "rolled_back", "failed"] as const) {
       const verdict = afterReport(

@@ -222,28 +222,32 @@ test("the disconnect of a replaced link changes nothing, and no duplicate is rep
   assert.deepEqual(await kinds(), ["robot.connected", "robot.connected", "robot.disconnected"]);
 });
 
-test("reports a duplicate identity when an earlier agent run reconnects, but not after restarts", TIMEOUT, async () => {
-  const { it, timeline, session } = await withRobot();
-  await using _ = it;
-  const duplicates = async () => (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
-  // The robot restarts twice while its older link still seems open.
-  await robotConnected(it.plane, session("sess_1", { run_id: "run-a", boot_id: "boot-1" }));
-  await robotConnected(it.plane, session("sess_2", { run_id: "run-b", boot_id: "boot-2" }));
-  await robotConnected(it.plane, session("sess_3", { run_id: "run-b", boot_id: "boot-2" }));
-  assert.deepEqual(await duplicates(), []);
-  const back = session("sess_4", { run_id: "run-a", boot_id: "boot-1" });
-  await robotConnected(it.plane, back);
-  assert.deepEqual(
-    (await duplicates()).map(({ data }) => [data["session_id"], data["run_id"], data["kept"]]),
-    [
-      ["sess_3", "run-b", false],
-      ["sess_4", "run-a", true],
-    ],
-  );
-  await robotDisconnected(it.plane, back, "closed");
-  await robotConnected(it.plane, session("sess_5", { run_id: "run-c" }));
-  assert.equal((await duplicates()).length, 2);
-});
+test(
+  "reports a duplicate identity if an older agent process reconnects after a newer one, but not if the agent restarts",
+  TIMEOUT,
+  async () => {
+    const { it, timeline, session } = await withRobot();
+    await using _ = it;
+    const duplicates = async () => (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
+    // The robot restarts twice while its older link still seems open.
+    await robotConnected(it.plane, session("sess_1", { run_id: "run-a", boot_id: "boot-1" }));
+    await robotConnected(it.plane, session("sess_2", { run_id: "run-b", boot_id: "boot-2" }));
+    await robotConnected(it.plane, session("sess_3", { run_id: "run-b", boot_id: "boot-2" }));
+    assert.deepEqual(await duplicates(), []);
+    const back = session("sess_4", { run_id: "run-a", boot_id: "boot-1" });
+    await robotConnected(it.plane, back);
+    assert.deepEqual(
+      (await duplicates()).map(({ data }) => [data["session_id"], data["run_id"], data["kept"]]),
+      [
+        ["sess_3", "run-b", false],
+        ["sess_4", "run-a", true],
+      ],
+    );
+    await robotDisconnected(it.plane, back, "closed");
+    await robotConnected(it.plane, session("sess_5", { run_id: "run-c" }));
+    assert.equal((await duplicates()).length, 2);
+  },
+);
 
 test("quarantines a robot after three duplicate identities in ten minutes until an operator releases it", TIMEOUT, async () => {
   const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();

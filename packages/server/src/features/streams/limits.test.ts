@@ -50,7 +50,7 @@ test("limits the streams per robot and per org, and reserves the last ones for s
   const [a, b] = [await addRobot(it, it.org_id), await addRobot(it, it.org_id)];
   const first = await fill(it, a);
   assert.deepEqual([first.open.length, first.refusal], [3, "4429 too many streams of this robot are open"]);
-  // The robot has no real agent: a shell within the limits fails for that reason, and others because of the limit.
+  // The robot has no real agent, so every shell fails: within the limits because no agent responds, above them because of the limit.
   const shell = `${a}/shell/ws?token=${it.token}`;
   assert.doesNotMatch(await it.view(shell).closed, /^4429/);
 

@@ -55,7 +55,7 @@ test("limits concurrent TLS handshakes, and starts waiting ones in order of arri
   assert.deepEqual(begun, upTo(RUNNING_MAX + 4));
 });
 
-test("starts a few handshakes per turn of the event loop, and fewer while clients connect", async () => {
+test("starts a few handshakes per turn of the event loop, and fewer while new connections arrive", async () => {
   const { clock, queue, begun, come, turn } = rig();
   const connectedTurn = (): void => {
     queue.connected();

@@ -49,7 +49,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const org = db.forOrg(org_id);
     const can_batch = own.every(isForOneRobot);
-    // No robot is in two batches, so if all deployments can start in batches, the batches need no common order.
+    // All deployments of a robot are in one batch. If all can start in batches, no order over all of them is needed.
     const separate = can_batch ? await startInBatches(org, engine, org_id, own, false) : own;
     const in_order = await storeOrder(org, org_id, separate);
     const is_ordered = in_order !== undefined;
