@@ -110,7 +110,7 @@ function sendLogs(robot: SimulatedRobot, words: Words): void {
     "battery at 71 %",
     "obstacle ahead, going around",
     "costmap updated",
-    "lost localisation, recovering",
+    "lost localization, recovering",
   ];
   for (let at = 0; at < 60; at += 1) {
     const level = at % 17 === 0 ? "error" : at % 7 === 0 ? "warn" : "info";

@@ -202,7 +202,7 @@ function TableRow<Row>(props: TableRowProps<Row>) {
           <label className="inline-flex size-6 items-center">
             <input
               type="checkbox"
-              aria-label="Select"
+              aria-label={`Select ${columns.find(({ text }) => text !== undefined)?.text?.(row) ?? "row"}`}
               checked={is_selected}
               onChange={(event) => choose(event.target.checked)}
               className={ROW_BOX}
