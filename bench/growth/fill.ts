@@ -8,7 +8,7 @@ export const RARE = 100;
 export const ROBOTS_OF_FLEET = 50;
 export const ROBOTS_OF_SITE = 100;
 const DAYS = 20;
-/** Log batches of a robot that has many logs. */
+/** Number of log batches of the robot that writes the most logs. */
 const BATCHES_OF_LOUD = 400;
 
 /** IDs that the probes use. They are from the middle of the lists, not from the start. */

@@ -17,7 +17,8 @@ const NUDGE_AFTER_MS = 2_500;
 const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
 /**
- * A script that detects a second instance by a file lock. The kernel keeps the lock as long as the workload or one of its children runs.
+ * A script that takes a file lock and records when another instance holds it. The kernel keeps the lock while the workload or one of its
+ * children runs.
  */
 const STAYS_ALONE = [
   `here=$(dirname "$ROAMFLEET_CONFIG_DIR")`,

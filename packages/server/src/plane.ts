@@ -66,7 +66,7 @@ export interface PlaneOptions {
   settings: Settings;
   clock: Clock;
   log: Logger;
-  /** The output of the log. A metric reports its number of dropped lines. */
+  /** Where the log is written. A metric shows how many of its lines were dropped. */
   output?: { readonly lines_dropped: number };
   /** Counts running work, for tests that control time. */
   activity?: Activity;
@@ -132,7 +132,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     started.push(() => streams.drain());
     started.push(() => events.drain());
     started.push(() => beginShutdown(http, { clock: options.clock, stopping, ...options.settings.limits }));
-    // Waits for the bus subscriptions before the server listens, so that no response can miss a change on another node.
+    // Subscribe before the server listens: otherwise an early response could miss a change that another node has made.
     await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port, backlog: BACKLOG });

@@ -236,7 +236,7 @@ test("only the agent's user and the socket's group can use the local API", LIMIT
   assert.match(await as(65_534, `ls ${state}`), /Permission denied/);
 });
 
-test("replaces the socket of a killed agent, but neither the socket of a running agent nor another file", LIMIT, async (t) => {
+test("replaces a killed agent's socket, but never a running agent's socket or a file that is no socket", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const socket = join(directory, "a.sock");
   const listen = `require("net").createServer().listen(${JSON.stringify(socket)}, () => process.kill(process.pid, "SIGKILL"))`;

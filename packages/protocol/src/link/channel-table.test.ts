@@ -96,7 +96,7 @@ test("opening a channel fails with 4410 for an unknown kind and with 4408 on tim
   assert.deepEqual([server.table.size, mute.size], [0, 0]);
 });
 
-test("a stalled receiver delays only the sender of that channel", LIMIT, async () => {
+test("if the receiver of one channel stops reading, senders on other channels continue", LIMIT, async () => {
   const kept: Channel[] = [];
   const { server } = pair({ echo, deaf: (channel) => void kept.push(channel) });
   const stuck = await server.table.open("deaf", "topics");

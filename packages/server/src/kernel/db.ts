@@ -1,8 +1,8 @@
 import type { Statement } from "./sql.ts";
 
 /**
- * Runs statements, on the connection pool or inside a transaction. Methods reject with PostgreSQL's error, or with another error if the
- * connection is lost. After a lost connection, the outcome of a write is unknown: it may have been committed.
+ * Runs statements on the connection pool or inside a transaction. A method rejects with PostgreSQL's error; if the connection is lost, with
+ * a different error. After a lost connection, the outcome of a write is unknown: it may have been committed.
  */
 export interface Db {
   /** Returns all rows. */

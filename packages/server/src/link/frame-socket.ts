@@ -13,8 +13,8 @@ const LENGTH_16_MAX = 0xffff;
 const PONG = webSocketFrame(FrameType.PING, CONTROL_CHANNEL, new Uint8Array(0), FLAG_REPLY);
 
 /**
- * The server's end of a link. It writes complete WebSocket messages to the socket: one buffer and one write per frame, where the ws library
- * needs several of both. Bypassing ws is possible because links are not compressed.
+ * The server's end of a link. For speed, it sends without the ws library: each frame becomes a complete WebSocket message in one buffer,
+ * sent by one write, where ws needs several of both. This works because links are not compressed.
  */
 export class ServerFrameSocket implements FrameSocket {
   readonly #ws: WebSocket;

@@ -73,7 +73,7 @@ export class Gateway implements Link {
     // Sessions are tracked here. A second list would cost a listener and a closure per link.
     clientTracking: false,
     perMessageDeflate: false,
-    // Process one frame per link and turn of the event loop: 4,000 frames in a 64 KiB chunk would delay all other links by 20 ms.
+    // In each turn of the event loop, process only one frame of a link. A 64 KiB chunk of 4,000 frames would delay other links by 20 ms.
     allowSynchronousEvents: false,
     maxPayload: FRAME_BYTES_MAX,
     // A frame is one WebSocket message. Intermediaries may fragment it, within this bound.

@@ -364,7 +364,7 @@ test("a restarted upload does not include old segments whose first segment was l
   }),
 );
 
-test("lists all blobs if the S3 server returns them in several pages", TIMEOUT, () =>
+test("lists all blobs, also those on later pages of the S3 server's response", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const store = await openS3(place, log);
     const names = Array.from({ length: 1_005 }, (_, index) => `b${index}`);

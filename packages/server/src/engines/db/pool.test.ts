@@ -107,7 +107,7 @@ test("refuses a bigint beyond the range of JavaScript numbers", TIMEOUT, async (
   await assert.rejects(db.one(sql(row({ b: bigint }))`select 9007199254740993::bigint as b`), /does not fit/);
 });
 
-test("one() fails unless a query returns one row, and maybe() if it returns several", TIMEOUT, async () => {
+test("one() requires exactly one row, and maybe() at most one", TIMEOUT, async () => {
   await db.run(sql`insert into counter (id) values ('m1'), ('m2')`);
   const both = sql(counterRow)`select ${counterRow} from counter where id in ('m1', 'm2')`;
   assert.equal((await db.many(both)).length, 2);

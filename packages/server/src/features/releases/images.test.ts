@@ -134,7 +134,7 @@ test("validates bytes that were stored as another kind before they are used as a
   assert.equal((await rig.kept()).keys.length, 2);
 });
 
-test("an image upload can be completed after a crash that stored its layers but not its row", TIMEOUT, async () => {
+test("completes an image upload whose layers were stored before a crash, but not its database row", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   const { id } = (await rig.create("v1", archive, IMAGE)).body.data;

@@ -440,7 +440,7 @@ test("closes links of robots that the database shows as removed, replaced or con
   assert.deepEqual([await status("elsewhere"), await status("replaced")], ["online", "offline"]);
 });
 
-test("the search for robots of dead nodes leaves a robot online that reconnects meanwhile", TIMEOUT, async () => {
+test("marking the robots of dead nodes offline skips a robot that reconnects at that moment", TIMEOUT, async () => {
   const { it, org_id, robot, robot_id, session, kinds } = await withRobot();
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));

@@ -92,7 +92,7 @@ function partsOf(due: readonly Due[]): Due[][] {
 
 /**
  * Starts deployments to one robot each, in batches. If a batch fails, starts the deployments of each of its robots in one transaction.
- * Returns the deployments that fail again, which must start separately.
+ * Returns the deployments that failed a second time. The caller starts these one by one.
  */
 async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
   const byRobot = (some: readonly Due[]) => Map.groupBy(some, ({ robot_id, id }) => robot_id ?? id).values();

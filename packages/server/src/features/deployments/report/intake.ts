@@ -23,7 +23,7 @@ interface Waiting {
 }
 
 interface OrgQueue {
-  /** Queued reports by lane (see `laneOf`); the lane that has waited longest is first. */
+  /** Queued reports by lane, whose key `laneOf` returns. The first lane has waited longest. */
   lanes: Map<string, Waiting[]>;
   busy: Set<string>;
   batches: number;
