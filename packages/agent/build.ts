@@ -1,7 +1,7 @@
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Plugin } from "esbuild";
-import { bundleProgram } from "../../tools/bundle.ts";
+import { type Bundle, bundleProgram } from "../../tools/bundle.ts";
 
 /**
  * Modules that the bundle replaces by empty ones. dockerode loads them at startup: to build images (gRPC, protobuf) and to reach an engine
@@ -22,12 +22,16 @@ const withoutUnused: Plugin = {
 const here = path.dirname(fileURLToPath(import.meta.url));
 
 /**
- * Bundles `rf-agent` for publishing and returns the program's path. Modules that are needed only on demand, such as the one that unpacks
- * bundles, become chunks beside the program. An idle agent takes 64 MB of memory as a bundle. From source it takes 110 MB, since Node then
- * also loads the module that removes types.
+ * Bundles `rf-agent` for publishing. Modules that are needed only on demand, such as the one that unpacks bundles, become chunks beside the
+ * program. An idle agent takes 64 MB of memory as a bundle. From source it takes 110 MB, since Node then also loads the module that removes
+ * types.
  */
-export function buildAgent(directory = path.join(here, "dist")): Promise<string> {
-  return bundleProgram({ name: "rf-agent", entry: path.join(here, "src", "main.ts"), directory, plugins: [withoutUnused] });
+export const bundleAgent = (directory: string): Promise<Bundle> =>
+  bundleProgram({ name: "rf-agent", entry: path.join(here, "src", "main.ts"), directory, plugins: [withoutUnused] });
+
+/** Bundles `rf-agent` and returns the program's path. */
+export async function buildAgent(directory = path.join(here, "dist")): Promise<string> {
+  return (await bundleAgent(directory)).program;
 }
 
 if (import.meta.main) process.stdout.write(`${await buildAgent()}\n`);

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Plugin } from "esbuild";
-import { bundleProgram } from "../../tools/bundle.ts";
+import { type Bundle, bundleProgram } from "../../tools/bundle.ts";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const source = path.join(here, "src");
@@ -28,12 +28,13 @@ const oneStartupFile: Plugin = {
   },
 };
 
-/**
- * Bundles `rf` for publishing: one program loaded at every start, and one file per command, loaded when the command is called. Returns the
- * path of the program.
- */
-export function buildCli(directory = path.join(here, "dist")): Promise<string> {
-  return bundleProgram({ name: "rf", entry: path.join(source, "main.ts"), directory, plugins: [oneStartupFile] });
+/** Bundles `rf` for publishing: one program loaded at every start, and one file per command, loaded when the command is called. */
+export const bundleCli = (directory: string): Promise<Bundle> =>
+  bundleProgram({ name: "rf", entry: path.join(source, "main.ts"), directory, plugins: [oneStartupFile] });
+
+/** Bundles `rf` and returns the program's path. */
+export async function buildCli(directory = path.join(here, "dist")): Promise<string> {
+  return (await bundleCli(directory)).program;
 }
 
 if (import.meta.main) process.stdout.write(`${await buildCli()}\n`);

@@ -3,13 +3,23 @@ import path from "node:path";
 
 /** The commit from which a bundle was built, or "" if unknown. Defined only in bundles. */
 declare const ROAMFLEET_COMMIT: string | undefined;
+/** The date of that commit, `2026-11-23T22:53:00Z`, or "" if unknown. Defined only in bundles. */
+declare const ROAMFLEET_BUILT_AT: string | undefined;
 
 const COMMIT_CHARACTERS = 7;
+const DATE_CHARACTERS = "2026-11-23".length;
 
-/** Returns the output of `--version`: `0.1.0 (abc1234)`, or `0.1.0` if the commit is unknown. */
+/**
+ * Returns the output of `--version`: `0.1.0 (commit abc1234, 2026-11-23)` in a bundle, `0.1.0 (commit abc1234, from source)` in a clone, and
+ * `0.1.0` if the commit is unknown.
+ */
 export function describeVersion(version: string): string {
-  const commit = typeof ROAMFLEET_COMMIT === "string" ? ROAMFLEET_COMMIT : readCommit(path.resolve(import.meta.dirname, "../../.."));
-  return commit ? `${version} (${commit.slice(0, COMMIT_CHARACTERS)})` : version;
+  const is_bundle = typeof ROAMFLEET_COMMIT === "string";
+  const commit = is_bundle ? ROAMFLEET_COMMIT : readCommit(path.resolve(import.meta.dirname, "../../.."));
+  if (!commit) return version;
+  const date = typeof ROAMFLEET_BUILT_AT === "string" ? ROAMFLEET_BUILT_AT.slice(0, DATE_CHARACTERS) : "";
+  const origin = is_bundle ? date : "from source";
+  return `${version} (commit ${commit.slice(0, COMMIT_CHARACTERS)}${origin && `, ${origin}`})`;
 }
 
 /** Returns the checked-out commit of a clone or worktree; undefined if not found. Reads files, because starting git takes 5 ms. */

@@ -1,0 +1,36 @@
+import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { root } from "../../bin/launch.mjs";
+import { type Architecture, run } from "./build-context.ts";
+import { findPackage } from "./npm-package.ts";
+
+const LICENSE_FILE = /^(licen[cs]e|copying|notice|copyright)(\.\w+)?$/i;
+
+/** Writes Node for an architecture without its debugging symbols: 106 MB instead of 127 MB. */
+export async function writeNode({ node, gnu }: Architecture, file: string): Promise<void> {
+  const source = await findPackage(`node-linux-${node}`);
+  await mkdir(path.dirname(file), { recursive: true });
+  await run(`${gnu}-strip`, ["-o", file, path.join(source, "bin", "node")]);
+}
+
+/** Copies files of an npm package into `node_modules` of a directory. */
+export async function copyPackage(name: string, files: readonly string[], directory: string): Promise<void> {
+  const source = await findPackage(name);
+  const target = path.join(directory, "node_modules", name);
+  await mkdir(target, { recursive: true });
+  for (const file of files) await cp(path.join(source, file), path.join(target, file), { recursive: true });
+}
+
+/** Writes LICENSES: the license of Roamfleet, then those of the packages that a program contains. */
+export async function writeLicenses(packages: readonly string[], directory: string): Promise<void> {
+  const parts = [`Roamfleet\n\n${await readFile(path.join(root, "LICENSE"), "utf8")}`];
+  for (const name of [...new Set(packages)].toSorted()) {
+    if (name.startsWith("@roamfleet/")) continue;
+    const source = await findPackage(name);
+    const { version = "", license = "" } = JSON.parse(await readFile(path.join(source, "package.json"), "utf8")) as Record<string, string>;
+    const files = (await readdir(source)).filter((file) => LICENSE_FILE.test(file)).toSorted();
+    const texts = await Promise.all(files.map((file) => readFile(path.join(source, file), "utf8")));
+    parts.push(`${name} ${version} (${license})\n\n${texts.join("\n\n")}`);
+  }
+  await writeFile(path.join(directory, "LICENSES"), parts.map((part) => `${part.trim()}\n`).join(`\n${"-".repeat(80)}\n\n`));
+}
