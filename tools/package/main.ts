@@ -3,6 +3,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { root } from "../../bin/launch.mjs";
 import { bundleForPackages, packageAgent } from "./agent.ts";
+import { writeAptRepository } from "./apt-repository.ts";
 import { ARCHITECTURES, PackagingError, readContext } from "./build-context.ts";
 import { newSigningKey, type Packaged, readSigningKey, writeManifest } from "./manifest.ts";
 
@@ -78,6 +79,7 @@ async function packageAll(options: Options, directory: string, scratch: string):
     const bundle = await bundleForPackages(context);
     for (const arch of options.architectures) await add(`agent, ${arch.deb}`, packageAgent(arch, bundle, directory, context));
   }
+  await writeAptRepository(directory, files, key, context);
   await writeManifest(directory, files, key, context);
 }
 
