@@ -1,0 +1,106 @@
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { outputOf, runCommand } from "./run-command.ts";
+
+/** Everything that the tests' machines are made of: systems of Debian packages, built once and cached. */
+
+const SUITE = "bookworm";
+/** Part of the cache key: increase it when the way of building changes. */
+const RECIPE = 1;
+const BUILD_MS_MAX = 30 * 60_000;
+const LOCK_SECONDS_MAX = 1_800;
+/** An image that was not used for this long is removed when another one is built. */
+const UNUSED_MS_MAX = 30 * 24 * 3_600_000;
+
+/** What a robot with Debian has before anything of ours is installed. */
+const CLEAN = ["systemd", "systemd-sysv", "dbus", "udev", "libnss-systemd", "iproute2", "ca-certificates", "curl", "procps", "apt"];
+
+/** The images by name, with their packages. Add an image here if a test needs other packages. */
+export const BASE_IMAGES = {
+  clean: CLEAN,
+  /** A robot with a TPM or with A/B updates has these tools. */
+  tools: [...CLEAN, "tpm2-tools", "rauc", "faketime"],
+} as const;
+
+export type BaseImageName = keyof typeof BASE_IMAGES;
+
+/** Returns why base images cannot be built here; undefined if they can. */
+export function whyNoBaseImages(): string | undefined {
+  if (process.getuid?.() !== 0) return "building a base image needs root";
+  if (process.arch !== "x64") return "the base images are of x64";
+  const missing = ["mmdebstrap", "flock"].filter((name) => spawnSync(name, ["--version"]).status !== 0);
+  return missing.length === 0 ? undefined : `not installed: ${missing.join(", ")}`;
+}
+
+const cacheDirectory = (): string => path.join(process.env.XDG_CACHE_HOME || path.join(os.homedir(), ".cache"), "roamfleet-machines");
+
+/** Returns the path of an image: a tar archive of the root file system. Its name contains the hash of all that it is built from. */
+export function baseImagePath(name: BaseImageName): string {
+  const key = createHash("sha256")
+    .update(JSON.stringify([RECIPE, mmdebstrapArguments(name, "")]))
+    .digest("hex");
+  return path.join(cacheDirectory(), `${name}-${key.slice(0, 12)}.tar`);
+}
+
+/** Returns the path of an image, and builds it first if it is not cached, which takes about half a minute. */
+export async function ensureBaseImage(name: BaseImageName): Promise<string> {
+  const target = baseImagePath(name);
+  if (!fs.existsSync(target)) {
+    fs.mkdirSync(cacheDirectory(), { recursive: true, mode: 0o700 });
+    removeUnused();
+    // The kernel releases the lock when its process ends, also if it is killed.
+    const lock = ["flock", "--timeout", String(LOCK_SECONDS_MAX), path.join(cacheDirectory(), "lock")];
+    const command = [...lock, process.execPath, import.meta.filename, name];
+    outputOf(command, await runCommand(command, { timeout_ms: BUILD_MS_MAX }));
+  }
+  fs.utimesSync(target, new Date(), new Date());
+  return target;
+}
+
+function removeUnused(): void {
+  for (const entry of fs.readdirSync(cacheDirectory())) {
+    const file = path.join(cacheDirectory(), entry);
+    const { mtimeMs } = fs.statSync(file, { throwIfNoEntry: false }) ?? { mtimeMs: Infinity };
+    if (entry.endsWith(".tar") && Date.now() - mtimeMs > UNUSED_MS_MAX) fs.rmSync(file, { recursive: true, force: true });
+  }
+}
+
+function mmdebstrapArguments(name: BaseImageName, output: string): string[] {
+  const excluded = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"];
+  return [
+    "--quiet",
+    "--mode=root",
+    "--variant=minbase",
+    "--arch=amd64",
+    `--include=${BASE_IMAGES[name].join(",")}`,
+    '--aptopt=APT::Sandbox::User "root"',
+    '--aptopt=Acquire::Languages "none"',
+    ...excluded.map((glob) => `--dpkgopt=path-exclude=${glob}`),
+    // A machine of the tests has no way to Debian's servers: what it installs comes from the server under test.
+    '--customize-hook=: > "$1/etc/apt/sources.list"',
+    '--customize-hook=rm -f "$1/etc/hostname" "$1/etc/resolv.conf"; : > "$1/etc/machine-id"',
+    SUITE,
+    output,
+  ];
+}
+
+/** Builds an image if it still does not exist. Runs under the lock, so that no other process uses the temporary directory. */
+async function build(name: BaseImageName): Promise<void> {
+  const target = baseImagePath(name);
+  if (fs.existsSync(target)) return;
+  const building = path.join(cacheDirectory(), "building");
+  // A killed build leaves its files there.
+  fs.rmSync(building, { recursive: true, force: true });
+  fs.mkdirSync(building);
+  process.env.TMPDIR = building;
+  const output = path.join(building, "image.tar");
+  const command = ["mmdebstrap", ...mmdebstrapArguments(name, output)];
+  outputOf(command, await runCommand(command, { timeout_ms: BUILD_MS_MAX }));
+  fs.renameSync(output, target);
+  fs.rmSync(building, { recursive: true, force: true });
+}
+
+if (import.meta.main) await build(process.argv[2] as BaseImageName);
