@@ -29,6 +29,7 @@ export default defineConfig({
       "/api": { target: SERVER, changeOrigin: true, ws: true, headers: { origin: SERVER } },
       "/docs": { target: SERVER, changeOrigin: true },
       "/ca.pem": { target: SERVER, changeOrigin: true },
+      "/install.sh": { target: SERVER, changeOrigin: true },
     },
   },
 });

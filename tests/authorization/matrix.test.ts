@@ -198,6 +198,8 @@ const LET_IN: Record<string, readonly number[]> = {
   changeSigningKeys: [400],
   // The test server uses plain HTTP without a certificate.
   getCertificateAuthority: [404],
+  // The test server hosts no packages.
+  getInstallScript: [404],
 };
 
 function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {

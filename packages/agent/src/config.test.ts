@@ -41,6 +41,8 @@ test("flags override the environment, and workloads do not inherit the agent's v
   const config = readConfig({ server: "https://flag", label: ["a=b", "c=d=e", "empty="] }, env);
   assert.deepEqual([config.server, config.state_directory, config.enroll_key], ["https://flag", "/env", "rf_enroll_1"]);
   assert.deepEqual(config.labels, { a: "b", c: "d=e", empty: "" });
+  const labelled = readConfig({ server: "https://flag" }, { ...env, ROAMFLEET_ROBOT_LABELS: "a=b,c=d" });
+  assert.deepEqual(labelled.labels, { a: "b", c: "d" });
   assert.deepEqual(config.workload_environment, { PATH: "/bin" });
 });
 

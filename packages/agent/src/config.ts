@@ -106,8 +106,8 @@ export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = pr
 }
 
 /**
- * Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME, ROAMFLEET_CA_FINGERPRINT,
- * ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL, ROAMFLEET_SOCKET_GROUP,
+ * Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME, ROAMFLEET_ROBOT_LABELS,
+ * ROAMFLEET_CA_FINGERPRINT, ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL, ROAMFLEET_SOCKET_GROUP,
  * ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL, ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT. `robot`: the parsed config file. Throws
  * UsageError for a missing or malformed setting.
  */
@@ -131,7 +131,7 @@ export function readConfig(
     state_directory: resolve(state),
     ...(enroll_key ? { enroll_key } : {}),
     ...(name ? { name } : {}),
-    labels: parseLabels(flags.label ?? []),
+    labels: parseLabels(flags.label ?? env.ROAMFLEET_ROBOT_LABELS?.split(",").filter(Boolean) ?? []),
     keep_workloads: flags.keepWorkloads ?? false,
     allow_insecure_http,
     ...readAuthority(flags, env),

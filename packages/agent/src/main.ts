@@ -30,7 +30,11 @@ function withRunOptions(command: Command): Command {
     )
     .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE)")
     .option("--name <name>", "name of the robot when it enrolls (or ROAMFLEET_ROBOT_NAME)")
-    .option("--label <key=value>", "label of the robot when it enrolls; repeatable", collect)
+    .option(
+      "--label <key=value>",
+      "label of the robot when it enrolls; repeatable (or ROAMFLEET_ROBOT_LABELS, separated by commas)",
+      collect,
+    )
     .option("--keep-workloads", "keep workloads running when the agent stops")
     .option("--allow-files <dir>", "directory below which `file` releases may be installed; repeatable", collect)
     .option("--allow-devices", "containers may use the robot's devices (or ROAMFLEET_ALLOW_DEVICES=on)")

@@ -107,6 +107,8 @@ export const access = {
   getReadyz: free("public"),
   getMetrics: free("service_admin"),
   getCertificateAuthority: free("public"),
+  getInstallScript: free("public"),
+  getHostedPackages: shared("viewer", "the packages that the server hosts"),
 
   getMe: shared("viewer", "the caller"),
   getOrg: shared("viewer", "the org"),

@@ -9,6 +9,8 @@ export const paths = {
   getReadyz: ["GET", "/readyz"],
   getMetrics: ["GET", "/metrics"],
   getCertificateAuthority: ["GET", "/ca.pem"],
+  getInstallScript: ["GET", "/install.sh"],
+  getHostedPackages: ["GET", "/api/packages"],
 
   getMe: ["GET", "/api/me"],
   getOrg: ["GET", "/api/org"],

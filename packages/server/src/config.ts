@@ -30,6 +30,8 @@ export interface Settings {
   nodes?: { listen: HostPort; address: HostPort | undefined } | undefined;
   log_level: string;
   limits: Limits;
+  /** Directory of packages for robots, made by `npm run package`. Undefined: this server hosts none. */
+  packages?: string | undefined;
   /** Serves the dashboard at `/`, and builds it at the start if it is missing or outdated. Default: no. */
   dashboard?: boolean;
   /** The failpoint at which the server crashes, and the file that records the crash. Only for crash tests, with --crash-at-failpoint. */
@@ -130,6 +132,7 @@ export interface ServeFlags {
   hostName?: string[];
   logLevel?: string;
   limit?: string[];
+  packages?: string;
   /** False if --no-dashboard was given. */
   dashboard?: boolean;
   crashAtFailpoint?: boolean;
@@ -165,6 +168,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     nodes: readNodes(flags, env, bus_url !== undefined),
     log_level: readLogLevel(flags.logLevel ?? (env.ROAMFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
+    packages: flags.packages ?? (env.ROAMFLEET_PACKAGES || undefined),
     dashboard: flags.dashboard !== false && readSwitch("ROAMFLEET_DASHBOARD", env),
     failpoint: flags.crashAtFailpoint === true ? readFailpoint(env) : undefined,
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROAMFLEET_FAILPOINT),

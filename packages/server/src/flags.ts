@@ -40,6 +40,10 @@ export const SERVE_FLAGS: readonly Flag[] = [
       "host name or address of this server for robots, besides those of its certificate and of --listen. Requests that a robot signed for another host are refused. Behind a proxy every host is accepted unless this is set. May be repeated",
     repeatable: true,
   },
+  {
+    flags: "--packages <dir>",
+    meaning: "host the packages in this directory, which `npm run package` makes: robots then install the agent from this server",
+  },
   { flags: "--no-dashboard", meaning: "serve the API only: without the dashboard, and without building it" },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
@@ -90,6 +94,7 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["ROAMFLEET_NODE_ADDRESS", "same as --node-address"],
   ["ROAMFLEET_BEHIND_PROXY", "same as --behind-proxy"],
   ["ROAMFLEET_HOST_NAMES", "same as --host-name, separated by commas"],
+  ["ROAMFLEET_PACKAGES", "same as --packages"],
   ["ROAMFLEET_DASHBOARD", "off: same as --no-dashboard"],
   ["ROAMFLEET_LOG_LEVEL", "same as --log-level"],
 ];

@@ -9,6 +9,7 @@ import { overviewRoutes } from "./features/overview/index.ts";
 import { logRoutes } from "./features/logs/index.ts";
 import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
+import { packageRoutes } from "./features/packages/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
 import { releaseRoutes } from "./features/releases/index.ts";
 import { robotRoutes } from "./features/robots/index.ts";
@@ -26,6 +27,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
   for (const mount of [
     operationRoutes,
     referenceRoutes,
+    packageRoutes,
     orgRoutes,
     userRoutes,
     tokenRoutes,

@@ -1,3 +1,4 @@
+import { installCommand } from "@roamfleet/protocol/install-command";
 import { ENROLLMENT_KEY_STATUSES } from "@roamfleet/protocol/states";
 import type { Client } from "@roamfleet/sdk";
 import { Option } from "commander";
@@ -62,7 +63,8 @@ const create = defineCommand<[NewKeyOptions]>(
     const answer = await client.createEnrollmentKey({
       body: { site_id: site, fleet_id: fleet, label, max_uses: maxUses, expires_in_hours: expiresInHours, trusted },
     });
-    await out.result(answer, () => {
+    const install = await installLine(context, client, answer.data.key);
+    await out.result(withInstallLine(answer, install), () => {
       const { data } = answer;
       out.details([
         ["ID", data.id],
@@ -71,7 +73,7 @@ const create = defineCommand<[NewKeyOptions]>(
         ["Secrets", data.trusted ? "robots get them immediately" : "after an admin approves the robot"],
         ["Expires", relative(data.expires_at, context.now())],
       ]);
-      showKeyUse(context, client, data.key);
+      showKeyUse(context, client, data.key, install);
     });
   },
 );
@@ -85,17 +87,40 @@ export const revoke = requestCommand(
 );
 
 /**
+ * Returns the command that installs and enrolls the agent from the server's packages. Undefined if the server hosts none, if it is older
+ * than this function of it, or if `rf` may not ask.
+ */
+export async function installLine(context: Context, client: Client, key: string | null): Promise<string | undefined> {
+  if (key === null) return undefined;
+  const hosted = await client.getHostedPackages().catch(() => undefined);
+  const parts = hosted?.data.install;
+  if (parts == null) return undefined;
+  const ca_fingerprint = parts.ca_fingerprint === null ? null : (context.pinned ?? parts.ca_fingerprint);
+  return installCommand({ ...parts, ca_fingerprint }, client.base_url, key);
+}
+
+/** Adds the command to the printed JSON. */
+export const withInstallLine = <D extends object>(answer: { data: D }, install: string | undefined): { data: D } =>
+  install === undefined ? answer : { ...answer, data: { ...answer.data, install_command: install } };
+
+/**
  * Prints the command with which a robot uses a key. A loopback address works on this machine only, so the text also explains what to
  * replace on another machine.
  */
-export function showKeyUse(context: Context, client: Client, key: string | null): void {
+export function showKeyUse(context: Context, client: Client, key: string | null, install: string | undefined): void {
   const { out } = context;
   const is_local = isLoopback(new URL(client.base_url));
-  out.line(`\nThe key is not shown again. On ${is_local ? "this machine" : "the robot"}:`);
-  const words = ["--server", client.base_url, "--enroll-key", key ?? "", "--state", "./state"];
-  // The robot's machine does not trust the pinned certificate authority yet, so the command passes its fingerprint.
-  if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
-  out.line(line`  rf-agent run ${words.join(" ")}`);
+  const place = is_local ? "this machine" : "the robot";
+  if (install !== undefined) {
+    out.line(`\nThe key is not shown again. To install the agent on ${place} and enroll it:`);
+    out.line(line`  ${install}`);
+  } else {
+    out.line(`\nThe key is not shown again. On ${place}:`);
+    const words = ["--server", client.base_url, "--enroll-key", key ?? "", "--state", "./state"];
+    // The robot's machine does not trust the pinned certificate authority yet, so the command passes its fingerprint.
+    if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
+    out.line(line`  rf-agent run ${words.join(" ")}`);
+  }
   if (!is_local) return;
   out.line("\nOn another machine, replace the loopback address with the server's. The server must then listen on the network, for");
   out.line("example `roamfleet serve --listen 0.0.0.0:7600 --tls auto`.");

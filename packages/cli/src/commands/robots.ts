@@ -8,7 +8,7 @@ import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { labelsText, line } from "../text.ts";
-import { showKeyUse } from "./keys.ts";
+import { installLine, showKeyUse, withInstallLine } from "./keys.ts";
 
 interface Options extends LimitOption {
   search?: string;
@@ -214,7 +214,8 @@ export const replace = defineCommand<[string]>(
     // Sends no idempotency key: the response to a retry would not contain the secret.
     const answer = await client.replaceRobot({ params: { id } });
     const { out } = context;
-    await out.result(answer, () => {
+    const install = await installLine(context, client, answer.data.key);
+    await out.result(withInstallLine(answer, install), () => {
       const { key, trusted, expires_at } = answer.data;
       out.details([
         ["Robot", id],
@@ -223,7 +224,7 @@ export const replace = defineCommand<[string]>(
         ["Secrets", trusted ? "the robot continues to get them" : "after an admin approves the robot"],
         ["Expires", relative(expires_at, context.now())],
       ]);
-      showKeyUse(context, client, key);
+      showKeyUse(context, client, key, install);
     });
   },
 );

@@ -39,7 +39,7 @@ export { type DeploymentPlan, type DeploymentWave, EXPIRES_DAYS_MAX, PLAN_ROBOTS
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
-export type { Enrolled } from "./operations.ts";
+export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { Overview, RobotTimelineEntry } from "./overview.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";

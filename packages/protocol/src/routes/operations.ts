@@ -1,11 +1,30 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
 import { PUBLIC_KEY_PATTERN } from "../signatures/signed-text.ts";
-import { Count, DataOf, defineRoutes, Entity, Id, Labels, Name, type Of } from "./route.ts";
+import { Count, DataOf, defineRoutes, Entity, Id, Labels, Name, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, Shape } from "../schema.ts";
 import { SignedText } from "./releases.ts";
 
 const Document = Type.Record(Type.String(), Type.Unknown());
+
+/** What a client needs to print the command that installs the agent on a robot; `installCommand` makes it. */
+export const InstallParts = Entity("InstallParts", {
+  server: Nullable(
+    Type.String({ description: "The server's address in the script, where robots connect; null: the command must contain it" }),
+  ),
+  script_sha256: Type.String({ pattern: "^[0-9a-f]{64}$", description: "SHA-256 of /install.sh, requested by the same host name" }),
+  ca_fingerprint: Nullable(Type.String({ description: "Fingerprint of the server's own certificate authority; null if it has none" })),
+});
+export type InstallParts = Of<typeof InstallParts>;
+
+export const HostedPackages = Entity("HostedPackages", {
+  version: Nullable(Type.String({ description: "Version of the agent that the server hosts; null if it hosts no packages" })),
+  commit: Nullable(Type.String()),
+  built_at: Nullable(Time),
+  architectures: Type.Array(Type.String(), { description: "Architectures of the agent's packages, as Debian names them" }),
+  install: Nullable(InstallParts),
+});
+export type HostedPackages = Of<typeof HostedPackages>;
 
 export const operationRoutes = defineRoutes("Operation", {
   getOpenapi: { summary: "Get this document", tag: "Reference", responses: { 200: Document } },
@@ -35,6 +54,16 @@ export const operationRoutes = defineRoutes("Operation", {
     produces: "application/x-pem-file",
     responses: { 200: null },
     errors: [404],
+  },
+  getInstallScript: {
+    summary: "Get the script that installs the agent on a robot from this server",
+    produces: "text/x-shellscript",
+    responses: { 200: null },
+    errors: [404],
+  },
+  getHostedPackages: {
+    summary: "Get the version of the agent that this server hosts, and the parts of the command that installs it",
+    responses: { 200: DataOf(HostedPackages) },
   },
   getMetrics: {
     summary: "Get metrics in the Prometheus text format",

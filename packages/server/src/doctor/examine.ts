@@ -12,6 +12,7 @@ import { databaseCheck, migrationsCheck } from "./checks/database.ts";
 import { listenCheck } from "./checks/listen.ts";
 import { clockCheck, memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
 import { nodesCheck } from "./checks/nodes.ts";
+import { packagesCheck } from "./checks/packages.ts";
 import { secretsKeyCheck } from "./checks/secrets-key.ts";
 import { tlsCheck } from "./checks/tls.ts";
 import {
@@ -48,6 +49,7 @@ export const CHECKS: readonly Check[] = [
   artifactsCheck,
   busCheck,
   nodesCheck,
+  packagesCheck,
 ];
 
 interface ExamineOptions {

@@ -70,7 +70,15 @@ class Methods {
   readonly #paths: { pattern: RegExp; method: string }[] = [];
 
   add(method: string, path: string): void {
-    this.#paths.push({ method, pattern: new RegExp(`^${path.replace(/[.]/g, "\\.").replace(/\{\w+\}/g, "[^/]+")}$`) });
+    this.#paths.push({
+      method,
+      pattern: new RegExp(
+        `^${path
+          .replace(/[.]/g, "\\.")
+          .replace(/\{\w+\}/g, "[^/]+")
+          .replace(/\{\w+\*\}/g, ".*")}$`,
+      ),
+    });
   }
 
   of(path: string): string[] {

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { Readable } from "node:stream";
 import { accessOf, type Role, SECRET_PREFIXES } from "@roamfleet/protocol";
 import type { AnswerOf, BodyOf, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "@roamfleet/protocol/routes";
@@ -355,4 +356,19 @@ interface StaticFile {
 export function serveStatic(http: RouteHost, { path, body, content_type, headers = {} }: StaticFile): void {
   http.json.get(path, { config: { route: "static" } }, (_request, reply) => reply.headers(headers).type(content_type).send(body));
   http.methods.add("GET", path);
+}
+
+/**
+ * Serves files below `prefix` without authentication. They are not API routes and not in the OpenAPI document. `answer` gets the decoded
+ * path, which may contain anything, and throws a Fault for an unknown one.
+ */
+export function serveFiles(
+  http: RouteHost,
+  prefix: string,
+  answer: (path: string, headers: IncomingHttpHeaders) => Promise<Answer<never>>,
+): void {
+  http.json.get(`${prefix}/*`, { config: { route: "static" } }, async (request, reply) =>
+    send(reply, 200, await answer(`${prefix}/${(request.params as { "*": string })["*"]}`, request.headers)),
+  );
+  http.methods.add("GET", `${prefix}/{file*}`);
 }

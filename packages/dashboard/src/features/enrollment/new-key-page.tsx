@@ -1,4 +1,5 @@
-import type { NewEnrollmentKey } from "@roamfleet/protocol/routes";
+import { installCommand } from "@roamfleet/protocol/install-command";
+import type { InstallParts, NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
@@ -255,6 +256,7 @@ const QrCode = lazy(async () => ({ default: (await import("./qr-code.tsx")).QrCo
 /** Shows a new key, once, with the commands for the robot and the robots that enroll. */
 function MadeKey({ made }: { made: NewEnrollmentKey }) {
   const authority = useAuthority();
+  const hosted = useQuery(query("getHostedPackages"));
   if (made.key === null)
     return (
       <EmptyState title="The key could not be shown" actions={<LinkButton to="/enrollment">Go to enrollment keys</LinkButton>}>
@@ -270,7 +272,12 @@ function MadeKey({ made }: { made: NewEnrollmentKey }) {
       </SecretOnce>
       <div className="mt-6">
         <QueryState query={authority}>
-          {(ca_fingerprint) => <Lines line={{ server: window.location.origin, key, ca_fingerprint: ca_fingerprint ?? undefined }} />}
+          {(ca_fingerprint) => (
+            <Lines
+              line={{ server: window.location.origin, key, ca_fingerprint: ca_fingerprint ?? undefined }}
+              install={hosted.data?.data.install ?? undefined}
+            />
+          )}
         </QueryState>
       </div>
       <NewRobots made={made} />
@@ -278,17 +285,38 @@ function MadeKey({ made }: { made: NewEnrollmentKey }) {
   );
 }
 
-function Lines({ line }: { line: { server: string; key: string; ca_fingerprint: string | undefined } }) {
-  const run = runLine(line);
+interface LinesParts {
+  line: { server: string; key: string; ca_fingerprint: string | undefined };
+  install: InstallParts | undefined;
+}
+
+function Lines({ line, install }: LinesParts) {
+  const run = install === undefined ? runLine(line) : installCommand(install, line.server, line.key);
   return (
     <div className="grid gap-6 sm:grid-cols-[minmax(0,1fr)_14rem]">
       <div className="min-w-0">
-        <Section title="Run in a terminal on the robot">
-          <Command>{run}</Command>
-        </Section>
-        <Section title="Install as a service on the robot">
-          <Command>{installLine(line)}</Command>
-        </Section>
+        {install === undefined ? (
+          <>
+            <Section title="Run in a terminal on the robot">
+              <Command>{run}</Command>
+            </Section>
+            <Section title="Install as a service on the robot">
+              <Command>{installLine(line)}</Command>
+            </Section>
+          </>
+        ) : (
+          <>
+            <Section title="Install the agent on the robot">
+              <Command>{run}</Command>
+              <p className="mt-1 text-xs text-muted">
+                Debian and Ubuntu, 64-bit x86 and ARM. The robot is online after about a minute. Run the command again to upgrade.
+              </p>
+            </Section>
+            <Section title="With the agent installed: run it in a terminal">
+              <Command>{runLine(line)}</Command>
+            </Section>
+          </>
+        )}
         {isLoopback(window.location.hostname) && (
           <Card className="mb-6">
             <p>

@@ -2,7 +2,7 @@ import { Agent, request, type RequestOptions } from "node:http";
 import type { AddressInfo } from "node:net";
 import { SimulatedClock } from "@roamfleet/clock";
 import type { Role } from "@roamfleet/protocol";
-import { LIMIT_DEFAULTS } from "../../config.ts";
+import { LIMIT_DEFAULTS, type Settings } from "../../config.ts";
 import type { Plane } from "../../context.ts";
 import { createTestDatabase, type TestDatabase } from "../../engines/db/testing/index.ts";
 import { createHttp, type Http } from "../../kernel/http.ts";
@@ -50,7 +50,12 @@ export interface FeaturePlane extends AsyncDisposable {
  */
 export async function startFeaturePlane(
   features: ((http: Http, plane: Plane) => void)[],
-  options: { admin_token?: string; sessions?: Map<string, Session>; robot?: (plane: Plane) => Plane["authenticators"]["robot"] } = {},
+  options: {
+    admin_token?: string;
+    settings?: Partial<Settings>;
+    sessions?: Map<string, Session>;
+    robot?: (plane: Plane) => Plane["authenticators"]["robot"];
+  } = {},
 ): Promise<FeaturePlane> {
   const database = await createTestDatabase();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
@@ -75,6 +80,7 @@ export async function startFeaturePlane(
     admin: { token: options.admin_token, behind_proxy: false },
     link: linkOf(options.sessions ?? new Map<string, Session>()),
   });
+  Object.assign(plane.settings, options.settings);
   const http = await createHttp(plane, { tls: undefined, metrics: plane.metrics });
   for (const routes of features) routes(http, plane);
   await http.app.listen({ host: "127.0.0.1", port: 0 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readRange } from "./download.ts";
+import { readRange } from "./byte-range.ts";
 
 test("parses a single byte range and limits it to the size", () => {
   assert.deepEqual(readRange("bytes=0-0", 10), { start: 0, end: 0 });
