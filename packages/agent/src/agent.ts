@@ -197,7 +197,7 @@ async function run(
   const server_time = (): number => time.serverTime();
   const guard = new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time, fetcher, log });
   const robot: Robot = { ...disk, options, config, clock, activity, key, enrollment, tls, store, reporter, local_interface, guard };
-  const deployments = makeDeployments(robot, fetcher);
+  const deployments = makeDeployments(robot, fetcher, () => parts.link?.connected ?? false);
   const shells = makeShells(robot, deployments);
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, environment, config.system_root), clock, log });
   const link = makeLink(robot, { deployments, shells, ros });
@@ -249,6 +249,7 @@ const makeShells = ({ config, clock, guard }: Robot, deployments: Deployments): 
 function makeDeployments(
   { options, config, clock, log, reporter, limiter, store, guard, local_interface, time }: Robot,
   fetcher: Fetcher,
+  connected: () => boolean,
 ): Deployments {
   return (options.create_deployments ?? createDeployments)({
     state_directory: config.state_directory,
@@ -262,6 +263,7 @@ function makeDeployments(
     guard,
     permission: local_interface.permission,
     server_time: () => time.serverTime(),
+    connected,
     on_app: local_interface.appChanged,
     on_config: local_interface.configChanged,
   });

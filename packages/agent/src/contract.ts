@@ -143,6 +143,8 @@ export interface DeploymentsOptions {
   permission?: Permission;
   /** Returns the server's time as the robot estimates it, in milliseconds since 1970. Absent: the robot's clock is used. */
   server_time?: () => number;
+  /** Returns whether the agent is connected to its server. Absent: it counts as connected. */
+  connected?: () => boolean;
   on_app?: () => void;
   on_config?: (namespace: string) => void;
 }

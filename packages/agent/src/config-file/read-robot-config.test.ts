@@ -23,6 +23,12 @@ logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
 forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
 containers: { devices: on, host_network: off }
+os_image:
+  status: { command: [/usr/lib/robot/image, status] }
+  install: { command: [/usr/lib/robot/image, install], timeout_seconds: 600 }
+  activate: { command: [/usr/lib/robot/image, activate] }
+  confirm: { command: [/usr/lib/robot/image, confirm] }
+  connect_seconds: 90
 signed: { allow: [shell, forward] }
 `);
   assert.deepEqual(config, {
@@ -39,6 +45,16 @@ signed: { allow: [shell, forward] }
     forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
     files: { directories: ["/var/log"] },
     containers: { devices: true, host_network: false },
+    os_image: {
+      hook: {
+        status: { command: ["/usr/lib/robot/image", "status"], timeout_ms: 60_000 },
+        install: { command: ["/usr/lib/robot/image", "install"], timeout_ms: 600_000 },
+        activate: { command: ["/usr/lib/robot/image", "activate"], timeout_ms: 60_000 },
+        confirm: { command: ["/usr/lib/robot/image", "confirm"], timeout_ms: 60_000 },
+        reboot: { command: ["systemctl", "reboot"], timeout_ms: 60_000 },
+      },
+      connect_ms: 90_000,
+    },
     signed: { allow: ["shell", "forward"] },
   });
 });
@@ -67,6 +83,9 @@ test("an error in the robot's config file names the invalid key", async () => {
     ["logs: { journald: sometimes }", /^logs\.journald must be on or off, not "sometimes"$/],
     ["forward: { allow: [localhost] }", /"localhost" is not host:port/],
     ["files: { directories: [tmp] }", /"tmp" is not absolute/],
+    ["os_image: { status: { command: [a] } }", /^os_image\.install is missing: a hook needs status, install, activate, confirm$/],
+    ["os_image: { status: { command: [] } }", /^os_image\.status\.command must name a program$/],
+    ["os_image: { status: [a] }", /^os_image\.status must be a mapping/],
     ["signed: { allow: [topics] }", /^signed\.allow: topics is not one of shell, forward, files$/],
     ["signed: { allow: [files] }", /^signed\.allow: shell and files need shell\.user/],
     ["forward: {}\nsigned: { allow: [forward] }", /^signed\.allow: forward needs forward\.allow/],

@@ -3,6 +3,9 @@ import { isAbsolute, join } from "node:path";
 import {
   type CameraSource,
   DOMAIN_ID_MAX,
+  type HookCommand,
+  OS_IMAGE_DEFAULTS,
+  type OsImageHook,
   ROBOT_CONFIG_DEFAULT,
   type RobotConfig,
   ROS_ADAPTERS,
@@ -52,6 +55,7 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
     forward: file.section("forward", readForward),
     files: file.section("files", (section) => ({ directories: section.paths("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories })),
     containers: file.section("containers", readContainers),
+    os_image: file.section("os_image", readOsImage),
     signed: file.section("signed", (section) => ({
       allow: section.choices("allow", SIGNED_SWITCHES) ?? ROBOT_CONFIG_DEFAULT.signed.allow,
     })),
@@ -139,6 +143,32 @@ function readContainers(section: Section): RobotConfig["containers"] {
   return { devices: section.onOff("devices") ?? devices, host_network: section.onOff("host_network") ?? host_network };
 }
 
+/** Maximum time limit of a command of `os_image`. */
+const HOOK_SECONDS_MAX = 86_400;
+const HOOK_COMMANDS = ["status", "install", "activate", "confirm"] as const;
+
+function readOsImage(section: Section): RobotConfig["os_image"] {
+  const { command_ms, install_ms, connect_ms, reboot } = OS_IMAGE_DEFAULTS;
+  const connect_seconds = section.integer("connect_seconds", 1, HOOK_SECONDS_MAX);
+  const read = (name: string, timeout_ms: number): HookCommand | undefined => section.optional(name, (one) => readHook(one, timeout_ms));
+  const commands = { status: read("status", command_ms), install: read("install", install_ms), activate: read("activate", command_ms) };
+  const hook = { ...commands, confirm: read("confirm", command_ms), reboot: read("reboot", command_ms) };
+  const given = { connect_ms: connect_seconds === undefined ? connect_ms : connect_seconds * 1_000 };
+  if (Object.values(hook).every((one) => one === undefined)) return given;
+  const missing = HOOK_COMMANDS.find((name) => hook[name] === undefined);
+  if (missing !== undefined) throw new ConfigFileError(`${section.at(missing)} is missing: a hook needs ${HOOK_COMMANDS.join(", ")}`);
+  return { ...given, hook: { reboot: { command: reboot, timeout_ms: command_ms }, ...definedOf(hook) } as OsImageHook };
+}
+
+function readHook(section: Section, timeout_ms: number): HookCommand {
+  const command = section.texts("command");
+  if (command === undefined || command.length === 0) throw new ConfigFileError(`${section.at("command")} must name a program`);
+  const seconds = section.integer("timeout_seconds", 1, HOOK_SECONDS_MAX);
+  return { command, timeout_ms: seconds === undefined ? timeout_ms : seconds * 1_000 };
+}
+
+const definedOf = (fields: object): object => Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+
 /**
  * Checks `signed.allow`, the streams that stay allowed while the robot accepts only signed releases. Shell and files require an explicit
  * `shell.user`, forward requires an explicit `forward.allow`: the defaults permit too much.
@@ -201,6 +231,11 @@ class Section {
     const value = this.#values.get(name);
     this.#values.delete(name);
     return readSection(value, this.at(name), read);
+  }
+
+  /** Like `section`, but returns undefined if the mapping is absent. */
+  optional<T>(name: string, read: (section: Section) => T): T | undefined {
+    return this.#values.has(name) ? this.section(name, read) : undefined;
   }
 
   sections<T>(name: string, read: (section: Section) => T): T[] | undefined {

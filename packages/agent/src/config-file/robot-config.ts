@@ -23,6 +23,29 @@ export type CameraSource = { name: string } & (
   | { kind: "test_picture" }
 );
 
+/** A command with its time limit. */
+export interface HookCommand {
+  command: string[];
+  timeout_ms: number;
+}
+
+/** The commands that install OS images on a robot without RAUC. docs/guide/os-images.md defines them. */
+export interface OsImageHook {
+  status: HookCommand;
+  install: HookCommand;
+  activate: HookCommand;
+  confirm: HookCommand;
+  reboot: HookCommand;
+}
+
+export const OS_IMAGE_DEFAULTS = {
+  command_ms: 60_000,
+  install_ms: 30 * 60_000,
+  /** Time after the boot of a new image within which it must connect and all apps must be healthy. */
+  connect_ms: 240_000,
+  reboot: ["systemctl", "reboot"],
+};
+
 /** The robot owner's settings, made on the robot itself. No server can change them. */
 export interface RobotConfig {
   streams: Record<StreamSwitch, boolean>;
@@ -66,6 +89,11 @@ export interface RobotConfig {
     devices: boolean;
     host_network: boolean;
   };
+  os_image: {
+    /** Absent: RAUC, if the robot has it. */
+    hook?: OsImageHook;
+    connect_ms: number;
+  };
   signed: {
     /** Streams that stay allowed while this robot accepts only signed releases. */
     allow: SignedSwitch[];
@@ -82,5 +110,6 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   forward: { allow: ["127.0.0.1:*", "[::1]:*"] },
   files: { directories: ["/"] },
   containers: { devices: false, host_network: false },
+  os_image: { connect_ms: OS_IMAGE_DEFAULTS.connect_ms },
   signed: { allow: [] },
 };

@@ -222,28 +222,37 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   const { state, executor } = context;
   const tries = before.phase === "rolling_back" ? before.tries + 1 : 1;
   context.enter({ ...before, phase: "rolling_back", tries, failure });
-  if (state.current === null) {
+  const restores = executor(release.kind).restore !== undefined;
+  if (state.current === null && !restores) {
     await removeAll(context);
     const message = `${failure.message}; the release was stopped and removed, because there is no earlier release to roll back to`;
     return end(context, newest(context, before), "failed", { reason: failure.reason, message }, { current: null, previous: null });
   }
   const old = state.current;
   const problem = await bringBack(context, old, release);
+  const name = old === null ? "the earlier system" : `release ${old.tag}`;
   const work = newest(context, before);
   if (problem === undefined)
-    end(context, work, "rolled_back", { reason: failure.reason, message: `${failure.message}; release ${old.tag} runs again` });
+    end(context, work, "rolled_back", { reason: failure.reason, message: `${failure.message}; ${name} runs again` });
   else
     end(context, work, "failed", {
       reason: "rollback_failed",
-      message: `${failure.message}; release ${old.tag} could not be started again: ${problem}`,
+      message: `${failure.message}; ${name} could not be started again: ${problem}`,
     });
-  executor(old.kind).settle?.(state.app);
+  if (old !== null) executor(old.kind).settle?.(state.app);
   prune(context);
 }
 
-/** Starts the old release again. Returns why it does not run; undefined if it does. The executor supervises it in both cases. */
-async function bringBack({ state, executor, signal }: StepContext, old: DesiredRelease, bad: DesiredRelease): Promise<string | undefined> {
+/** Starts the old release again, or what ran before without a release. Returns why it does not run; undefined if it does. The executor supervises it in both cases. */
+async function bringBack(
+  { state, executor, signal }: StepContext,
+  old: DesiredRelease | null,
+  bad: DesiredRelease,
+): Promise<string | undefined> {
   try {
+    const restored = await executor(bad.kind).restore?.(state.app, bad, signal);
+    if (restored?.ok === false) return restored.message;
+    if (old === null || (restored !== undefined && old.kind === bad.kind)) return undefined;
     if (bad.kind !== old.kind) await executor(bad.kind).stop(state.app);
     await executor(old.kind).start(state.app, old, { fresh: true, signal });
     const { ok, message } = await executor(old.kind).alive(state.app, signal);
@@ -254,8 +263,8 @@ async function bringBack({ state, executor, signal }: StepContext, old: DesiredR
   }
 }
 
-async function removeAll({ state, executors }: StepContext): Promise<void> {
-  for (const executor of executors) await executor.remove(state.app);
+async function removeAll({ state, executors, signal }: StepContext): Promise<void> {
+  for (const executor of executors) await executor.remove(state.app, signal);
 }
 
 async function remove(context: StepContext, before: Work): Promise<void> {

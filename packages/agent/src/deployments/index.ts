@@ -15,6 +15,7 @@ import { ContainerExecutor } from "../runtime/docker/container-executor.ts";
 import { Engine } from "../runtime/docker/engine.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { FileExecutor } from "../runtime/file.ts";
+import { OsImageExecutor } from "../os-image/os-image-executor.ts";
 import type { RegistryLogin } from "../runtime/docker/images.ts";
 
 export interface DeploymentsTuning {
@@ -34,7 +35,7 @@ class RobotDeployments implements Deployments {
   readonly #paths: StatePaths;
   readonly #artifacts: ArtifactStore;
   readonly #engine: Engine;
-  readonly #containers: ContainerExecutor;
+  readonly #images: OsImageExecutor;
   readonly #executors: readonly Executor[];
   readonly #journal: Journal<AppState>;
   readonly #config_journal: Journal<ConfigState>;
@@ -67,10 +68,11 @@ class RobotDeployments implements Deployments {
     const bundles = new BundleExecutor(runtime);
     const containers = new ContainerExecutor({ ...runtime, engine: this.#engine, layers, login });
     const signal_app = (app: string, signal: NodeJS.Signals): boolean => bundles.signal(app, signal) || containers.signal(app, signal);
-    this.#containers = containers;
+    const connected = options.connected ?? ((): boolean => true);
+    this.#images = new OsImageExecutor({ ...runtime, connected, workloads: () => this.workloads() });
     // Executors in the order in which they remove an app. Bundles come last: their executor deletes the app's directory, which contains the
     // data of the other executors.
-    this.#executors = [containers, new FileExecutor({ ...runtime, signal_app }), bundles];
+    this.#executors = [containers, new FileExecutor({ ...runtime, signal_app }), this.#images, bundles];
     this.#journal = openJournal<AppState>(paths.journal, ({ app }) => app, log);
     this.#config_journal = openJournal<ConfigState>(paths.config_journal, ({ namespace }) => namespace, log);
     const on_change = (namespace: string): void => this.#configChanged(namespace);
@@ -114,6 +116,7 @@ class RobotDeployments implements Deployments {
     this.#running = true;
     for (const app of this.#journal.records.keys()) this.#worker(app);
     this.#pruneDownloads();
+    this.#images.abandonUnless([...this.#workers.values()].map(({ state }) => state.work?.release?.id ?? ""));
     this.#applyDesired();
     for (const worker of this.#workers.values()) worker.start();
     this.#configs.start();
@@ -147,7 +150,7 @@ class RobotDeployments implements Deployments {
       on_step: this.#on_step,
       keep_versions: (release_ids) => {
         pruneVersions(this.#paths, app, release_ids);
-        this.#containers.prune(app, release_ids);
+        for (const executor of this.#executors) executor.prune?.(app, release_ids);
       },
       on_finished: () => this.#pruneDownloads(),
       on_change: this.#options.on_app,

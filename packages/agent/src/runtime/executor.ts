@@ -43,11 +43,16 @@ export interface Executor {
   probe(app: string, release: DesiredRelease): Promise<ProbeResult>;
   /** Used after a rollback: returns whether the release that was just started stays up. */
   alive(app: string, signal: AbortSignal): Promise<ProbeResult>;
+  /**
+   * Returns the robot to what it ran before this release was started. Used for a rollback instead of `start` and `remove` by a kind that
+   * replaces something that no release installed. Returns whether that runs again.
+   */
+  restore?(app: string, release: DesiredRelease, signal: AbortSignal): Promise<ProbeResult>;
   /** Called when the change to this release has ended. From then on, its health is reported but causes no rollback. */
   settle?(app: string): void;
   stop(app: string): Promise<void>;
   /** Stops the app and removes it with all its data. */
-  remove(app: string): Promise<void>;
+  remove(app: string, signal: AbortSignal): Promise<void>;
   /** Deletes data of the app's other releases that is not in their directories. A failure is retried later. */
   prune?(app: string, keep_release_ids: readonly string[]): void;
   status(app: string): RunStatus;

@@ -21,6 +21,8 @@ export interface KillDriverTask {
   /** Prefix of the names of the points that are counted; absent: all points. */
   places?: string;
   config?: Partial<AgentConfig>;
+  /** While this file exists, the agent counts as not connected to its server. */
+  offline_file?: string;
 }
 
 /**
@@ -51,6 +53,7 @@ async function main(task: KillDriverTask): Promise<void> {
       logs: { write: () => {} },
       fetcher: plainFetcher(task.origin),
       config: testConfig(task.state, task.config),
+      connected: () => task.offline_file === undefined || !fs.existsSync(task.offline_file),
     },
     {
       timing: QUICK,

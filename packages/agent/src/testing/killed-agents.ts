@@ -4,7 +4,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
 import { until } from "@roamfleet/clock/testing";
-import type { ReportBody } from "@roamfleet/protocol/link";
+import type { ReportBody, TargetReport } from "@roamfleet/protocol/link";
 import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
 
 const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");
@@ -21,14 +21,19 @@ export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): P
   await ended;
 }
 
+/** Returns the reports of a target, from all agents that used this state directory. */
+export const targetReports = (state: string, target_id: string): TargetReport[] =>
+  linesOf(outboxOf(state))
+    .map((line) => JSON.parse(line) as ReportBody)
+    .filter((body): body is TargetReport => body.kind === "target" && body.target_id === target_id);
+
 const linesOf = (file: string): string[] => (fs.existsSync(file) ? fs.readFileSync(file, "utf8").split("\n").filter(Boolean) : []);
 
 /** Returns the final status of a target, from the reports of all agents that used this state directory. */
 export const finalStatus = (state: string, target_id: string): string | undefined =>
-  linesOf(outboxOf(state))
-    .map((line) => JSON.parse(line) as ReportBody)
-    .flatMap((body) => (body.kind === "target" && body.target_id === target_id && FINAL.includes(body.status) ? [body.status] : []))
-    .at(-1);
+  targetReports(state, target_id)
+    .map(({ status }) => status)
+    .findLast((status) => FINAL.includes(status));
 
 export interface KilledRun {
   task: Omit<KillDriverTask, "kill_at">;
