@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type Activity, type Clock, idleActivity } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
-import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, Reporter } from "./contract.ts";
+import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, Reporter, StopOptions } from "./contract.ts";
 import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
@@ -41,6 +41,8 @@ export interface AgentOptions {
   log?: (line: string) => void;
   /** Aborts an enrollment that waits for its server. It does not stop a started agent: call `stop`. */
   signal?: AbortSignal;
+  /** Ends the process without stopping the workloads, so that the launcher starts another version. Absent: it cannot be replaced. */
+  replace?: () => void;
   /** Creates the part that installs and runs releases; tests pass their own. */
   create_deployments?: CreateDeployments;
 }
@@ -52,7 +54,7 @@ export interface Agent {
   readonly connected: boolean;
   readonly log: Logger;
   /** Stops the workloads, unless the config keeps them running. Then closes the link and releases the state directory. */
-  stop(): Promise<void>;
+  stop(options?: StopOptions): Promise<void>;
 }
 
 /**
@@ -168,6 +170,8 @@ interface Robot extends Omit<Disk, "close"> {
   reporter: Reporter;
   local_interface: LocalInterface;
   guard: ReleaseGuard;
+  /** Resolved by the first acknowledgement of a report. */
+  acknowledged: PromiseWithResolvers<void>;
 }
 
 async function run(
@@ -196,7 +200,9 @@ async function run(
   const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
   const server_time = (): number => time.serverTime();
   const guard = new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time, fetcher, log });
-  const robot: Robot = { ...disk, options, config, clock, activity, key, enrollment, tls, store, reporter, local_interface, guard };
+  const acknowledged = Promise.withResolvers<void>();
+  const parts_of_robot = { options, config, clock, activity, key, enrollment, tls, store, reporter, local_interface, guard, acknowledged };
+  const robot: Robot = { ...disk, ...parts_of_robot };
   const deployments = makeDeployments(robot, fetcher, () => parts.link?.connected ?? false);
   const shells = makeShells(robot, deployments);
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, environment, config.system_root), clock, log });
@@ -211,12 +217,12 @@ async function run(
   const sources = await startSources(robot, ros).catch((error: unknown) => {
     log.error({ reason: errorText(error) }, "log sources other than workloads cannot be read");
   });
-  const stop = async (): Promise<void> => {
+  const stop = async (options?: StopOptions): Promise<void> => {
     await sources?.stop();
     await ros.stop();
     await local_interface.stop();
     store.stop();
-    await deployments.stop();
+    await deployments.stop(options);
     await link.stop();
     // Closing the link asks the shells to end. This line waits until shells that ignored the request have been killed.
     await shells.ended();
@@ -232,7 +238,7 @@ async function run(
     get connected() {
       return link.connected;
     },
-    stop: () => (stopping ??= stop()),
+    stop: (options) => (stopping ??= stop(options)),
   };
 }
 
@@ -247,11 +253,16 @@ const makeShells = ({ config, clock, guard }: Robot, deployments: Deployments): 
   });
 
 function makeDeployments(
-  { options, config, clock, log, reporter, limiter, store, guard, local_interface, time }: Robot,
+  { options, config, clock, log, reporter, limiter, store, guard, local_interface, time, acknowledged }: Robot,
   fetcher: Fetcher,
   connected: () => boolean,
 ): Deployments {
+  const { launched } = config;
+  const { replace } = options;
+  const self_update =
+    launched === undefined || replace === undefined ? {} : { self_update: { launched, replace, acknowledged: acknowledged.promise } };
   return (options.create_deployments ?? createDeployments)({
+    ...self_update,
     state_directory: config.state_directory,
     clock,
     log,
@@ -316,6 +327,7 @@ function makeLink(robot: Robot, { deployments, shells, ros }: { deployments: Dep
     health: () => meter.measure(),
     sources: streamSources({ robot: config.robot, clock, log, state_directory, signatures: guard, environment, shells, ros }),
     announce: () => deployments.announce(),
+    on_acknowledged: robot.acknowledged.resolve,
     on_connection: local_interface.connectionChanged,
     desired: (desired) => {
       if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ ...robot, deployments }, desired);

@@ -4,6 +4,7 @@ import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
+import { isVersion, type Launched } from "./self-update/launched.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/permission.ts";
 
 /** All settings of an agent from flags, environment and config file. Sizes in bytes. */
@@ -49,6 +50,8 @@ export interface AgentConfig {
   workload_environment: Record<string, string>;
   /** Directory below which /proc, /sys and other system files are read; tests pass their own. */
   system_root: string;
+  /** How the launcher started this agent; absent: another program did. */
+  launched?: Launched;
   /**
    * The failpoint at which the agent crashes, and the log file that records the crash. For crash tests only; requires --crash-at-failpoint.
    */
@@ -147,6 +150,7 @@ export function readConfig(
     local_api: localApi(flags, env, resolve(state)),
     ...safeToUpdate(flags, env),
     robot,
+    ...readLaunched(env),
     workload_environment: workloadEnvironment(env),
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
@@ -222,6 +226,14 @@ function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCon
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
     throw new UsageError(`--safe-to-update-url must be an http or https address, not "${url}"`);
   return { safe_to_update: { url, timeout_ms } };
+}
+
+/** Reads the variables that the launcher sets. */
+function readLaunched(env: NodeJS.ProcessEnv): Pick<AgentConfig, "launched"> {
+  const { ROAMFLEET_AGENT_ROOT: root, ROAMFLEET_AGENT_LAUNCHED: version, ROAMFLEET_AGENT_RUN: run_directory } = env;
+  const launcher_pid = Number(env.ROAMFLEET_LAUNCHER_PID);
+  if (!root || !run_directory || !isVersion(version) || !Number.isSafeInteger(launcher_pid)) return {};
+  return { launched: { root, version, run_directory, launcher_pid } };
 }
 
 function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {

@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { Phase } from "./deployments/state.ts";
 import type { Permission } from "./safety/permission.ts";
+import type { SelfUpdate } from "./self-update/launched.ts";
 import type { Guard } from "./signing/admit-release.ts";
 
 export type { AgentConfig, Clock, Logger };
@@ -106,6 +107,11 @@ export type AppPlace =
   | { directory: string; env: Readonly<Record<string, string>> }
   | { container: { engine: EngineCalls; container_id: string } };
 
+export interface StopOptions {
+  /** True if the launcher starts an agent again right away, which then supervises the workloads. */
+  is_replaced: boolean;
+}
+
 export interface Deployments {
   /** Sets the newest desired state. The link has already stored it on disk. */
   desired(desired: Desired): void;
@@ -122,9 +128,10 @@ export interface Deployments {
   /** Resumes unfinished work from the journal and restarts the workloads. Works offline. */
   start(): Promise<void>;
   /**
-   * Stops the work in progress at a point where the journal can resume it. Also stops the workloads, unless the config keeps them running.
+   * Stops the work in progress at a point where the journal can resume it. Also stops the workloads, unless the config keeps them running or
+   * another version of the agent continues.
    */
-  stop(): Promise<void>;
+  stop(options?: StopOptions): Promise<void>;
 }
 
 export interface DeploymentsOptions {
@@ -145,6 +152,8 @@ export interface DeploymentsOptions {
   server_time?: () => number;
   /** Returns whether the agent is connected to its server. Absent: it counts as connected. */
   connected?: () => boolean;
+  /** How the agent installs other versions of itself. Absent: it was not started by the launcher, and cannot. */
+  self_update?: SelfUpdate;
   on_app?: () => void;
   on_config?: (namespace: string) => void;
 }

@@ -7,13 +7,15 @@ import { describeVersion } from "@roamfleet/protocol/version";
 import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { type Agent, AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
-import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
+import { type AgentConfig, type ConfigFlags, loadConfig, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { errorText } from "./disk/write-atomically.ts";
 import { EnrollmentRefused, NotEnrolled } from "./identity/enroll.ts";
 import { AgentRefused, AgentUnreachable } from "./local/client.ts";
 import { LockHeld } from "./safety/update-lock.ts";
 import { install, type InstallFlags, type PlaceFlags, uninstall } from "./install.ts";
+import { startHeartbeat } from "./self-update/heartbeat.ts";
+import { EXIT_REPLACED } from "./self-update/launched.ts";
 import { type TrustKeyFlags, trustKeys } from "./signing/pinned-trust.ts";
 
 const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, not_found: 5, conflict: 6, unreachable: 7 } as const;
@@ -84,19 +86,44 @@ async function run(flags: ConfigFlags): Promise<void> {
     output.write(`${systemClock.now().toISOString()} warn  dropped log lines that stderr did not accept lines=${lines}\n`);
   process.on("SIGHUP", () => {});
   let agent: Agent | undefined;
+  let is_replaced = false;
+  const replace = (): void => {
+    is_replaced = true;
+    stopping.abort();
+  };
+  const stopHeartbeat = watchLauncher(config, output, replace);
   survive((error, origin) => {
     if (agent !== undefined) return agent.log.error({ err: error, origin }, "unexpected error: the agent continues");
     process.stderr.write(`rf-agent: unexpected error: ${errorText(error)}\n`);
     void endProcess(EXIT.error);
   });
   try {
-    agent = await startAgent({ config, clock: systemClock, log: (line) => output.write(line), signal: stopping.signal });
+    agent = await startAgent({ config, clock: systemClock, log: (line) => output.write(line), signal: stopping.signal, replace });
   } catch (error) {
     if (stopping.signal.aborted) return;
     throw error;
   }
   await stopped;
-  await agent.stop();
+  await agent.stop({ is_replaced });
+  stopHeartbeat();
+  if (is_replaced) exit_code = EXIT_REPLACED;
+}
+
+/**
+ * Shows the launcher that this agent does not hang. Calls `replace` if the launcher has ended without this agent: its service manager
+ * starts both again.
+ */
+function watchLauncher({ launched }: AgentConfig, output: LineOutput, replace: () => void): () => void {
+  if (launched === undefined) return () => {};
+  const log = (text: string): void => output.write(`${systemClock.now().toISOString()} warn  ${text}\n`);
+  return startHeartbeat(launched, {
+    clock: systemClock,
+    log,
+    orphaned: () => {
+      log("the launcher has ended: the agent ends, too, and leaves its workloads running");
+      replace();
+    },
+  });
 }
 
 /**

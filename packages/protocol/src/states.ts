@@ -79,3 +79,6 @@ export const roleAtLeast = (role: Role, needed: Role): boolean => ROLES.indexOf(
  * announce the kind.
  */
 export const RELEASE_KINDS = ["container_image", "app_bundle", "file", "os_image", "agent"] as const;
+
+/** The app of all releases of kind `agent`, and of no other kind: a robot has one agent. */
+export const AGENT_APP = "roamfleet-agent";

@@ -1,7 +1,7 @@
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Desired } from "@roamfleet/protocol/link";
 import { configFiles, Configs, type ConfigState } from "../configs/configs.ts";
-import type { AppPlace, AppStatus, Deployments, DeploymentsOptions, Logger, WorkloadStatus } from "../contract.ts";
+import type { AppPlace, AppStatus, Deployments, DeploymentsOptions, Logger, StopOptions, WorkloadStatus } from "../contract.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { pruneVersions } from "../runtime/staged-versions.ts";
@@ -17,6 +17,7 @@ import type { Executor } from "../runtime/executor.ts";
 import { FileExecutor } from "../runtime/file.ts";
 import { OsImageExecutor } from "../os-image/os-image-executor.ts";
 import type { RegistryLogin } from "../runtime/docker/images.ts";
+import { AgentExecutor } from "../self-update/agent-executor.ts";
 
 export interface DeploymentsTuning {
   timing?: Partial<Timing>;
@@ -72,7 +73,8 @@ class RobotDeployments implements Deployments {
     this.#images = new OsImageExecutor({ ...runtime, connected, workloads: () => this.workloads() });
     // Executors in the order in which they remove an app. Bundles come last: their executor deletes the app's directory, which contains the
     // data of the other executors.
-    this.#executors = [containers, new FileExecutor({ ...runtime, signal_app }), this.#images, bundles];
+    const agents = options.self_update === undefined ? [] : [new AgentExecutor({ ...runtime, ...options.self_update })];
+    this.#executors = [...agents, containers, new FileExecutor({ ...runtime, signal_app }), this.#images, bundles];
     this.#journal = openJournal<AppState>(paths.journal, ({ app }) => app, log);
     this.#config_journal = openJournal<ConfigState>(paths.config_journal, ({ namespace }) => namespace, log);
     const on_change = (namespace: string): void => this.#configChanged(namespace);
@@ -122,10 +124,11 @@ class RobotDeployments implements Deployments {
     this.#configs.start();
   }
 
-  async stop(): Promise<void> {
+  async stop({ is_replaced }: StopOptions = { is_replaced: false }): Promise<void> {
     this.#running = false;
+    const keep_workloads = is_replaced || this.#options.config.keep_workloads;
     await Promise.all([this.#configs.stop(), ...[...this.#workers.values()].map((worker) => worker.stop())]);
-    await Promise.all(this.#executors.map((executor) => executor.close(this.#options.config.keep_workloads)));
+    await Promise.all(this.#executors.map((executor) => executor.close(keep_workloads)));
     this.#journal.close();
     this.#config_journal.close();
   }

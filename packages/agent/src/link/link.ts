@@ -53,6 +53,8 @@ export interface LinkOptions {
   /** Called after each welcome, to report the running apps to the server. */
   announce: () => void;
   desired: (desired: Desired) => void;
+  /** Called when the server has acknowledged a report. */
+  on_acknowledged?: () => void;
   /** Called with true when the server has welcomed this robot, and with false and the reason when the link is down. */
   on_connection?: (connected: boolean, reason?: string) => void;
 }
@@ -227,6 +229,7 @@ export class Link {
       case "desired":
         return this.#options.desired(message);
       case "ack":
+        this.#options.on_acknowledged?.();
         return this.#reports.acknowledge(message.seq);
       case "log_ack":
         return this.#options.shipper.acknowledge(message.seq);

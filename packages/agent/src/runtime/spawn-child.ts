@@ -22,12 +22,28 @@ export function spawnChild(program: string, args: readonly string[], options: Sp
   } catch (error) {
     child = unstarted(error);
   }
+  if (child.pid !== undefined) exposeToOomKiller(child.pid);
   child.on("error", ignore);
   for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", ignore);
   return child;
 }
 
 const ignore = (): void => {};
+
+let is_protected: boolean | undefined;
+
+/**
+ * Gives a child the normal score of the kernel's out-of-memory killer. The service protects the agent from it (OOMScoreAdjust), and a child
+ * inherits that: a workload that needs too much memory would then outlive the rest of the robot's software.
+ */
+function exposeToOomKiller(pid: number): void {
+  try {
+    is_protected ??= Number(fs.readFileSync("/proc/self/oom_score_adj", "utf8")) < 0;
+    if (is_protected) fs.writeFileSync(`/proc/${pid}/oom_score_adj`, "0");
+  } catch {
+    // The child has ended, or /proc is not mounted.
+  }
+}
 
 const NEVER_RAN = {
   pid: undefined,
