@@ -192,16 +192,22 @@ export class AgentExecutor implements Executor {
   }
 
   async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
-    const { acknowledged, clock, on_step } = this.#options;
     const staged = this.#staged(app, release.id);
     if (staged?.version !== this.#version)
       return { healthy: false, reason: "rejected_by_robot", message: `agent ${this.#version} was installed instead of ${release.tag}` };
-    if (this.#versions.current === this.#version) return { healthy: true };
+    await this.#confirm(verify_seconds, signal);
+    return { healthy: true };
+  }
+
+  /** Makes the running version current when the server has acknowledged a report and this time has passed. */
+  async #confirm(after_seconds: number, signal: AbortSignal): Promise<void> {
+    const { acknowledged, clock, on_step } = this.#options;
+    if (this.#versions.current === this.#version) return;
     // There is no timeout here: the launcher ends an agent that does not get this far in time.
     await wait(signal, acknowledged);
     this.#versions.noteReported();
     on_step("agent.reported");
-    await clock.sleep(Math.min(verify_seconds, VERIFY_SECONDS_MAX) * 1_000, signal);
+    await clock.sleep(Math.min(after_seconds, VERIFY_SECONDS_MAX) * 1_000, signal);
     throwIfAborted(signal);
     try {
       this.#versions.confirm();
@@ -209,7 +215,6 @@ export class AgentExecutor implements Executor {
       throw failureOf(error, "rejected_by_robot");
     }
     on_step("agent.confirmed");
-    return { healthy: true };
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
@@ -226,6 +231,7 @@ export class AgentExecutor implements Executor {
     this.#running.delete(app);
     const staged = this.#staged(app, release.id);
     if (staged?.version === this.#version && staged.from !== this.#version) await this.#replaceBy(staged.from, signal);
+    await this.#confirm(0, signal);
     return this.alive();
   }
 
@@ -240,7 +246,7 @@ export class AgentExecutor implements Executor {
     const directory = paths.versions(app);
     const records = fs.existsSync(directory) ? fs.readdirSync(directory).map((id) => this.#staged(app, id)) : [];
     const before = records.find((staged) => staged?.version === this.#version && staged.from !== this.#version)?.from;
-    if (before === undefined) return;
+    if (before === undefined) return this.#confirm(0, signal);
     if (this.#versions.has(before)) await this.#replaceBy(before, signal);
     log.warn({ version: before }, "the version of the agent before the first release is no longer installed");
   }
