@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { DockerEngine, whyNoDockerd } from "../../packages/agent/src/testing/docker-engine.ts";
-import { type BaseImageName, ensureBaseImage, whyNoBaseImages } from "./base-image.ts";
+import { type BaseImageName, ensureBaseImage, whyNoBaseImages, whyNoPrograms } from "./base-image.ts";
 import { Machine } from "./machine.ts";
 import { type CommandOptions, type CommandResult, outputOf, runCommand } from "./run-command.ts";
 
@@ -13,8 +13,7 @@ const SUBNETS = 4_096;
 
 /** Returns why no systemd container can be started here; undefined if it can. */
 export function whyNoContainers(): string | undefined {
-  const missing = ["docker", "ip"].filter((name) => spawnSync(name, name === "ip" ? ["-V"] : ["--version"]).status !== 0);
-  return whyNoDockerd() ?? whyNoBaseImages() ?? (missing.length > 0 ? `not installed: ${missing.join(", ")}` : undefined);
+  return whyNoDockerd() ?? whyNoBaseImages() ?? whyNoPrograms("docker", "ip");
 }
 
 export interface ContainerOptions {
