@@ -235,8 +235,7 @@ download() {
     lists=dists/stable/main/binary-$arch
     mkdir -p "$to/apt/$lists"
     fetch "$SERVER/apt/dists/stable/InRelease" "$to/apt/dists/stable/InRelease"
-    fetch "$SERVER/apt/$lists/Packages" "$to/apt/$lists/Packages"
-    gzip -9nc "$to/apt/$lists/Packages" >"$to/apt/$lists/Packages.gz"
+    for file in Packages Packages.gz; do fetch "$SERVER/apt/$lists/$file" "$to/apt/$lists/$file"; done
     find_package "$to"
     mkdir -p "$to/apt/$(dirname "$package_file")"
     fetch "$SERVER/apt/$package_file" "$to/apt/$package_file"
@@ -310,7 +309,7 @@ put() {
   [ -z "$value" ] || printf '%s="%s"\n' "$1" "$value"
 }
 
-# Writes the settings file if it changes: sets changed_settings.
+# Writes the settings file if it changes: sets changed_settings. An argument suppresses the message.
 write_settings() {
   changed_settings=no
   mkdir -p "${SETTINGS%/*}"
@@ -324,7 +323,7 @@ write_settings() {
   sync "$new" 2>/dev/null || true
   mv "$new" "$SETTINGS"
   changed_settings=yes
-  say "wrote $SETTINGS"
+  [ $# -gt 0 ] || say "wrote $SETTINGS"
 }
 
 installed_version() {
@@ -335,9 +334,11 @@ install_package() {
   present=$(installed_version)
   if [ -n "$present" ] && dpkg --compare-versions "$present" ge "$package_version"; then
     say "roamfleet-agent $present is installed; the server has $package_version: no change"
+    write_settings
     return
   fi
   verified_package "$1"
+  write_settings
   say "installing roamfleet-agent $package_version${present:+, which replaces $present}"
   DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o "DPkg::Lock::Timeout=$LOCK_SECONDS_MAX" \
     -o Dpkg::Options::=--force-confold -o Dpkg::Options::=--force-confdef -o APT::Sandbox::User=root \
@@ -350,7 +351,6 @@ install_agent() {
   make_work
   way=deb
   { has apt-get && has dpkg; } || way=tarball
-  source=$work
   if [ "$dry_run" = yes ]; then
     say "would install roamfleet-agent $VERSION for $arch as a ${way} from ${from:-$SERVER}, write $SETTINGS and start $SERVICE"
     return
@@ -363,8 +363,7 @@ install_agent() {
   else
     download "$work" "$way"
   fi
-  write_settings
-  if [ "$way" = deb ]; then install_package "$source"; else install_tarball "$source"; fi
+  if [ "$way" = deb ]; then install_package "$work"; else install_tarball "$work"; fi
   start_agent
 }
 
@@ -383,7 +382,7 @@ start_agent() {
     waited=$((waited + 1))
   done
   # The robot is enrolled now and needs the key no more.
-  write_settings
+  write_settings quietly
   say "online: $(rf-agent status --json 2>/dev/null | sed -n 's/.*"robot_id":"\([^"]*\)","name":"\([^"]*\)".*/\2 (\1)/p') at $SERVER"
 }
 
@@ -395,6 +394,7 @@ install_tarball() {
   place=$AGENT_DIRECTORY/$VERSION
   if [ -d "$place" ] && [ "$(readlink "$AGENT_DIRECTORY/current" 2>/dev/null)" = "$VERSION" ]; then
     say "roamfleet-agent $VERSION is installed: no change"
+    write_settings
     return
   fi
   say "installing roamfleet-agent $VERSION into $place"
@@ -402,12 +402,13 @@ install_tarball() {
   rm -rf "$place.new"
   mkdir "$place.new"
   tar -xzf "$1/$tarball" -C "$place.new" --no-same-owner || fail "cannot unpack $tarball"
+  "$place.new/bin/node" "$place.new/rf-agent.mjs" --version >/dev/null || fail "the agent does not run on this system"
   sync "$place.new" 2>/dev/null || true
   rm -rf "$place"
   mv "$place.new" "$place"
   ln -sfn "$VERSION" "$AGENT_DIRECTORY/current.new"
   mv -T "$AGENT_DIRECTORY/current.new" "$AGENT_DIRECTORY/current"
-  "$place/bin/node" "$place/rf-agent.mjs" --version >/dev/null || fail "the agent does not run on this system"
+  write_settings
   changed_settings=yes
 }
 
