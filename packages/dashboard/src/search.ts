@@ -1,3 +1,4 @@
+import { versionNumbers } from "@roamfleet/protocol/agent-version";
 import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES } from "@roamfleet/protocol/states";
 
@@ -42,6 +43,8 @@ const text =
   };
 
 const appName: Read<string> = (value) => (/^[a-z0-9][a-z0-9._-]{0,62}$/.test(String(value)) ? text()(value) : undefined);
+
+const versionText: Read<string> = (value) => (typeof value === "string" && versionNumbers(value) === value ? value : undefined);
 
 const oneOf =
   <const V extends string>(values: readonly V[]): Read<V> =>
@@ -207,6 +210,7 @@ export const readRobotsSearch = searchOf({
   fleet_id: text(),
   site_id: text(),
   release_id: text(),
+  agent_older_than: versionText,
   app: appName,
   label: (value): string | string[] | undefined => {
     const labels = (Array.isArray(value) ? value : [value]).filter(isLabel).slice(0, LABELS_MAX);

@@ -1,3 +1,4 @@
+import { isOutdatedAgent, versionNumbers } from "@roamfleet/protocol/agent-version";
 import { CONFIG_STATES, HEALTH_STATES, RELEASE_STATES, ROBOT_STATUSES } from "@roamfleet/protocol/states";
 import type { Arguments, Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
@@ -21,6 +22,7 @@ interface Options extends LimitOption {
   label?: string[];
   fleet?: string;
   site?: string;
+  outdatedAgent?: boolean;
   sort?: "newest" | "name";
 }
 
@@ -45,9 +47,13 @@ export const list = defineCommand<[Options]>(
       .option("--label <key=value>", "Only robots with this label (repeatable; all must match)", collect)
       .option("--fleet <id>", "Only robots of this fleet")
       .option("--site <id>", "Only robots at this site")
+      .option("--outdated-agent", "Only robots whose agent is older than the version that the server hosts")
       .addOption(new Option("--sort <order>", "Sort order (default: newest)").choices(["newest", "name"])),
   async (context, options) => {
-    const query = queryOf(options);
+    const hosted = await hostedVersion(await context.client());
+    if (options.outdatedAgent === true && hosted === undefined)
+      throw usage("the server hosts no packages, so no version is the newest", "Start it with --packages: see docs/guide/installing.md.");
+    const query = { ...queryOf(options), agent_older_than: options.outdatedAgent === true ? hosted : undefined };
     await printList(context, "listRobots", {
       limit: options.limit,
       query,
@@ -67,7 +73,7 @@ export const list = defineCommand<[Options]>(
         { title: "SITE", value: ({ site_id }) => site_id, wide: true },
         { title: "FLEET", value: ({ fleet_id }) => fleet_id, wide: true },
         { title: "LABELS", value: ({ labels }) => labelsText(labels), wide: true },
-        { title: "AGENT", value: ({ agent_version }) => agent_version ?? "–", wide: true },
+        { title: "AGENT", value: ({ agent_version }) => agentText(agent_version, hosted) ?? "–", wide: true },
         { title: "PLATFORM", value: ({ platform }) => (platform === null ? "–" : `${platform.os} ${platform.arch}`), wide: true },
         { title: "ENROLLED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
       ],
@@ -90,6 +96,18 @@ function releasesText(apps: readonly { app: string; current: { tag: string } | n
 
 /** States that are shown beside an app's release, because the STATE column shows only the worst state of all apps. */
 const NEEDS_ATTENTION: ReadonlySet<string> = new Set(["failed", "behind"]);
+
+/** Returns the numbers of the agent's version that the server hosts; undefined if it hosts none, or is too old to report it. */
+async function hostedVersion(client: Client): Promise<string | undefined> {
+  try {
+    return versionNumbers((await client.getHostedPackages()).data.version ?? "");
+  } catch {
+    return undefined;
+  }
+}
+
+const agentText = (version: string | null, hosted: string | undefined): string | undefined =>
+  version === null ? undefined : isOutdatedAgent(version, hosted) ? `${version} (outdated, newest ${hosted})` : version;
 
 const queryOf = (options: Options) => ({
   q: options.search,
@@ -119,6 +137,7 @@ export const show = defineCommand<[string]>(
     const client = await context.client();
     const answer = await client.getRobot({ params: { id } });
     const robot = answer.data;
+    const hosted = await hostedVersion(client);
     await out.result(answer, async () => {
       out.details([
         ["ID", robot.id],
@@ -133,7 +152,7 @@ export const show = defineCommand<[string]>(
         ["Site", robot.site_id],
         ["Fleet", robot.fleet_id],
         ["Labels", labelsText(robot.labels)],
-        ["Agent", robot.agent_version ?? "unknown"],
+        ["Agent", agentText(robot.agent_version, hosted) ?? "unknown"],
         ["Platform", robot.platform === null ? "unknown" : `${robot.platform.os} ${robot.platform.arch}, ${robot.platform.hostname}`],
         ["Config", out.status(robot.config_state)],
         ["Key", robot.public_key_fingerprint],

@@ -1,3 +1,4 @@
+import { versionNumbers } from "@roamfleet/protocol/agent-version";
 import type { Fleet, Site } from "@roamfleet/protocol/routes";
 import type { Body, JsonRouteName, ListRouteName, Rest } from "@roamfleet/sdk/browser";
 import { infiniteQueryOptions, queryOptions, useMutation, useQuery } from "@tanstack/react-query";
@@ -6,6 +7,9 @@ import { isOutage, OUTAGE_REASON } from "../ui/outage.ts";
 import { notifyDone, notifyError } from "../ui/toasts.tsx";
 import { api, randomId } from "./client.ts";
 import { refetchQueries } from "./query-client.ts";
+
+/** Packages on the server change rarely, and no event reports it. */
+const HOSTED_STALE_MS = 60_000;
 
 type Args = { params?: Record<string, string>; query?: Record<string, unknown> } | undefined;
 
@@ -69,6 +73,10 @@ export function useAction<N extends JsonRouteName>(name: N, options: ActionOptio
     },
   });
 }
+
+/** Loads the version of the agent that the server hosts; undefined if it hosts none. */
+export const useHostedVersion = (): string | undefined =>
+  versionNumbers(useQuery({ ...query("getHostedPackages"), staleTime: HOSTED_STALE_MS }).data?.data.version ?? "");
 
 export interface Places {
   sites: readonly Site[];

@@ -1,3 +1,4 @@
+import { VERSION_NUMBERS_PATTERN } from "../agent-version.ts";
 import { Type } from "typebox";
 import { LOG_LEVELS } from "../link/limits.ts";
 import { HealthBody, Platform } from "../link/messages.ts";
@@ -166,6 +167,9 @@ export const robotRoutes = defineRoutes("Robots", {
       ),
       config_state: Maybe(OneOf(CONFIG_STATES)),
       approval: Maybe(OneOf(["approved", "pending"])),
+      agent_older_than: Maybe(
+        Type.String({ pattern: VERSION_NUMBERS_PATTERN, description: "Robots whose agent has an older version than this, such as 1.2.3" }),
+      ),
       q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the name contains, ignoring case" })),
       sort: Maybe(OneOf(["newest", "name"], "Newest first, or by name in byte order")),
     }),

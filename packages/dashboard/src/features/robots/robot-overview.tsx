@@ -2,7 +2,7 @@ import type { Deployment, HealthSnapshot, Robot } from "@roamfleet/protocol/rout
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowRight } from "lucide-react";
-import { query } from "../../api/queries.ts";
+import { query, useHostedVersion } from "../../api/queries.ts";
 import {
   Badge,
   Bytes,
@@ -24,6 +24,7 @@ import {
   type Tone,
 } from "../../ui/index.ts";
 import { reasonText, waitingText } from "../deployments/deployment-text.ts";
+import { AgentVersion } from "./agent-version.tsx";
 import { joinWorkloads, releaseName, robotLines, saysApp, type Workload } from "./robot-text.ts";
 import { TimelineList } from "./robot-timeline.tsx";
 import { healthQuery, useRobot } from "./use-robot.ts";
@@ -75,6 +76,7 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
 
 function Facts({ robot }: { robot: Robot }) {
   const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
+  const hosted = useHostedVersion();
   const { platform, agent_version, public_key_fingerprint, created_at, last_seen_at } = robot;
   const addresses = (health?.network ?? [])
     .filter(({ name }) => name !== "lo")
@@ -87,7 +89,7 @@ function Facts({ robot }: { robot: Robot }) {
             Host: <Text>{platform?.hostname}</Text>,
             System: <Text>{[platform?.os, platform?.arch].filter(Boolean).join(" · ")}</Text>,
             Kernel: <Text>{platform?.kernel}</Text>,
-            Agent: <Text>{agent_version}</Text>,
+            Agent: <AgentVersion version={agent_version} hosted={hosted} />,
             Addresses: addresses.length === 0 ? "—" : <AddressList addresses={addresses} />,
             ROS: <RosFacts health={health} />,
             Battery:

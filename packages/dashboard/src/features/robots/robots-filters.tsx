@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Bookmark, Check, Link2, Plus, Save, Trash2, X } from "lucide-react";
 import { useState } from "react";
-import { type Places, query } from "../../api/queries.ts";
+import { type Places, query, useHostedVersion } from "../../api/queries.ts";
 import { useMe } from "../../api/session.ts";
 import type { RobotsSearch } from "../../search.ts";
 import {
@@ -84,6 +84,7 @@ function RarerFilters({ search, places, onChange }: FiltersProps) {
         onChange={(release_state) => onChange({ release_state })}
       />
       <FilterSelect label="Config" value={search.config_state} options={CONFIG} onChange={(config_state) => onChange({ config_state })} />
+      <AgentFilter value={search.agent_older_than} onChange={(agent_older_than) => onChange({ agent_older_than })} />
       <LabelFilter labels={labelsOf(search)} onChange={(label) => onChange({ label: label.length === 0 ? undefined : label })} />
       <FilterSelect
         label="Sort"
@@ -94,6 +95,15 @@ function RarerFilters({ search, places, onChange }: FiltersProps) {
       />
     </>
   );
+}
+
+/** Filters robots with an outdated agent. Hidden while the server hosts no packages. */
+function AgentFilter({ value, onChange }: { value: string | undefined; onChange: (version: string | undefined) => void }) {
+  const hosted = useHostedVersion();
+  const shown = [...new Set([hosted, value])].filter((version) => version !== undefined);
+  if (shown.length === 0) return null;
+  const options = shown.map((version) => ({ value: version, label: `Agent older than ${version}` }));
+  return <FilterSelect label="Agent" value={value} options={options} onChange={onChange} />;
 }
 
 /** Filters the robots by release. The releases are loaded when the user opens the filter. */

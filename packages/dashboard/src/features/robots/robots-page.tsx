@@ -3,7 +3,7 @@ import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { ArrowRight, TriangleAlert } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
-import { type Places, usePlaces } from "../../api/queries.ts";
+import { type Places, useHostedVersion, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { RobotsSearch } from "../../search.ts";
 import {
@@ -24,6 +24,7 @@ import {
   useFilters,
 } from "../../ui/index.ts";
 import { BulkBar } from "./bulk.tsx";
+import { AgentVersion } from "./agent-version.tsx";
 import { RobotsFilters, ViewsMenu } from "./robots-filters.tsx";
 import { isFiltered, robotsCommand } from "./robots-search.ts";
 
@@ -40,7 +41,8 @@ export function RobotsPage() {
   const [selected, setSelected] = useState(NONE);
   const list = useLivePages("listRobots", { query: search });
   const { query, rows, has_more } = list;
-  const columns = useMemo(() => robotsColumns(places), [places]);
+  const hosted = useHostedVersion();
+  const columns = useMemo(() => robotsColumns(places, hosted), [places, hosted]);
   const chosen = useMemo(() => (selected.size === 0 ? [] : rows.filter(({ id }) => selected.has(id))), [rows, selected]);
   const open = useCallback(({ id }: Robot) => void navigate({ to: "/robots/$id", params: { id } }), [navigate]);
   const { fetchNextPage } = query;
@@ -120,8 +122,8 @@ function NoRobots({ search, onClear }: { search: RobotsSearch; onClear: () => vo
   );
 }
 
-/** Returns the columns of the table. The names of fleets and sites are loaded separately. */
-const robotsColumns = ({ fleet_names, site_names }: Places): readonly Column<Robot>[] => [
+/** Returns the columns of the table. The names of fleets and sites, and the hosted version of the agent, are loaded separately. */
+const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | undefined): readonly Column<Robot>[] => [
   {
     name: "Name",
     width: "minmax(8rem, 2fr)",
@@ -157,6 +159,12 @@ const robotsColumns = ({ fleet_names, site_names }: Places): readonly Column<Rob
   },
   { name: "Release", width: "minmax(9rem, 2fr)", priority: 2, cell: (robot) => <ReleaseCell {...robot} /> },
   { name: "Config", width: "minmax(6rem, 1fr)", priority: 3, cell: ({ config_state }) => <StatusBadge status={config_state} /> },
+  {
+    name: "Agent",
+    width: "minmax(6rem, 1fr)",
+    priority: 3,
+    cell: ({ agent_version }) => <AgentVersion version={agent_version} hosted={hosted} />,
+  },
   {
     name: "Last seen",
     width: "minmax(6rem, 1fr)",

@@ -17,6 +17,7 @@ interface Traits {
   camera?: Traits["main"];
   configs?: ("in_sync" | "pending" | "drifted")[];
   online?: boolean;
+  agent?: string;
 }
 
 /** Inserts named robots in one fleet, oldest first. */
@@ -35,7 +36,7 @@ async function robotsLike(rig: FeaturePlane, org_id: string, traits: Record<stri
     ids[name] = robot_id;
     await plane.db.run(sql`
       update robot set name = ${name}, labels = ${json(of.labels ?? {})}, node_id = ${of.online === true ? "node_a" : null},
-        last_seen_at = ${of.online === undefined ? null : now}, connected_at = ${of.online === undefined ? null : now}
+        agent_version = ${of.agent ?? null}, last_seen_at = ${of.online === undefined ? null : now}, connected_at = ${of.online === undefined ? null : now}
       where org_id = ${org_id} and id = ${robot_id}`);
     if (of.health !== undefined)
       await plane.db.run(sql`
@@ -122,6 +123,17 @@ test("finds robots by release, release state, config state, health and several l
   assert.deepEqual((await it.list("health=failing")).items[0]?.failing, ["disk:/: 97% used"]);
   const missing = await it.rig.call("GET", "/api/robots?release_id=rel_9", { token: it.token });
   assert.deepEqual([missing.status, missing.body.error.message], [404, "release rel_9 does not exist"]);
+});
+
+test("finds robots whose agent is older than a version, and ignores versions without three numbers", TIMEOUT, async () => {
+  await using it = await started();
+  const versions = ["0.1.0", "0.2.0-rc.1", "0.2.0", "0.10.0", "1.0", "main", "0.0.99999999999", "0.1.0.1", "0.1.9 (abc)"];
+  await robotsLike(it.rig, it.org_id, { none: {}, ...Object.fromEntries(versions.map((agent) => [agent, { agent }])) });
+  assert.deepEqual(await it.names("agent_older_than=0.2.0"), ["0.1.9 (abc)", "0.1.0"]);
+  assert.deepEqual(await it.names("agent_older_than=0.10.0&sort=name"), ["0.1.0", "0.1.9 (abc)", "0.2.0", "0.2.0-rc.1"]);
+  assert.deepEqual(await it.names("agent_older_than=0.1.0"), []);
+  for (const wrong of ["1.0", "1.0.0-rc", "x", "1.0.9999999999"])
+    assert.equal((await it.rig.call("GET", `/api/robots?agent_older_than=${wrong}`, { token: it.token })).status, 400, wrong);
 });
 
 test("pages of the robot list neither repeat nor miss a robot, with any order and filter", TIMEOUT, async () => {

@@ -18,6 +18,8 @@ interface RobotFilter {
   release_state?: Robot["release_state"] | undefined;
   config_state?: Robot["config_state"] | undefined;
   approval?: Robot["approval"] | undefined;
+  /** Three numbers separated by dots. */
+  agent_older_than?: string | undefined;
 }
 
 type Sort = "newest" | "name";
@@ -52,7 +54,7 @@ export function listRobots(
   filter: RobotFilter,
   { sort, after, limit }: { sort: Sort; after: RobotKey | null; limit: number },
 ): Promise<ShownRobotRow[]> {
-  const { status = "any", fleet_id, site_id, labels, q, approval } = filter;
+  const { status = "any", fleet_id, site_id, labels, q, approval, agent_older_than } = filter;
   const from = sort === "newest" ? (after?.id ?? MAX_ID) : MAX_ID;
   const [joins, conditions] = [joinsOf(filter, sort, from), conditionsOf(filter, sort)];
   return db.many(
@@ -62,6 +64,7 @@ export function listRobots(
       where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${approval === undefined ? NOTHING : APPROVAL[approval]} ${visible(caller, "r.site_id", "r.fleet_id")}
         ${equals({ "r.fleet_id": fleet_id, "r.site_id": site_id })}
         ${labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
+        ${agent_older_than === undefined ? NOTHING : olderThan(agent_older_than)}
         ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}
       limit ${limit}`,
@@ -69,6 +72,11 @@ export function listRobots(
     ),
   );
 }
+
+/** A robot may report any text as its version: without three numbers, the substring is null and the robot does not match. */
+const olderThan = (version: string): Statement<unknown> => sql`
+  and string_to_array(substring(r.agent_version from '^([0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9})(?![0-9.])'), '.')::int[]
+    < string_to_array(${version}, '.')::int[]`;
 
 const behindName = (after: RobotKey | null): Statement<unknown> =>
   after === null ? NOTHING : sql`and (r.name collate "C", r.id) > (${after.name ?? ""}, ${after.id})`;
