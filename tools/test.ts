@@ -16,19 +16,22 @@ const FOLDERS = ["packages", "tools", "tests", "bench"];
 
 const given = process.argv.slice(2);
 const nodes = takeOption("--nodes");
+const machines_at = given.indexOf("--machines");
+if (machines_at >= 0) given.splice(machines_at, 1);
 const options = given.filter((argument) => argument.startsWith("-"));
 const filters = given.filter((argument) => !argument.startsWith("-"));
 
 await main();
 
 /**
- * `npm test -- [--nodes N] [PATH PART…] [--node-test-option…]`: all test files, or those whose path contains one of the parts, with
- * control planes of N server nodes.
+ * `npm test -- [--nodes N] [--machines] [PATH PART…] [--node-test-option…]`: all test files, or those whose path contains one of the
+ * parts, with control planes of N server nodes, and with all machines of tests/machines.
  */
 async function main(): Promise<void> {
   if (nodes !== undefined && !/^[1-9]$/.test(nodes)) return finish(NOTHING_RAN, false, `--nodes ${nodes}: expected 1 to 9`);
   // Pass N as a variable, because test files run in separate processes. tests/harness/nodes.ts reads it.
   if (nodes !== undefined) process.env.ROAMFLEET_TEST_NODES = nodes;
+  if (machines_at >= 0) process.env.ROAMFLEET_MACHINES = "full";
   // Hundreds of processes load the same sources, so they share compiled code.
   process.env.NODE_COMPILE_CACHE ??= path.join(root, "node_modules", ".cache", "compile");
   const files = findTestFiles();

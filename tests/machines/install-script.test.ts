@@ -11,12 +11,12 @@ import { root } from "../../bin/launch.mjs";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { ContainerRig, type SystemdContainer, whyNoContainers } from "./systemd-container.ts";
+import { MACHINES_FULL } from "./virtual-machine.ts";
 
 // Real packages on clean systems: building the packages takes 10 s, each installation a few seconds.
-const is_full = process.env["ROAMFLEET_MACHINES"] === "full";
 const skip =
   whyNoContainers() ??
-  (oneNodeOnly("the certificate authority belongs to one node") || (is_full ? false : "takes a minute: npm run test:machines"));
+  (oneNodeOnly("the certificate authority belongs to one node") || (MACHINES_FULL ? false : "takes a minute: npm run test:machines"));
 const LIMIT = { timeout: 600_000, skip };
 /** The promise of the installation: online within a minute after the command was started. */
 const ONLINE_MS_MAX = 60_000;

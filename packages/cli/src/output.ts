@@ -187,6 +187,12 @@ export class Output {
     this.line(table.toString().replace(/ +$/gm, ""));
   }
 
+  /** Whether a table shows the column with this title, which only `-o wide` and --columns show. */
+  showsWide(title: string): boolean {
+    const { columns, format } = this.#options;
+    return columns === undefined ? format === "wide" : columns.includes(columnName(title));
+  }
+
   async #choose<T>(columns: readonly Column<T>[]): Promise<readonly Column<T>[]> {
     const { columns: wanted, format } = this.#options;
     if (wanted === undefined) return columns.filter(({ wide }) => !wide || format === "wide");

@@ -9,8 +9,11 @@ import { type Script, ScriptedPeer } from "./testing/scripted-peer.ts";
 const TIMEOUT = { timeout: 120_000 };
 const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** Responds to every list with no items and to all else with the fields that `rf` reads. */
+const HOSTED = "GET /api/packages";
+
+/** Responds as a server that hosts no packages: to every list with no items, and to all else with the fields that `rf` reads. */
 const anything: Script = ({ line }) => {
+  if (line === HOSTED) return { status: 404, body: { error: { code: "not_found", message: "unknown route" } } };
   const is_list = /^GET \S*(s|logs|timeline|events|deployments)(\?\S*)?$/.test(line);
   const data = {
     id: "x_1",
@@ -81,7 +84,8 @@ for (const [args, line, body] of calls) {
     const { code, stdout, stderr } = await home.run([...args, "--json"], { env: service.env });
     assert.equal(code, 0, stderr);
     assert.equal(typeof JSON.parse(stdout), "object");
-    assert.deepEqual(service.lines, [line]);
+    // A new key is printed with the line that installs the agent.
+    assert.deepEqual(service.lines, args[0] === "keys" && args[1] === "new" ? [line, HOSTED] : [line]);
     const [asked] = service.asked;
     assert.deepEqual(asked!.body === "" ? undefined : JSON.parse(asked!.body), body);
     assert.equal(asked!.headers.authorization, line.includes("/admin/") ? undefined : "Bearer rf_user_test");

@@ -73,6 +73,6 @@ test("rf --json prints an error as JSON on stdout and as text on stderr", TIMEOU
   assert.match(offline.stderr, /rf login/);
 });
 
-test("rf --version prints the version, and the commit if known", TIMEOUT, async () => {
-  assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+( \([0-9a-f]{7}\))?\n$/);
+test("rf --version prints the version, with the commit and its date if known", TIMEOUT, async () => {
+  assert.match((await home.run(["--version"])).stdout, /^\d+\.\d+\.\d+( \(commit [0-9a-f]{7}, \d{4}-\d{2}-\d{2}\))?\n$/);
 });

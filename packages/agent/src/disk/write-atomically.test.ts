@@ -15,8 +15,10 @@ const ELSEWHERE: Record<string, string> = {
   "disk/lock.ts": "a lock is valid for one boot",
   "deployments/journal.ts": "appends and fsyncs; its reserve contains no data",
   "runtime/file.ts": "streams a file of any size: fsynced before it is renamed durably; staging is fsynced and renamed as a whole",
+  "runtime/spawn-child.ts": "writes to /proc",
   "runtime/unpack.ts": "fsyncs the whole tree before the version gets its name",
   "runtime/workload.ts": "after a power cut there is no process any more",
+  "self-update/launched.ts": "a report in /run is valid for one boot",
   "spool/log-spool.ts": "both names of a segment are read",
 };
 

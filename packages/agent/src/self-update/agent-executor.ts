@@ -4,7 +4,7 @@ import { failpoint } from "@roamfleet/clock/failpoint";
 import { AGENT_APP } from "@roamfleet/protocol";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { Clock, Logger } from "../contract.ts";
-import { errorCode, errorText, readJson, renameDurably, syncDirectory, writeJson } from "../disk/write-atomically.ts";
+import { errorCode, errorText, makeDirectory, readJson, renameDurably, syncDirectory, writeJson } from "../disk/write-atomically.ts";
 import { fieldsOf } from "../json.ts";
 import type { ArtifactStore } from "../runtime/artifact-store.ts";
 import type { Executor, RunStatus, StageIo, StartOptions } from "../runtime/executor.ts";
@@ -142,7 +142,7 @@ export class AgentExecutor implements Executor {
     const before = this.#staged(app, release.id);
     if (before?.version === version) return;
     await stageVersion(paths, app, release.id, async (directory) => {
-      fs.mkdirSync(directory);
+      makeDirectory(directory);
       writeJson(path.join(directory, RECORD), { version, from: launched.version } satisfies Staged);
       syncDirectory(directory);
     });

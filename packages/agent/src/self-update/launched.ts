@@ -1,6 +1,14 @@
 import fs from "node:fs";
 import path from "node:path";
-import { errorCode, makeDirectory, readIfExists, removeDurably, switchSymlink, writeAtomically } from "../disk/write-atomically.ts";
+import {
+  errorCode,
+  makeDirectory,
+  readIfExists,
+  removeDurably,
+  renameDurably,
+  switchSymlink,
+  writeAtomically,
+} from "../disk/write-atomically.ts";
 import { parseObject } from "../json.ts";
 
 /** How the launcher (packages/agent/launch) has started this agent. */
@@ -155,7 +163,7 @@ export class Versions {
       if (!isVersion(name) || kept.has(name) || packaged.includes(directory)) continue;
       // Rename first: a partly deleted version must not look complete.
       const aside = path.join(this.root, `.${name}${PARTIAL}`);
-      fs.renameSync(directory, aside);
+      renameDurably(directory, aside);
       fs.rmSync(aside, { recursive: true, force: true });
     }
   }

@@ -50,7 +50,8 @@ export const list = defineCommand<[Options]>(
       .option("--outdated-agent", "Only robots whose agent is older than the version that the server hosts")
       .addOption(new Option("--sort <order>", "Sort order (default: newest)").choices(["newest", "name"])),
   async (context, options) => {
-    const hosted = await hostedVersion(await context.client());
+    const hosted =
+      options.outdatedAgent === true || context.out.showsWide("AGENT") ? await hostedVersion(await context.client()) : undefined;
     if (options.outdatedAgent === true && hosted === undefined)
       throw usage("the server hosts no packages, so no version is the newest", "Start it with --packages: see docs/guide/installing.md.");
     const query = { ...queryOf(options), agent_older_than: options.outdatedAgent === true ? hosted : undefined };
@@ -137,8 +138,8 @@ export const show = defineCommand<[string]>(
     const client = await context.client();
     const answer = await client.getRobot({ params: { id } });
     const robot = answer.data;
-    const hosted = await hostedVersion(client);
     await out.result(answer, async () => {
+      const hosted = await hostedVersion(client);
       out.details([
         ["ID", robot.id],
         ["Name", robot.name],
