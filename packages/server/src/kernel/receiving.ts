@@ -7,8 +7,9 @@ const JSON_BYTES_PER_SECOND_MIN = 16 * 1024;
 /** A streamed body may take days, but must deliver STREAM_WINDOW_BYTES_MIN in each window of this length. Any modem is faster. */
 export const STREAM_WINDOW_MS = 10_000;
 export const STREAM_WINDOW_BYTES_MIN = 8 * 1024;
-/** After a refusal, the rest of the body is read for this long, so that the client receives the response rather than a reset. */
+/** After a refusal, the rest of the body is read for this long and up to this size, so that the client receives the response and no reset. */
 const REFUSED_DRAIN_MS = 10_000;
+const REFUSED_DRAIN_BYTES_MAX = 16 * 1024 * 1024;
 /** Interval of the deadline checks. It is short, so that expired bodies end in small batches, as in http.ts. */
 const CHECK_MS = 100;
 
@@ -27,7 +28,8 @@ interface Receiving {
    */
   window_at: number;
   window_bytes: number;
-  answered: number | undefined;
+  /** Time of the response, and the bytes that the socket had read by then. */
+  answered: { at: number; bytes: number } | undefined;
 }
 
 /**
@@ -93,9 +95,12 @@ export class ReceivingBodies {
   }
 
   #isOver(request: IncomingMessage, body: Receiving, now: number): boolean {
-    if (body.response.writableEnded) body.answered ??= now;
-    if (body.answered !== undefined && body.response.statusCode >= 400 && now - body.answered >= REFUSED_DRAIN_MS) return true;
     const { bytesRead } = request.socket;
+    if (body.response.writableEnded) body.answered ??= { at: now, bytes: bytesRead };
+    if (body.answered !== undefined && body.response.statusCode >= 400) {
+      const { at, bytes } = body.answered;
+      if (now - at >= REFUSED_DRAIN_MS || bytesRead - bytes >= REFUSED_DRAIN_BYTES_MAX) return true;
+    }
     if (body.kind === "json") {
       const earned_ms = ((bytesRead - body.bytes_before) * 1_000) / JSON_BYTES_PER_SECOND_MIN;
       return now - body.started >= JSON_BODY_TIMEOUT_MS + earned_ms;
