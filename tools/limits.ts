@@ -53,6 +53,12 @@ export const ROBOT_INPUTS: readonly Input[] = [
   { input: "payload of a frame", bound: bytes(FRAME_PAYLOAD_BYTES_MAX), beyond: "the link ends with 1002", test: CODEC },
   { input: "payload of a PING", bound: bytes(PING_PAYLOAD_BYTES_MAX), beyond: "the link ends with 1002", test: CODEC },
   { input: "WebSocket fragments of one frame", bound: "16, in 4,096 pieces", beyond: "the link ends with 1008", test: FRAMES },
+  {
+    input: "a compressed message",
+    bound: "as one message and its values, decompressed; each KiB of it counts as a unit of the frame rate",
+    beyond: "decompression ends at the bound, and the link with 1002",
+    test: FRAMES,
+  },
   { input: "parts of one message", bound: `${count(MESSAGE_PARTS_MAX)}, none empty`, beyond: "the link ends with 1002", test: CODEC },
   {
     input: "one message",

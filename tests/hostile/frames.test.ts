@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
+import { deflateRawSync } from "node:zlib";
 import {
   CONTROL_CHANNEL,
   decodeFrame,
   encodeFrame,
   FLAG_MORE,
+  FLAG_PACKED,
   FLAG_REPLY,
   FrameType,
   LOG_CHANNEL,
@@ -47,6 +49,35 @@ test("closes a robot's link if a message contains too many values", TIMEOUT, asy
     );
   const [code, reason] = await closed;
   assert.deepEqual([code, String(reason)], [1008, `message has more than ${MESSAGE_VALUES_MAX} values`]);
+});
+
+const packed = (channel: number, bytes: Uint8Array): Buffer => encodeFrame(FrameType.DATA, channel, bytes, FLAG_PACKED);
+
+for (const [name, bytes, features] of [
+  ["that is over the limit when it is decompressed", deflateRawSync(Buffer.alloc(60 * 1024 * 1024, 32)), ["packed"]],
+  ["that is damaged", Buffer.alloc(1_000, 0xff), ["packed"]],
+  ["although it did not announce the feature", deflateRawSync(Buffer.from('{"type":"logs","records":[]}')), ["credit"]],
+] satisfies [string, Buffer, string[]][])
+  test(`closes the link of a robot that sends a compressed message ${name}`, TIMEOUT, async () => {
+    const robot = await plane.enrollRobot({ online: false });
+    for (const channel of [CONTROL_CHANNEL, LOG_CHANNEL]) {
+      const raw = await RawRobot.connect(plane.url, robot, features);
+      await raw.frame(packed(channel, bytes));
+      assert.ok([1002, 1006].includes(await raw.closed), `${channel}`);
+    }
+  });
+
+test("counts compressed messages by their decompressed size against the frame rate of a robot", TIMEOUT, async () => {
+  const robot = await plane.enrollRobot({ online: false });
+  const raw = await RawRobot.connect(plane.url, robot, ["packed"]);
+  // 1 KB each that decompresses to almost 1 MiB of JSON, which is not a message of a robot but has a valid size.
+  const text = `{"type":"progress","target_id":"t","attempt":1,"bytes_done":0,"bytes_total":0${" ".repeat(1_000_000)}}`;
+  const frame = wireFrame(packed(CONTROL_CHANNEL, deflateRawSync(text)));
+  const session = (): LiveSession | undefined => plane.session(robot.id) as LiveSession | undefined;
+  await plane.until("the link is open", () => session() !== undefined);
+  for (let sent = 0; sent < 40 && session()?.valve.isPausedFor(PauseReason.rate) !== true; sent += 1) await raw.write(frame);
+  await plane.until("reading is paused", () => session()?.valve.isPausedFor(PauseReason.rate) === true);
+  raw.socket.terminate();
 });
 
 test("disconnects a robot that sends requests and does not read the responses", TIMEOUT, async () => {

@@ -19,7 +19,7 @@ import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import { answerChallenge, type Identity } from "../../packages/swarm/src/testing/identity.ts";
 
-export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge): Hello => ({
+export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge, features = ["credit", "channels"]): Hello => ({
   type: "hello",
   protocols: [...LINK_PROTOCOLS],
   robot_id: id,
@@ -31,7 +31,7 @@ export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge
   platform: { os: "linux", arch: "x64", hostname: "arm-7" },
   kinds: [],
   streams: [],
-  features: ["credit", "channels"],
+  features,
   generation: 0,
 });
 
@@ -87,11 +87,11 @@ export class RawRobot {
   }
 
   /** Opens a link. Waits and tries again while the server states that the robot opens links too often. */
-  static async connect(url: string, { id, identity }: { id: string; identity: Identity }): Promise<RawRobot> {
+  static async connect(url: string, { id, identity }: { id: string; identity: Identity }, features?: string[]): Promise<RawRobot> {
     for (;;) {
       const { socket, tcp, challenge } = await openLink(url);
       const answered = once(socket, "message") as Promise<[Buffer]>;
-      socket.send(controlFrame(helloOf(id, identity, challenge)));
+      socket.send(controlFrame(helloOf(id, identity, challenge, features)));
       const answer = JSON.parse(decodeFrame((await answered)[0]).payload.toString()) as ServerMessage;
       if (answer.type !== "refused" || answer.retry_after_ms === undefined) return new RawRobot(socket, tcp);
       socket.terminate();

@@ -247,6 +247,23 @@ test("sends ros_adapters in health only to a server that supports the field", LI
   assert.deepEqual([older.ros, "ros_adapters" in older], [null, false]);
 });
 
+test("compresses messages only for a server that supports this", LIMIT, async (t) => {
+  const { peer, agent, clock } = await startRig(t, (made) => (made.behavior.welcome = { features: [] }));
+  const advance = (): Promise<void> => clock.advance({ seconds: 1 });
+  const isMessage = (message: string): boolean => peer.records.some((record) => record.message === message);
+  const text = "a message that is long enough to be compressed ".repeat(10);
+  agent.log.info(text);
+  await until("the log", () => isMessage(text), { meanwhile: advance });
+  assert.equal(peer.packed, 0);
+  peer.behavior.welcome = { features: ["packed"] };
+  peer.drop();
+  await until("the link is up again", () => peer.hellos.length === 2 && agent.connected, { meanwhile: advance });
+  agent.log.info(`${text} again`);
+  await until("the log", () => isMessage(`${text} again`), { meanwhile: advance });
+  assert.ok(peer.packed > 0);
+  assert.ok(peer.hellos.every((hello) => hello.features?.includes("packed")));
+});
+
 test("refuses to start on a state directory until the agent that uses it has stopped", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
   const options = { config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create };

@@ -9,6 +9,7 @@ import {
   CONTROL_CHANNEL,
   decodeFrame,
   describeNoProtocol,
+  FLAG_PACKED,
   FLAG_REPLY,
   type Frame,
   FrameError,
@@ -16,6 +17,7 @@ import {
   LINK_PROTOCOLS,
   LOG_CHANNEL,
   MessageAssembler,
+  packMessage,
   ReceiveMemory,
   type Refused,
   type SendClass,
@@ -94,6 +96,8 @@ export class Session {
   #timers: Timer[] = [];
   #last_heard: number;
   #welcomed = false;
+  /** Whether the server accepts compressed messages. */
+  #packs = false;
   readonly #greeted: () => void;
 
   readonly #on_frame: Record<FrameType, (frame: Frame) => void> = {
@@ -136,7 +140,7 @@ export class Session {
 
   /** Queues a control message. Returns false if the queue is full or the server has not welcomed the robot yet. */
   send(message: unknown): boolean {
-    return this.#welcomed && this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
+    return this.#welcomed && this.#push(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
   }
 
   /**
@@ -144,7 +148,13 @@ export class Session {
    * welcomed the robot yet.
    */
   sendLogs(message: string): boolean {
-    return this.#welcomed && this.#queue.pushMessage(LOG_CHANNEL, Buffer.from(message));
+    return this.#welcomed && this.#push(LOG_CHANNEL, Buffer.from(message));
+  }
+
+  /** Queues a message, compressed if the server supports that. */
+  #push(channel: number, message: Buffer): boolean {
+    const packed = this.#packs ? packMessage(message) : undefined;
+    return packed === undefined ? this.#queue.pushMessage(channel, message) : this.#queue.pushMessage(channel, packed, FLAG_PACKED);
   }
 
   room(send_class: SendClass): number {
@@ -219,7 +229,9 @@ export class Session {
     this.#welcomed = true;
     this.#greeted();
     this.#stopTimers();
-    const credited = commonFeatures(welcome.features).includes("credit");
+    const features = commonFeatures(welcome.features);
+    const credited = features.includes("credit");
+    this.#packs = features.includes("packed");
     this.#queue.paced = credited;
     this.#queue.openChannel(LOG_CHANNEL, "logs", credited ? { credit: CHANNEL_WINDOW_BYTES } : {});
     const refused = this.#options.handlers.welcomed(welcome);

@@ -8,6 +8,7 @@ import {
   CONTROL_CHANNEL,
   decodeFrame,
   encodeFrame,
+  FLAG_PACKED,
   FLAG_REPLY,
   FrameType,
   type HealthBody,
@@ -19,11 +20,13 @@ import {
   type Logs,
   type LogRecordBody,
   MessageAssembler,
+  MESSAGE_BYTES_MAX,
   messageFrames,
   type Report,
   type RobotMessage,
   type ServerMessage,
   timeReply,
+  unpackMessage,
   type Welcome,
 } from "@roamfleet/protocol/link";
 import { type WebSocket, WebSocketServer } from "ws";
@@ -36,6 +39,8 @@ export interface LinkPeer {
   readonly reports: Report[];
   readonly records: LogRecordBody[];
   readonly health: HealthBody[];
+  /** Number of compressed messages received. */
+  packed: number;
   readonly enrollments: { key: string; public_key: string }[];
   /** Number of upgrade requests, including refused ones. */
   attempts: number;
@@ -85,6 +90,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     reports: [],
     records: [],
     health: [],
+    packed: 0,
     enrollments: [],
     attempts: 0,
     order: [],
@@ -156,7 +162,10 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
       }
       if (frame.type !== FrameType.DATA) return;
       const bytes = assemblers[frame.channel as 0 | 1].push(frame);
-      if (bytes !== undefined) hear(socket, JSON.parse(Buffer.from(bytes).toString()) as RobotMessage, nonce);
+      if (bytes === undefined) return;
+      if ((frame.flags & FLAG_PACKED) !== 0) peer.packed += 1;
+      const message = (frame.flags & FLAG_PACKED) === 0 ? bytes : unpackMessage(bytes, MESSAGE_BYTES_MAX);
+      hear(socket, JSON.parse(Buffer.from(message).toString()) as RobotMessage, nonce);
     });
     socket.on("close", (code) => {
       peer.close_code = code;

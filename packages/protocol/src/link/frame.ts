@@ -5,7 +5,7 @@ import { ReceiveMemory } from "./receive-memory.ts";
  *
  *   byte 0     type      see FrameType
  *   byte 1     flags     MORE: the message continues in the next frame of this channel; REPLY: answer to a PING; BULK: the
- *                        payload is to be acknowledged by CREDIT on channel 0
+ *                        payload is to be acknowledged by CREDIT on channel 0; PACKED: the message is compressed
  *   bytes 2-3  reserved  zero
  *   bytes 4-7  channel   u32 big endian; 0 carries control messages
  *   bytes 8-   payload   at most 64 KiB
@@ -16,6 +16,8 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 export const FLAG_MORE = 1;
 export const FLAG_REPLY = 2;
 export const FLAG_BULK = 4;
+/** In every frame of a compressed message. Only robots send it, on the control and the log channel, to servers with the feature `packed`. */
+export const FLAG_PACKED = 8;
 
 export const FRAME_HEADER_BYTES = 8;
 export const FRAME_PAYLOAD_BYTES_MAX = 64 * 1024;

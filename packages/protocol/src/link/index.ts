@@ -12,6 +12,7 @@ export * from "./frame.ts";
 export * from "./limits.ts";
 export type * from "./messages.ts";
 export * from "./negotiation.ts";
+export { packMessage, unpackMessage } from "./packed.ts";
 export { BULK_BYTES_MAX, BULK_BYTES_MIN, RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 export {
   CHANNEL_WINDOW_BYTES,

@@ -8,9 +8,10 @@ export const LINK_PROTOCOLS = [2] as const;
  * Optional features beyond the minimum of a version. Both ends list their features, and only common ones are used:
  * - `credit`: log records and bulk are sent within credit, and bulk is acknowledged;
  * - `channels`: the other end may open channels;
- * - `ros_adapters`: health contains `ros_adapters`, and a request for a topic may name the type.
+ * - `ros_adapters`: health contains `ros_adapters`, and a request for a topic may name the type;
+ * - `packed`: the robot compresses messages (`packMessage`).
  */
-export const LINK_FEATURES = ["credit", "channels", "ros_adapters"] as const;
+export const LINK_FEATURES = ["credit", "channels", "ros_adapters", "packed"] as const;
 export type LinkFeature = (typeof LINK_FEATURES)[number];
 
 /** Returns the best version that both ends support; undefined if there is none. */

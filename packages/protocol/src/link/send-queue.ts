@@ -146,11 +146,11 @@ export class SendQueue {
    * Queues a whole message of a channel. Returns false if the message does not fit, or if the link or channel is closed. An empty class
    * accepts a message of any size. Throws FrameError if the message exceeds the maximum size.
    */
-  pushMessage(channel: number, payload: Uint8Array): boolean {
+  pushMessage(channel: number, payload: Uint8Array, flags = 0): boolean {
     if (payload.length > MESSAGE_BYTES_MAX) throw new FrameError(`message of ${payload.length} bytes is over ${MESSAGE_BYTES_MAX}`);
-    if (channel === 0 && this.#sendDirectly(FrameType.DATA, channel, payload, 0)) return true;
+    if (channel === 0 && this.#sendDirectly(FrameType.DATA, channel, payload, flags)) return true;
     const lane = channel === 0 ? this.#controlLane() : this.#lanes?.get(channel);
-    return lane !== undefined && this.#push(lane, { type: FrameType.DATA, channel, payload, flags: 0, offset: 0 });
+    return lane !== undefined && this.#push(lane, { type: FrameType.DATA, channel, payload, flags, offset: 0 });
   }
 
   /** Queues the last frame of a channel. It is sent after all data of the channel, and then the channel is removed. */
@@ -285,7 +285,7 @@ export class SendQueue {
     this.#left(lane, head, count);
     lane.credit -= count;
     if (paced) this.#meter!.sent(count, this.#options.now(), this.#waiting === 0);
-    this.#send(FrameType.DATA, head.channel, part, (count < left ? FLAG_MORE : 0) | (paced ? FLAG_BULK : 0));
+    this.#send(FrameType.DATA, head.channel, part, head.flags | (count < left ? FLAG_MORE : 0) | (paced ? FLAG_BULK : 0));
     return true;
   }
 

@@ -14,6 +14,7 @@ import {
   decodeFrame,
   FLAG_BULK,
   FLAG_MORE,
+  FLAG_PACKED,
   FLAG_REPLY,
   type Frame,
   FrameError,
@@ -27,6 +28,7 @@ import {
   SendQueue,
   type SendQueueOptions,
   timeReply,
+  unpackMessage,
 } from "@roamfleet/protocol/link";
 import type { Hello, RobotMessage, ServerMessage } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
@@ -232,15 +234,27 @@ export class LiveSession implements Session, RateLimited, Holder {
     if ((frame.flags & FLAG_BULK) !== 0) this.#credit(CONTROL_CHANNEL, (this.#receipts ??= new BulkReceipts()).take(frame));
     const { length } = frame.payload;
     if (frame.channel === CONTROL_CHANNEL)
-      return this.#message((this.#control ??= this.#assembler(ROBOT_MESSAGE_BYTES_MAX)).push(frame), 0);
+      return this.#message(this.#unpack(frame, (this.#control ??= this.#assembler(ROBOT_MESSAGE_BYTES_MAX)).push(frame)), 0);
     if (frame.channel !== LOG_CHANNEL) return this.#table().receive(frame);
-    const message = (this.#logs ??= this.#assembler(ROBOT_LOG_BYTES_MAX)).push(frame);
+    const message = this.#unpack(frame, (this.#logs ??= this.#assembler(ROBOT_LOG_BYTES_MAX)).push(frame));
     if (!this.knows("credit")) return this.#message(message, 0);
     this.#log_credit ??= new CreditGiver();
     this.#log_credit.arrived(length);
     // Returns flow-control credit for each fragment as it arrives, and for the last fragment when the message is processed.
     if ((frame.flags & FLAG_MORE) !== 0) this.#credit(LOG_CHANNEL, this.#log_credit.consumed(length));
     this.#message(message, length);
+  }
+
+  /**
+   * Decompresses a message whose last frame is marked as compressed. The limits of a message apply to its decompressed size, and so does the
+   * frame rate: a frame of 1 KiB may contain 1 MiB.
+   */
+  #unpack({ flags, channel }: Frame, message: Uint8Array | undefined): Uint8Array | undefined {
+    if (message === undefined || (flags & FLAG_PACKED) === 0) return message;
+    if (!this.knows("packed")) throw new FrameError("a compressed message, although the robot does not have the feature");
+    const unpacked = unpackMessage(message, channel === LOG_CHANNEL ? ROBOT_LOG_BYTES_MAX : ROBOT_MESSAGE_BYTES_MAX);
+    this.#pace(unpacked.length, JSON_UNIT_BYTES);
+    return unpacked;
   }
 
   /** `credit`: bytes to return on the log channel after the message was processed. */
