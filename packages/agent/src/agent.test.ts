@@ -247,6 +247,21 @@ test("sends ros_adapters in health only to a server that supports the field", LI
   assert.deepEqual([older.ros, "ros_adapters" in older], [null, false]);
 });
 
+test("sends unchanged health rarely only to a server that supports this", LIMIT, async (t) => {
+  const sentIn9Minutes = async (...features: string[]): Promise<number> => {
+    const { peer, clock } = await startRig(t, ({ behavior }) => (behavior.welcome = { features, health_seconds: 30 }));
+    await until("health", () => peer.health.length === 1);
+    for (let i = 0; i < 18; i += 1) {
+      await clock.advance({ seconds: 30 });
+      await peer.settled();
+    }
+    return peer.health.length;
+  };
+  assert.ok((await sentIn9Minutes()) >= 15);
+  const sent = await sentIn9Minutes("health_changes");
+  assert.ok(sent >= 2 && sent <= 12, `${sent}`);
+});
+
 test("compresses messages only for a server that supports this", LIMIT, async (t) => {
   const { peer, agent, clock } = await startRig(t, (made) => (made.behavior.welcome = { features: [] }));
   const advance = (): Promise<void> => clock.advance({ seconds: 1 });

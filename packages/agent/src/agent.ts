@@ -325,6 +325,7 @@ function makeLink(robot: Robot, { deployments, shells, ros }: { deployments: Dep
       generation: store.generation,
     }),
     health: () => meter.measure(),
+    health_seconds: config.robot.health.interval_seconds,
     sources: streamSources({ robot: config.robot, clock, log, state_directory, signatures: guard, environment, shells, ros }),
     announce: () => deployments.announce(),
     on_acknowledged: robot.acknowledged.resolve,

@@ -23,6 +23,7 @@ logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
 forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
 containers: { devices: on, host_network: off }
+health: { interval_seconds: 60 }
 os_image:
   status: { command: [/usr/lib/robot/image, status] }
   install: { command: [/usr/lib/robot/image, install], timeout_seconds: 600 }
@@ -45,6 +46,7 @@ signed: { allow: [shell, forward] }
     forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
     files: { directories: ["/var/log"] },
     containers: { devices: true, host_network: false },
+    health: { interval_seconds: 60 },
     os_image: {
       hook: {
         status: { command: ["/usr/lib/robot/image", "status"], timeout_ms: 60_000 },

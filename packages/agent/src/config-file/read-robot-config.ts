@@ -55,6 +55,7 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
     forward: file.section("forward", readForward),
     files: file.section("files", (section) => ({ directories: section.paths("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories })),
     containers: file.section("containers", readContainers),
+    health: file.section("health", readHealth),
     os_image: file.section("os_image", readOsImage),
     signed: file.section("signed", (section) => ({
       allow: section.choices("allow", SIGNED_SWITCHES) ?? ROBOT_CONFIG_DEFAULT.signed.allow,
@@ -141,6 +142,13 @@ function readForward(section: Section): RobotConfig["forward"] {
 function readContainers(section: Section): RobotConfig["containers"] {
   const { devices, host_network } = ROBOT_CONFIG_DEFAULT.containers;
   return { devices: section.onOff("devices") ?? devices, host_network: section.onOff("host_network") ?? host_network };
+}
+
+const HEALTH_SECONDS_MAX = 86_400;
+
+function readHealth(section: Section): RobotConfig["health"] {
+  const interval_seconds = section.integer("interval_seconds", 1, HEALTH_SECONDS_MAX);
+  return interval_seconds === undefined ? {} : { interval_seconds };
 }
 
 /** Maximum time limit of a command of `os_image`. */

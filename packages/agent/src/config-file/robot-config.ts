@@ -89,6 +89,10 @@ export interface RobotConfig {
     devices: boolean;
     host_network: boolean;
   };
+  health: {
+    /** Seconds between health measurements. Absent: the server's `health_seconds`. */
+    interval_seconds?: number;
+  };
   os_image: {
     /** Absent: RAUC, if the robot has it. */
     hook?: OsImageHook;
@@ -110,6 +114,7 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   forward: { allow: ["127.0.0.1:*", "[::1]:*"] },
   files: { directories: ["/"] },
   containers: { devices: false, host_network: false },
+  health: {},
   os_image: { connect_ms: OS_IMAGE_DEFAULTS.connect_ms },
   signed: { allow: [] },
 };

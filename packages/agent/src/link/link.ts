@@ -20,6 +20,7 @@ import type { RobotKey } from "../identity/identity.ts";
 import type { LogShipper } from "../logs/shipper.ts";
 import type { RobotTime } from "../robot-time.ts";
 import type { Outbox } from "../spool/outbox.ts";
+import { HealthChanges } from "../health/health-changes.ts";
 import { backoffMs, slowMs } from "./backoff.ts";
 import { connect, ConnectFailed, type OpenSocket } from "./connect.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
@@ -48,6 +49,8 @@ export interface LinkOptions {
   /** Returns the fields of the `hello` message except the identity; called at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
+  /** Interval of health measurements in seconds, from the robot's config file. Absent: the server's interval. */
+  health_seconds?: number | undefined;
   /** The handler of each kind of stream that the server may open. */
   sources: ReadonlyMap<string, StreamSource>;
   /** Called after each welcome, to report the running apps to the server. */
@@ -215,8 +218,11 @@ export class Link {
     this.#reports.start(session, welcome.acked_seq);
     this.#announce();
     const features = commonFeatures(welcome.features);
-    void this.#sendHealth(session, features);
-    session.every(welcome.health_seconds * 1000, () => this.#sendHealth(session, features));
+    const interval_ms = (this.#options.health_seconds ?? welcome.health_seconds) * 1_000;
+    const changes = features.includes("health_changes") ? new HealthChanges({ clock, interval_ms }) : undefined;
+    const sendHealth = (): Promise<void> => this.#sendHealth(session, features, changes);
+    void sendHealth();
+    session.every(interval_ms, sendHealth);
     shipper.start(
       { room: () => session.room("logs"), send: (message) => session.sendLogs(message) },
       { acked: welcome.acked_log_seq, flush_ms: welcome.log_flush_ms },
@@ -249,13 +255,16 @@ export class Link {
     }
   }
 
-  async #sendHealth(session: Session, features: readonly LinkFeature[]): Promise<void> {
+  /** Measures health and sends it. With `changes`, sends only what the server does not have yet. */
+  async #sendHealth(session: Session, features: readonly LinkFeature[], changes?: HealthChanges): Promise<void> {
     const ended = this.#options.activity.begin();
     try {
       const { ros_adapters, ...snapshot } = await this.#options.health();
       // Send the field only if the server supports it: otherwise the server would close the link.
       const more = features.includes("ros_adapters") && ros_adapters !== undefined ? { ros_adapters } : {};
-      session.send({ type: "health", snapshot: { ...snapshot, ...more } });
+      const measured = { ...snapshot, ...more };
+      const message = changes === undefined ? { snapshot: measured } : changes.next(measured);
+      if (message !== undefined && session.send({ type: "health", ...message })) changes?.sent(measured);
     } catch (error) {
       this.#options.log.error({ reason: errorText(error) }, "could not measure health");
     } finally {

@@ -183,7 +183,15 @@ export const HealthBody = Shape({
 });
 export type HealthBody = Static<typeof HealthBody>;
 
-export const Health = Shape({ type: Type.Literal("health"), snapshot: HealthBody });
+export const Health = Shape({
+  type: Type.Literal("health"),
+  snapshot: HealthBody,
+  /**
+   * True if `ros` and `ros_adapters` are as in the robot's last snapshot of this link. They are then null and absent in this one. Sent only to
+   * servers with the feature `health_changes`.
+   */
+  ros_unchanged: Maybe(Type.Literal(true)),
+});
 export type Health = Static<typeof Health>;
 
 export type LogLevel = (typeof LOG_LEVELS)[number];

@@ -16,9 +16,9 @@ const point = (minute: number, extra: Partial<HealthPoint> = {}): HealthPoint =>
   ...extra,
 });
 
-test("a health chart has a gap where the robot reported nothing for minutes", () => {
-  const { times, cpu } = seriesOf([point(0), point(1), point(9), point(10)], 3_600);
-  assert.deepEqual(cpu[0]!.values, [0, 1, null, 9, 10]);
+test("a health chart has a gap where the robot reported nothing for more than twice five minutes", () => {
+  const { times, cpu } = seriesOf([point(0), point(6), point(18), point(19)], 3_600);
+  assert.deepEqual(cpu[0]!.values, [0, 6, null, 18, 19]);
   assert.equal(times.length, 5);
   assert.ok(times.every((time, n) => n === 0 || time > times[n - 1]!));
 });

@@ -3,8 +3,10 @@ import type { HealthPoint } from "@roamfleet/protocol/routes";
 /** Number of data points requested for a range. */
 export const HISTORY_POINTS = 300;
 const MINUTE_SECONDS = 60;
-/** If a robot reports nothing for more than this many point intervals, the chart shows a gap. Robots report once a minute. */
+/** If a robot reports nothing for more than this many point intervals, the chart shows a gap. */
 const GAP_POINTS = 3;
+/** The chart shows no shorter gaps: a robot whose health does not change reports it every five minutes. */
+const GAP_SECONDS_MIN = 660;
 
 export interface Series {
   label: string;
@@ -32,7 +34,7 @@ export function sinceOf(now_ms: number, range_seconds: number): string {
 
 /** Converts health points to chart series, with null values as gaps where the robot did not report. */
 export function seriesOf(points: readonly HealthPoint[], range_seconds: number): HealthSeries {
-  const gap_seconds = GAP_POINTS * pointSeconds(range_seconds);
+  const gap_seconds = Math.max(GAP_SECONDS_MIN, GAP_POINTS * pointSeconds(range_seconds));
   const times: number[] = [];
   const at: (HealthPoint | undefined)[] = [];
   for (const point of points) {

@@ -19,7 +19,8 @@ async function start() {
   return {
     rig,
     robot_id,
-    take: (more: Partial<HealthBody>) => ingestHealth(rig.plane, session, { type: "health", snapshot: healthOf(more) }),
+    take: (more: Partial<HealthBody>, ros?: { ros_unchanged: true }) =>
+      ingestHealth(rig.plane, session, { type: "health", snapshot: healthOf(more), ...ros }),
     read: (as = token) =>
       rig.call<{ data: HealthSnapshot; error: { message: string } }>("GET", `/api/robots/${robot_id}/health`, { token: as }),
     [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
@@ -49,6 +50,22 @@ test("returns the latest health snapshot with the time of its receipt", TIMEOUT,
     received_at: "2030-01-01T00:00:15.000Z",
     ...healthOf({ uptime_seconds: 115, status: "warn", at: "2029-12-31T23:00:00.000Z" }),
   });
+});
+
+test("keeps the ROS names of the last snapshot if the robot states that they did not change", TIMEOUT, async () => {
+  await using of = await start();
+  const unchanged = { ros_unchanged: true } as const;
+  const ros = { distro: null, adapter: "dds", nodes: ["/a"], topics: ["/scan"] };
+  const ros_adapters: HealthBody["ros_adapters"] = [{ name: "dds", state: "connected", distro: null }];
+  await of.take({ uptime_seconds: 99 }, unchanged);
+  assert.equal((await of.read()).body.data.ros, null);
+  await of.take({ uptime_seconds: 100, ros, ros_adapters });
+  await of.take({ uptime_seconds: 115, status: "warn" }, unchanged);
+  const { data } = (await of.read()).body;
+  assert.deepEqual([data.uptime_seconds, data.status, data.ros, data.ros_adapters], [115, "warn", ros, ros_adapters]);
+  await of.take({ uptime_seconds: 130 });
+  const { ros: none, ros_adapters: no_adapters } = (await of.read()).body.data;
+  assert.deepEqual([none, no_adapters], [null, undefined]);
 });
 
 test("ignores an older health snapshot of the same boot unless a minute has passed", TIMEOUT, async () => {

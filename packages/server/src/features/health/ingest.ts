@@ -31,10 +31,15 @@ const batcherOf = planeState(
 );
 
 /** Stores a robot's snapshot. Sends no acknowledgement: if a snapshot is lost, the next one replaces it. */
-export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot }: Health): Promise<void> {
+export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot, ros_unchanged }: Health): Promise<void> {
   const now = plane.clock.now();
   const verdict = verdictOf(snapshot);
-  const before = await batcherOf(plane).add(org_id, { robot_id, snapshot: { ...snapshot, at: sane(snapshot.at, now) }, verdict });
+  const before = await batcherOf(plane).add(org_id, {
+    robot_id,
+    snapshot: { ...snapshot, at: sane(snapshot.at, now) },
+    keeps_ros: ros_unchanged === true,
+    verdict,
+  });
   if (before === undefined) return;
   addPoint(plane, org_id, robot_id, snapshot, now);
   const { state, failing } = verdict;

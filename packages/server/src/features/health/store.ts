@@ -18,6 +18,8 @@ export interface Verdict {
 export interface NewSnapshot {
   robot_id: string;
   snapshot: HealthBody;
+  /** Whether the lists of ROS names stay as in the stored snapshot. */
+  keeps_ros?: boolean;
   verdict: Verdict;
 }
 
@@ -31,14 +33,18 @@ export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnap
   db.many(sql(keptRow)`
     with v as (
       select * from unnest(${list(snapshots.map(({ robot_id }) => robot_id))}::text[], ${list(snapshots.map(({ snapshot }) => JSON.stringify(snapshot)))}::text[],
-        ${list(snapshots.map(({ verdict }) => verdict.state))}::text[], ${list(snapshots.map(({ verdict }) => JSON.stringify(verdict.failing)))}::text[])
-        as v (robot_id, snapshot, state, failing)),
+        ${list(snapshots.map(({ verdict }) => verdict.state))}::text[], ${list(snapshots.map(({ verdict }) => JSON.stringify(verdict.failing)))}::text[],
+        ${list(snapshots.map(({ keeps_ros }) => keeps_ros === true))}::bool[])
+        as v (robot_id, snapshot, state, failing, keeps_ros)),
     before as (
-      select h.robot_id, h.state, jsonb_array_length(h.failing) as failing
+      select h.robot_id, h.state, jsonb_array_length(h.failing) as failing,
+        case when v.keeps_ros then jsonb_build_object('ros', h.snapshot->'ros')
+          || case when h.snapshot ? 'ros_adapters' then jsonb_build_object('ros_adapters', h.snapshot->'ros_adapters') else '{}' end end as ros
       from v join health_snapshot h on h.org_id = ${org_id} and h.robot_id = v.robot_id),
     kept as (
       insert into health_snapshot (org_id, robot_id, received_at, snapshot, state, failing)
-      select ${org_id}, robot_id, ${now}::timestamptz, snapshot::jsonb, state, failing::jsonb from v order by robot_id
+      select ${org_id}, v.robot_id, ${now}::timestamptz, v.snapshot::jsonb || coalesce(before.ros, '{}'), v.state, v.failing::jsonb
+      from v left join before using (robot_id) order by v.robot_id
       on conflict (org_id, robot_id) do update set received_at = excluded.received_at, snapshot = excluded.snapshot,
           state = excluded.state, failing = excluded.failing
         where health_snapshot.received_at < ${new Date(now.getTime() - LATE_MS)} or health_snapshot.received_at > ${new Date(now.getTime() + LATE_MS)}
