@@ -69,7 +69,7 @@ const create = defineCommand<[NewKeyOptions]>(
       out.details([
         ["ID", data.id],
         ["Key", out.paint("strong", data.key)],
-        ["Uses", data.max_uses === 0 ? "unlimited" : data.max_uses],
+        ["Uses", data.max_uses === 0 ? "unlimited" : `at most ${data.max_uses}`],
         ["Secrets", data.trusted ? "robots get them immediately" : "after an admin approves the robot"],
         ["Expires", relative(data.expires_at, context.now())],
       ]);

@@ -99,7 +99,10 @@ export function showRelease(context: Context, release: Body<"getRelease">["data"
     ["Notes", release.notes ?? undefined],
     ["Artifact", out.status(release.artifact_state)],
     ["Image", release.image ?? undefined],
-    ["Size", `${bytes(release.artifact_size)} (${release.artifact_size} bytes)`],
+    [
+      "Size",
+      release.artifact_size < 1_000 ? bytes(release.artifact_size) : `${bytes(release.artifact_size)} (${release.artifact_size} bytes)`,
+    ],
     ["SHA-256", release.artifact_sha256],
     ["Layers", release.images === undefined ? undefined : layersText(release.images)],
     ["Manifest", release.manifest == null ? undefined : JSON.stringify(release.manifest)],
