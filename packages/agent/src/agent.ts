@@ -126,7 +126,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const sink: LogSink = {
     write: (record) => {
       parts.spool?.append(record);
-      parts.shipper?.recordAdded();
+      parts.shipper?.recordAdded(record);
     },
   };
   const limiter = new LogRateLimiter(sink, clock);
@@ -135,8 +135,12 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
     reason === undefined
       ? local.info({ what }, "writes to the disk succeed again")
       : local.error({ what, reason }, "writes to the disk fail: the newest records are kept in memory");
+  const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
+  const { runtime_directory } = config;
   const spool = new LogSpool({
     directory: join(config.state_directory, "logs"),
+    // Named after the outbox, so that another identity never sends these records.
+    memory_directory: runtime_directory === undefined ? undefined : join(runtime_directory, `logs-${outbox.outbox_id}`),
     bytes_max: config.log_spool_bytes_max,
     clock,
     now,
@@ -147,7 +151,6 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   parts.shipper = shipper;
   if (config.failpoint !== undefined) log.warn({ failpoint: config.failpoint.spec }, "this agent kills itself at a failpoint");
   if (config.failpoint_ignored === true) log.warn("ROAMFLEET_FAILPOINT is ignored: it needs --crash-at-failpoint");
-  const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "reports that were not sent to the server yet are damaged on the disk");
   const close = (): void => {
     limiter.close();
@@ -289,7 +292,9 @@ const startSources = ({ config, clock, log, sink, spool }: Robot, ros: RosBridge
     sink,
     environment: config.workload_environment,
     spoolHasRoom: () => spool.bytes < config.log_spool_bytes_max / 2,
-    sync: () => spool.sync(),
+    spool,
+    boot_id: readBootId(config.system_root),
+    recent_directory: config.runtime_directory ?? config.state_directory,
     ros,
   });
 
@@ -329,7 +334,10 @@ function makeLink(robot: Robot, { deployments, shells, ros }: { deployments: Dep
     sources: streamSources({ robot: config.robot, clock, log, state_directory, signatures: guard, environment, shells, ros }),
     announce: () => deployments.announce(),
     on_acknowledged: robot.acknowledged.resolve,
-    on_connection: local_interface.connectionChanged,
+    on_connection: (connected, reason) => {
+      spool.linked = connected;
+      local_interface.connectionChanged(connected, reason);
+    },
     desired: (desired) => {
       if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ ...robot, deployments }, desired);
       else log.error({ robot_id: desired.robot_id, generation: desired.generation }, "refused a desired state for another robot");

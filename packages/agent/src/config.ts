@@ -1,3 +1,4 @@
+import { statfsSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseFingerprint } from "@roamfleet/protocol/authority";
 import type { FailpointOptions } from "@roamfleet/clock/failpoint";
@@ -26,6 +27,11 @@ export interface AgentConfig {
   trust_on_first_use: boolean;
   log_level: string;
   log_spool_bytes_max: number;
+  /**
+   * Directory in memory (tmpfs) that survives the agent's process, from RUNTIME_DIRECTORY, which systemd sets. Absent: the agent keeps
+   * everything in the state directory.
+   */
+  runtime_directory?: string;
   /** Absolute directories below which a `file` release may choose its own path. */
   file_directories: string[];
   /** Absolute host directories that containers may mount. */
@@ -137,6 +143,7 @@ export function readConfig(
     labels: parseLabels(flags.label ?? env.ROAMFLEET_ROBOT_LABELS?.split(",").filter(Boolean) ?? []),
     keep_workloads: flags.keepWorkloads ?? false,
     allow_insecure_http,
+    ...runtimeDirectory(env),
     ...readAuthority(flags, env),
     trust_on_first_use: flags.trustOnFirstUse ?? false,
     log_level,
@@ -156,6 +163,20 @@ export function readConfig(
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROAMFLEET_FAILPOINT),
   };
+}
+
+/** statfs type of tmpfs. */
+const TMPFS = 0x01021994;
+
+/** Returns the first directory of RUNTIME_DIRECTORY if it is in memory. */
+function runtimeDirectory({ RUNTIME_DIRECTORY }: NodeJS.ProcessEnv): Pick<AgentConfig, "runtime_directory"> {
+  const [directory] = (RUNTIME_DIRECTORY ?? "").split(":");
+  if (!directory) return {};
+  try {
+    return statfsSync(directory).type === TMPFS ? { runtime_directory: resolve(directory) } : {};
+  } catch {
+    return {};
+  }
 }
 
 function onOff(name: string, text: string | undefined): boolean | undefined {
@@ -298,7 +319,8 @@ function parseSpoolBytes(mib: string | undefined): number {
 function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
   const inherited: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {
-    if (value !== undefined && !key.startsWith("ROAMFLEET_") && !key.startsWith("NODE_")) inherited[key] = value;
+    const is_own = key.startsWith("ROAMFLEET_") || key.startsWith("NODE_") || key === "RUNTIME_DIRECTORY";
+    if (value !== undefined && !is_own) inherited[key] = value;
   }
   return inherited;
 }

@@ -171,6 +171,10 @@ TimeoutStopSec=${STOP_TIMEOUT_SECONDS}
 # The agent restarts a workload that runs out of memory; this must not stop the agent.
 OOMPolicy=continue
 LimitNOFILE=65536
+# Log records wait in memory here for their acknowledgement, instead of on the flash, and survive a restart of the agent.
+RuntimeDirectory=roamfleet-agent
+RuntimeDirectoryMode=0700
+RuntimeDirectoryPreserve=yes
 KeyringMode=private
 
 [Install]

@@ -131,7 +131,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   deployment_expiry_hours: "hours after its start when a deployment expires: targets that have not begun to install are then cancelled",
   heartbeat_seconds: "seconds between heartbeats of a robot; after three missed heartbeats its link is closed",
   health_seconds: "seconds between health measurements of a robot; it sends changes, and a snapshot every five minutes",
-  log_flush_ms: "milliseconds that a robot collects log records before it sends them",
+  log_flush_ms: "milliseconds that a robot collects log records before it sends them; ten times as long while records keep coming",
   robots_max: "robots connected to each server",
   unauthenticated_links_max: "connections of robots to each server that are not yet authenticated",
   link_accepts_per_second: "robots accepted per second by each server; further robots get a time to retry; 0: no limit",

@@ -19,6 +19,7 @@ const ELSEWHERE: Record<string, string> = {
   "runtime/unpack.ts": "fsyncs the whole tree before the version gets its name",
   "runtime/workload.ts": "after a power cut there is no process any more",
   "self-update/launched.ts": "a report in /run is valid for one boot",
+  "spool/log-entries.ts": "both names of a segment are read",
   "spool/log-spool.ts": "both names of a segment are read",
 };
 

@@ -10,6 +10,7 @@ import {
   renameSync,
   rmSync,
   symlinkSync,
+  writeFileSync,
   writeSync,
 } from "node:fs";
 import { statfs } from "node:fs/promises";
@@ -79,6 +80,11 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   });
 }
 
+/** Replaces a JSON file without fsync: the new content survives the end of this process, but perhaps not a power loss. */
+export function writeQuickly(path: string, value: object): void {
+  replaceFile(path, (temporary) => writeFileSync(temporary, jsonText(value), { mode: 0o600, flag: "wx" }));
+}
+
 /** Like `writeAtomically`, but copies the content and the mode of another file, which may have any size. */
 export function copyAtomically(from: string, to: string): void {
   replaceBy(to, (temporary) => {
@@ -93,6 +99,11 @@ export function switchSymlink(link: string, target: string): void {
 }
 
 function replaceBy(path: string, create: (temporary: string, point: FilePoint | undefined) => void): void {
+  replaceFile(path, create);
+  syncDirectory(dirname(path));
+}
+
+function replaceFile(path: string, create: (temporary: string, point: FilePoint | undefined) => void): void {
   const temporary = `${path}.tmp`;
   rmSync(temporary, { force: true });
   const point = filePoint(path);
@@ -105,7 +116,6 @@ function replaceBy(path: string, create: (temporary: string, point: FilePoint | 
   point?.("before-rename");
   renameSync(temporary, path);
   point?.("after-rename");
-  syncDirectory(dirname(path));
 }
 
 type FilePoint = (stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void;
@@ -131,8 +141,10 @@ export function writeWhole(handle: number, bytes: Uint8Array): void {
 
 /** Replaces a JSON file by this object with an added checksum field, `crc32`. */
 export function writeJson(path: string, value: object): void {
-  writeAtomically(path, `${JSON.stringify({ ...value, crc32: checksum(JSON.stringify(value)) }, null, 2)}\n`);
+  writeAtomically(path, jsonText(value));
 }
+
+const jsonText = (value: object): string => `${JSON.stringify({ ...value, crc32: checksum(JSON.stringify(value)) }, null, 2)}\n`;
 
 /** CRC-32 as 8 hex digits. */
 export const checksum = (text: string): string => crc32(text).toString(16).padStart(8, "0");

@@ -45,7 +45,7 @@ export interface LinkOptions {
   local: Logger;
   time: RobotTime;
   outbox: ReportQueue & Pick<Outbox, "outbox_id" | "size" | "reconcile">;
-  shipper: Pick<LogShipper, "start" | "stop" | "pump" | "acknowledge" | "follow">;
+  shipper: Pick<LogShipper, "start" | "stop" | "resume" | "acknowledge" | "follow">;
   /** Returns the fields of the `hello` message except the identity; called at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
@@ -179,7 +179,7 @@ export class Link {
       time: (server_time) => this.#options.time.sync(server_time),
       room: () => {
         this.#reports.pump();
-        this.#options.shipper.pump();
+        this.#options.shipper.resume();
       },
     };
   }

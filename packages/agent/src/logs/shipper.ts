@@ -1,10 +1,19 @@
 import type { Clock, Timer } from "@roamfleet/clock";
-import { LOG_BATCH_RECORDS_MAX } from "@roamfleet/protocol/link";
+import { LOG_BATCH_RECORDS_MAX, type LogLevel } from "@roamfleet/protocol/link";
+import type { LogRecord } from "../contract.ts";
 import type { LogSpool } from "../spool/log-spool.ts";
 
 const LOG_BATCH_BYTES_MAX = 256 * 1024;
 /** Maximum bytes sent but not yet acknowledged. */
 const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
+/**
+ * While records keep coming, a batch is sent only every 10 flush intervals, or every 10 s if that is less: it takes fewer packets, and its text
+ * compresses better. A record after a pause is sent after one interval, and so are errors and larger batches.
+ */
+const SUSTAINED_INTERVALS = 10;
+const SUSTAINED_MS_MAX = 10_000;
+const SUSTAINED_BYTES_MAX = 64 * 1024;
+const URGENT: ReadonlySet<LogLevel> = new Set(["error", "fatal"]);
 /** Flush interval while a client follows the log. */
 const FOLLOW_FLUSH_MS = 50;
 /**
@@ -30,7 +39,12 @@ export class LogShipper {
   #outlet: LogOutlet | undefined;
   #flush_ms = FOLLOW_FLUSH_MS;
   #following = false;
-  #flush: Timer | undefined;
+  #flush: { timer: Timer; at: number } | undefined;
+  #flushed_at = -Infinity;
+  /** Approximate bytes of the records that wait for the next flush. */
+  #waiting_bytes = 0;
+  /** Whether the last `pump` stopped at a limit, so that more records may be waiting. */
+  #is_behind = false;
   #ack_timeout: Timer | undefined;
   #in_flight: { last_seq: number; bytes: number }[] = [];
   #acked = 0;
@@ -54,6 +68,7 @@ export class LogShipper {
     this.#outlet = undefined;
     this.#following = false;
     this.#in_flight = [];
+    this.#flushed_at = -Infinity;
     this.#cancelFlush();
     this.#ack_timeout?.cancel();
   }
@@ -69,32 +84,46 @@ export class LogShipper {
    * Schedules a flush if none is pending. Must be called after each new record. So no timer runs while
    * nothing is written.
    */
-  recordAdded(): void {
-    if (this.#outlet === undefined || this.#flush !== undefined) return;
-    this.#flush = this.#clock.setTimer(this.#following ? Math.min(FOLLOW_FLUSH_MS, this.#flush_ms) : this.#flush_ms, () => {
+  recordAdded({ level, message }: Partial<Pick<LogRecord, "level" | "message">> = {}): void {
+    if (this.#outlet === undefined) return;
+    this.#waiting_bytes += message?.length ?? 0;
+    const now = this.#clock.monotonic();
+    const soon = now + (this.#following ? Math.min(FOLLOW_FLUSH_MS, this.#flush_ms) : this.#flush_ms);
+    const is_urgent = this.#following || this.#waiting_bytes > SUSTAINED_BYTES_MAX || (level !== undefined && URGENT.has(level));
+    const at = is_urgent ? soon : Math.max(soon, this.#flushed_at + Math.min(SUSTAINED_INTERVALS * this.#flush_ms, SUSTAINED_MS_MAX));
+    if (this.#flush !== undefined && this.#flush.at <= at) return;
+    this.#cancelFlush();
+    const timer = this.#clock.setTimer(at - now, () => {
       this.#flush = undefined;
+      this.#flushed_at = this.#clock.monotonic();
       this.pump();
     });
+    this.#flush = { timer, at };
   }
 
   acknowledge(seq: number): void {
     if (seq <= this.#acked) return;
     this.#acked = seq;
     this.#spool.acknowledge(seq);
-    const behind = this.#in_flight.length > 0;
     this.#in_flight = this.#in_flight.filter((batch) => batch.last_seq > seq);
     this.#watchAck();
-    // A pending flush will send the waiting records. Without one, records waited only for this
-    // acknowledgement, so send them now.
-    if (behind && this.#flush === undefined) this.pump();
+    this.resume();
+  }
+
+  /** Continues after a limit may be gone: bytes in flight or room in the send queue. Other records wait for their flush. */
+  resume(): void {
+    if (this.#is_behind) this.pump();
   }
 
   /** Sends batches until the spool is empty or a limit is reached. */
   pump(): void {
     const outlet = this.#outlet;
     if (outlet === undefined) return;
+    this.#waiting_bytes = 0;
+    this.#is_behind = true;
     while (this.#bytesInFlight() < LOG_IN_FLIGHT_BYTES_MAX && outlet.room() > LOG_BATCH_BYTES_MAX) {
       const batch = this.#spool.next({ records: LOG_BATCH_RECORDS_MAX, bytes: LOG_BATCH_BYTES_MAX });
+      this.#is_behind = batch !== undefined;
       if (batch === undefined) break;
       if (!outlet.send(`{"type":"logs","records":[${batch.lines.join(",")}]}`)) {
         this.#spool.rewind(this.#acked);
@@ -121,7 +150,7 @@ export class LogShipper {
   }
 
   #cancelFlush(): void {
-    this.#flush?.cancel();
+    this.#flush?.timer.cancel();
     this.#flush = undefined;
   }
 }

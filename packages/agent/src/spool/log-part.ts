@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync, rmSync } from "node:fs";
+import { closeSync, openSync, readFileSync, readSync, rmSync } from "node:fs";
 import { lineSeq, LOG_LINE_BYTES_MAX } from "../logs/record.ts";
 import { fieldsOf, listOf } from "../json.ts";
 import { openLine, sealLine } from "./segment-file.ts";
@@ -11,7 +11,7 @@ export interface LogLine {
 
 /** A run of consecutive records, `first` to `last`, in memory or in a file. */
 export interface LogPart {
-  readonly kind: "disk" | "memory";
+  readonly kind: "disk" | "memory" | "staged";
   readonly first: number;
   last: number;
   bytes: number;
@@ -70,7 +70,7 @@ const READ_BYTES = LOG_LINE_BYTES_MAX + 16;
 const NEWLINE = 0x0a;
 
 export class DiskPart implements LogPart {
-  readonly kind = "disk";
+  readonly kind: "disk" | "staged" = "disk";
   readonly first: number;
   last: number;
   bytes: number;
@@ -134,6 +134,16 @@ export class DiskPart implements LogPart {
     const seq = text === undefined ? undefined : lineSeq(text);
     if (text === undefined || seq === undefined || seq <= this.#position.seq || seq < this.first || seq > this.last) return undefined;
     return { seq, text };
+  }
+}
+
+/** Records in a file in memory (tmpfs): they outlive this process, but not the machine. */
+export class StagedPart extends DiskPart {
+  override readonly kind = "staged";
+
+  /** Returns all records in the format of a spool file. */
+  content(): Buffer {
+    return readFileSync(this.path).subarray(0, this.bytes);
   }
 }
 

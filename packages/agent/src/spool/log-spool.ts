@@ -1,19 +1,15 @@
-import { renameSync, rmSync, statSync } from "node:fs";
+import { renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { LogRecord } from "../contract.ts";
 import { errorText, makeDirectory } from "../disk/write-atomically.ts";
-import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";
-import { DiskPart, type Gap, type LogLine, type LogPart, MemoryPart, mergeGaps, readGaps, trimGap, writeGaps } from "./log-part.ts";
-import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
+import { encodeGap, encodeRecord } from "../logs/record.ts";
+import { type Entry, keepInMemory, lastOf, mergeEntries, readEntries, SEGMENT_NUMBERS, writePart } from "./log-entries.ts";
+import { DiskPart, type LogLine, type LogPart, MemoryPart, StagedPart, trimGap, writeGaps } from "./log-part.ts";
+import { sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
+import { openStaging, type Staging, STAGED_BYTES_MAX } from "./staging.ts";
 
-/**
- * Maximum record numbers in one segment. After a restart, numbering continues beyond the last segment's maximum, so that no number is used
- * twice.
- */
-const SEGMENT_NUMBERS = 65_536;
 const SEGMENT_BYTES_MAX = 1024 * 1024;
-const MEMORY_PART_BYTES = 64 * 1024;
 /** Maximum bytes of records in memory while writes to the disk fail. The newest records are kept. */
 const MEMORY_BYTES_MAX = 1024 * 1024;
 /** Maximum bytes of lines that wait for a write. All lines of one turn of the event loop are written in one batch. */
@@ -22,6 +18,8 @@ const DISK_RETRY_MS = 5_000;
 
 interface LogSpoolOptions {
   directory: string;
+  /** Directory in memory (tmpfs) for records that wait for their acknowledgement. Absent: they are written to `directory`. */
+  memory_directory?: string | undefined;
   /** Maximum bytes on disk. Above it, the oldest records are dropped. */
   bytes_max: number;
   clock: Clock;
@@ -37,8 +35,6 @@ interface LogBatch {
   last_seq: number;
   bytes: number;
 }
-
-type Entry = { part: LogPart; gap?: undefined } | { gap: Gap; part?: undefined };
 
 /**
  * Queue of log records for the server, with one reader. Records are numbered and kept on disk up to a limit. They are read in order from a
@@ -59,13 +55,48 @@ export class LogSpool {
   #disk_retry_at: number | undefined;
   #dropped = 0;
   #closed = false;
+  readonly #staging: Staging | undefined;
+  /** Whether the server is connected. Then new records are staged in memory. */
+  #linked = false;
 
   /** Opens the spool. Throws if the directory cannot be read or created. A full disk is no error. */
   constructor(options: LogSpoolOptions) {
     this.#options = options;
     this.#segment_bytes = Math.min(SEGMENT_BYTES_MAX, Math.ceil(options.bytes_max / 8));
     makeDirectory(options.directory);
+    const { memory_directory, clock } = options;
+    if (memory_directory !== undefined) {
+      const overdue = (before: number): void => void this.#tryDisk(() => this.#moveToDisk((part) => this.#staging!.isOlder(part, before)));
+      this.#staging = openStaging({ directory: memory_directory, clock, overdue });
+    }
     this.#recover();
+  }
+
+  /** Number of the newest record. */
+  get last_seq(): number {
+    return this.#next - 1;
+  }
+
+  /** Whether the server has all records up to `seq`. */
+  isAcknowledged(seq: number): boolean {
+    return seq <= this.#acked;
+  }
+
+  /** Whether all records would survive the end of this process: none is only in its memory, because the disk is full. */
+  get is_written(): boolean {
+    this.#flush();
+    return !this.#entries.some(({ part }) => part?.kind === "memory");
+  }
+
+  /**
+   * Must be called when the link to the server opens or closes. While it is open, new records are kept in a file in memory until they are
+   * acknowledged; when it closes, they are written to the disk.
+   */
+  set linked(is_linked: boolean) {
+    this.#linked = is_linked;
+    if (is_linked || this.#closed) return;
+    this.#flush();
+    this.#tryDisk(() => this.#moveToDisk(() => true));
   }
 
   get dropped(): number {
@@ -94,6 +125,7 @@ export class LogSpool {
   /** Returns the next unread records within the limits, but at least one; undefined if there are none. */
   next(bounds: { records: number; bytes: number }): LogBatch | undefined {
     this.#flush();
+    this.#staging?.rotate();
     const batch: LogBatch = { lines: [], last_seq: this.#sent, bytes: 0 };
     const add = (line: LogLine): void => {
       batch.lines.push(line.text);
@@ -126,7 +158,7 @@ export class LogSpool {
       if (lastOf(entry) > this.#acked) return true;
       // Keep the newest file until the next one exists: its name records which numbers are in use.
       if (entry === newest) return true;
-      entry.part?.remove();
+      this.#removePart(entry.part);
       return false;
     });
     if (had_gaps) this.#saveGaps();
@@ -144,10 +176,11 @@ export class LogSpool {
 
   /**
    * Flushes appended records to disk, for a source that then deletes its own copy. Throws if the disk fails, or if records are still in
-   * memory because of an earlier failure.
+   * memory because of an earlier failure. Records that wait for their acknowledgement are written, too: see `isAcknowledged`.
    */
   sync(): void {
     this.#flush();
+    this.#moveToDisk(() => true);
     if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("log records cannot be written to the disk");
     if (this.#writer?.usable === true) this.#writer.sync();
   }
@@ -155,7 +188,8 @@ export class LogSpool {
   close(): void {
     this.#disk_retry_at = undefined;
     this.#flush();
-    this.#tryDisk(() => this.#moveMemoryToDisk());
+    this.#tryDisk(() => this.#moveToDisk(() => true));
+    this.#staging?.close();
     this.#closed = true;
     this.#writer?.close();
     this.#writer = undefined;
@@ -184,22 +218,19 @@ export class LogSpool {
   }
 
   #recover(): void {
-    const { directory } = this.#options;
-    this.#entries = readGaps(join(directory, "gaps.json")).map((gap) => ({ gap }));
-    const empty: string[] = [];
-    for (const { path, first, last } of listSegments(directory)) {
-      this.#next = Math.max(this.#next, first + SEGMENT_NUMBERS, (last ?? 0) + 1);
-      const end = last ?? lastSeqOf(path, first);
-      if (end < first) empty.push(path);
-      else this.#entries.push({ part: new DiskPart({ path, first, last: end, bytes: statSync(path).size }) });
-      this.#next = Math.max(this.#next, end + 1);
-    }
-    this.#entries.sort((a, b) => lastOf(a) - lastOf(b));
+    const recovered = readEntries(this.#options.directory, this.#staging);
+    this.#entries = recovered.entries;
+    this.#next = recovered.next;
     this.#tryDisk(() => {
       this.#startSegment(this.#next);
-      for (const path of empty) rmSync(path, { force: true });
+      for (const path of recovered.empty) rmSync(path, { force: true });
     });
     this.#enforceBounds();
+  }
+
+  #removePart(part: LogPart | undefined): void {
+    part?.remove();
+    if (part instanceof StagedPart) this.#staging?.removed(part);
   }
 
   #flush(): void {
@@ -207,12 +238,31 @@ export class LogSpool {
     const lines = this.#unflushed;
     this.#unflushed = [];
     this.#unflushed_bytes = 0;
-    if (!this.#tryDisk(() => this.#writeToDisk(lines))) this.#keepInMemory(lines);
+    if (!this.#stage(lines) && !this.#tryDisk(() => this.#writeToDisk(lines))) keepInMemory(this.#entries, lines);
     this.#enforceBounds();
   }
 
+  /** Writes lines to a file in memory if the link is up. Returns false if they must be written to the disk. */
+  #stage(lines: LogLine[]): boolean {
+    const staging = this.#staging;
+    if (staging === undefined || !this.#linked) return false;
+    if (this.#bytesOf("staged") >= STAGED_BYTES_MAX) this.#tryDisk(() => this.#moveToDisk(() => true));
+    const [first, last] = [lines[0]!.seq, lines.at(-1)!.seq];
+    // The name of a segment on the disk reserves the numbers, so that they are not used again after a power loss.
+    const is_reserved = this.#writer !== undefined && first >= this.#writer.first && last < this.#writer.first + SEGMENT_NUMBERS;
+    if (!is_reserved && !this.#tryDisk(() => this.#startSegment(first))) return false;
+    try {
+      const part = staging.append(lines);
+      if (part !== undefined) this.#entries.push({ part });
+      return true;
+    } catch {
+      // The memory is full.
+      return false;
+    }
+  }
+
   #writeToDisk(lines: LogLine[]): void {
-    this.#moveMemoryToDisk();
+    this.#moveToDisk(() => true);
     const first = lines[0]!.seq;
     const writer = this.#writer;
     const current = this.#entries.at(-1)?.part;
@@ -246,30 +296,20 @@ export class LogSpool {
     this.#forget();
   }
 
-  #moveMemoryToDisk(): void {
+  /** Writes the records that are in memory because the disk failed, and those of the staged parts that `which` selects. */
+  #moveToDisk(which: (part: StagedPart) => boolean): void {
     for (const [index, { part }] of this.#entries.entries()) {
-      if (!(part instanceof MemoryPart)) continue;
-      const writer = new SegmentWriter(this.#options.directory, part.first);
-      try {
-        writer.append(part.content());
-      } finally {
-        writer.close();
-      }
-      const path = segmentPath(this.#options.directory, part.first, part.last);
-      renameSync(writer.path, path);
-      this.#entries[index] = { part: new DiskPart({ path, first: part.first, last: part.last, bytes: writer.bytes }) };
+      if (!(part instanceof MemoryPart) && !(part instanceof StagedPart && which(part))) continue;
+      // The new file may replace the current, empty segment.
+      if (part.first === this.#writer?.first) this.#closeWriter();
+      this.#entries[index] = { part: writePart(this.#options.directory, part) };
+      if (part instanceof StagedPart) this.#removePart(part);
     }
   }
 
-  #keepInMemory(lines: LogLine[]): void {
-    for (const line of lines) {
-      let part = this.#entries.at(-1)?.part;
-      if (!(part instanceof MemoryPart) || part.bytes > MEMORY_PART_BYTES) {
-        part = new MemoryPart(line.seq);
-        this.#entries.push({ part });
-      }
-      (part as MemoryPart).add(line);
-    }
+  #closeWriter(): void {
+    this.#writer?.close();
+    this.#writer = undefined;
   }
 
   #enforceBounds(): void {
@@ -277,16 +317,19 @@ export class LogSpool {
     this.#enforce("memory", MEMORY_BYTES_MAX);
   }
 
+  #bytesOf(kind: LogPart["kind"]): number {
+    return this.#entries.reduce((sum, { part }) => sum + (part?.kind === kind ? part.bytes : 0), 0);
+  }
+
   #enforce(kind: LogPart["kind"], bytes_max: number): void {
-    let bytes = 0;
-    for (const { part } of this.#entries) if (part?.kind === kind) bytes += part.bytes;
+    let bytes = this.#bytesOf(kind);
     let changed = false;
     while (bytes > bytes_max) {
       const index = this.#entries.findIndex(({ part }) => part?.kind === kind);
       const part = this.#entries[index]?.part;
       if (part === undefined || index === this.#entries.length - 1) break;
       bytes -= part.bytes;
-      part.remove();
+      this.#removePart(part);
       this.#entries.splice(index, 1, ...this.#gapsFor(part));
       changed = true;
     }
@@ -319,7 +362,7 @@ export class LogSpool {
     let count = 0;
     for (const { part, gap } of this.#entries) {
       count += gap?.count ?? part!.last - part!.first + 1;
-      part?.remove();
+      this.#removePart(part);
     }
     this.#writer?.remove();
     this.#writer = undefined;
@@ -353,31 +396,4 @@ export class LogSpool {
     this.#disk_retry_at = undefined;
     return true;
   }
-}
-
-/** Returns the highest number of a part or a gap; 0 if it has none, as in a new segment. */
-function lastOf({ part, gap }: Entry): number {
-  if (gap !== undefined) return gap.to;
-  return part.last < part.first ? 0 : part.last;
-}
-
-function mergeEntries(entries: Entry[], sent: number): Entry[] {
-  const merged: Entry[] = [];
-  for (const entry of entries) {
-    const before = merged.at(-1);
-    if (entry.gap && before?.gap && before.gap.to > sent) merged[merged.length - 1] = { gap: mergeGaps(before.gap, entry.gap) };
-    else merged.push(entry);
-  }
-  return merged;
-}
-
-/** Returns the number of the last record in a segment that its writer did not complete. */
-function lastSeqOf(path: string, first: number): number {
-  let last = first - 1;
-  for (const line of readWholeLines(path)) {
-    const text = openLine(line);
-    const seq = text === undefined ? undefined : lineSeq(text);
-    if (seq !== undefined && seq > last && seq < first + SEGMENT_NUMBERS) last = seq;
-  }
-  return last;
 }

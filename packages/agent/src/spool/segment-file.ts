@@ -1,6 +1,7 @@
 import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
+import { lineSeq } from "../logs/record.ts";
 import { syncDirectory, writeWhole, checksum } from "../disk/write-atomically.ts";
 
 const NUMBER_DIGITS = 16;
@@ -46,7 +47,8 @@ export class SegmentWriter {
   #handle: number | undefined;
   #bytes = 0;
 
-  constructor(directory: string, first: number) {
+  /** `durable`: whether the name must survive a power loss, unlike that of a file in memory. */
+  constructor(directory: string, first: number, durable = true) {
     this.path = segmentPath(directory, first);
     this.first = first;
     this.#name = basename(directory);
@@ -54,7 +56,7 @@ export class SegmentWriter {
     // Use O_APPEND, so that writing after a torn line was truncated leaves no hole in the file.
     this.#handle = openSync(this.path, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND, 0o600);
     try {
-      syncDirectory(directory);
+      if (durable) syncDirectory(directory);
     } catch (error) {
       this.close();
       throw error;
@@ -117,6 +119,17 @@ export class SegmentWriter {
       this.close();
     }
   }
+}
+
+/** Returns the number of the last record in a segment that its writer did not complete. `numbers`: maximum numbers of one segment. */
+export function lastSeqOf(path: string, first: number, numbers: number): number {
+  let last = first - 1;
+  for (const line of readWholeLines(path)) {
+    const text = openLine(line);
+    const seq = text === undefined ? undefined : lineSeq(text);
+    if (seq !== undefined && seq > last && seq < first + numbers) last = seq;
+  }
+  return last;
 }
 
 const SEAL_CHARACTERS = 9;

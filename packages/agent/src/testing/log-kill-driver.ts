@@ -8,6 +8,8 @@ import { LogSpool } from "../spool/log-spool.ts";
 /** The driver's only argument, in JSON. */
 export interface LogKillTask {
   state: string;
+  /** Directory in memory for records while the agent is connected. Absent: records are written to the disk. */
+  memory?: string;
   globs: string[];
   /**
    * Number of the record after which the process kills itself with SIGKILL, counted from 1. 0: it
@@ -19,15 +21,17 @@ export interface LogKillTask {
 }
 
 /** Follows files into a spool, in a separate process that tests kill. */
-async function main({ state, globs, kill_at, last }: LogKillTask): Promise<void> {
+async function main({ state, memory, globs, kill_at, last }: LogKillTask): Promise<void> {
   const clock = systemClock;
   const spool = new LogSpool({
     directory: join(state, "logs"),
+    memory_directory: memory,
     bytes_max: 64 * 1024 * 1024,
     clock,
     now: () => clock.now(),
     on_disk: () => {},
   });
+  spool.linked = memory !== undefined;
   let records = 0;
   let seen = false;
   const sources = await startLogSources({
@@ -45,7 +49,9 @@ async function main({ state, globs, kill_at, last }: LogKillTask): Promise<void>
     },
     environment: {},
     spoolHasRoom: () => true,
-    sync: () => spool.sync(),
+    spool,
+    boot_id: "boot",
+    recent_directory: state,
   });
   process.stdout.write("started\n");
   while (!seen) await turn();

@@ -46,7 +46,14 @@ class Rig implements Disposable {
     const { clock } = this;
     const log = pino({ level: "warn" }, { write: (line) => void this.said.push((JSON.parse(line) as { msg: string }).msg) });
     const limiter = new LogRateLimiter({ write: (record) => void this.records.push(record) }, clock);
-    this.positions = new Positions({ state_directory: this.state, clock, log, sync: () => {} });
+    this.positions = new Positions({
+      state_directory: this.state,
+      recent_directory: this.state,
+      boot_id: "boot",
+      clock,
+      log,
+      spool: { last_seq: 0, is_written: true, isAcknowledged: () => true, sync: () => {} },
+    });
     this.logs = new FileLogs({
       globs,
       state_directory: this.state,

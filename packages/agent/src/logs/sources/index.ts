@@ -6,7 +6,7 @@ import type { LogRecord, LogSink } from "../../contract.ts";
 import { errorText } from "../../disk/write-atomically.ts";
 import { fieldsOf } from "../../json.ts";
 import { LogRateLimiter } from "../log-rate-limiter.ts";
-import { Positions } from "./positions.ts";
+import { Positions, type SafeSpool } from "./positions.ts";
 
 export interface LogSourcesOptions {
   settings: RobotConfig["logs"];
@@ -20,7 +20,10 @@ export interface LogSourcesOptions {
    * the spool.
    */
   spoolHasRoom: () => boolean;
-  sync: () => void;
+  spool: SafeSpool;
+  boot_id: string;
+  /** Directory for positions of the last second, which need not survive a power loss. Prefer one in memory. */
+  recent_directory: string;
   /** Gives access to the robot's ROS; absent: the agent has no ROS. */
   ros?: RosoutTopic;
   /** Command that replaces `journalctl`. Tests use it to read another journal. */
@@ -33,7 +36,20 @@ export interface LogSources {
 
 /** Starts the sources that the robot's config file enables: the journal, files, /rosout. */
 export async function startLogSources(options: LogSourcesOptions): Promise<LogSources> {
-  const { settings, state_directory, clock, log, sink, environment, spoolHasRoom, sync, ros, journalctl = ["journalctl"] } = options;
+  const {
+    settings,
+    state_directory,
+    clock,
+    log,
+    sink,
+    environment,
+    spoolHasRoom,
+    spool,
+    boot_id,
+    recent_directory,
+    ros,
+    journalctl = ["journalctl"],
+  } = options;
   const stops: (() => void | Promise<void>)[] = [];
   const newLimiter = (): LogRateLimiter => {
     const made = new LogRateLimiter(sink, clock);
@@ -49,7 +65,7 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
     }
   };
   if (settings.journald !== false || settings.files.length > 0) {
-    const positions = new Positions({ state_directory, clock, log, sync });
+    const positions = new Positions({ state_directory, recent_directory, boot_id, clock, log, spool });
     stops.unshift(() => positions.close());
     const shared = { clock, log, positions, spoolHasRoom };
     if (settings.files.length > 0) {

@@ -86,7 +86,9 @@ class Reader {
       sink: { write: (record) => void this.records.push(record) },
       environment: { PATH: "/usr/bin:/bin" },
       spoolHasRoom: () => this.room,
-      sync: () => {},
+      spool: { last_seq: 0, is_written: true, isAcknowledged: () => true, sync: () => {} },
+      boot_id: "boot",
+      recent_directory: this.#state,
       journalctl: this.#journalctl,
     });
   }

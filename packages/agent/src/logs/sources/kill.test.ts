@@ -28,9 +28,10 @@ function run(task: LogKillTask, while_running: () => void): Promise<string> {
   });
 }
 
-const stored = (state: string): string[] => {
+const stored = (state: string, memory: string | undefined): string[] => {
   const spool = new LogSpool({
     directory: join(state, "logs"),
+    memory_directory: memory,
     bytes_max: 64 * 1024 * 1024,
     clock: systemClock,
     now: () => new Date(),
@@ -43,31 +44,43 @@ const stored = (state: string): string[] => {
   return lines;
 };
 
-test("an agent killed before, between or after log rotations loses no line", { timeout: 240_000 }, async () => {
-  for (const kill_at of KILL_AT) {
-    const base = mkdtempSync(join(tmpdir(), "roamfleet-kill-"));
-    const [state, log] = [join(base, "state"), join(base, "app.log")];
-    mkdirSync(state);
-    appendFileSync(log, "");
-    const write = (from: number, to: number): void => {
-      for (let i = from; i <= to; i += 1) appendFileSync(log, `line ${i} of ${LINES}\n`);
-    };
-    const task: LogKillTask = { state, globs: [join(base, "*.log")], kill_at, last: `line ${LINES} of ${LINES}` };
-    const how = await run(task, () => {
-      write(1, 10);
-      renameSync(log, `${log}.1`);
-      write(11, 20);
-      copyFileSync(log, `${log}.2`);
-      truncateSync(log);
-      write(21, LINES);
-    });
-    assert.equal(how, "SIGKILL");
-    assert.equal(await run({ ...task, kill_at: 0 }, () => {}), "exit 0");
-    const lines = stored(state);
-    const missing = Array.from({ length: LINES }, (_, i) => `line ${i + 1} of ${LINES}`).filter((line) => !lines.includes(line));
-    assert.deepEqual(missing, [], `killed behind ${kill_at}: ${lines.join(", ")}`);
-    // The agent may die before it saves its position, so the lines that it sent before may repeat once.
-    assert.ok(lines.length <= LINES + kill_at, `killed behind ${kill_at}: ${lines.length} lines`);
-    rmSync(base, { recursive: true });
-  }
-});
+for (const is_connected of [false, true])
+  test(
+    `${is_connected ? "a connected agent" : "an agent"} killed before, between or after log rotations loses no line`,
+    { timeout: 240_000 },
+    async () => {
+      for (const kill_at of KILL_AT) {
+        const base = mkdtempSync(join(tmpdir(), "roamfleet-kill-"));
+        const [state, log] = [join(base, "state"), join(base, "app.log")];
+        mkdirSync(state);
+        const memory = is_connected ? join(base, "memory") : undefined;
+        appendFileSync(log, "");
+        const write = (from: number, to: number): void => {
+          for (let i = from; i <= to; i += 1) appendFileSync(log, `line ${i} of ${LINES}\n`);
+        };
+        const task: LogKillTask = {
+          state,
+          globs: [join(base, "*.log")],
+          kill_at,
+          ...(memory === undefined ? {} : { memory }),
+          last: `line ${LINES} of ${LINES}`,
+        };
+        const how = await run(task, () => {
+          write(1, 10);
+          renameSync(log, `${log}.1`);
+          write(11, 20);
+          copyFileSync(log, `${log}.2`);
+          truncateSync(log);
+          write(21, LINES);
+        });
+        assert.equal(how, "SIGKILL");
+        assert.equal(await run({ ...task, kill_at: 0 }, () => {}), "exit 0");
+        const lines = stored(state, memory);
+        const missing = Array.from({ length: LINES }, (_, i) => `line ${i + 1} of ${LINES}`).filter((line) => !lines.includes(line));
+        assert.deepEqual(missing, [], `killed behind ${kill_at}: ${lines.join(", ")}`);
+        // The agent may die before it saves its position, so the lines that it sent before may repeat once.
+        assert.ok(lines.length <= LINES + kill_at, `killed behind ${kill_at}: ${lines.length} lines`);
+        rmSync(base, { recursive: true });
+      }
+    },
+  );

@@ -79,7 +79,9 @@ const optionsOf = (more: Pick<LogSourcesOptions, "sink" | "spoolHasRoom" | "ros"
   state_directory: "/nowhere",
   log: pino({ enabled: false }),
   environment: {},
-  sync: () => {},
+  spool: { last_seq: 0, is_written: true, isAcknowledged: () => true, sync: () => {} },
+  boot_id: "boot",
+  recent_directory: "/nowhere",
   ...more,
 });
 
