@@ -26,6 +26,7 @@ export interface NewRelease {
   app?: string;
   kind?: string;
   bytes?: string | Uint8Array;
+  manifest?: Record<string, unknown>;
   /** False: do not upload the artifact. */
   upload?: boolean;
 }
@@ -99,9 +100,9 @@ export class HarnessOrg {
 
   /** Creates a release and by default uploads its artifact. Each has different bytes. */
   async release(options: NewRelease = {}): Promise<Release> {
-    const { tag = `release-${this.#number()}`, app, kind = "file", bytes = `content of ${tag}`, upload = true } = options;
+    const { tag = `release-${this.#number()}`, app, kind = "file", manifest, bytes = `content of ${tag}`, upload = true } = options;
     const content = Buffer.from(bytes);
-    const body = { tag, app, kind, artifact_sha256: hash("sha256", content), artifact_size: content.length };
+    const body = { tag, app, kind, manifest, artifact_sha256: hash("sha256", content), artifact_size: content.length };
     const { data } = await this.api.createRelease({ body });
     return upload ? this.upload(data.id, content) : data;
   }

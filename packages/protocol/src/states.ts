@@ -82,3 +82,13 @@ export const RELEASE_KINDS = ["container_image", "app_bundle", "file", "os_image
 
 /** The app of all releases of kind `agent`, and of no other kind: a robot has one agent. */
 export const AGENT_APP = "roamfleet-agent";
+
+/** Debian's names of architectures, which the agent's packages and its releases use, where they differ from the names that robots report. */
+const DEBIAN_ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64" };
+
+/** Returns Debian's name of an architecture that a robot reports: `amd64` of `x64`. */
+export const debianArch = (arch: string): string => DEBIAN_ARCHITECTURES[arch] ?? arch;
+
+/** Returns the name by which robots report an architecture: `x64` of `amd64`. */
+export const reportedArch = (debian_arch: string): string =>
+  Object.keys(DEBIAN_ARCHITECTURES).find((arch) => DEBIAN_ARCHITECTURES[arch] === debian_arch) ?? debian_arch;

@@ -218,6 +218,9 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   prune(context);
 }
 
+/** What runs again after the first release of a kind that restores what ran before, by kind. */
+const EARLIER: Readonly<Record<string, string>> = { os_image: "the earlier system", agent: "the earlier agent" };
+
 async function rollBack(context: StepContext, before: Work, release: DesiredRelease, failure: Failure): Promise<void> {
   const { state, executor } = context;
   const tries = before.phase === "rolling_back" ? before.tries + 1 : 1;
@@ -230,7 +233,7 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   }
   const old = state.current;
   const problem = await bringBack(context, old, release);
-  const name = old === null ? "the earlier system" : `release ${old.tag}`;
+  const name = old === null ? (EARLIER[release.kind] ?? "the earlier version") : `release ${old.tag}`;
   const work = newest(context, before);
   if (problem === undefined)
     end(context, work, "rolled_back", { reason: failure.reason, message: `${failure.message}; ${name} runs again` });
@@ -269,7 +272,9 @@ async function removeAll({ state, executors, signal }: StepContext): Promise<voi
 
 async function remove(context: StepContext, before: Work): Promise<void> {
   context.enter({ ...before, tries: before.tries + 1 });
+  const { current } = context.state;
   await removeAll(context);
   const work = newest(context, before);
-  end(context, work, "rolled_back", { reason: "rollback_requested", message: "stopped and removed" }, { current: null, previous: null });
+  const message = current !== null && current.kind in EARLIER ? `${EARLIER[current.kind]} runs again` : "stopped and removed";
+  end(context, work, "rolled_back", { reason: "rollback_requested", message }, { current: null, previous: null });
 }

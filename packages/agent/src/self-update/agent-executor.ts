@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
-import { AGENT_APP } from "@roamfleet/protocol";
+import { AGENT_APP, debianArch } from "@roamfleet/protocol";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { Clock, Logger } from "../contract.ts";
 import { errorCode, errorText, makeDirectory, readJson, renameDurably, syncDirectory, writeJson } from "../disk/write-atomically.ts";
@@ -12,7 +12,7 @@ import { failureOf, type FailureReason, StepFailure, throwIfAborted, unlessAbort
 import type { ProbeResult, Verdict } from "../runtime/health-check.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import { stageVersion } from "../runtime/staged-versions.ts";
-import { debianArch, isVersion, type SelfUpdate, Versions } from "./launched.ts";
+import { isVersion, type SelfUpdate, Versions } from "./launched.ts";
 
 export interface AgentExecutorOptions extends SelfUpdate {
   paths: StatePaths;

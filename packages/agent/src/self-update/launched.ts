@@ -51,10 +51,6 @@ export const EXIT_REPLACED = 75;
 const VERSION = /^\d[0-9A-Za-z.+~-]{0,63}$/;
 export const isVersion = (text: unknown): text is string => typeof text === "string" && VERSION.test(text);
 
-/** Architecture names of Debian, as packages and tarballs use them. */
-const DEBIAN_ARCH: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
-export const debianArch = (arch: string): string => DEBIAN_ARCH[arch] ?? arch;
-
 const PARTIAL = ".partial";
 /** List of the files that dpkg owns. The launcher's package installs one version. */
 const DPKG_LIST = "/var/lib/dpkg/info/roamfleet-agent.list";

@@ -46,6 +46,8 @@ export interface EnrollOptions {
   key: string;
   name?: string | undefined;
   labels?: Record<string, string> | undefined;
+  /** Architecture that the robot reports, as Node.js names it. Default: x64. */
+  arch?: string | undefined;
 }
 
 export interface Enrolled {
@@ -64,8 +66,8 @@ export class EnrollmentFailed extends Error {
 }
 
 /** Enrolls a robot by POST /agent/enroll. Throws EnrollmentFailed with the server's message. */
-export async function enroll(swarm: Swarm, identity: Identity, { key, name, labels }: EnrollOptions): Promise<Enrolled> {
-  const platform = { os: "Simulated", arch: "x64", hostname: name ?? "simulated", kernel: "0" };
+export async function enroll(swarm: Swarm, identity: Identity, { key, name, labels, arch = "x64" }: EnrollOptions): Promise<Enrolled> {
+  const platform = { os: "Simulated", arch, hostname: name ?? "simulated", kernel: "0" };
   const end = swarm.activity.begin();
   try {
     const response = await swarm.fetch(`${swarm.url}/agent/enroll`, {

@@ -49,6 +49,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
   readonly #apps = new Map<string, AppRunner>();
   readonly #configs = new Map<string, ConfigRunner>();
   readonly #behaviors = new Map<string, Behavior>();
+  readonly #arch: string;
   #behavior: Behavior;
   #link: RobotLink | undefined;
   #desired: Desired | undefined;
@@ -61,13 +62,14 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
   #last_log_seq = 0;
 
   /** Creates a robot that is already enrolled. */
-  constructor(swarm: Swarm, identity: Identity, enrolled: Enrolled, options: Pick<RobotOptions, "behavior" | "kinds"> = {}) {
+  constructor(swarm: Swarm, identity: Identity, enrolled: Enrolled, options: Pick<RobotOptions, "behavior" | "kinds" | "arch"> = {}) {
     this.#swarm = swarm;
     this.id = enrolled.robot_id;
     this.org_id = enrolled.org_id;
     this.name = enrolled.name;
     this.identity = identity;
     this.kinds = options.kinds ?? KINDS;
+    this.#arch = options.arch ?? "x64";
     this.#behavior = options.behavior ?? {};
     this.#outbox = new MemoryOutbox(`outbox-${this.id}`);
     swarm.robots.add(this);
@@ -251,7 +253,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
       run_id: `run-${this.#boot}`,
       outbox_id: this.#outbox.outbox_id,
       agent_version: "0.1.0-simulated",
-      platform: { os: "Simulated", arch: "x64", hostname: this.name, kernel: "0" },
+      platform: { os: "Simulated", arch: this.#arch, hostname: this.name, kernel: "0" },
       kinds: [...this.kinds],
       streams: [],
       generation: this.#desired?.generation ?? 0,

@@ -1,4 +1,4 @@
-import type { Reason, TargetStatus } from "@roamfleet/protocol";
+import { AGENT_APP, type Reason, type TargetStatus } from "@roamfleet/protocol";
 import { isRemoved } from "./state.ts";
 import type { DeploymentRow, EventRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
@@ -49,7 +49,9 @@ const STEPS: Record<TargetStatus, string> = {
 /** Describes a change of one target: "installing hello-robot-1.1.0", "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
   if (isRemoved({ ...change.target, status: change.to }))
-    return `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
+    return app === AGENT_APP
+      ? "the agent returned to the version from before its first release"
+      : `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
   if (change.to === "dispatched" && change.release_tag !== undefined) return `installing ${change.release_tag}`;
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;

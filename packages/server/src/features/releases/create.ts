@@ -1,4 +1,4 @@
-import { ID_PREFIXES } from "@roamfleet/protocol";
+import { AGENT_APP, ID_PREFIXES } from "@roamfleet/protocol";
 import { APPS_MAX } from "@roamfleet/protocol/link";
 import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
 import { isDeepStrictEqual } from "node:util";
@@ -13,6 +13,7 @@ import { findReleaseByTag, mayAddApp, insertRelease, noteReferenced, type Releas
 
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
+const AGENT_KIND = "agent";
 const ATTEMPTS_MAX = 3;
 /** Maximum size of a manifest. It is limited because one message contains the whole desired state of a robot, with all its manifests. */
 const MANIFEST_BYTES_MAX = 64 * 1024;
@@ -34,8 +35,8 @@ export async function createRelease(
     artifact_sha256,
     artifact_size,
     notes = null,
-    app = APP_DEFAULT,
     kind = KIND_DEFAULT,
+    app = kind === AGENT_KIND ? AGENT_APP : APP_DEFAULT,
     image = null,
     manifest,
     signature,
@@ -45,6 +46,7 @@ export async function createRelease(
   const manifest_bytes = manifest === undefined ? 0 : Buffer.byteLength(JSON.stringify(manifest));
   if (manifest_bytes > MANIFEST_BYTES_MAX)
     throw badRequest(`field manifest has ${manifest_bytes} bytes; at most ${MANIFEST_BYTES_MAX} are allowed`);
+  if (kind === AGENT_KIND || app === AGENT_APP) checkAgentRelease({ app, kind, manifest });
   if (kind === KIND_DEFAULT && manifest !== undefined) checkContainerManifest(manifest);
   if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
   if (!(await mayAddApp(db, org_id, app, APPS_MAX)))
@@ -83,6 +85,24 @@ export async function createRelease(
     // At the insert, a release had the tag, but it was deleted before it could be read. Insert again.
   }
   throw conflict(`release ${printable(tag)} is being created and deleted by other requests; try again`);
+}
+
+/** Versions of the agent name directories on robots. */
+const AGENT_VERSION = /^\d[0-9A-Za-z.+~-]{0,63}$/;
+const AGENT_ARCH = /^[a-z0-9]{1,20}$/;
+
+/**
+ * Throws 400 unless this is a release of kind `agent` of the app `roamfleet-agent`, with a manifest that names its version and
+ * architecture. A robot has one agent, so the kind has one app, and no other kind has that app.
+ */
+function checkAgentRelease({ app, kind, manifest }: { app: string; kind: string; manifest: unknown }): void {
+  if (kind !== AGENT_KIND) throw badRequest(`the app ${AGENT_APP} is reserved for releases of kind ${AGENT_KIND}, not for ${kind}`);
+  if (app !== AGENT_APP) throw badRequest(`releases of kind ${AGENT_KIND} belong to the app ${AGENT_APP}, not to ${printable(app)}`);
+  const { version, arch } = (manifest ?? {}) as { version?: unknown; arch?: unknown };
+  if (typeof version === "string" && AGENT_VERSION.test(version) && typeof arch === "string" && AGENT_ARCH.test(arch)) return;
+  throw badRequest(
+    `field manifest of a release of kind ${AGENT_KIND} needs the version and the architecture of the agent, such as {"version": "1.2.3", "arch": "amd64"}; \`rf agents upgrade\` creates such releases`,
+  );
 }
 
 /**

@@ -1,9 +1,10 @@
+import { AGENT_APP } from "@roamfleet/protocol";
 import type { Db, SystemDb } from "../../../kernel/db.ts";
 import { SYSTEM } from "../../../kernel/caller.ts";
 import { announce } from "../../events/index.ts";
 import { Postponed, processEach, withDeployment } from "../reconciler.ts";
 import { listAdvancing } from "../store/claim.ts";
-import { countMembers, expiryDays, listMembers, patchDeployment } from "../store/deployments.ts";
+import { countMembers, expiryDays, findAgentArch, listMembers, type Membership, patchDeployment } from "../store/deployments.ts";
 import { isLimited, wakeSlots } from "../dispatch/slots.ts";
 import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "../store/rows.ts";
 import { countsOf } from "../state.ts";
@@ -151,25 +152,34 @@ export interface Member {
   release_id: string | null;
 }
 
-type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of" | "order_number">;
+type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "app" | "retry_of" | "rollback_of" | "order_number">;
 
 /**
  * Returns the robots of a deployment after a cursor, ordered by id. These are the fleet members that joined before it started, its single
  * robot or, for a retry or rollback, robots of the ended deployment.
  */
 export async function membersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Member[]> {
-  const { org_id, robot_id, fleet_id, release_id, order_number } = deployment;
+  const { org_id, robot_id, release_id } = deployment;
   const source = sourceOf(deployment);
   if (source !== undefined) return listSourceMembers(tx, org_id, source, after, limit);
-  if (fleet_id === null) return after === "" ? [{ robot_id: robot_id ?? "", release_id }] : [];
-  return (await listMembers(tx, org_id, fleet_id, order_number, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
+  const membership = await membershipOf(tx, deployment);
+  if (membership === undefined) return after === "" ? [{ robot_id: robot_id ?? "", release_id }] : [];
+  return (await listMembers(tx, org_id, membership, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
+}
+
+/** Returns how the members of the deployment's fleet are selected; undefined if it has no fleet. */
+async function membershipOf(tx: Db, { org_id, fleet_id, release_id, app, order_number }: Of): Promise<Membership | undefined> {
+  if (fleet_id === null) return undefined;
+  const arch = app === AGENT_APP ? await findAgentArch(tx, org_id, release_id) : null;
+  return { fleet_id, before: order_number, arch };
 }
 
 /** Returns the number of robots that `membersOf` returns. */
 export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
   const source = sourceOf(deployment);
   if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);
-  return deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, deployment.order_number)).count;
+  const membership = await membershipOf(tx, deployment);
+  return membership === undefined ? 1 : (await countMembers(tx, deployment.org_id, membership)).count;
 }
 
 /**

@@ -3,6 +3,7 @@ import type { CreateContext } from "../transition.ts";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { wireTime } from "../../../kernel/time.ts";
+import { findAgentArch } from "../store/deployments.ts";
 import { readDeployment } from "./create.ts";
 import { expiresAt } from "./fan-out.ts";
 import { assignWaves } from "../rollout/rules.ts";
@@ -29,8 +30,9 @@ export async function planDeployment(
   const starts_at = scheduled_at !== null && scheduled_at > now ? scheduled_at : now;
   const policy = wholeRollout(rollout);
   const robots: PlannedRobot[] = [];
+  const arch = await findAgentArch(db, org_id, release.id);
   for (;;) {
-    const chunk = await listPlannedRobots(db, org_id, { ...target, app: release.app }, robots.at(-1)?.id ?? "", CHUNK_ROBOTS);
+    const chunk = await listPlannedRobots(db, org_id, { ...target, app: release.app, arch }, robots.at(-1)?.id ?? "", CHUNK_ROBOTS);
     robots.push(...chunk);
     if (chunk.length < CHUNK_ROBOTS) break;
   }
@@ -39,7 +41,8 @@ export async function planDeployment(
   const bytes = await bytesToSend(db, org_id, release, robot_ids);
   const lines = robots.map((robot, i): Line => {
     const already_installed = robot.current_release_id === release.id;
-    const incompatible = robot.kinds.length > 0 && !robot.kinds.includes(release.kind);
+    const wrong_arch = arch !== null && robot.arch !== null && robot.arch !== arch;
+    const incompatible = wrong_arch || (robot.kinds.length > 0 && !robot.kinds.includes(release.kind));
     return {
       robot_id: robot.id,
       name: robot.name,

@@ -1,4 +1,4 @@
-import { isTerminal } from "@roamfleet/protocol";
+import { AGENT_APP, isTerminal } from "@roamfleet/protocol";
 import type { Plane } from "../../../context.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { announce } from "../../events/index.ts";
@@ -31,10 +31,12 @@ export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">
 /**
  * Records the release or config of a fleet deployment that ended `applied`, so that robots that join later get it. Does nothing if the
  * fleet already has the result of a newer deployment; `countsSince` decides which is newer.
+ *
+ * A version of the agent is never recorded: it is for one architecture, and a robot that joins later may have a newer agent.
  */
 export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
   const { org_id, id, fleet_id, kind } = deployment;
-  if (fleet_id === null || deployment.status !== "applied") return;
+  if (fleet_id === null || deployment.status !== "applied" || deployment.app === AGENT_APP) return;
   const has = await lockFleetDesired(tx, org_id, fleet_id);
   if (has === undefined) return;
   const [now, app, fleet] = [engine.clock.now(), deployment.app ?? "main", { org_id, id: fleet_id }];

@@ -1,4 +1,4 @@
-import { isTerminal, type Reason, REASONS, type TargetStatus } from "@roamfleet/protocol";
+import { AGENT_APP, isTerminal, type Reason, REASONS, type TargetStatus } from "@roamfleet/protocol";
 import type { AppReport, ConfigReport, Progress, Report, ReportBody, TargetReport } from "@roamfleet/protocol/link";
 import type { Session } from "../../../link/index.ts";
 import type { Db } from "../../../kernel/db.ts";
@@ -285,6 +285,15 @@ async function installWindows(tx: Db, deployment: DeploymentRow, targets: readon
   return new Map((await listAppStates(tx, deployment.org_id, robot_ids, deployment.app ?? "main")).map((state) => [state.robot_id, state]));
 }
 
+/**
+ * Returns the event's data with the robot's message, because only the robot knows why it failed. `detail` is also shown as the event's
+ * message: for a signature error, and for a version of the agent, whose failures have no other log on the server.
+ */
+function explain({ app }: DeploymentRow, reason: TargetChange["reason"], message: string): Record<string, string> {
+  if (reason === "signature_invalid") return { detail: message };
+  return app === AGENT_APP && reason !== null ? { detail: message, robot_says: message } : { robot_says: message };
+}
+
 function changeOf(
   deployment: DeploymentRow,
   { target, verdict, detail, data = {} }: ReportedMove,
@@ -302,8 +311,7 @@ function changeOf(
     deadline_at: stopping ? target.deadline_at : (held?.deadline_at ?? deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now)),
     not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null,
     actor: robotActor(target.robot_id),
-    // Only the robot knows why it failed. A signature error is shown as the event's message.
-    data: detail === undefined ? data : { ...data, [verdict.reason === "signature_invalid" ? "detail" : "robot_says"]: detail },
+    data: detail === undefined ? data : { ...data, ...explain(deployment, verdict.reason, detail) },
   };
 }
 

@@ -1,4 +1,4 @@
-import type { DeploymentStatus, Reason } from "@roamfleet/protocol";
+import { type DeploymentStatus, type Reason, reportedArch } from "@roamfleet/protocol";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
@@ -214,17 +214,34 @@ export const patchDeployment = (
     where d.org_id = ${org_id} and d.id = ${id}
     returning ${deploymentRow.of("d")}`);
 
-/** Selects members of a fleet after a cursor. Excludes robots that joined after the deployment started, whose order number is `before`. */
-export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>
-  db.many(sql(row({ id: text }))`
-    -- reads tables of other features: robot
-    select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before} and id > ${after}
-    order by id limit ${limit}`);
+/** Selects the robots of a fleet that a deployment includes. */
+export interface Membership {
+  fleet_id: string;
+  /** Order number of the deployment: robots that joined after it started are excluded. */
+  before: number;
+  /** The architecture of the release, as robots report it; null if the release is for any. Robots that reported none are then excluded. */
+  arch: string | null;
+}
 
-export const countMembers = (db: Db, org_id: string, fleet_id: string, before: number) =>
-  db.one(sql(row({ count: int }))`
-    -- reads tables of other features: robot
-    select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before}`);
+const ofMembers = (org_id: string, { fleet_id, before, arch }: Membership) => sql`
+  -- reads tables of other features: robot
+  from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before}
+    and (${arch}::text is null or platform ->> 'arch' = ${arch})`;
+
+/** Selects members of a fleet after a cursor. */
+export const listMembers = (db: Db, org_id: string, membership: Membership, after: string, limit: number) =>
+  db.many(sql(row({ id: text }))`select id ${ofMembers(org_id, membership)} and id > ${after} order by id limit ${limit}`);
+
+export const countMembers = (db: Db, org_id: string, membership: Membership) =>
+  db.one(sql(row({ count: int }))`select count(*)::int as count ${ofMembers(org_id, membership)}`);
+
+/** Returns the architecture that a release of kind `agent` is for, as robots report it; null for other kinds. */
+export const findAgentArch = async (db: Db, org_id: string, release_id: string | null): Promise<string | null> => {
+  const found = await db.maybe(sql(row({ arch: nullable(text) }))`
+    -- reads tables of other features: release
+    select manifest ->> 'arch' as arch from release where org_id = ${org_id} and id = ${release_id} and kind = 'agent'`);
+  return found?.arch == null ? null : reportedArch(found.arch);
+};
 
 export const deploymentReleaseRow = row({
   id: text,

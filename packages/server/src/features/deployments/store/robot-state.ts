@@ -1,3 +1,4 @@
+import { AGENT_APP } from "@roamfleet/protocol";
 import type { Db } from "../../../kernel/db.ts";
 import {
   bigint,
@@ -216,13 +217,13 @@ const desiredAppRow = row({
   manifest: nullable(jsonb<unknown>()),
   signature: nullable(jsonb<unknown>()),
 });
-/** Returns the desired apps. An app without a desired release and without a target is left out: the robot does not touch it. */
+/** Returns the apps with a desired release or a target; the agent only with a target, so that an older release never replaces a newer package. */
 export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(desiredAppRow)`
     -- reads tables of other features: release
     select a.robot_id, a.app, a.target_id, a.deployment_id, a.attempt, a.verify_seconds, a.install_from, a.install_until, r.id as release_id, r.tag, r.kind, r.artifact_sha256, r.artifact_size, r.image, r.manifest, r.signature
     from robot_app a left join release r on r.org_id = a.org_id and r.id = a.desired_release_id
-    where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and (a.desired_release_id is not null or a.target_id is not null)`);
+    where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and (a.target_id is not null or (a.desired_release_id is not null and a.app <> ${AGENT_APP}))`);
 
 const desiredConfigRow = row({
   robot_id: text,

@@ -18,23 +18,28 @@ const plannedRobotRow = row({
   online: bool,
   labels: jsonb<Record<string, string>>(),
   kinds: jsonb<string[]>(),
+  arch: nullable(text),
   current_release_id: nullable(text),
 });
 export type PlannedRobot = RowOf<typeof plannedRobotRow>;
 
-/** Selects the robots that a deployment to this robot or fleet would include now, ordered by id, with the facts that a plan shows. */
+/**
+ * Selects the robots that a deployment to this robot or fleet would include now, ordered by id, with the facts that a plan shows. Of a
+ * fleet, only those of architecture `arch`, unless it is null.
+ */
 export const listPlannedRobots = (
   db: Db,
   org_id: string,
-  target: { robot_id: string | null; fleet_id: string | null; app: string },
+  { robot_id, fleet_id, app, arch }: { robot_id: string | null; fleet_id: string | null; app: string; arch: string | null },
   after: string,
   limit: number,
 ) =>
   db.many(sql(plannedRobotRow)`
     -- reads tables of other features: robot
-    select r.id, r.name, r.node_id is not null as online, r.labels, r.kinds, a.current_release_id
-    from robot r left join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.app = ${target.app}
-    where r.org_id = ${org_id} and ${target.fleet_id === null ? sql`r.id = ${target.robot_id}` : sql`r.fleet_id = ${target.fleet_id}`}
+    select r.id, r.name, r.node_id is not null as online, r.labels, r.kinds, r.platform ->> 'arch' as arch, a.current_release_id
+    from robot r left join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.app = ${app}
+    where r.org_id = ${org_id}
+      and ${fleet_id === null ? sql`r.id = ${robot_id}` : sql`r.fleet_id = ${fleet_id} and (${arch}::text is null or r.platform ->> 'arch' = ${arch})`}
       and r.decommissioned_at is null and r.id > ${after}
     order by r.id limit ${limit}`);
 
