@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { WRAPPER_VARIABLE } from "../../packages/agent/src/runtime/processes.ts";
 import { refuseSecrets } from "../harness/secrets.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
@@ -46,7 +47,15 @@ export class AgentProcess implements AsyncDisposable {
 
   /** Returns the programs of this robot's releases, with their environment. */
   workloads(): Found[] {
-    return processesNaming(this.state).filter(({ env }) => env.ROAMFLEET_RELEASE !== undefined);
+    return processesNaming(this.state).filter(({ env }) => env.ROAMFLEET_RELEASE !== undefined && env[WRAPPER_VARIABLE] === undefined);
+  }
+
+  /** Stops the workloads with the agent's own command. Returns its exit code: 6 while an agent runs. */
+  async stopWorkloads(): Promise<number | null> {
+    const socket = this.options.args?.indexOf("--container-socket") ?? -1;
+    const engine = socket < 0 ? "none" : this.options.args![socket + 1]!;
+    const words = ["stop-workloads", "--state", this.state, "--container-socket", engine];
+    return (await new Program("packages/agent/src/main.ts", words).ended).code;
   }
 
   #start(): Program {
@@ -58,10 +67,10 @@ export class AgentProcess implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     delete this.options.env;
-    // A killed agent leaves its workloads running; the next run of the agent finds and stops them.
-    if (this.#program?.running === false && this.workloads().length > 0) this.restart();
     if (this.#program?.running === true) await this.#program.stop();
-    for (const { pid } of this.workloads()) endProcess(pid);
+    // Workloads outlive the agent. Containers are not processes of this machine's agent, so they are always stopped.
+    if (this.workloads().length > 0 || this.options.args?.includes("--container-socket") === true) await this.stopWorkloads();
+    for (const { pid } of processesNaming(this.state)) endProcess(pid);
     try {
       refuseSecrets("the agent", { directory: this.state, outputs: this.#programs.map(({ output }) => output) });
     } finally {

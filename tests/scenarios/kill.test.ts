@@ -4,6 +4,7 @@ import { after, before, test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { isTerminal } from "@roamfleet/protocol";
 import type { Client } from "@roamfleet/sdk";
+import { readProcess } from "../../packages/agent/src/runtime/processes.ts";
 import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
@@ -73,6 +74,13 @@ function runs(): Promise<string> {
     return running.size === 1 && status === "online" && current_release?.tag === only && only;
   };
   return until("one version to run, and the server to know which", look, WITH_ROBOT);
+}
+
+/** Returns the pid of the robot's only program, without the child processes of its script. */
+function program(): number {
+  const leaders = robot.workloads().filter(({ pid }) => readProcess(pid)?.group === pid);
+  assert.equal(leaders.length, 1);
+  return leaders[0]!.pid;
 }
 
 /** Waits until the robot has reached this step of a deployment, or a later one. */
@@ -150,9 +158,33 @@ test("a second server on the same data directory exits with an error, and the fi
   assert.equal((await api.request("GET", "/readyz")).status, 200);
 });
 
-test("robot and server leave no processes behind after a normal stop", LIMIT, async () => {
+test("the program keeps its pid when the agent is stopped or killed, and stop-workloads ends it", LIMIT, async () => {
+  await runs();
+  const pid = program();
+  assert.equal(await robot.program.stop(), 0, robot.program.output.slice(-2_000));
+  assert.equal(program(), pid);
+  robot.restart();
+  const isAdopted = (): boolean => robot.program.output.includes("workload adopted");
+  await robot.program.until("the program to be adopted", isAdopted);
+  assert.equal(program(), pid);
+  assert.equal(await robot.stopWorkloads(), 6, "an agent runs");
+  await robot.program.kill();
+  robot.restart();
+  await robot.program.until("the program to be adopted again", isAdopted);
+  await runs();
+  assert.equal(program(), pid);
+  await robot.program.kill();
+  assert.equal(await robot.stopWorkloads(), 0);
+  assert.deepEqual(robot.workloads(), []);
+  robot.restart();
+  await until("another process of the same release", () => robot.workloads().length > 0);
+  assert.notEqual(program(), pid);
+});
+
+test("robot and server leave no processes behind after a stop of the workloads", LIMIT, async () => {
   assert.ok(robot.workloads().length > 0);
   assert.equal(await robot.program.stop(), 0, robot.program.output.slice(-2_000));
+  assert.equal(await robot.stopWorkloads(), 0);
   await until("the server to see the robot go", async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "offline");
   assert.equal(await server.program.stop(), 0, server.program.output.slice(-2_000));
   assert.deepEqual(processesNaming(robot.state), []);

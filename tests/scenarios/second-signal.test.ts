@@ -28,7 +28,7 @@ test("a second SIGTERM immediately ends an agent that waits for its workload to 
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
   const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
-  await using robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
+  await using robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1", args: ["--stop-workloads"] });
   const robot_id = await robot.program.until("the robot", async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id);
   const asked = path.join(robot.state, "asked-to-stop");
   await pushBundle(api, "stubborn", await appBundle(`trap ": > ${asked}" TERM; while :; do sleep 0.1; done`, { stop_timeout_seconds: 30 }));
@@ -39,6 +39,6 @@ test("a second SIGTERM immediately ends an agent that waits for its workload to 
   assert.equal(robot.program.running, true);
   robot.program.child.kill("SIGTERM");
   assert.deepEqual(await robot.program.ended, { code: 143, signal: null });
-  // End the remaining workload here, because the next agent would wait for it as long as this one did.
+  // End the remaining workload here, because `stop-workloads` would wait for it as long as this agent did.
   for (const { pid } of robot.workloads()) process.kill(pid, "SIGKILL");
 });

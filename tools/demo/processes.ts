@@ -67,6 +67,7 @@ export class Processes {
       options.config,
       "--label",
       "demo=true",
+      "--stop-workloads",
     ]);
   }
 

@@ -101,7 +101,7 @@ function launchesWithoutCurrent(agent: string, { version }: BuildContext): void 
 }
 
 test("the service of the agent's .deb has the settings of the one that `rf-agent install` writes", LIMIT, async () => {
-  const config = await loadConfig({ server: "https://fleet.example.com", state: "/var/lib/roamfleet-agent", keepWorkloads: true }, {});
+  const config = await loadConfig({ server: "https://fleet.example.com", state: "/var/lib/roamfleet-agent" }, {});
   const options = { node: "/n", program: "/p", environment_file: "/etc/roamfleet/agent.env", allow_new_privileges: false };
   const settings = (unit: string): string[] => unit.split("\n").filter((line) => /^\w+=/.test(line) && !line.startsWith("ExecStart="));
   const packaged = settings(readFileSync(path.join(root, "packages/agent/debian/roamfleet-agent.service"), "utf8"));

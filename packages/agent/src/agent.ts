@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type Activity, type Clock, idleActivity } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
-import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, Reporter, StopOptions } from "./contract.ts";
+import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, OutputSink, Reporter, StopOptions } from "./contract.ts";
 import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
@@ -53,7 +53,7 @@ export interface Agent {
   /** True while the link is up: from the server's welcome to the end of the session. */
   readonly connected: boolean;
   readonly log: Logger;
-  /** Stops the workloads, unless the config keeps them running. Then closes the link and releases the state directory. */
+  /** Closes the link and releases the state directory. The workloads keep running, unless the config stops them. */
   stop(options?: StopOptions): Promise<void>;
 }
 
@@ -256,10 +256,16 @@ const makeShells = ({ config, clock, guard }: Robot, deployments: Deployments): 
   });
 
 function makeDeployments(
-  { options, config, clock, log, reporter, limiter, store, guard, local_interface, time, acknowledged }: Robot,
+  { options, config, clock, log, reporter, limiter, spool, store, guard, local_interface, time, acknowledged }: Robot,
   fetcher: Fetcher,
   connected: () => boolean,
 ): Deployments {
+  const logs: OutputSink = {
+    write: (record) => limiter.write(record),
+    hasRoom: (source) => limiter.hasRoom(source),
+    next_seq: () => spool.last_seq + 1,
+    stored_seq: spool.stored_seq,
+  };
   const { launched } = config;
   const { replace } = options;
   const self_update =
@@ -270,7 +276,7 @@ function makeDeployments(
     clock,
     log,
     reporter,
-    logs: limiter,
+    logs,
     fetcher,
     desired: store.current,
     config,

@@ -18,7 +18,7 @@ export interface AgentConfig {
   enroll_key?: string;
   name?: string;
   labels: Record<string, string>;
-  keep_workloads: boolean;
+  stop_workloads: boolean;
   allow_insecure_http: boolean;
   /** `sha256:…` of the server's certificate authority. Needed only if no public authority signed the server's certificate. */
   ca_fingerprint?: string;
@@ -83,7 +83,7 @@ export interface ConfigFlags {
   state?: string;
   name?: string;
   label?: string[];
-  keepWorkloads?: boolean;
+  stopWorkloads?: boolean;
   allowInsecureHttp?: boolean;
   caFingerprint?: string;
   caFile?: string;
@@ -141,7 +141,7 @@ export function readConfig(
     ...(enroll_key ? { enroll_key } : {}),
     ...(name ? { name } : {}),
     labels: parseLabels(flags.label ?? env.ROAMFLEET_ROBOT_LABELS?.split(",").filter(Boolean) ?? []),
-    keep_workloads: flags.keepWorkloads ?? false,
+    stop_workloads: flags.stopWorkloads ?? false,
     allow_insecure_http,
     ...runtimeDirectory(env),
     ...readAuthority(flags, env),
@@ -232,6 +232,17 @@ export function readClientPlace(
   }
   const place = resolve(socket);
   return { socket: place, state_directory: state === undefined ? stateDirectoryOf(place) : resolve(state) };
+}
+
+/** Reads the flags of `rf-agent stop-workloads`: the state directory, and the sockets of the container engines. */
+export function readWorkloadPlace(
+  flags: Pick<ConfigFlags, "state" | "containerSocket">,
+  env: NodeJS.ProcessEnv = process.env,
+): Pick<AgentConfig, "state_directory" | "container_sockets"> {
+  return {
+    state_directory: resolve(flags.state ?? (env.ROAMFLEET_STATE || STATE_DIRECTORY_DEFAULT)),
+    container_sockets: containerSockets(flags.containerSocket ?? env.ROAMFLEET_CONTAINER_SOCKET, env),
+  };
 }
 
 function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "safe_to_update"> {

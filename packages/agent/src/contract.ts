@@ -40,6 +40,16 @@ export interface LogSink {
   write(record: LogRecord): void;
 }
 
+/** The log as the sink of output that is stored in files until it is read. */
+export interface OutputSink extends LogSink {
+  /** Returns whether the source may write a burst now. A reader of files waits until then. Absent: always. */
+  hasRoom?: (source: string) => boolean;
+  /** Returns the number that the next record gets. */
+  next_seq?: () => number;
+  /** The highest number of the records that earlier agents stored. */
+  stored_seq?: number;
+}
+
 interface FetchHeaders {
   /** Returns the value of a header, or null if it is absent. Header names are case-insensitive. */
   get(name: string): string | null;
@@ -139,7 +149,7 @@ export interface DeploymentsOptions {
   clock: Clock;
   log: Logger;
   reporter: Reporter;
-  logs: LogSink;
+  logs: OutputSink;
   fetcher: Fetcher;
   /** The desired state as last stored on disk; undefined before the first one. */
   desired: Desired | undefined;

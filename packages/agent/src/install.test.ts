@@ -18,7 +18,7 @@ const ODD = {
   name: 'cart "7" 100%',
   label: ["line=a b", "price=$5"],
   allowFiles: ["/opt/my app"],
-  keepWorkloads: true,
+  stopWorkloads: true,
   socket: "/run/roamfleet.sock",
   socketGroup: "daemon",
   safeToUpdateCommand: 'test ! -e "/run/moving" && echo $HOME %h',
@@ -103,8 +103,11 @@ test("the systemd unit passes every flag of run unchanged, except the enrollment
   }
 });
 
-test("the systemd unit's stop timeout exceeds the maximum stop timeout of a manifest", LIMIT, () => {
-  const unit = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
+test("the systemd unit kills only the agent; with --stop-workloads its timeout exceeds that of any manifest", LIMIT, () => {
+  const kept = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
+  assert.match(kept, /^KillMode=process$/m);
+  const unit = unitText(readConfig({ ...FLAGS, stopWorkloads: true }, {}), { ...options, allow_new_privileges: false });
+  assert.match(unit, /^KillMode=mixed$/m);
   assert.ok(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]) > STOP_TIMEOUT_SECONDS_MAX);
 });
 

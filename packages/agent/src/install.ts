@@ -165,9 +165,7 @@ Restart=always
 RestartSec=5
 # Refused by the server, or invalid flags: a restart would fail again.
 RestartPreventExitStatus=2 4
-# The agent stops its workloads; remaining processes are killed after the timeout${config.keep_workloads ? " (not with --keep-workloads)" : ""}.
-KillMode=${config.keep_workloads ? "process" : "mixed"}
-TimeoutStopSec=${STOP_TIMEOUT_SECONDS}
+${stopLines(config)}
 # The agent restarts a workload that runs out of memory; this must not stop the agent.
 OOMPolicy=continue
 LimitNOFILE=65536
@@ -181,6 +179,11 @@ KeyringMode=private
 WantedBy=multi-user.target
 `;
 }
+
+const stopLines = ({ stop_workloads }: AgentConfig): string =>
+  stop_workloads
+    ? `# The agent stops its workloads; remaining processes are killed after the timeout.\nKillMode=mixed\nTimeoutStopSec=${STOP_TIMEOUT_SECONDS}`
+    : "# Only the agent stops: its workloads keep running, and the next agent supervises them.\nKillMode=process\nTimeoutStopSec=90";
 
 /**
  * Returns the lines of the systemd unit for an agent that does not run as root. They set the user and limit the rights of unprivileged
@@ -240,7 +243,7 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
   safeToUpdateTimeout: ({ safe_to_update: gate }) => (gate ? ["--safe-to-update-timeout", String(gate.timeout_ms / 1_000)] : []),
   logLevel: ({ log_level }) => ["--log-level", log_level],
   logSpoolMib: ({ log_spool_bytes_max }) => ["--log-spool-mib", String(log_spool_bytes_max / (1024 * 1024))],
-  keepWorkloads: ({ keep_workloads }) => either("--keep-workloads", keep_workloads),
+  stopWorkloads: ({ stop_workloads }) => either("--stop-workloads", stop_workloads),
   allowInsecureHttp: ({ allow_insecure_http }) => either("--allow-insecure-http", allow_insecure_http),
   caFingerprint: ({ ca_fingerprint }) => flag("--ca-fingerprint", ca_fingerprint),
   caFile: ({ ca_file }) => flag("--ca-file", ca_file),

@@ -2,12 +2,12 @@ import { constants } from "node:os";
 import { systemClock } from "@roamfleet/clock";
 import { armFailpoints } from "@roamfleet/clock/failpoint";
 import { endProcess, flushOutput, LineOutput } from "@roamfleet/clock/line-output";
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Option } from "commander";
 import { describeVersion } from "@roamfleet/protocol/version";
 import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { type Agent, AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
-import { type AgentConfig, type ConfigFlags, loadConfig, UsageError } from "./config.ts";
+import { type AgentConfig, type ConfigFlags, loadConfig, readWorkloadPlace, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { errorText } from "./disk/write-atomically.ts";
 import { EnrollmentRefused, NotEnrolled } from "./identity/enroll.ts";
@@ -23,53 +23,57 @@ const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, not_found: 5, conflict: 6, un
 const collect = (value: string, before: string[] = []): string[] => [...before, value];
 
 function withRunOptions(command: Command): Command {
-  return command
-    .option("--server <url>", "address of the Roamfleet server (or ROAMFLEET_SERVER)")
-    .option("--enroll-key <key>", "enrollment key, needed once (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)")
-    .option(
-      "--config <file>",
-      "the robot's own config file: which streams, devices and directories may be used (default: /etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
-    )
-    .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE)")
-    .option("--name <name>", "name of the robot when it enrolls (or ROAMFLEET_ROBOT_NAME)")
-    .option(
-      "--label <key=value>",
-      "label of the robot when it enrolls; repeatable (or ROAMFLEET_ROBOT_LABELS, separated by commas)",
-      collect,
-    )
-    .option("--keep-workloads", "keep workloads running when the agent stops")
-    .option("--allow-files <dir>", "directory below which `file` releases may be installed; repeatable", collect)
-    .option("--allow-devices", "containers may use the robot's devices (or ROAMFLEET_ALLOW_DEVICES=on)")
-    .option("--allow-host-network", "containers may use the host network (or ROAMFLEET_ALLOW_HOST_NETWORK=on)")
-    .option("--allow-mounts <dir>", "directory below which containers may mount directories of the robot; repeatable", collect)
-    .option(
-      "--container-socket <path>",
-      "unix socket of dockerd or podman, or none (default: their default sockets; or ROAMFLEET_CONTAINER_SOCKET)",
-    )
-    .option("--socket <path>", "unix socket for the robot's own software (default: run/agent.sock in the state directory)")
-    .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
-    .option(
-      "--safe-to-update-command <command>",
-      "command that decides before each update: exit code 0 means safe (or ROAMFLEET_SAFE_TO_UPDATE_COMMAND)",
-    )
-    .option("--safe-to-update-url <url>", "URL that decides before each update: status 200 means safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
-    .option(
-      "--safe-to-update-timeout <seconds>",
-      "timeout of that command or URL; no answer means not safe (default: 10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)",
-    )
-    .option("--log-spool-mib <number>", "log records kept on disk while the server is unreachable, in MiB (default: 64)")
-    .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (default: info)")
-    .option(
-      "--ca-fingerprint <sha256:…>",
-      "trust the server's own certificate authority that has this fingerprint (or ROAMFLEET_CA_FINGERPRINT)",
-    )
-    .option("--ca-file <file>", "trust only the certificate authority in this PEM file")
-    .option(
-      "--trust-on-first-use",
-      "trust the certificate authority that the server presents at the first connection, without verification",
-    )
-    .option("--allow-insecure-http", "accept a plain http server on another machine")
-    .option("--crash-at-failpoint", "for crash tests only: the agent kills itself at ROAMFLEET_FAILPOINT");
+  return (
+    command
+      .option("--server <url>", "address of the Roamfleet server (or ROAMFLEET_SERVER)")
+      .option("--enroll-key <key>", "enrollment key, needed once (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)")
+      .option(
+        "--config <file>",
+        "the robot's own config file: which streams, devices and directories may be used (default: /etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
+      )
+      .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE)")
+      .option("--name <name>", "name of the robot when it enrolls (or ROAMFLEET_ROBOT_NAME)")
+      .option(
+        "--label <key=value>",
+        "label of the robot when it enrolls; repeatable (or ROAMFLEET_ROBOT_LABELS, separated by commas)",
+        collect,
+      )
+      .option("--stop-workloads", "stop workloads when the agent stops (default: they keep running, and the next agent supervises them)")
+      // The default now. Units that an earlier version wrote still contain it.
+      .addOption(new Option("--keep-workloads").hideHelp())
+      .option("--allow-files <dir>", "directory below which `file` releases may be installed; repeatable", collect)
+      .option("--allow-devices", "containers may use the robot's devices (or ROAMFLEET_ALLOW_DEVICES=on)")
+      .option("--allow-host-network", "containers may use the host network (or ROAMFLEET_ALLOW_HOST_NETWORK=on)")
+      .option("--allow-mounts <dir>", "directory below which containers may mount directories of the robot; repeatable", collect)
+      .option(
+        "--container-socket <path>",
+        "unix socket of dockerd or podman, or none (default: their default sockets; or ROAMFLEET_CONTAINER_SOCKET)",
+      )
+      .option("--socket <path>", "unix socket for the robot's own software (default: run/agent.sock in the state directory)")
+      .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
+      .option(
+        "--safe-to-update-command <command>",
+        "command that decides before each update: exit code 0 means safe (or ROAMFLEET_SAFE_TO_UPDATE_COMMAND)",
+      )
+      .option("--safe-to-update-url <url>", "URL that decides before each update: status 200 means safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
+      .option(
+        "--safe-to-update-timeout <seconds>",
+        "timeout of that command or URL; no answer means not safe (default: 10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)",
+      )
+      .option("--log-spool-mib <number>", "log records kept on disk while the server is unreachable, in MiB (default: 64)")
+      .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (default: info)")
+      .option(
+        "--ca-fingerprint <sha256:…>",
+        "trust the server's own certificate authority that has this fingerprint (or ROAMFLEET_CA_FINGERPRINT)",
+      )
+      .option("--ca-file <file>", "trust only the certificate authority in this PEM file")
+      .option(
+        "--trust-on-first-use",
+        "trust the certificate authority that the server presents at the first connection, without verification",
+      )
+      .option("--allow-insecure-http", "accept a plain http server on another machine")
+      .option("--crash-at-failpoint", "for crash tests only: the agent kills itself at ROAMFLEET_FAILPOINT")
+  );
 }
 
 async function run(flags: ConfigFlags): Promise<void> {
@@ -77,7 +81,7 @@ async function run(flags: ConfigFlags): Promise<void> {
   armFailpoints(config.failpoint);
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
-  // A second signal exits without waiting for workloads to stop. The next start of the agent finds the remaining workloads and ends them.
+  // A second signal exits without waiting, for example for workloads to stop. The next agent supervises the remaining workloads.
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => (stopping.signal.aborted ? void endProcess(128 + constants.signals[signal]) : stopping.abort()));
   // The reader of stderr may stall or disappear, for example a closed terminal. The agent continues all the same.
@@ -127,8 +131,8 @@ function watchLauncher({ launched }: AgentConfig, output: LineOutput, replace: (
 }
 
 /**
- * Logs an uncaught exception without ending the agent, whose children are the workloads. By default Node would end the process, since its
- * state may be inconsistent. On a robot, stopping every workload is worse (docs/decisions/0063).
+ * Logs an uncaught exception without ending the agent. By default Node would end the process, since its state may be inconsistent. On a
+ * robot, ending every stream and shell is worse (docs/decisions/0063).
  */
 function survive(log: (error: unknown, origin: string) => unknown): void {
   process.on("uncaughtException", log);
@@ -155,6 +159,15 @@ function program(): Command {
     .option("--dry-run", "print what would be done")
     .option("--root <dir>", "work below this directory, for a disk image")
     .action((flags: PlaceFlags) => uninstall(flags, (text) => process.stdout.write(text)));
+  command
+    .command("stop-workloads")
+    .description("stop all workloads of this robot; stop the agent first")
+    .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE, or /var/lib/roamfleet-agent)")
+    .option("--container-socket <path>", "unix socket of dockerd or podman, or none (default: their default sockets)")
+    .action(async (flags: Pick<ConfigFlags, "state" | "containerSocket">) => {
+      const { stopWorkloads } = await import("./commands/stop-workloads.ts");
+      await stopWorkloads({ ...readWorkloadPlace(flags), clock: systemClock, print: (text) => process.stdout.write(text) });
+    });
   command
     .command("trust-key")
     .description("trust only releases signed by these keys, regardless of the server's keys; stop the agent first")

@@ -204,7 +204,49 @@ test("a killed workload is restarted, and the restart is counted", options, asyn
   assert.equal(rig.deployments.workloads()[0]?.restarts, 1);
 });
 
-test("stopping the agent stops its workloads, and the next start runs them again", options, async () => {
+test("a program keeps its pid when the agent is stopped and started, and is still supervised", options, async () => {
+  await using rig = await DeploymentsRig.start({ config: { stop_workloads: false } });
+  await rig.ended(rig.deploy(await shellRelease("v1", WELL.replace("while", "echo begun; while"))));
+  const [pid] = rig.processes("main");
+  for (let round = 0; round < 2; round += 1) {
+    await rig.deployments.stop();
+    assert.deepEqual(rig.processes("main"), [pid]);
+    await rig.boot();
+    await until("the program to be adopted", () => rig.deployments.workloads()[0]?.status === "running");
+    assert.deepEqual(rig.processes("main"), [pid]);
+  }
+  process.kill(pid!, "SIGKILL");
+  await until("the restart", () => rig.processes("main").some((other) => other !== pid));
+  assert.equal(rig.deployments.workloads()[0]?.restarts, 1);
+  await until("the new program's output", () => rig.logs.filter(({ message }) => message === "begun").length === 2);
+  assert.equal(rig.logs.filter(({ message }) => message === "main ended by SIGKILL; it is started again").length, 1);
+  const [second] = rig.processes("main");
+  await rig.deployments.stop();
+  await rig.boot();
+  assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL)))).status, "applied");
+  assert.ok(!rig.processes("main").includes(second!));
+  assert.equal(rig.processes("main").length, 1);
+});
+
+test("a program that ended while no agent ran is started again, and its output and exit status are logged", options, async () => {
+  await using rig = await DeploymentsRig.start({ config: { stop_workloads: false } });
+  const script =
+    'echo up; while [ ! -e "$ROAMFLEET_CONFIG_DIR/../end" ]; do sleep 0.02; done; echo last words; printf "no line break"; exit 7';
+  await rig.ended(rig.deploy(await shellRelease("v1", script)));
+  const [pid] = rig.processes("main");
+  await rig.deployments.stop();
+  fs.writeFileSync(path.join(rig.state, "end"), "");
+  await until("its end", () => rig.processes("main").length === 0);
+  fs.rmSync(path.join(rig.state, "end"));
+  await rig.boot();
+  await until("the next program", () => rig.processes("main").some((other) => other !== pid));
+  await until("its output", () => rig.logs.filter(({ message }) => message === "up").length === 2);
+  const lines = rig.logs.filter(({ source }) => source === "main").map(({ message }) => message);
+  assert.deepEqual(lines, ["up", "last words", "no line break", "up"]);
+  assert.ok(rig.logs.some(({ message }) => message === "main exited with 7 while no agent ran"));
+});
+
+test("an agent with --stop-workloads stops its workloads, and the next start runs them again", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   await rig.deployments.stop();

@@ -126,7 +126,7 @@ class RobotDeployments implements Deployments {
 
   async stop({ is_replaced }: StopOptions = { is_replaced: false }): Promise<void> {
     this.#running = false;
-    const keep_workloads = is_replaced || this.#options.config.keep_workloads;
+    const keep_workloads = is_replaced || !this.#options.config.stop_workloads;
     await Promise.all([this.#configs.stop(), ...[...this.#workers.values()].map((worker) => worker.stop())]);
     await Promise.all(this.#executors.map((executor) => executor.close(keep_workloads)));
     this.#journal.close();

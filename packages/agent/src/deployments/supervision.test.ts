@@ -11,7 +11,8 @@ import { until } from "@roamfleet/clock/testing";
 import { dataMessage, LOG_MESSAGE_CHARACTERS_MAX, readMessage } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
-import { groupMembers, type ProcessRecord, readProcess, signalGroup } from "../runtime/processes.ts";
+import type { ProcessRecord } from "../runtime/hosts/process-record.ts";
+import { groupMembers, readProcess, signalGroup } from "../runtime/processes.ts";
 import { createShells } from "../streams/shell/index.ts";
 import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
@@ -71,13 +72,13 @@ test("kills the remaining child processes of a crashed program before restarting
 });
 
 test("an agent finds a running workload by its environment variables if its pid was not stored", options, async () => {
-  await using rig = await DeploymentsRig.start({ config: { keep_workloads: true } });
+  await using rig = await DeploymentsRig.start({ config: { stop_workloads: false } });
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const [old] = rig.processes("main");
   await rig.deployments.stop();
   assert.deepEqual(rig.processes("main"), [old]);
   fs.rmSync(path.join(rig.state, "apps/main/process.json"));
-  await rig.boot({ keep_workloads: false });
+  await rig.boot({ stop_workloads: true });
   await until("one new process", () => rig.processes("main").length === 1 && rig.processes("main")[0] !== old);
 });
 
@@ -88,7 +89,7 @@ test("an agent killed while it removes an app ends the app's process after a res
     stopped = rig.deployments.stop();
     throw new Error("the agent is killed");
   };
-  await using rig = await DeploymentsRig.start({ config: { keep_workloads: true }, tuning: { on_step } });
+  await using rig = await DeploymentsRig.start({ config: { stop_workloads: false }, tuning: { on_step } });
   await rig.ended(rig.deploy(await shellRelease("v1", WELL, { start: ["env", "-i", "sh", "run.sh"] })));
   const directory = path.join(rig.state, "apps/main");
   const { pid } = JSON.parse(fs.readFileSync(path.join(directory, "process.json"), "utf8")) as ProcessRecord;

@@ -2,16 +2,17 @@ import fs from "node:fs";
 import path from "node:path";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { type Clock, type Timer, timeLimit } from "@roamfleet/clock";
-import type { AgentConfig, AppPlace, Logger, LogSink } from "../contract.ts";
+import type { AgentConfig, AppPlace, Logger, OutputSink } from "../contract.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 import { switchSymlink, errorText } from "../disk/write-atomically.ts";
 import { type Executor, inheritedByWorkloads, type RunStatus, type StageIo, type StartOptions } from "./executor.ts";
 import { probe, type ProbeResult, type Verdict, verifyWorkload } from "./health-check.ts";
 import { failureOf, StepFailure, throwIfAborted, StepAborted } from "./failure.ts";
+import { DetachedHost } from "./hosts/detached-host.ts";
+import type { WorkloadHost } from "./hosts/workload-host.ts";
 import type { Timing } from "./limits.ts";
 import { type BundleManifest, readBundleManifest } from "./manifest.ts";
 import type { StatePaths } from "./paths.ts";
-import { stopEarlierProcesses } from "./processes.ts";
 import { checkTree, damagedEntry, isStaged, recordTree, stageVersion, recoverVersion } from "./staged-versions.ts";
 import { Workload } from "./workload.ts";
 
@@ -25,7 +26,7 @@ export interface RuntimeOptions {
   clock: Clock;
   timing: Timing;
   log: Logger;
-  logs: LogSink;
+  logs: OutputSink;
   /** Called between any two side effects with the name of that point, so that tests can crash there. */
   on_step: (name: string) => void;
   /** Returns true while only signed releases may run. Then the files of a release are verified before each start. */
@@ -55,10 +56,12 @@ const FETCH_AGAIN_MS = 120_000;
 export class BundleExecutor implements Executor {
   readonly kind = "app_bundle";
   readonly #options: RuntimeOptions;
+  readonly #host: WorkloadHost;
   readonly #running = new Map<string, Running>();
 
   constructor(options: RuntimeOptions) {
     this.#options = options;
+    this.#host = new DetachedHost({ ...options, sink: options.logs });
   }
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
@@ -138,35 +141,44 @@ export class BundleExecutor implements Executor {
   }
 
   async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
-    const { paths, clock, timing, log, logs, on_step } = this.#options;
+    const { paths, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
     // Complete an interrupted replacement first, so that the check reads the files that will be started.
     const directory = recoverVersion(paths, app, release.id);
     const problem = await this.#problem(app, release);
     // Stop before the download, so that a bad release stops even if the previous one cannot be downloaded.
     await this.stop(app);
+    const adopted = fresh || problem !== undefined ? undefined : await this.#host.adopt(app, release.id);
+    // The program of another release or of a changed one is stopped with the timeout of the release that it was started from.
+    if (adopted === undefined) await this.#host.clear(app);
     if (problem !== undefined) await this.#replace(app, release, problem, signal);
     const manifest = readBundleManifest(directory);
-    await stopEarlierProcesses({ app, paths, clock, log, grace_ms: manifest.stop_timeout_seconds * 1_000 });
     on_step("bundle.stopped");
     try {
       switchSymlink(paths.current(app), path.relative(paths.app(app), directory));
     } catch (error) {
+      await adopted?.program.detach();
       throw failureOf(error, "rejected_by_robot");
     }
     on_step("bundle.switched");
     const env = this.#environment(app, release, manifest);
-    const workload = new Workload({
+    const workload = this.#workload(app, release, { directory, manifest, env });
+    this.#running.set(app, { release, directory, manifest, env, workload, health_timer: undefined, healthy: true });
+    if (adopted === undefined) await workload.start();
+    else workload.adopt(adopted.program, adopted.restarts);
+    on_step("bundle.started");
+  }
+
+  #workload(app: string, release: DesiredRelease, { directory, manifest, env }: Pick<Running, "directory" | "manifest" | "env">): Workload {
+    return new Workload({
+      ...this.#options,
+      host: this.#host,
       app,
+      release_id: release.id,
       argv: manifest.start,
       directory,
       env,
       stop_timeout_seconds: manifest.stop_timeout_seconds,
-      process_file: paths.process(app),
-      clock,
-      timing,
-      log,
-      logs,
       check: () => this.#problem(app, release),
       on_refused: () => {
         this.#running.get(app)?.health_timer?.cancel();
@@ -174,9 +186,6 @@ export class BundleExecutor implements Executor {
         this.#options.on_lost(app);
       },
     });
-    this.#running.set(app, { release, directory, manifest, env, workload, health_timer: undefined, healthy: true });
-    workload.start();
-    on_step("bundle.started");
   }
 
   #environment(app: string, release: DesiredRelease, manifest: BundleManifest): Record<string, string> {
@@ -251,10 +260,10 @@ export class BundleExecutor implements Executor {
   }
 
   async remove(app: string): Promise<void> {
-    const { paths, clock, log, on_step } = this.#options;
+    const { paths, on_step } = this.#options;
     await this.stop(app);
     on_step("bundle.removing");
-    await stopEarlierProcesses({ app, paths, clock, log, grace_ms: 0 });
+    await this.#host.clear(app, 0);
     fs.rmSync(paths.app(app), { recursive: true, force: true });
   }
 
@@ -285,10 +294,9 @@ export class BundleExecutor implements Executor {
       await Promise.all([...this.#running.keys()].map((app) => this.stop(app)));
       return;
     }
-    for (const running of this.#running.values()) {
-      running.health_timer?.cancel();
-      running.workload.release();
-    }
+    const running = [...this.#running.values()];
     this.#running.clear();
+    for (const { health_timer } of running) health_timer?.cancel();
+    await Promise.all(running.map(({ workload }) => workload.release()));
   }
 }

@@ -73,6 +73,7 @@ export const MANIFEST_BYTES_MAX = 64 * 1024;
 export const MANIFEST_ARGUMENTS_MAX = 256;
 export const MANIFEST_ENV_MAX = 256;
 export const STOP_TIMEOUT_SECONDS_MAX = 600;
+export const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
 export const VERIFY_SECONDS_MAX = 86_400;
 /** Number of consecutive probes that must succeed for a release to be healthy. */
 export const PROBE_STREAK = 3;

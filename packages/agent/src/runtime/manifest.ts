@@ -1,7 +1,13 @@
 import fs from "node:fs";
 import path from "node:path";
 import { StepFailure } from "./failure.ts";
-import { MANIFEST_ARGUMENTS_MAX, MANIFEST_BYTES_MAX, MANIFEST_ENV_MAX, STOP_TIMEOUT_SECONDS_MAX } from "./limits.ts";
+import {
+  MANIFEST_ARGUMENTS_MAX,
+  MANIFEST_BYTES_MAX,
+  MANIFEST_ENV_MAX,
+  STOP_TIMEOUT_SECONDS_DEFAULT,
+  STOP_TIMEOUT_SECONDS_MAX,
+} from "./limits.ts";
 
 export type HealthCheck =
   | { http: { url: string; expect_status: number } }
@@ -25,7 +31,6 @@ export interface FileManifest {
 }
 
 const MANIFEST_NAME = "roamfleet.json";
-const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
 const RELOAD_SIGNALS: readonly string[] = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"];
 
 export const bad = (field: string, why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: ${field} ${why}`);

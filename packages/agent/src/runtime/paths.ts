@@ -17,9 +17,11 @@ export interface StatePaths {
   current(app: string): string;
   /**
    * Returns the path of the record of an app's process. The record is written after each start and
-   * read after a crash.
+   * read when the next agent starts.
    */
   process(app: string): string;
+  /** Returns the directory of an app's output that is not in the log yet. */
+  output(app: string): string;
   config(namespace: string): string;
 }
 
@@ -40,6 +42,7 @@ export function statePaths(state_directory: string): StatePaths {
     versions: (name) => path.join(app(name), "versions"),
     version: (name, release_id) => path.join(app(name), "versions", encodeFileName(release_id)),
     current: (name) => path.join(app(name), "current"),
+    output: (name) => path.join(app(name), "output"),
     process: (name) => path.join(app(name), "process.json"),
     config: (namespace) => path.join(root, "configs", `${encodeFileName(namespace)}.json`),
   };

@@ -1,9 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
-import type { Logger } from "pino";
 import { KILL_WAIT_MS } from "./limits.ts";
-import type { StatePaths } from "./paths.ts";
 
 /** The kernel's real /proc, even in tests with another root directory, since pids that are read here are sent signals. */
 const PROC = "/proc";
@@ -56,11 +54,14 @@ export const groupMembers = (group: number): ProcessEntry[] => allProcesses().fi
 
 /** Environment variable of all processes of a user's shell. */
 export const SHELL_VARIABLE = "ROAMFLEET_SHELL";
+/** Environment variable of the processes of a wrapper, but not of its program. */
+export const WRAPPER_VARIABLE = "ROAMFLEET_WRAPPER";
+const LEFT_OUT = [SHELL_VARIABLE, WRAPPER_VARIABLE];
 
 /**
  * Returns the processes whose environment contains all of `variables`. All descendants of a workload inherit its environment. So this finds
- * processes of a killed agent, even if it died before it stored their pid. Processes of a user's shell have the app's environment, too, and
- * are left out.
+ * processes of a killed agent, even if it died before it stored their pid. Processes of a user's shell, and the wrapper around the program,
+ * have the app's environment, too, and are left out unless `variables` contains their variable.
  */
 export function processesWithEnvironment(variables: Record<string, string>): ProcessEntry[] {
   const wanted = Object.entries(variables).map(([name, value]) => `${name}=${value}`);
@@ -74,7 +75,8 @@ export function processesWithEnvironment(variables: Record<string, string>): Pro
       // The process has ended or belongs to another user, so it is not one of ours.
       continue;
     }
-    if (!wanted.every((line) => environment.includes(line)) || environment.includes(`${SHELL_VARIABLE}=1`)) continue;
+    if (!wanted.every((line) => environment.includes(line))) continue;
+    if (LEFT_OUT.some((name) => variables[name] === undefined && environment.includes(`${name}=1`))) continue;
     const entry = readProcess(pid);
     if (entry !== undefined) found.push(entry);
   }
@@ -122,7 +124,7 @@ export async function stopGroup(group: number, { clock, grace_ms }: StopOptions)
 }
 
 /** Ends the process groups of processes that an earlier agent started. Skips a pid that now belongs to another process. */
-async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise<void> {
+export async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise<void> {
   const own = readProcess(process.pid)?.group;
   const groups = new Set<number>();
   for (const stray of strays) {
@@ -130,42 +132,4 @@ async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise
     if (now?.start_time === stray.start_time && now.group > 1 && now.group !== own) groups.add(now.group);
   }
   await Promise.all([...groups].map((group) => stopGroup(group, options)));
-}
-
-/** The content of an app's `process.json`. */
-export interface ProcessRecord {
-  pid: number;
-  start_time: number | null;
-}
-
-interface EarlierProcessesOptions {
-  app: string;
-  paths: StatePaths;
-  clock: Clock;
-  log: Logger;
-  grace_ms: number;
-}
-
-/**
- * Ends the processes of this app that a killed agent left running, so that there are never two copies. They cannot be adopted, because
- * their output pipes ended with the killed agent; the app is started again instead.
- */
-export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }: EarlierProcessesOptions): Promise<void> {
-  const recorded = readRecorded(paths.process(app));
-  const inherited = processesWithEnvironment({ ROAMFLEET_APP: app, ROAMFLEET_CONFIG_DIR: paths.configs });
-  const strays = recorded === undefined ? inherited : [recorded, ...inherited];
-  if (strays.length === 0) return;
-  log.info({ app, pids: strays.map(({ pid }) => pid) }, "stopping processes that an earlier agent left running");
-  await stopStrays(strays, { clock, grace_ms });
-}
-
-/** Returns the recorded process. Returns undefined if its start time differs: then its pid was reused. */
-function readRecorded(file: string): ProcessEntry | undefined {
-  try {
-    const record = JSON.parse(fs.readFileSync(file, "utf8")) as ProcessRecord;
-    const entry = readProcess(record.pid);
-    return entry !== undefined && entry.start_time === record.start_time ? entry : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -49,6 +49,7 @@ export class LogSpool {
   #unflushed: LogLine[] = [];
   #unflushed_bytes = 0;
   #next = 1;
+  #stored_seq = 0;
   /** Cursor of the reader: all records up to this number have been read. */
   #sent = 0;
   #acked = 0;
@@ -97,6 +98,11 @@ export class LogSpool {
     if (is_linked || this.#closed) return;
     this.#flush();
     this.#tryDisk(() => this.#moveToDisk(() => true));
+  }
+
+  /** The highest number of the records that earlier processes stored and the server had not acknowledged; 0 if there are none. */
+  get stored_seq(): number {
+    return this.#stored_seq;
   }
 
   get dropped(): number {
@@ -221,6 +227,7 @@ export class LogSpool {
     const recovered = readEntries(this.#options.directory, this.#staging);
     this.#entries = recovered.entries;
     this.#next = recovered.next;
+    this.#stored_seq = Math.max(0, ...recovered.entries.map((entry) => (entry.part === undefined ? 0 : lastOf(entry))));
     this.#tryDisk(() => {
       this.#startSegment(this.#next);
       for (const path of recovered.empty) rmSync(path, { force: true });

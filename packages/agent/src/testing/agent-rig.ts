@@ -20,7 +20,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     state_directory,
     enroll_key: "rf_enroll_test",
     labels: {},
-    keep_workloads: false,
+    stop_workloads: true,
     allow_insecure_http: false,
     trust_on_first_use: false,
     log_level: "info",

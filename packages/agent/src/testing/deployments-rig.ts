@@ -10,7 +10,7 @@ import type { AgentConfig, AppStatus, Deployments, DeploymentsOptions, LogRecord
 import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
 import { LocalInterface } from "../local/local-interface.ts";
 import type { Timing } from "../runtime/limits.ts";
-import { processesWithEnvironment } from "../runtime/processes.ts";
+import { processesWithEnvironment, signalGroup } from "../runtime/processes.ts";
 import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard.ts";
 import { ArtifactServer, plainFetcher } from "./artifact-server.ts";
 import type { TestRelease } from "./bundles.ts";
@@ -47,7 +47,7 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     server: "http://127.0.0.1:1",
     state_directory,
     labels: {},
-    keep_workloads: false,
+    stop_workloads: true,
     allow_insecure_http: false,
     trust_on_first_use: false,
     log_level: "silent",
@@ -138,6 +138,8 @@ export class DeploymentsRig {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.local_interface?.stop();
     await this.deployments.stop();
+    for (const { group } of processesWithEnvironment({ ROAMFLEET_CONFIG_DIR: path.join(this.state, "configs") }))
+      signalGroup(group, "SIGKILL");
     await this.server[Symbol.asyncDispose]();
     fs.rmSync(this.state, { recursive: true, force: true });
   }

@@ -136,7 +136,7 @@ test("a container can use the agent's socket, even after the agent restarts", LI
   const config = {
     container_sockets: [engine().socket],
     mount_directories: ["/usr"],
-    keep_workloads: true,
+    stop_workloads: false,
     local_api: { socket: socketIn(rig.state) },
   };
   const reboot = async (): Promise<void> => {

@@ -182,7 +182,7 @@ test("announces the release kind container_image only once a container engine ru
 });
 
 test("adopts a container that an earlier agent left, and recreates it if it is removed", LIMIT, async () => {
-  await using rig = await startContainerRig(engine(), { keep_workloads: true });
+  await using rig = await startContainerRig(engine(), { stop_workloads: false });
   await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(`# kept\n${STAYS_UP}`), {}, rig.server)));
   await until("its output", () => rig.logs.some(({ message }) => message === "up v1"));
   const [one] = await containersOf(engine(), rig.state);

@@ -46,7 +46,7 @@ async function killAt(place: number, server: ArtifactServer, { status, manifest,
     origin: server.origin,
     desired: { type: "desired", generation, apps: { main: desiredApp(release, `tgt_${release.tag}`, 1, VERIFY) }, configs: {} },
     places: "container.",
-    config: { container_sockets: [engine().socket], keep_workloads: true },
+    config: { container_sockets: [engine().socket], stop_workloads: false },
   });
   let child = startAgent({ ...task(first.release, 1), kill_at: 0 });
   try {

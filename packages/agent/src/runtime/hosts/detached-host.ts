@@ -1,0 +1,188 @@
+import fs from "node:fs";
+import path from "node:path";
+import type { ChildProcess } from "node:child_process";
+import type { Clock } from "@roamfleet/clock";
+import { failpoint } from "@roamfleet/clock/failpoint";
+import type { Logger } from "pino";
+import type { OutputSink } from "../../contract.ts";
+import { errorText } from "../../disk/write-atomically.ts";
+import { readBootId } from "../../identity/identity.ts";
+import { STOP_TIMEOUT_SECONDS_DEFAULT } from "../limits.ts";
+import type { StatePaths } from "../paths.ts";
+import { findProgram, readLines, spawnChild } from "../spawn-child.ts";
+import { processesWithEnvironment, signalGroup, stopStrays, waitUntil, WRAPPER_VARIABLE } from "../processes.ts";
+import { DetachedProgram, storedStatus } from "./detached-program.ts";
+import { OutputReader } from "./output-reader.ts";
+import { findRecorded, identify, type ProcessRecord, readRecord, writeRecord } from "./process-record.ts";
+import { describeStatus, type HostedProgram, type ProgramSpec, type WorkloadHost } from "./workload-host.ts";
+import { WRAPPER_SCRIPT } from "./wrapper-script.ts";
+
+const SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin";
+/** Programs that the wrapper needs. Every Debian has them; busybox has them, too. */
+const NEEDED = ["setsid", "dd", "wc", "rm", "mv"];
+/** Maximum wait for the wrapper of a stopped program to copy its last output. */
+const DRAIN_MS = 2_000;
+
+interface DetachedHostOptions {
+  paths: StatePaths;
+  clock: Clock;
+  log: Logger;
+  sink: OutputSink;
+}
+
+/** Runs each program in a separate session with a shell as its wrapper, for robots without systemd. */
+export class DetachedHost implements WorkloadHost {
+  readonly #options: DetachedHostOptions;
+
+  constructor(options: DetachedHostOptions) {
+    this.#options = options;
+  }
+
+  async start(spec: ProgramSpec): Promise<HostedProgram> {
+    const { argv, directory, env, app } = spec;
+    const { log } = this.#options;
+    const [program = ""] = argv;
+    const search = `${env["PATH"] ?? ""}:${SYSTEM_PATH}`;
+    for (const needed of NEEDED)
+      if (findProgram(needed, search) === undefined) throw new Error(`could not be started: this robot has no program ${needed}`);
+    if (fs.existsSync(directory) && findProgram(program, env["PATH"] ?? SYSTEM_PATH, directory) === undefined)
+      throw new Error(`could not be started: ${program} does not exist or is not executable`);
+    const run = this.#nextRun(app);
+    const output = this.#output(app, run);
+    try {
+      fs.mkdirSync(output, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      // On a full disk the program runs without its output in the log.
+      log.warn({ app, reason: errorText(error) }, "no directory for the output of a workload");
+    }
+    const wrapper = spawnChild("/bin/sh", ["-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!, ...argv], {
+      cwd: directory,
+      env: { ...env, [WRAPPER_VARIABLE]: "1" },
+      detached: true,
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    const exit = Promise.withResolvers<number>();
+    const pid = await pidFrom(wrapper, exit.resolve);
+    failpoint("workload:spawned", "step");
+    const record: ProcessRecord = {
+      ...identify(pid),
+      boot_id: readBootId("/"),
+      release_id: spec.release_id,
+      run,
+      wrapper: identify(wrapper.pid!),
+      stop_timeout_seconds: spec.stop_timeout_seconds,
+      restarts: spec.restarts,
+    };
+    try {
+      writeRecord(this.#options.paths.process(app), record);
+    } catch (error) {
+      // The next agent also finds the process by its environment.
+      log.warn({ app, err: error }, "could not record the workload's process");
+    }
+    failpoint("workload:recorded", "step");
+    const started = this.#watch(app, record, wrapper);
+    void exit.promise.then((status) => started.exited(status));
+    log.info({ app, pid }, "workload started");
+    return started;
+  }
+
+  async adopt(app: string, release_id: string): Promise<{ program: HostedProgram; restarts: number } | undefined> {
+    const record = readRecord(this.#options.paths.process(app));
+    if (record?.release_id !== release_id || findRecorded(record) === undefined) return undefined;
+    this.#options.log.info({ app, pid: record.pid }, "workload adopted");
+    return { program: this.#watch(app, record), restarts: record.restarts };
+  }
+
+  #watch(app: string, record: ProcessRecord, wrapper?: ChildProcess): DetachedProgram {
+    const { paths, clock, log } = this.#options;
+    const directory = this.#output(app, record.run);
+    return new DetachedProgram({
+      app,
+      record,
+      directory,
+      reader: this.#reader(app, record.run),
+      clock,
+      log,
+      ...(wrapper && { wrapper }),
+      on_stopped: () => fs.rmSync(paths.process(app), { force: true }),
+    });
+  }
+
+  /**
+   * Ends the app's processes, which are found by their record and by their environment, then what is left of their wrappers. A wrapper
+   * without a program may be about to start it.
+   */
+  async clear(app: string, grace_ms?: number): Promise<void> {
+    const { paths, clock, log } = this.#options;
+    const variables = { ROAMFLEET_APP: app, ROAMFLEET_CONFIG_DIR: paths.configs };
+    const record = readRecord(paths.process(app));
+    const recorded = findRecorded(record);
+    const inherited = processesWithEnvironment(variables);
+    const strays = recorded === undefined ? inherited : [recorded, ...inherited];
+    if (strays.length > 0) {
+      log.info({ app, pids: strays.map(({ pid }) => pid) }, "stopping processes that an earlier agent left running");
+      await stopStrays(strays, { clock, grace_ms: grace_ms ?? 1_000 * (record?.stop_timeout_seconds ?? STOP_TIMEOUT_SECONDS_DEFAULT) });
+    }
+    const wrappers = () => processesWithEnvironment({ ...variables, [WRAPPER_VARIABLE]: "1" });
+    if (!(await waitUntil(clock, DRAIN_MS, () => wrappers().length === 0)))
+      for (const { group } of wrappers()) signalGroup(group, "SIGKILL");
+    if (record !== undefined && recorded === undefined) this.#reportEnd(app, record);
+    fs.rmSync(paths.process(app), { force: true });
+    for (const run of this.#runs(app)) await this.#reader(app, run).finish();
+  }
+
+  /** Logs how a program ended that was running when the last agent stopped. */
+  #reportEnd(app: string, { run, boot_id }: ProcessRecord): void {
+    const { sink, log } = this.#options;
+    if (boot_id !== readBootId("/")) return log.info({ app }, "the workload ended with the robot");
+    const how = describeStatus(storedStatus(this.#output(app, run)));
+    sink.write({ level: "warn", source: "roamfleet", message: `${app} ${how} while no agent ran`, fields: { app } });
+  }
+
+  #reader(app: string, run: number): OutputReader {
+    const { sink, log } = this.#options;
+    return new OutputReader({ app, directory: this.#output(app, run), sink, log });
+  }
+
+  #output(app: string, run: number): string {
+    return path.join(this.#options.paths.output(app), String(run));
+  }
+
+  #runs(app: string): number[] {
+    try {
+      return fs
+        .readdirSync(this.#options.paths.output(app))
+        .map(Number)
+        .filter(Number.isSafeInteger)
+        .toSorted((a, b) => a - b);
+    } catch {
+      return [];
+    }
+  }
+
+  #nextRun(app: string): number {
+    return Math.max(0, readRecord(this.#options.paths.process(app))?.run ?? 0, ...this.#runs(app)) + 1;
+  }
+}
+
+/**
+ * Returns the pid that the wrapper reports, and passes the exit status that it reports later to `on_exit`. Throws if the wrapper could not be
+ * started. There is no timeout: the wrapper reports the pid or ends, and the step that started it has a time limit.
+ */
+function pidFrom(wrapper: ChildProcess, on_exit: (status: number) => void): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const fail = (why: string): void => reject(new Error(`could not be started: ${why}`));
+    wrapper.once("error", (error) => {
+      if (wrapper.pid === undefined) fail(error.message);
+    });
+    if (wrapper.stdout)
+      readLines(wrapper.stdout, (line) => {
+        const [, what, value] = /^(pid|exit) (\d+)$/.exec(line) ?? [];
+        if (what === "pid") resolve(Number(value));
+        else if (what === "exit") on_exit(Number(value));
+      });
+    wrapper.once("close", (code, signal) =>
+      fail(`the shell around it ${signal === null ? `exited with ${code}` : `was ended by ${signal}`}`),
+    );
+  });
+}

@@ -1,0 +1,48 @@
+import { constants } from "node:os";
+
+export interface ProgramSpec {
+  app: string;
+  release_id: string;
+  argv: readonly string[];
+  directory: string;
+  env: Readonly<Record<string, string>>;
+  /** Wait between SIGTERM and SIGKILL when the program is stopped. It is stored for `rf-agent stop-workloads`. */
+  stop_timeout_seconds: number;
+  /** Number of restarts so far, for the next agent. */
+  restarts: number;
+}
+
+/** A program that runs independently of the agent. */
+export interface HostedProgram {
+  readonly pid: number;
+  /** Resolves when the program has ended and all its output is in the log, with how it ended: `exited with 3`, `ended by SIGKILL`. */
+  readonly ended: Promise<string>;
+  /** Sends a signal to the program alone. Returns false if it cannot be signaled. */
+  signal(signal: NodeJS.Signals): boolean;
+  /** Sends SIGTERM to the program and its children, and SIGKILL after `grace_ms`. Returns false if a process survives SIGKILL. */
+  stop(grace_ms: number): Promise<boolean>;
+  /** Leaves the program running and stops reading its output. The next agent adopts the program and continues to read. */
+  detach(): Promise<void>;
+}
+
+/** Runs the programs of bundles so that they outlive the agent. All methods may be called again after a crash of the agent. */
+export interface WorkloadHost {
+  /** Starts a program. `clear` must have been called before. Throws an error that states why the program could not be started. */
+  start(spec: ProgramSpec): Promise<HostedProgram>;
+  /** Takes over the app's program if an earlier agent started it from this release and it still runs. */
+  adopt(app: string, release_id: string): Promise<{ program: HostedProgram; restarts: number } | undefined>;
+  /**
+   * Ends all processes of the app that an earlier agent left running, and reads the rest of their output. `grace_ms`: the wait between SIGTERM
+   * and SIGKILL; default: the stop timeout with which the program was started.
+   */
+  clear(app: string, grace_ms?: number): Promise<void>;
+}
+
+const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]));
+
+/** Describes an exit status as a shell reports it: 128 plus the number of a signal means that the signal ended the program. */
+export function describeStatus(status: number | undefined): string {
+  if (status === undefined || !Number.isInteger(status)) return "ended with an unknown status";
+  const signal = SIGNALS.get(status - 128);
+  return signal === undefined ? `exited with ${status}` : `ended by ${signal}`;
+}
