@@ -70,7 +70,8 @@ class RobotDeployments implements Deployments {
     const containers = new ContainerExecutor({ ...runtime, engine: this.#engine, layers, login });
     const signal_app = (app: string, signal: NodeJS.Signals): boolean => bundles.signal(app, signal) || containers.signal(app, signal);
     const connected = options.connected ?? ((): boolean => true);
-    this.#images = new OsImageExecutor({ ...runtime, connected, workloads: () => this.workloads() });
+    const probe_app = async (app: string) => this.#workers.get(app)?.probe();
+    this.#images = new OsImageExecutor({ ...runtime, connected, workloads: () => this.workloads(), probe_app });
     // Executors in the order in which they remove an app. Bundles come last: their executor deletes the app's directory, which contains the
     // data of the other executors.
     const agents = options.self_update === undefined ? [] : [new AgentExecutor({ ...runtime, ...options.self_update })];

@@ -3,6 +3,7 @@ import type { AppReport, TargetReport } from "@roamfleet/protocol/link";
 import { timeLimit, exponentialMs } from "@roamfleet/clock";
 import type { AppStatus, Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
+import type { ProbeResult } from "../runtime/health-check.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import type { Timing } from "../runtime/limits.ts";
 import { ALWAYS, type Permission } from "../safety/permission.ts";
@@ -353,6 +354,12 @@ export class AppWorker {
       previous_release_id: kept?.id ?? null,
       status: this.#appStatus(under_way),
     });
+  }
+
+  /** Checks the health of the running release once; undefined if none runs. */
+  probe(): Promise<ProbeResult> | undefined {
+    const release = runningRelease(this.#state);
+    return release === null ? undefined : this.#executor(release.kind)?.probe(this.app, release);
   }
 
   #appStatus(under_way: boolean): AppReport["status"] {

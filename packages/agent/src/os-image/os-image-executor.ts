@@ -26,6 +26,8 @@ export interface OsImageOptions {
   /** Returns whether the agent is connected to its server. */
   connected: () => boolean;
   workloads: () => WorkloadStatus[];
+  /** Checks the health of an app's running release once; undefined if none runs. */
+  probe_app: (app: string) => Promise<ProbeResult | undefined>;
 }
 
 /** Interval of progress messages while an image is written. They extend the server's deadline, which is 600 s. */
@@ -218,18 +220,29 @@ export class OsImageExecutor implements Executor {
       const status = new Map(workloads().map((one) => [one.app, one.status]));
       // An app without a status was removed meanwhile.
       const sick = apps.find((one) => status.has(one) && status.get(one) !== "running");
-      const problem = !connected()
+      let problem = !connected()
         ? "the agent is not connected to the server"
         : sick === undefined
           ? undefined
           : `app ${sick} is ${status.get(sick)}`;
       const now = clock.monotonic();
       healthy_since = problem === undefined ? (healthy_since ?? now) : undefined;
-      if (healthy_since !== undefined && now - healthy_since >= verify_ms) return undefined;
+      if (healthy_since !== undefined && now - healthy_since >= verify_ms) {
+        problem = await this.#probeApps(apps);
+        if (problem === undefined) return undefined;
+        healthy_since = undefined;
+      }
       if (now >= end) return `with the new image, ${problem ?? "the robot was not healthy for long enough"}`;
       await clock.sleep(timing.probe_interval_ms, signal);
       throwIfAborted(signal);
     }
+  }
+
+  /** Checks every app once: the status of an app that started lately may precede its first health check. Returns the first problem. */
+  async #probeApps(apps: readonly string[]): Promise<string | undefined> {
+    const results = await Promise.all(apps.map(async (app) => ({ app, result: await this.#options.probe_app(app) })));
+    const sick = results.find(({ result }) => result?.ok === false);
+    return sick && `app ${sick.app} is unhealthy: ${sick.result?.message}`;
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
