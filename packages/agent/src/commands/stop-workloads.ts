@@ -51,7 +51,7 @@ export async function stopWorkloads(options: StopWorkloadsOptions): Promise<void
 const silent = pino({ level: "silent" });
 
 async function stopPrograms(apps: readonly string[], paths: StatePaths, spool: LogSpool, clock: Clock): Promise<void> {
-  const sink = { write: spool.append.bind(spool), next_seq: () => spool.next_seq, stored_seq: spool.stored_seq };
+  const sink = { write: spool.append.bind(spool), next_seq: () => spool.last_seq + 1, stored_seq: spool.stored_seq };
   const host = new DetachedHost({ paths, clock, log: silent, sink });
   await Promise.all(apps.map((app) => host.clear(app)));
 }

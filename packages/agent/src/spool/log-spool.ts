@@ -49,7 +49,8 @@ export class LogSpool {
   #unflushed: LogLine[] = [];
   #unflushed_bytes = 0;
   #next = 1;
-  #stored_seq = 0;
+  /** The highest number of the records that earlier processes stored and the server had not acknowledged; 0 if there are none. */
+  stored_seq = 0;
   /** Cursor of the reader: all records up to this number have been read. */
   #sent = 0;
   #acked = 0;
@@ -79,9 +80,7 @@ export class LogSpool {
   }
 
   /** Whether the server has all records up to `seq`. */
-  isAcknowledged(seq: number): boolean {
-    return seq <= this.#acked;
-  }
+  isAcknowledged = (seq: number): boolean => seq <= this.#acked;
 
   /** Whether all records would survive the end of this process: none is only in its memory, because the disk is full. */
   get is_written(): boolean {
@@ -98,11 +97,6 @@ export class LogSpool {
     if (is_linked || this.#closed) return;
     this.#flush();
     this.#tryDisk(() => this.#moveToDisk(() => true));
-  }
-
-  /** The highest number of the records that earlier processes stored and the server had not acknowledged; 0 if there are none. */
-  get stored_seq(): number {
-    return this.#stored_seq;
   }
 
   get dropped(): number {
@@ -197,8 +191,7 @@ export class LogSpool {
     this.#tryDisk(() => this.#moveToDisk(() => true));
     this.#staging?.close();
     this.#closed = true;
-    this.#writer?.close();
-    this.#writer = undefined;
+    this.#closeWriter();
   }
 
   /** Reads records of a part. Inserts a gap record in place of damaged records. Returns whether the part was read to its end. */
@@ -224,13 +217,13 @@ export class LogSpool {
   }
 
   #recover(): void {
-    const recovered = readEntries(this.#options.directory, this.#staging);
-    this.#entries = recovered.entries;
-    this.#next = recovered.next;
-    this.#stored_seq = Math.max(0, ...recovered.entries.map((entry) => (entry.part === undefined ? 0 : lastOf(entry))));
+    const { entries, next, empty } = readEntries(this.#options.directory, this.#staging);
+    this.#entries = entries;
+    this.#next = next;
+    this.stored_seq = Math.max(0, ...entries.map((entry) => (entry.part === undefined ? 0 : lastOf(entry))));
     this.#tryDisk(() => {
-      this.#startSegment(this.#next);
-      for (const path of recovered.empty) rmSync(path, { force: true });
+      this.#startSegment(next);
+      for (const path of empty) rmSync(path, { force: true });
     });
     this.#enforceBounds();
   }

@@ -41,7 +41,7 @@ async function main({ state, script, kill_at, before }: WorkloadKillTask): Promi
         if (records === kill_at) spool.next({ records: 0, bytes: 0 });
         if (records === kill_at) process.kill(process.pid, "SIGKILL");
       },
-      next_seq: () => spool.next_seq,
+      next_seq: () => spool.last_seq + 1,
       stored_seq: spool.stored_seq,
     },
   });
