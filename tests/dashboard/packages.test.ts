@@ -34,6 +34,7 @@ test(
       await row.getByRole("link", { name: "cart-old" }).click();
       await page.getByRole("heading", { name: "Details" }).waitFor();
       await page.getByText("outdated").waitFor();
+      await page.getByRole("button", { name: `Copy command rf agents upgrade --robot ${it.robots[0]!.id}` }).waitFor();
       await packages.rewrite("0.1.0");
       await visit(page, "/robots");
       await row.waitFor();

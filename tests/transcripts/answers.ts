@@ -57,6 +57,8 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots forward": null,
   "robots topics": null,
   "robots camera": null,
+  "agents list": null,
+  "agents upgrade": null,
   "sites list": "listSites",
   "sites create": "createSite",
   "sites rename": "updateSite",

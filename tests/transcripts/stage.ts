@@ -119,7 +119,7 @@ export class Stage {
   }
 
   async #enroll(name: string, fleet_id: string): Promise<void> {
-    const robot = await this.#org.enrollRobot({ name, fleet_id });
+    const robot = await this.#org.enrollRobot({ name, fleet_id, kinds: ["app_bundle", "file", "agent"] });
     this.#robots.set(name, robot);
     this.names.set(`${name}_id`, robot.id);
   }

@@ -117,6 +117,10 @@ export const registry: readonly Group[] = [
           ...verbs(() => import("./commands/forward.ts"), { forward: "Forward local ports to a robot" }),
         ],
       },
+      noun("agents", "Show and upgrade the agents of robots", () => import("./commands/agents.ts"), {
+        list: "List the versions of agents, and which are outdated",
+        upgrade: "Upgrade the agents of a robot or a fleet",
+      }),
       ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
       noun("sites", "Manage sites, which contain fleets", () => import("./commands/sites.ts"), {
         list: "List sites",

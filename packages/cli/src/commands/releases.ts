@@ -231,7 +231,8 @@ async function create(
   }
 }
 
-async function upload(
+/** Uploads the artifact of a release, or resumes its upload. */
+export async function upload(
   context: Context,
   client: Client,
   file: string,

@@ -1,7 +1,7 @@
-import { isOutdatedAgent, versionNumbers } from "@roamfleet/protocol/agent-version";
 import { CONFIG_STATES, HEALTH_STATES, RELEASE_STATES, ROBOT_STATUSES } from "@roamfleet/protocol/states";
 import type { Arguments, Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
+import { agentText, hostedVersion, NONE_HOSTED } from "../agent-packages.ts";
 import { collect, defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
@@ -53,7 +53,7 @@ export const list = defineCommand<[Options]>(
     const hosted =
       options.outdatedAgent === true || context.out.showsWide("AGENT") ? await hostedVersion(await context.client()) : undefined;
     if (options.outdatedAgent === true && hosted === undefined)
-      throw usage("the server hosts no packages, so no version is the newest", "Start it with --packages: see docs/guide/installing.md.");
+      throw usage("the server hosts no packages, so no version is the newest", NONE_HOSTED);
     const query = { ...queryOf(options), agent_older_than: options.outdatedAgent === true ? hosted : undefined };
     await printList(context, "listRobots", {
       limit: options.limit,
@@ -97,18 +97,6 @@ function releasesText(apps: readonly { app: string; current: { tag: string } | n
 
 /** States that are shown beside an app's release, because the STATE column shows only the worst state of all apps. */
 const NEEDS_ATTENTION: ReadonlySet<string> = new Set(["failed", "behind"]);
-
-/** Returns the numbers of the agent's version that the server hosts; undefined if it hosts none, or is too old to report it. */
-async function hostedVersion(client: Client): Promise<string | undefined> {
-  try {
-    return versionNumbers((await client.getHostedPackages()).data.version ?? "");
-  } catch {
-    return undefined;
-  }
-}
-
-const agentText = (version: string | null, hosted: string | undefined): string | undefined =>
-  version === null ? undefined : isOutdatedAgent(version, hosted) ? `${version} (outdated, newest ${hosted})` : version;
 
 const queryOf = (options: Options) => ({
   q: options.search,

@@ -1,3 +1,4 @@
+import { isOutdatedAgent } from "@roamfleet/protocol/agent-version";
 import type { Deployment, HealthSnapshot, Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -18,6 +19,7 @@ import {
   Progress,
   Section,
   StatusBadge,
+  shellLine,
   Text,
   TextLine,
   Time,
@@ -90,6 +92,9 @@ function Facts({ robot }: { robot: Robot }) {
             System: <Text>{[platform?.os, platform?.arch].filter(Boolean).join(" · ")}</Text>,
             Kernel: <Text>{platform?.kernel}</Text>,
             Agent: <AgentVersion version={agent_version} hosted={hosted} />,
+            ...(isOutdatedAgent(agent_version, hosted)
+              ? { Upgrade: <CopyText label="command" text={shellLine("rf", "agents", "upgrade", "--robot", robot.id)} /> }
+              : {}),
             Addresses: addresses.length === 0 ? "—" : <AddressList addresses={addresses} />,
             ROS: <RosFacts health={health} />,
             Battery:

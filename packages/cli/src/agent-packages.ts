@@ -1,0 +1,158 @@
+import { createHash } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+import { isOutdatedAgent, versionNumbers } from "@roamfleet/protocol/agent-version";
+import { readTarEntry } from "@roamfleet/protocol/release-file";
+import type { Client } from "@roamfleet/sdk";
+import { EXIT } from "./exit-codes.ts";
+import { Failure, usage } from "./failure.ts";
+
+export const NONE_HOSTED = "Start it with --packages: see docs/guide/installing.md.";
+
+/** Returns the numbers of the agent's version that the server hosts; undefined if it hosts none, or is too old to report it. */
+export async function hostedVersion(client: Client): Promise<string | undefined> {
+  try {
+    return versionNumbers((await client.getHostedPackages()).data.version ?? "");
+  } catch {
+    return undefined;
+  }
+}
+
+export const agentText = (version: string | null, hosted: string | undefined): string | undefined =>
+  version === null ? undefined : isOutdatedAgent(version, hosted) ? `${version} (outdated, newest ${hosted})` : version;
+
+/** The file `agent.json` of a tarball of the agent. */
+export interface AgentDescription {
+  version: string;
+  arch: string;
+  commit?: string;
+}
+
+const DESCRIPTION = "agent.json";
+const DESCRIPTION_BYTES_MAX = 64 * 1024;
+const BLOCK_BYTES = 512;
+
+/** Reads `agent.json` of a tarball of the agent. Throws a Failure if the file is none. */
+export async function describeTarball(file: string): Promise<AgentDescription> {
+  const source = createReadStream(file);
+  const unpacked = source.pipe(createGunzip());
+  source.on("error", (error) => unpacked.destroy(error));
+  let found: Partial<AgentDescription> | undefined;
+  try {
+    found = JSON.parse((await readMember(unpacked as AsyncIterable<Buffer>)) ?? "null") as Partial<AgentDescription> | undefined;
+  } catch (error) {
+    throw usage(`${file} cannot be read as a tarball of the agent: ${error instanceof Error ? error.message : String(error)}`);
+  } finally {
+    source.destroy();
+    unpacked.destroy();
+  }
+  const { version, arch, commit } = found ?? {};
+  if (typeof version !== "string" || typeof arch !== "string")
+    throw usage(
+      `${file} is not a tarball of the agent: it has no valid ${DESCRIPTION}`,
+      "`npm run package` writes dist/packages/roamfleet-agent_….tar.gz.",
+    );
+  return { version, arch, ...(typeof commit === "string" ? { commit } : {}) };
+}
+
+/** Returns the text of `agent.json` in a tar archive; undefined if the archive has none. */
+async function readMember(stream: AsyncIterable<Buffer>): Promise<string | undefined> {
+  let rest = Buffer.alloc(0);
+  let skip = 0;
+  for await (const chunk of stream) {
+    rest = Buffer.concat([rest, chunk]);
+    for (;;) {
+      const skipped = Math.min(skip, rest.length);
+      rest = rest.subarray(skipped);
+      skip -= skipped;
+      if (skip > 0 || rest.length < BLOCK_BYTES) break;
+      const entry = readTarEntry(rest);
+      if (entry === undefined) return undefined;
+      if (path.posix.normalize(entry.name) !== DESCRIPTION) {
+        skip = entry.length;
+        continue;
+      }
+      if (entry.length > DESCRIPTION_BYTES_MAX) return undefined;
+      if (rest.length < entry.length) break;
+      return rest.toString("utf8", BLOCK_BYTES, entry.length).replace(/\0+$/, "");
+    }
+  }
+  return undefined;
+}
+
+/** A tarball of the agent that the server hosts. */
+export interface HostedTarball extends AgentDescription {
+  name: string;
+  sha256: string;
+  size: number;
+}
+
+/** Lists the tarballs of the agent that the server hosts; [] if it hosts none. */
+export async function listHostedTarballs(client: Client): Promise<HostedTarball[]> {
+  const response = await client.request("GET", "/packages/manifest.json");
+  const text = await response.text();
+  if (response.status !== 200) return [];
+  const { version, commit, files } = JSON.parse(text) as { version: string; commit?: string | null; files: Record<string, unknown>[] };
+  return files.flatMap(({ name, kind, package: of, arch, sha256, size }) =>
+    kind === "tarball" && of === "roamfleet-agent" && typeof arch === "string"
+      ? [
+          {
+            version,
+            arch,
+            name: String(name),
+            sha256: String(sha256),
+            size: Number(size),
+            ...(typeof commit === "string" ? { commit } : {}),
+          },
+        ]
+      : [],
+  );
+}
+
+/** A downloaded file, in a temporary directory that disposal deletes. */
+export interface Downloaded extends AsyncDisposable {
+  file: string;
+}
+
+/** Downloads a hosted tarball. Throws a Failure if its bytes are not the ones in the server's manifest. */
+export async function downloadTarball(
+  client: Client,
+  { name, sha256, size }: HostedTarball,
+  on_progress: (done: number, total: number) => void,
+): Promise<Downloaded> {
+  const directory = await mkdtemp(path.join(tmpdir(), "rf-agent-"));
+  const downloaded = {
+    file: path.join(directory, "agent.tar.gz"),
+    [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
+  };
+  const broken = (why: string): Failure => new Failure(EXIT.error, `${name} could not be downloaded from the server: ${why}`);
+  try {
+    const response = await client.request("GET", `/packages/${encodeURIComponent(name)}`);
+    if (response.status !== 200 || response.body === null) throw broken(`status ${response.status}`);
+    const hash = createHash("sha256");
+    let done = 0;
+    await pipeline(
+      Readable.fromWeb(response.body),
+      async function* (chunks: AsyncIterable<Uint8Array>) {
+        for await (const chunk of chunks) {
+          done += chunk.length;
+          if (done > size) throw broken(`it has more than ${size} bytes`);
+          hash.update(chunk);
+          on_progress(done, size);
+          yield chunk;
+        }
+      },
+      createWriteStream(downloaded.file),
+    );
+    if (hash.digest("hex") !== sha256) throw broken("its checksum is not the one in the manifest of the packages");
+    return downloaded;
+  } catch (error) {
+    await downloaded[Symbol.asyncDispose]();
+    throw error;
+  }
+}
