@@ -2,6 +2,7 @@ import {
   AppWorker,
   type Artifact,
   Configs,
+  type Executor,
   type Fetcher,
   type HttpClient,
   Link,
@@ -18,11 +19,12 @@ import {
 } from "@roamfleet/agent/parts";
 import { type Clock, idleActivity } from "@roamfleet/clock";
 import type { Desired, DesiredRelease, ReportBody } from "@roamfleet/protocol/link";
+import { SimulatedAgentExecutor } from "./agent-executor.ts";
 import { healthOf } from "./health.ts";
 import { type StoredRobot, robotKey } from "./robot-file.ts";
 import { memoryConfigFiles, MemoryLogSpool, MemoryOutbox } from "./memory.ts";
 import type { Tally } from "./tally.ts";
-import { fetchAndCheck, KINDS, simulatedExecutors } from "./runtime.ts";
+import { fetchAndCheck, KINDS, type RuntimeOptions, simulatedExecutors } from "./runtime.ts";
 
 /** State shared by the robots of a swarm. */
 export interface FleetShared {
@@ -66,7 +68,8 @@ export class FleetRobot {
   readonly #workers = new Map<string, AppWorker>();
   readonly #reporter: Reporter = { report: (body) => this.#report(body), progress: (progress) => this.#link.progress(progress) };
   readonly #configs: Configs;
-  readonly #executors: ReturnType<typeof simulatedExecutors>;
+  readonly #agent: SimulatedAgentExecutor;
+  readonly #executors: Executor[];
   #desired: Desired | undefined;
 
   constructor(shared: FleetShared, stored: StoredRobot) {
@@ -80,7 +83,7 @@ export class FleetRobot {
     this.#spool = new MemoryLogSpool(clock);
     this.#shipper = new LogShipper(this.#spool, clock);
     this.#fetcher = signedFetcher({ server, robot_id: stored.robot_id, key, time, http });
-    this.#executors = simulatedExecutors({
+    const runtime: RuntimeOptions = {
       clock,
       real_time: shared.real_time,
       delay: shared.delay,
@@ -88,7 +91,9 @@ export class FleetRobot {
       fetch: (artifact, io) => shared.fetchArtifact(artifact, io, () => this.#fetch(artifact, io)),
       isUnwell: (app, { id }) => shared.isUnwell({ number: stored.number, install: stored.installs, first: stored.first[app] === id }),
       log: (app, message) => this.#say(app, message),
-    });
+    };
+    this.#agent = new SimulatedAgentExecutor({ ...runtime, restarted: () => this.cut() });
+    this.#executors = [...simulatedExecutors(runtime), this.#agent];
     this.#configs = new Configs({
       journal: { records: new Map(), append: () => {} },
       files: memoryConfigFiles(),
@@ -145,9 +150,9 @@ export class FleetRobot {
       introduce: () => ({
         boot_id,
         run_id: `${run_id}-${number}`,
-        agent_version,
+        agent_version: this.#agent.version ?? agent_version,
         platform: { ...readPlatform("/"), hostname: name.slice(0, 255) },
-        kinds: [...KINDS],
+        kinds: [...KINDS, this.#agent.kind],
         generation: this.#desired?.generation ?? 0,
       }),
       health: () => Promise.resolve(healthOf(parts.clock, boot_id, this.#workloads())),
