@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
@@ -39,7 +39,7 @@ class Rig {
     const directory = path.join(this.root, version);
     fs.mkdirSync(path.join(directory, "bin"), { recursive: true });
     fs.writeFileSync(path.join(directory, "bin/node"), script.startsWith("\x7f") ? script : `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-    fs.writeFileSync(path.join(directory, "rf-agent.mjs"), "");
+    fs.writeFileSync(path.join(directory, "rf-agent.mjs"), "//\n");
   }
 
   put(name: string, text: string): void {
@@ -272,4 +272,61 @@ test("a damaged current version is replaced by the previous or the newest comple
   for (const version of ["1", "2", "10"]) fs.rmSync(path.join(rig.root, version), { recursive: true });
   const [code] = await once(rig.launch(), "exit");
   assert.equal(code, 1);
+});
+
+test("a current version whose program cannot run is replaced by the previous one until the next start", LIMIT, async (t) => {
+  const rig = rigOf(t, WELL);
+  for (const [count, script] of ["exit 127", "exit 126"].entries()) {
+    rig.version("1", script);
+    rig.link("previous", "2");
+    const launcher = rig.launch();
+    await rig.runs("2", count);
+    assert.equal(rig.target("current"), "1");
+    await rig.end(launcher, "SIGTERM");
+  }
+  rig.version("2", "exit 127");
+  const [code] = await once(rig.launch(), "exit");
+  assert.equal(code, 1);
+});
+
+test("a version without content is not started", LIMIT, async (t) => {
+  for (const name of ["bin/node", "rf-agent.mjs"]) {
+    const rig = rigOf(t, beat(CONFIRM));
+    fs.truncateSync(path.join(rig.root, "2", name));
+    rig.put("next", "2\n");
+    rig.launch();
+    await rig.runs("1");
+    assert.deepEqual(rig.failed().slice(0, 2), ["2", "rejected_by_robot"]);
+  }
+});
+
+test("a trial in which another agent uses the state directory is repeated", LIMIT, async (t) => {
+  const rig = rigOf(t, `${START}; exit 6`);
+  rig.put("next", "2\n");
+  const [code] = await once(rig.launch(), "exit");
+  assert.equal(code, 6);
+  assert.deepEqual(rig.trials(), ["trial.1"]);
+  rig.version("2", beat(CONFIRM));
+  rig.launch();
+  await rig.runs("2", 1);
+});
+
+test("--help prints the flags of the agent, and changes nothing", LIMIT, async (t) => {
+  const rig = rigOf(t);
+  rig.version("1", '[ "$*" = "$ROAMFLEET_AGENT_ROOT/1/rf-agent.mjs run --help" ]');
+  const before = fs.readdirSync(rig.root);
+  const [code] = await once(rig.launch("--help"), "exit");
+  assert.equal(code, 0);
+  assert.deepEqual([fs.readdirSync(rig.root), rig.starts()], [before, []]);
+});
+
+test("a launcher that cannot start processes exits with 1, after which systemd starts it again", LIMIT, (t) => {
+  if (process.getuid?.() !== 0) return t.skip("only root can run a process as a user that may have one process");
+  const user = ["--reuid=65533", "--regid=65533", "--clear-groups"];
+  const { status, stderr } = spawnSync("setpriv", [...user, "prlimit", "--nproc=1", "sh", "-c", fs.readFileSync(LAUNCH, "utf8")], {
+    encoding: "utf8",
+    timeout: 30_000,
+  });
+  assert.match(stderr, /the launcher failed with status 2/);
+  assert.equal(status, 1);
 });

@@ -41,6 +41,12 @@ export class SmallDisk implements Disposable {
     }
   }
 
+  /** Makes the disk read-only, as the kernel does after errors; false: writable again. */
+  makeReadOnly(is_read_only = true): void {
+    const { status, stderr } = spawnSync("mount", ["-o", `remount,${is_read_only ? "ro" : "rw"}`, this.directory], { encoding: "utf8" });
+    if (status !== 0) throw new Error(stderr);
+  }
+
   /** Frees the space that `fill` used. */
   makeRoom(): void {
     rmSync(this.#ballast, { force: true });

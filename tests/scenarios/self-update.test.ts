@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { hash, randomUUID } from "node:crypto";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { AGENT_APP, isTerminal } from "@roamfleet/protocol";
@@ -171,6 +171,33 @@ test("a full disk ends the deployment before anything changes", LIMIT, async (t)
   const result = await deployBad(robot, "0.2.0", versions.tarball("0.2.0"));
   assert.deepEqual(result, ["failed", "insufficient_disk"]);
   assert.deepEqual(robot.agent.versions, [VERSION]);
+});
+
+test("on a read-only disk, the agent keeps running and refuses the kind", LIMIT, async (t) => {
+  using disk = SmallDisk.mount(80);
+  if (disk === undefined) return t.skip("this user cannot mount a file system");
+  await using robot = await startRobot({ place: disk.directory });
+  // The robot's files can be deleted only when the disk is writable again.
+  using cleanup = new DisposableStack();
+  cleanup.defer(() => disk.makeReadOnly(false));
+  const { agent } = robot;
+  const release = await push("0.2.0", versions.tarball("0.2.0"));
+  disk.makeReadOnly();
+  const id = await deploy(robot, release);
+  assert.equal((await ended(robot, id)).status, "failed");
+  assert.equal((await targetOf(id)).reason, "incompatible");
+  await agent.runs(VERSION);
+  // A request that was written before the disk became read-only: the agent must not be ended for it again and again.
+  await agent.stop();
+  disk.makeReadOnly(false);
+  writeFileSync(path.join(agent.root, "next"), "0.2.0\n");
+  disk.makeReadOnly();
+  agent.start();
+  await agent.runs(VERSION);
+  const [running] = agent.agents();
+  const beats = (): number => Number(readFileSync(path.join(agent.state, "run-files/heartbeat"), "utf8"));
+  await until("three heartbeats, which are longer than the launcher waits", () => beats() >= 3, { detail: () => agent.output });
+  assert.deepEqual(agent.agents(), [running]);
 });
 
 test("killed at each step, the robot has one agent of the old or the new version", LIMIT, async () => {
