@@ -10,7 +10,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 import { SwarmProcess } from "../processes/swarm-process.ts";
 
 const FULL = process.env.ROAMFLEET_MACHINES === "full";
-const LIMIT = { timeout: 900_000, skip: FULL ? false : "takes three minutes: npm run test:machines" };
+const LIMIT = { timeout: 900_000, skip: FULL ? false : "takes four minutes: npm run test:machines" };
 const SIMULATED = 200;
 const REAL = 3;
 const ALL = SIMULATED + REAL;
@@ -143,4 +143,8 @@ test("a version that crashes at start is stopped by the threshold, and all robot
 
 test("a version that cannot report is stopped by the threshold, and all robots return within 90 s", LIMIT, (t) =>
   deployBad(t, "0.4.0", "no_report", { before: "export ROAMFLEET_SERVER=http://127.0.0.1:9" }, "health_check_failed"),
+);
+
+test("a version that hangs at its start is stopped by the threshold, and all robots return within 90 s", LIMIT, (t) =>
+  deployBad(t, "0.5.0", "no_report", { program: "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);" }, "health_check_failed"),
 );
