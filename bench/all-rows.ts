@@ -1,5 +1,6 @@
 import type { Row } from "./row.ts";
 import { acceptPlain, acceptTls } from "./rows/accept.ts";
+import { agentFsyncs, agentIdleBytes, agentLogBytes, agentRss } from "./rows/agent-budgets.ts";
 import { camera } from "./rows/camera.ts";
 import { connectedMemory, connectedMemoryTls } from "./rows/connected-memory.ts";
 import { dashboardFirstLoad } from "./rows/dashboard-first-load.ts";
@@ -43,6 +44,10 @@ export const ROWS: readonly Row[] = [
   swarm,
   growth,
   startUp,
+  agentIdleBytes,
+  agentLogBytes,
+  agentFsyncs,
+  agentRss,
   dashboardFirstLoad,
   dashboardScroll,
   dashboardLive,

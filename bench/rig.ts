@@ -26,6 +26,8 @@ export interface ServerOptions {
   tls?: boolean;
   /** Enables `collectGarbage`. */
   collectable?: boolean;
+  /** The product's own intervals of heartbeats and health, for rows that measure them. */
+  default_intervals?: boolean;
 }
 
 /** Certificate of 127.0.0.1 as created by `--tls auto`, for our server and for the limits. */
@@ -69,10 +71,9 @@ const LIMITS = [
   "token_burst=100000000",
   "link_accepts_per_second=0",
   "unauthenticated_links_max=20000",
-  // No row measures health reports or heartbeats. Each of them would wake a server that must be idle, so they are rare.
-  "health_seconds=3600",
-  "heartbeat_seconds=600",
 ];
+/** Long intervals for rows that do not measure health or heartbeats: each of them would wake a server that must be idle. */
+const RARE_INTERVALS = ["health_seconds=3600", "heartbeat_seconds=600"];
 
 /** Starts the server in a temporary directory with an embedded database with fsync; everything is deleted afterwards. */
 export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<void>): Promise<void> {
@@ -175,7 +176,7 @@ function serverArguments(options: RigOptions, data: string, listen: string, cert
     "--log-level",
     "error",
     ...(certificate === undefined ? [] : ["--tls-cert", certificate.cert_file, "--tls-key", certificate.key_file]),
-    ...LIMITS.flatMap((limit) => ["--limit", limit]),
+    ...[...LIMITS, ...(options.default_intervals === true ? [] : RARE_INTERVALS)].flatMap((limit) => ["--limit", limit]),
   ];
 }
 

@@ -11,6 +11,7 @@ export const AREAS = {
   deployments: "Deployments",
   growth: "Growth",
   dashboard: "Dashboard",
+  agent: "The agent's data, flash and memory",
   programs: "Programs",
 } as const;
 export type Area = keyof typeof AREAS;

@@ -124,7 +124,7 @@ test("runs the current version with the given flags, and ends with it and its ex
   const rig = rigOf(t);
   const launcher = rig.launch("--label", "a=b c");
   await rig.runs("1");
-  assert.equal(rig.starts()[0]?.args, `${rig.root}/1/rf-agent.mjs run --label a=b c`);
+  assert.equal(rig.starts()[0]?.args, `--optimize-for-size ${rig.root}/1/rf-agent.mjs run --label a=b c`);
   assert.equal(await rig.end(launcher, "SIGTERM"), 0);
   assert.deepEqual(rig.running(), []);
   rig.version("1", "exit 4");
