@@ -7,6 +7,7 @@ import { lazyBuiltins } from "./lazy-builtins.ts";
 import { namedExports } from "./named-exports.ts";
 
 const CLONE = path.resolve(import.meta.dirname, "..");
+const PROGRAM_MODE = 0o755;
 const GIT_TIMEOUT_MS = 10_000;
 
 export interface BundleOptions {
@@ -17,6 +18,10 @@ export interface BundleOptions {
   /** Output directory, which is recreated. */
   directory: string;
   plugins?: readonly Plugin[];
+  /** Flags of Node in the program's first line. */
+  node_flags?: readonly string[];
+  /** A module for import instead of a program. */
+  is_library?: boolean;
 }
 
 export interface Bundle {
@@ -27,7 +32,14 @@ export interface Bundle {
 }
 
 /** Bundles a program for publishing, with separate files for parts that are loaded later. */
-export async function bundleProgram({ name, entry, directory, plugins = [] }: BundleOptions): Promise<Bundle> {
+export async function bundleProgram({
+  name,
+  entry,
+  directory,
+  plugins = [],
+  node_flags = [],
+  is_library = false,
+}: BundleOptions): Promise<Bundle> {
   await rm(directory, { recursive: true, force: true });
   const commit = readCommit(CLONE);
   const { metafile } = await build({
@@ -50,11 +62,11 @@ export async function bundleProgram({ name, entry, directory, plugins = [] }: Bu
       ROAMFLEET_BUILT_AT: JSON.stringify(commit === undefined ? "" : (readCommitDate(CLONE, commit) ?? "")),
     },
     plugins: [lazyBuiltins, ...plugins, namedExports],
-    banner: { js: "#!/usr/bin/env node" },
+    banner: is_library ? {} : { js: `#!/usr/bin/env ${node_flags.length === 0 ? "node" : ["-S", "node", ...node_flags].join(" ")}` },
     logLevel: "warning",
   });
   const program = path.join(directory, `${name}.mjs`);
-  await chmod(program, 0o755);
+  if (!is_library) await chmod(program, PROGRAM_MODE);
   return { program, packages: packagesOf(Object.keys(metafile.inputs)) };
 }
 

@@ -15,7 +15,11 @@ export const namedExports: Plugin = {
       if (kind !== "dynamic-import") return undefined;
       const { path: file, namespace, errors } = await bundler.resolve(name, { kind: "import-statement", importer, resolveDir });
       if (errors.length > 0 || namespace !== "file" || !file.includes(INSTALLED)) return undefined;
-      const names = Object.keys((await import(pathToFileURL(file).href)) as object);
+      // Some packages have files that only bundlers can load. These are ES modules, whose exports the bundler finds.
+      const names = await import(pathToFileURL(file).href).then(
+        (found: object) => Object.keys(found),
+        (): string[] => [],
+      );
       // Node adds this name to CommonJS packages only.
       return names.includes("module.exports") ? { path: file, namespace: "named-exports", pluginData: names } : undefined;
     });

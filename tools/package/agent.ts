@@ -6,7 +6,7 @@ import workspace from "../../package.json" with { type: "json" };
 import { normalize, readScript, writeDeb, writeTarball } from "./archives.ts";
 import { type Architecture, type BuildContext } from "./build-context.ts";
 import type { Packaged } from "./manifest.ts";
-import { copyPackage, writeLicenses, writeNode } from "./program-tree.ts";
+import { copyPackage, copyTo, writeLicenses, writeNode } from "./program-tree.ts";
 import { LINK_SUBPROTOCOL } from "@roamfleet/protocol/link";
 
 const NAME = "roamfleet-agent";
@@ -90,9 +90,4 @@ export async function packageAgent(arch: Architecture, bundle: AgentBundle, dire
     { ...common, kind: "tarball", name: `${stem}.tar.gz` },
     { ...common, kind: "deb", name: `${stem}.deb` },
   ];
-}
-
-async function copyTo(source: string, target: string): Promise<void> {
-  await mkdir(path.dirname(target), { recursive: true });
-  await cp(source, target);
 }

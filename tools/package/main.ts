@@ -1,11 +1,15 @@
-import { mkdir, mkdtemp, rename, rm, stat } from "node:fs/promises";
+import type { KeyObject } from "node:crypto";
+import { link, mkdir, mkdtemp, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { root } from "../../bin/launch.mjs";
 import { bundleForPackages, packageAgent } from "./agent.ts";
 import { writeAptRepository } from "./apt-repository.ts";
-import { ARCHITECTURES, PackagingError, readContext } from "./build-context.ts";
+import { ARCHITECTURES, type BuildContext, PackagingError, readContext } from "./build-context.ts";
 import { newSigningKey, type Packaged, readSigningKey, writeManifest } from "./manifest.ts";
+import { packageNpm } from "./npm.ts";
+import { writeSbom } from "./sbom.ts";
+import { bundleServerAndCli, packageHosted, packageServer } from "./server.ts";
 
 const USAGE = `usage: npm run package -- [options]
 
@@ -13,11 +17,12 @@ Builds all packages of the checked-out commit into one directory, which \`roamfl
 
   --out DIR       directory that is replaced (default: dist/packages)
   --arch LIST     amd64, arm64 or both, separated by commas (default: both)
-  --only LIST     agent (default: all packages)
+  --only LIST     agent, server, npm, sbom (default: all packages)
   --sign KEY.pem  Ed25519 private key that signs the packages (default: a key that is created for this build and not kept)
   --fast          compress fast instead of well, for tests
+  --help          show this text
 `;
-const PARTS = ["agent"] as const;
+const PARTS = ["agent", "server", "npm", "sbom"] as const;
 
 interface Options {
   out: string;
@@ -25,6 +30,7 @@ interface Options {
   parts: ReadonlySet<string>;
   key_file: string | undefined;
   is_fast: boolean;
+  is_help: boolean;
 }
 
 function readOptions(args: string[]): Options {
@@ -36,6 +42,7 @@ function readOptions(args: string[]): Options {
       only: { type: "string", default: PARTS.join(",") },
       sign: { type: "string" },
       fast: { type: "boolean", default: false },
+      help: { type: "boolean", short: "h", default: false },
     },
   });
   const list = (name: string, text: string, allowed: readonly string[]): string[] => {
@@ -55,6 +62,7 @@ function readOptions(args: string[]): Options {
     parts: new Set(list("only", values.only, PARTS)),
     key_file: values.sign,
     is_fast: values.fast,
+    is_help: values.help,
   };
 }
 
@@ -75,10 +83,27 @@ async function packageAll(options: Options, directory: string, scratch: string):
     say(`${what}: ${seconds(started)}`);
     for (const { name } of added) say(`  ${((await stat(path.join(directory, name))).size / 1e6).toFixed(1).padStart(6)} MB  ${name}`);
   };
+  const hosted = path.join(scratch, "hosted");
   if (options.parts.has("agent")) {
     const bundle = await bundleForPackages(context);
     for (const arch of options.architectures) await add(`agent, ${arch.deb}`, packageAgent(arch, bundle, directory, context));
+    await mkdir(hosted);
+    for (const { name } of files) await link(path.join(directory, name), path.join(hosted, name));
+    await finish(hosted, files, key, context);
+    await add("the agent's packages, for the server", packageHosted(hosted, directory, context));
   }
+  if (options.parts.has("server") || options.parts.has("npm")) {
+    const bundle = await bundleServerAndCli(context);
+    if (options.parts.has("npm")) await add("npm packages", packageNpm(bundle, directory, context));
+    for (const arch of options.parts.has("server") ? options.architectures : [])
+      await add(`server, ${arch.deb}`, packageServer(arch, bundle, directory, context));
+  }
+  if (options.parts.has("sbom")) await add("bill of materials", writeSbom(directory, context));
+  await finish(directory, files, key, context);
+}
+
+/** Completes a directory of packages: the apt repository, the manifest and the checksums. */
+async function finish(directory: string, files: readonly Packaged[], key: KeyObject, context: BuildContext): Promise<void> {
   await writeAptRepository(directory, files, key, context);
   await writeManifest(directory, files, key, context);
 }
@@ -86,6 +111,7 @@ async function packageAll(options: Options, directory: string, scratch: string):
 async function main(): Promise<void> {
   const started = performance.now();
   const options = readOptions(process.argv.slice(2));
+  if (options.is_help) return void process.stdout.write(USAGE);
   await mkdir(path.dirname(options.out), { recursive: true });
   // Beside the directory, so that it appears by a rename and is never incomplete.
   const scratch = await mkdtemp(`${options.out}.new-`);

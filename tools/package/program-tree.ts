@@ -18,7 +18,13 @@ export async function copyPackage(name: string, files: readonly string[], direct
   const source = await findPackage(name);
   const target = path.join(directory, "node_modules", name);
   await mkdir(target, { recursive: true });
-  for (const file of files) await cp(path.join(source, file), path.join(target, file), { recursive: true });
+  for (const file of files) await cp(path.join(source, file), path.join(target, file), { recursive: true, verbatimSymlinks: true });
+}
+
+/** Copies a file, and creates its directory. */
+export async function copyTo(source: string, target: string): Promise<void> {
+  await mkdir(path.dirname(target), { recursive: true });
+  await cp(source, target);
 }
 
 /** Writes LICENSES: the license of Roamfleet, then those of the packages that a program contains. */

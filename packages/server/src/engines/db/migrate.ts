@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
 import type pg from "pg";
 import { writeDurably } from "../../kernel/files.ts";
+import { PACKAGE_DIRECTORY } from "../../kernel/package-directory.ts";
 import type { EngineLog } from "../log.ts";
 import type { DbAddress } from "./connections.ts";
 import { Refusal } from "./embedded/index.ts";
@@ -12,7 +12,7 @@ import { classify } from "./errors.ts";
 import { withClient } from "./with-client.ts";
 
 /** Directory of this program's migrations. */
-export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));
+export const MIGRATIONS_DIRECTORY = path.join(PACKAGE_DIRECTORY, "migrations");
 
 /** Name of the table that lists the completed migrations. */
 export const MIGRATION_TABLE = "schema_migration";

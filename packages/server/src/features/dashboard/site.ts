@@ -3,6 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
+import { IS_BUNDLE, PACKAGE_DIRECTORY } from "../../kernel/package-directory.ts";
 import { CLONE, ensureBuilt, hasSources, NotBuilt } from "./build.ts";
 
 export const ENCODINGS = ["br", "gzip"] as const;
@@ -80,6 +81,7 @@ export type Dashboard = { site: BuiltSite } | { problem: string };
  */
 export async function openDashboard({ clock, log }: { clock: Clock; log: Logger }, clone = CLONE): Promise<Dashboard> {
   try {
+    if (IS_BUNDLE) return { site: await readSite(path.join(PACKAGE_DIRECTORY, "dashboard")) };
     if (!hasSources(clone)) throw new NotBuilt("This installation does not contain the dashboard's sources.");
     return { site: await readSite(await ensureBuilt({ clone, clock, log })) };
   } catch (error) {

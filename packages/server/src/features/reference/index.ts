@@ -1,12 +1,14 @@
 import { readFileSync } from "node:fs";
+import path from "node:path";
 import { buildOpenapi } from "@roamfleet/protocol/openapi";
 import { type Document, routes } from "@roamfleet/protocol/routes";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
+import { PACKAGE_DIRECTORY } from "../../kernel/package-directory.ts";
 import { Answer, serve, serveStatic } from "../../kernel/serve.ts";
 
-const STATIC_DIRECTORY = new URL("../../../static/docs/", import.meta.url);
+const STATIC_DIRECTORY = path.join(PACKAGE_DIRECTORY, "static", "docs");
 
 /** The static files that the page of the API reference loads. */
 const ASSETS = {
@@ -48,4 +50,4 @@ const texts: Partial<Record<Document, string>> = {};
 const documentText = (document: Document): string =>
   (texts[document] ??= JSON.stringify(buildOpenapi(routes, document, packageJson.version)));
 
-const readAsset = (name: string): string => readFileSync(new URL(name, STATIC_DIRECTORY), "utf8");
+const readAsset = (name: string): string => readFileSync(path.join(STATIC_DIRECTORY, name), "utf8");
