@@ -34,7 +34,7 @@ function directoryOf(t: TestContext): string {
 async function buildPackages(t: TestContext): Promise<{ packages: string; upgrade: string; foreign: string }> {
   const scratch = directoryOf(t);
   const packages = path.join(scratch, "packages");
-  const words = ["tools/package/main.ts", "--fast", "--arch", ARCH?.deb ?? "", "--only", "agent,server", "--out", packages];
+  const words = ["tools/package/main.ts", "--fast", "--only", "agent,server", "--out", packages];
   execFileSync(process.execPath, words, { cwd: root, stdio: ["ignore", "ignore", "pipe"], timeout: BUILD_MS_MAX });
   const context = { ...readContext(scratch, true), version: NEXT };
   const later = path.join(scratch, "later");
@@ -63,6 +63,9 @@ async function installServer(machine: SystemdContainer, packages: string): Promi
   const url = `https://${address}:7600`;
   await machine.until("the server to be ready", () => machine.run(["curl", "--insecure", "--fail", "--silent", `${url}/readyz`]));
   assert.match(await machine.run(["curl", "--insecure", "--fail", "--silent", `${url}/`]), /<!doctype html>[\s\S]*\/assets\//);
+  const hosted = async (file: string): Promise<string> => machine.run(["curl", "--insecure", "--fail", "--silent", `${url}${file}`]);
+  assert.match(await hosted("/install.sh"), /^#!\/bin\/sh\n/);
+  assert.match(await hosted("/apt/dists/stable/main/binary-arm64/Packages"), /^Package: roamfleet-agent$/m);
   assert.match(await machine.run(["rf", "--version"]), /^\d+\.\d+\.\d+ \(commit [0-9a-f]{7}, \d{4}-/);
   assert.match(await machine.run(["roamfleet", "--version"]), /^\d+\.\d+\.\d+ \(commit [0-9a-f]{7}, \d{4}-/);
   const admin_token = await machine.sh(". /etc/roamfleet/server.env; printf %s $SERVICE_ADMIN_TOKEN");
