@@ -6,6 +6,7 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
+import type { Clock, Timer } from "@roamfleet/clock";
 import { isOutdatedAgent, versionNumbers } from "@roamfleet/protocol/agent-version";
 import { readTarEntry } from "@roamfleet/protocol/release-file";
 import type { Client } from "@roamfleet/sdk";
@@ -119,11 +120,21 @@ export interface Downloaded extends AsyncDisposable {
   file: string;
 }
 
-/** Downloads a hosted tarball. Throws a Failure if its bytes are not the ones in the server's manifest. */
+/** Maximum time without a byte of a download. */
+const STALLED_MS = 60_000;
+
+export interface DownloadOptions {
+  clock: Clock;
+  /** Aborts the download. */
+  signal: AbortSignal;
+  on_progress: (done: number, total: number) => void;
+}
+
+/** Downloads a hosted tarball. Throws a Failure if its bytes are not the ones in the server's manifest, or no more bytes arrive. */
 export async function downloadTarball(
   client: Client,
   { name, sha256, size }: HostedTarball,
-  on_progress: (done: number, total: number) => void,
+  { clock, signal, on_progress }: DownloadOptions,
 ): Promise<Downloaded> {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-agent-"));
   const downloaded = {
@@ -131,6 +142,9 @@ export async function downloadTarball(
     [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
   };
   const broken = (why: string): Failure => new Failure(EXIT.error, `${name} could not be downloaded from the server: ${why}`);
+  const stalled = new AbortController();
+  const watch = (): Timer => clock.setTimer(STALLED_MS, () => stalled.abort());
+  let timer = watch();
   try {
     const response = await client.request("GET", `/packages/${encodeURIComponent(name)}`);
     if (response.status !== 200 || response.body === null) throw broken(`status ${response.status}`);
@@ -140,6 +154,8 @@ export async function downloadTarball(
       Readable.fromWeb(response.body),
       async function* (chunks: AsyncIterable<Uint8Array>) {
         for await (const chunk of chunks) {
+          timer.cancel();
+          timer = watch();
           done += chunk.length;
           if (done > size) throw broken(`it has more than ${size} bytes`);
           hash.update(chunk);
@@ -148,11 +164,15 @@ export async function downloadTarball(
         }
       },
       createWriteStream(downloaded.file),
+      { signal: AbortSignal.any([signal, stalled.signal]) },
     );
     if (hash.digest("hex") !== sha256) throw broken("its checksum is not the one in the manifest of the packages");
     return downloaded;
   } catch (error) {
     await downloaded[Symbol.asyncDispose]();
-    throw error;
+    if (signal.aborted) throw new Failure(EXIT.interrupted, `interrupted while ${name} was downloaded`, { bare: true });
+    throw stalled.signal.aborted ? broken(`no bytes arrived for ${STALLED_MS / 1_000} s`) : error;
+  } finally {
+    timer.cancel();
   }
 }

@@ -223,7 +223,8 @@ async function release(context: Context, client: Client, one: Package, options: 
   if ("file" in one) return (await upload(context, client, one.file, one.artifact, data.id)).data;
   const progress = await startProgress(context.out, context.clock, "Downloading", bytes);
   const on_progress = (done: number, total: number): void => progress.update(done, total);
-  await using downloaded = await downloadTarball(client, one.hosted, on_progress).finally(() => progress.stop());
+  const download = { clock: context.clock, signal: context.interruptible(), on_progress };
+  await using downloaded = await downloadTarball(client, one.hosted, download).finally(() => progress.stop());
   return (await upload(context, client, downloaded.file, { sha256, size }, data.id)).data;
 }
 
