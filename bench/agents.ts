@@ -62,7 +62,7 @@ export async function withAgents<T>(
         env,
         ...(one.measure_loop === true ? { measure_loop: true } : {}),
       });
-      ends.push(() => stop(child));
+      ends.push(() => stop(child, program, directory));
       agents.push({ pid: child.pid ?? 0, robot_id: await robotId(child, directory), directory });
     }
     await waitFor(
@@ -126,7 +126,13 @@ async function robotId(child: ChildProcess, directory: string): Promise<string> 
   return (JSON.parse(readFileSync(file, "utf8")) as { robot_id: string }).robot_id;
 }
 
-async function stop(child: ChildProcess): Promise<void> {
+/** Ends an agent, then its workloads, which would otherwise keep running. */
+async function stop(child: ChildProcess, program: string, directory: string): Promise<void> {
+  await endAgent(child);
+  execFileSync(process.execPath, [program, "stop-workloads", "--state", path.join(directory, "state")], { timeout: STOP_TIMEOUT_MS });
+}
+
+async function endAgent(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGTERM");
