@@ -70,7 +70,7 @@ async function attempt(machine: SystemdContainer, command: string): Promise<{ co
 async function assertNothingInstalled(machine: SystemdContainer): Promise<void> {
   const { text } = await attempt(
     machine,
-    "ls -d /opt/roamfleet /etc/roamfleet /var/lib/roamfleet-agent /usr/bin/rf-agent /var/tmp/roamfleet* 2>/dev/null",
+    "ls -d /opt/roamfleet /etc/roamfleet /var/lib/roamfleet-agent /usr/bin/rf-agent /usr/local/bin/rf-agent /var/tmp/roamfleet* 2>/dev/null",
   );
   assert.equal(text, "");
 }
@@ -180,6 +180,41 @@ test("refuses a foreign signature, a full disk and a wrong authority, and instal
   await assertNothingInstalled(machine);
   assert.deepEqual(await robots(), []);
   assert.ok(directory);
+});
+
+test("installs the signed tarball on a system without apt, and removes it", LIMIT, async () => {
+  await using machine = await rig.boot();
+  await machine.sh("mv /usr/bin/apt-get /usr/bin/dpkg /root/");
+  const command = await newCommand("--name hand-made");
+  const tarball = path.join(place, "packages/roamfleet-agent_0.1.0_amd64.tar.gz");
+  const bytes = await readFile(tarball);
+  await writeFile(tarball, bytes.with(100_000, (bytes[100_000] ?? 0) ^ 1));
+  const damaged = await attempt(machine, command);
+  await writeFile(tarball, bytes);
+  assert.match(damaged.text, /tar\.gz is damaged: its SHA-256 is not the signed one/);
+  const sums = path.join(place, "packages/SHA256SUMS");
+  const signed = await readFile(sums);
+  await writeFile(sums, Buffer.concat([signed, Buffer.from("\n")]));
+  const foreign = await attempt(machine, command);
+  await writeFile(sums, signed);
+  assert.match(foreign.text, /the signature of SHA256SUMS is not valid/);
+  await assertNothingInstalled(machine);
+
+  const first = await attempt(machine, command);
+  assert.equal(first.code, 0, first.text);
+  const again = await attempt(machine, command);
+  assert.match(again.text, /is installed: no change/);
+  const online = await robots();
+  assert.deepEqual(
+    online.map(({ name, status }) => [name, status]),
+    [["hand-made", "online"]],
+  );
+  const { MainPID } = await machine.unit("roamfleet-agent", "MainPID");
+  assert.match(await machine.read(`/proc/${MainPID}/cmdline`), /opt\/roamfleet\/agent\/(launch|0\.1\.0)/);
+  const purged = await attempt(machine, "cd /root && sh install.sh --purge");
+  assert.equal(purged.code, 0, purged.text);
+  await assertNothingInstalled(machine);
+  await api.deleteRobot({ params: { id: online[0]?.id ?? "" } });
 });
 
 /** Replaces the signature of the hosted repository by one of another key. The script still contains the right key. */

@@ -27,9 +27,12 @@ export async function bundleForPackages({ scratch }: BuildContext): Promise<Agen
   return { directory, packages };
 }
 
+/** Files outside of the version's directory. The tree contains copies in `system/`, for systems on which no .deb installs them. */
+const SYSTEM_FILES = [path.join(root, "packages", "agent", "launch"), path.join(DEBIAN, "rf-agent"), path.join(DEBIAN, `${NAME}.service`)];
+
 /**
- * Writes the content of /opt/roamfleet/agent/<version>/: Node, the agent, node-pty, the licenses and agent.json. Nothing in it depends on
- * the machine that builds it.
+ * Writes the content of /opt/roamfleet/agent/<version>/: Node, the agent, node-pty, the licenses, `system/` and agent.json. Nothing in it
+ * depends on the machine that builds it.
  */
 async function writeTree(arch: Architecture, bundle: AgentBundle, context: BuildContext): Promise<string> {
   const tree = path.join(context.scratch, `agent-${arch.deb}`);
@@ -48,6 +51,7 @@ async function writeTree(arch: Architecture, bundle: AgentBundle, context: Build
     node: workspace.optionalDependencies[node],
     protocol: LINK_SUBPROTOCOL,
   };
+  for (const file of SYSTEM_FILES) await copyTo(file, path.join(tree, "system", path.basename(file)));
   await writeFile(path.join(tree, "agent.json"), `${JSON.stringify(about, null, 2)}\n`);
   await normalize(tree, context);
   return tree;

@@ -271,8 +271,8 @@ find_package() {
 verify_sums() {
   has openssl || fail "openssl is missing, which verifies the signature: install it, then run this script again"
   printf '%s\n' "$SIGNING_KEY" >"$work/signing-key.pem"
-  base64 -d <"$1/SHA256SUMS.sig" >"$work/SHA256SUMS.sig" || fail "SHA256SUMS.sig is damaged"
-  openssl pkeyutl -verify -rawin -pubin -inkey "$work/signing-key.pem" -in "$1/SHA256SUMS" -sigfile "$work/SHA256SUMS.sig" >/dev/null 2>&1 ||
+  base64 -d <"$1/SHA256SUMS.sig" >"$work/signature" || fail "SHA256SUMS.sig is damaged"
+  openssl pkeyutl -verify -rawin -pubin -inkey "$work/signing-key.pem" -in "$1/SHA256SUMS" -sigfile "$work/signature" >/dev/null 2>&1 ||
     fail "the signature of SHA256SUMS is not valid: the packages are not from the owner of this server"
   (cd "$1" && grep -E "[ *](\./)?$2\$" SHA256SUMS | sha256sum -c - >/dev/null 2>&1) || fail "$2 is damaged: its SHA-256 is not the signed one"
 }
@@ -398,18 +398,31 @@ install_tarball() {
     return
   fi
   say "installing roamfleet-agent $VERSION into $place"
-  mkdir -p "$AGENT_DIRECTORY"
-  rm -rf "$place.new"
-  mkdir "$place.new"
-  tar -xzf "$1/$tarball" -C "$place.new" --no-same-owner || fail "cannot unpack $tarball"
-  "$place.new/bin/node" "$place.new/rf-agent.mjs" --version >/dev/null || fail "the agent does not run on this system"
-  sync "$place.new" 2>/dev/null || true
-  rm -rf "$place"
-  mv "$place.new" "$place"
-  ln -sfn "$VERSION" "$AGENT_DIRECTORY/current.new"
-  mv -T "$AGENT_DIRECTORY/current.new" "$AGENT_DIRECTORY/current"
+  # The launcher ignores names that begin with a dot.
+  unpacked=$AGENT_DIRECTORY/.new-$VERSION
+  rm -rf "$unpacked"
+  mkdir -p "$unpacked"
+  tar -xzf "$1/$tarball" -C "$unpacked" --no-same-owner || fail "cannot unpack $tarball"
+  "$unpacked/bin/node" "$unpacked/rf-agent.mjs" --version >/dev/null || fail "the agent does not run on this system"
+  sync
   write_settings
+  rm -rf "$place"
+  mv "$unpacked" "$place"
+  replace "$place/system/launch" "$AGENT_DIRECTORY/launch" 755
+  replace "$place/system/rf-agent" /usr/local/bin/rf-agent 755
+  replace "$place/system/$SERVICE.service" "/etc/systemd/system/$SERVICE.service" 644
+  ln -sfn "$VERSION" "$AGENT_DIRECTORY/.current.new"
+  mv -T "$AGENT_DIRECTORY/.current.new" "$AGENT_DIRECTORY/current"
+  sync
   changed_settings=yes
+}
+
+# Copies a file by a rename, because the launcher may be running.
+replace() {
+  mkdir -p "${2%/*}"
+  cp "$1" "$2.new"
+  chmod "$3" "$2.new"
+  mv "$2.new" "$2"
 }
 
 remove_agent() {
@@ -426,7 +439,9 @@ remove_agent() {
       >"$work/log" 2>&1 </dev/null || fail "apt could not remove the package: $(tail -n 8 "$work/log")"
   else
     [ ! -d /run/systemd/system ] || systemctl disable --now "$SERVICE" >/dev/null 2>&1 || true
-    rm -f "/etc/systemd/system/$SERVICE.service" /usr/bin/rf-agent
+    # Agents of versions without this command end their workloads when they stop.
+    ! has rf-agent || rf-agent stop-workloads >/dev/null 2>&1 </dev/null || true
+    rm -f "/etc/systemd/system/$SERVICE.service" /usr/local/bin/rf-agent
     [ ! -d /run/systemd/system ] || systemctl daemon-reload
     rm -rf "$AGENT_DIRECTORY"
   fi
