@@ -6,7 +6,6 @@ import { until } from "@roamfleet/clock/testing";
 import { shellRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig } from "../testing/deployments-rig.ts";
 import { imageRelease, SlotMachine } from "../testing/slot-machine.ts";
-import { raucSlots } from "./rauc.ts";
 
 test("writes an image to the other slot, reboots, verifies and confirms it", async () => {
   await using machine = await SlotMachine.create();
@@ -149,12 +148,3 @@ for (const [behavior, status, slot, processes] of [
       }
     assert.ok(points >= (status === "applied" ? 6 : 8), `only ${points} points`);
   });
-
-test("reads the slots from RAUC's status, and refuses one without a second slot", () => {
-  const slot = (bootname: string | null, type = "rootfs") => ({ [`${type}.${bootname}`]: { class: type, bootname } });
-  const slots = [slot("A"), slot(null, "data"), slot("B")];
-  assert.deepEqual(raucSlots({ booted: "B", slots }), { booted: "B", other: "A" });
-  assert.throws(() => raucSlots({ booted: "_external_", slots }), /does not know from which of two slots/);
-  assert.throws(() => raucSlots({ booted: "A", slots: [slot("A")] }), /does not know/);
-  assert.throws(() => raucSlots({}), /does not know/);
-});

@@ -1,11 +1,20 @@
 #!/bin/sh
 # A robot with the two slots A and B, simulated by files in the directory $1. It implements the commands of an os_image hook. An image is a
-# text file: its first word is how the system of this image behaves (good, offline, dead, broken).
+# file whose first word is how the system of this image behaves (good, offline, dead, broken). The commands get-* and set-* are those that
+# RAUC needs of a bootloader.
 set -eu
 cd "$1"
+set -- "$@" "" "" ""
 booted=$(cat booted)
 case $booted in A) other=B ;; B) other=A ;; esac
 put() { printf '%s' "$2" >"$1.new" && mv "$1.new" "$1"; }
+case $2 in
+get-* | set-*)
+  echo "$2 $3 $4" >>calls
+  # A test stops RAUC at one command of the bootloader.
+  if [ -e hang ] && [ "$(cat hang)" = "$2 $3 $4" ]; then echo $$ >installing; exec sleep 600; fi
+  ;;
+esac
 case $2 in
 status) printf '{"booted": "%s", "other": "%s", "boot_id": "%s"}\n' "$booted" "$other" "$(cat boot_id)" ;;
 install)
@@ -35,5 +44,9 @@ boot)
   echo "boot $p" >>calls
   if grep -q '^offline' slot.$p; then touch offline; else rm -f offline; fi
   ;;
+get-primary) cat primary ;;
+get-state) if [ "$(cat "good.$3")" = 1 ]; then echo good; else echo bad; fi ;;
+set-primary) put primary "$3"; put "tries.$3" 3 ;;
+set-state) if [ "$4" = good ]; then put "good.$3" 1; else put "good.$3" 0; put "tries.$3" 0; fi ;;
 reboot) sh "$0" "$1" boot; kill -TERM $PPID ;;
 esac

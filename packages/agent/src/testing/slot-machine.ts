@@ -5,6 +5,7 @@ import { hash } from "node:crypto";
 import { execFileSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { until } from "@roamfleet/clock/testing";
+import type { AgentConfig } from "../contract.ts";
 import type { DesiredApp, TargetReport } from "@roamfleet/protocol/link";
 import { type RobotConfig, ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import { ArtifactServer } from "./artifact-server.ts";
@@ -13,7 +14,7 @@ import { desiredApp } from "./deployments-rig.ts";
 import type { KillDriverTask } from "./kill-driver.ts";
 import { end, finalStatus, startAgent, targetReports } from "./killed-agents.ts";
 
-const SCRIPT = path.join(import.meta.dirname, "slot-machine.sh");
+export const SCRIPT = path.join(import.meta.dirname, "slot-machine.sh");
 
 /** Returns a release of kind `os_image`. `behavior` is how the system of this image behaves. */
 export function imageRelease(tag: string, behavior: "good" | "offline" | "dead" | "broken"): TestRelease {
@@ -39,6 +40,7 @@ export class SlotMachine {
   readonly server: ArtifactServer;
   readonly state: string;
   readonly slots: string;
+  readonly #directory: string;
   readonly #apps: Record<string, DesiredApp> = {};
   /** The robot's own config file, with the hook. */
   readonly robot: RobotConfig;
@@ -50,8 +52,9 @@ export class SlotMachine {
   /** Whether an agent killed itself at the point that was asked for. */
   was_killed = false;
 
-  private constructor(server: ArtifactServer, directory: string, connect_ms: number) {
+  protected constructor(server: ArtifactServer, directory: string, connect_ms: number) {
     this.server = server;
+    this.#directory = directory;
     this.state = path.join(directory, "state");
     this.slots = path.join(directory, "slots");
     const command = (name: string, timeout_ms = 20_000) => ({ command: ["sh", SCRIPT, this.slots, name], timeout_ms });
@@ -68,13 +71,28 @@ export class SlotMachine {
   static async create({ connect_ms = 500 } = {}): Promise<SlotMachine> {
     const directory = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-slots-")));
     const machine = new SlotMachine(await ArtifactServer.start(), directory, connect_ms);
-    fs.mkdirSync(machine.state);
-    fs.mkdirSync(machine.slots);
-    const files = { booted: "A", boot_id: "first", primary: "A", "good.A": "1", "good.B": "0", "tries.A": "3", "tries.B": "0" };
-    for (const [name, content] of Object.entries({ ...files, "slot.A": "good factory\n", "slot.B": "", calls: "" }))
-      fs.writeFileSync(path.join(machine.slots, name), content);
+    machine.prepare();
     return machine;
   }
+
+  protected prepare(): void {
+    fs.mkdirSync(this.state);
+    fs.mkdirSync(this.slots);
+    const files = { booted: "A", boot_id: "first", primary: "A", "good.A": "1", "good.B": "0", "tries.A": "3", "tries.B": "0" };
+    for (const [name, content] of Object.entries({ ...files, "slot.A": "good factory\n", "slot.B": "", calls: "" }))
+      fs.writeFileSync(path.join(this.slots, name), content);
+  }
+
+  /** The agent's settings on this robot. */
+  protected config(): Partial<AgentConfig> {
+    return { robot: this.robot };
+  }
+
+  /** Starts what the agent needs, before each process of the agent. */
+  protected async starting(): Promise<void> {}
+
+  /** Kills what `starting` has started, at a power cut and at the end. */
+  protected async stopping(): Promise<void> {}
 
   read(name: string): string {
     return fs.readFileSync(path.join(this.slots, name), "utf8").trim();
@@ -84,7 +102,7 @@ export class SlotMachine {
   get calls(): string[] {
     return this.read("calls")
       .split("\n")
-      .map((line) => line.replace(/^(install) \S+/, "$1"));
+      .map((line) => line.replace(/^(install) \S+/, "$1").trim());
   }
 
   /** Adds a release to the desired state, which the next agent process reads. */
@@ -112,6 +130,7 @@ export class SlotMachine {
   async #run(kill: KillPoint | undefined): Promise<void> {
     while (!this.#off) {
       this.#processes += 1;
+      await this.starting();
       const child = startAgent(this.#task(kill?.process === this.#processes ? kill.place : 0));
       this.#child = child;
       await once(child, "exit");
@@ -126,7 +145,7 @@ export class SlotMachine {
       desired: { type: "desired", generation: this.#generation, apps: this.#apps, configs: {} },
       kill_at,
       places: "os_image.",
-      config: { robot: this.robot },
+      config: this.config(),
       offline_file: path.join(this.slots, "offline"),
     };
   }
@@ -137,11 +156,17 @@ export class SlotMachine {
     await this.#running;
   }
 
+  /** Kills the agent, which is started again. */
+  async killAgent(): Promise<void> {
+    if (this.#child !== undefined) await end(this.#child, "SIGKILL");
+  }
+
   /** Cuts the power and switches the robot on again, as its bootloader decides. */
   async cutPower(): Promise<void> {
     this.#off = true;
-    if (this.#child !== undefined) await end(this.#child, "SIGKILL");
+    await this.killAgent();
     await this.#running;
+    await this.stopping();
     execFileSync("sh", [SCRIPT, this.slots, "boot"]);
     this.on();
   }
@@ -158,7 +183,8 @@ export class SlotMachine {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.off();
+    await this.stopping();
     await this.server[Symbol.asyncDispose]();
-    fs.rmSync(path.dirname(this.state), { recursive: true, force: true });
+    fs.rmSync(this.#directory, { recursive: true, force: true });
   }
 }
