@@ -444,6 +444,8 @@ remove_agent() {
     rm -f "/etc/systemd/system/$SERVICE.service" /usr/local/bin/rf-agent
     [ ! -d /run/systemd/system ] || systemctl daemon-reload
     rm -rf "$AGENT_DIRECTORY"
+    # A server may be installed beside it.
+    rmdir "${AGENT_DIRECTORY%/*}" 2>/dev/null || true
   fi
   if [ "$action" = purge ]; then
     rm -rf "$STATE" "$SETTINGS" "$SETTINGS.new"
