@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
-import { VirtualMachine, whyNoVirtualMachine } from "./virtual-machine.ts";
+import { DIRECTORY_PREFIX, VirtualMachine, whyNoVirtualMachine } from "./virtual-machine.ts";
 
 const LIMIT = { timeout: 1_800_000, skip: whyNoVirtualMachine() };
 const ACKNOWLEDGED = 50;
@@ -46,8 +48,11 @@ test("a virtual machine keeps acknowledged writes over a power cut, and loses un
   assert.ok(unsynced < last, `${unsynced} was never synced and is on the disk: this was no power cut`);
 });
 
-test("a virtual machine applies limits of cgroups, and reboots", LIMIT, async () => {
+test("a virtual machine removes the files of a killed test run, applies limits of cgroups, and reboots", LIMIT, async () => {
+  const abandoned = fs.mkdtempSync(DIRECTORY_PREFIX);
+  fs.writeFileSync(path.join(abandoned, "root.img"), "");
   await using machine = await VirtualMachine.start();
+  assert.equal(fs.existsSync(abandoned), false);
   assert.equal((await machine.run(["stat", "-fc", "%T", "/sys/fs/cgroup"])).trim(), "cgroup2fs");
   const limits = ["-p", "MemoryMax=20M", "-p", "MemorySwapMax=0"];
   const greedy = [

@@ -14,6 +14,8 @@ const UP = "MACHINE-UP";
 /** Address at which a machine reaches servers of this host. */
 const HOST = "10.0.2.100";
 const LOCK = path.join(os.tmpdir(), "roamfleet-virtual-machine.lock");
+/** Prefix of the directory with the files of a machine. A test run that is killed leaves its directory. */
+export const DIRECTORY_PREFIX = path.join(os.tmpdir(), "roamfleet-vm-");
 /** Longest wait for the virtual machines of other test runs. */
 const LOCK_SECONDS_MAX = 3_600;
 const CONSOLE_CHARACTERS_SHOWN = 3_000;
@@ -58,7 +60,8 @@ export class VirtualMachine extends Machine implements AsyncDisposable {
 
   private constructor(options: VirtualMachineOptions, image: string, port: number, lock: ChildProcess) {
     super();
-    this.#directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-vm-"));
+    removeAbandonedDirectories();
+    this.#directory = fs.mkdtempSync(DIRECTORY_PREFIX);
     this.#options = options;
     this.#image = image;
     this.#port = port;
@@ -231,6 +234,12 @@ export class VirtualMachine extends Machine implements AsyncDisposable {
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
+
+/** Removes the directories that killed test runs have left. Needs the lock: a directory exists only while its test run has the lock. */
+function removeAbandonedDirectories(): void {
+  const { dir, base } = path.parse(DIRECTORY_PREFIX);
+  for (const name of fs.readdirSync(dir)) if (name.startsWith(base)) fs.rmSync(path.join(dir, name), { recursive: true, force: true });
+}
 
 /** Waits for other virtual machines of this host to end. The lock is released when the returned process loses its stdin. */
 async function takeLock(): Promise<ChildProcess> {

@@ -125,26 +125,3 @@ test("removing the app returns to the system before its first image", async () =
   assert.equal((await machine.ended("tgt_none")).status, "rolled_back");
   assert.deepEqual([machine.read("booted"), machine.read("primary")], ["A", "A"]);
 });
-
-/** More points than an agent passes in one boot. */
-const PLACES_MAX = 12;
-
-for (const [behavior, status, slot, processes] of [
-  ["good", "applied", "B", 2],
-  ["offline", "rolled_back", "A", 3],
-] as const)
-  test(`an agent killed at any step of an OS image ends as ${status}`, { timeout: 300_000 }, async () => {
-    let points = 0;
-    for (let process = 1; process <= processes; process += 1)
-      for (let place = 1; place <= PLACES_MAX; place += 1) {
-        await using machine = await SlotMachine.create({ connect_ms: 100 });
-        const target = machine.want(imageRelease("v1", behavior));
-        machine.on({ process, place });
-        const name = `process ${process}, place ${place}`;
-        assert.equal((await machine.ended(target)).status, status, name);
-        assert.deepEqual([machine.read("booted"), machine.read("primary")], [slot, slot], name);
-        if (!machine.was_killed) break;
-        points += 1;
-      }
-    assert.ok(points >= (status === "applied" ? 6 : 8), `only ${points} points`);
-  });
