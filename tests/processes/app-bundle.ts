@@ -18,11 +18,17 @@ export function appBundle(script = STAYS, manifest: Record<string, unknown> = {}
   ]);
 }
 
+interface ReleaseOptions {
+  kind?: string;
+  app?: string;
+  manifest?: Record<string, unknown>;
+}
+
 /** Creates a release, uploads its bytes and returns its id. */
-export async function pushBundle(api: Client, tag: string, bytes: Buffer, options: { kind?: string; app?: string } = {}): Promise<string> {
-  const { kind = "app_bundle", app } = options;
+export async function pushBundle(api: Client, tag: string, bytes: Buffer, options: ReleaseOptions = {}): Promise<string> {
+  const { kind = "app_bundle", app, manifest } = options;
   const { data } = await api.createRelease({
-    body: { tag, kind, app, artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length },
+    body: { tag, kind, app, manifest, artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length },
   });
   const response = await api.request("PUT", `/api/releases/${data.id}/artifact`, {
     body: Uint8Array.from(bytes),
