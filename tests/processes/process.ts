@@ -15,13 +15,21 @@ export const ROOT = path.resolve(import.meta.dirname, "../..");
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE", "RF_TEST_RUN"];
 
 /** Packages whose program a run of several files has bundled, with the paths of the bundles. */
-const BUNDLES: Partial<Record<string, string>> = { agent: "agent/rf-agent.mjs", cli: "rf/rf.mjs" };
+const BUNDLES: Partial<Record<string, string>> = { agent: "agent/rf-agent.mjs", cli: "rf/rf.mjs", server: "server/roamfleet.mjs" };
 
-/** Returns the path of a program: its bundle, or its entry file. */
-function programFile(entry: string): string {
+/**
+ * Variables of a server that runs from its sources: its transaction points have the names of source files, and only a clone builds the
+ * dashboard.
+ */
+const NEEDS_SOURCES: Readonly<Record<string, RegExp>> = { ROAMFLEET_FAILPOINT: /./, ROAMFLEET_DASHBOARD: /^on$/ };
+
+/** Returns the path of a program: its bundle, or its entry file if there is no bundle or it needs the sources. */
+function programFile(entry: string, env: Record<string, string>): string {
   const { ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
-  const bundle = BUNDLES[/^packages\/(\w+)\/src\/main\.ts$/.exec(entry)?.[1] ?? ""];
-  return bundles && bundle ? path.join(bundles, bundle) : path.join(ROOT, entry);
+  const name = /^packages\/(\w+)\/src\/main\.ts$/.exec(entry)?.[1] ?? "";
+  const bundle = BUNDLES[name];
+  const needs_sources = name === "server" && Object.entries(NEEDS_SOURCES).some(([variable, value]) => value.test(env[variable] ?? ""));
+  return bundles && bundle && !needs_sources ? path.join(bundles, bundle) : path.join(ROOT, entry);
 }
 
 /** Flags of Node that a program is started with in production. */
@@ -38,7 +46,7 @@ export class Program {
   /** `within` is a command prefix, such as one that enters another network namespace. */
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
     const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
-    const [command = process.execPath, ...words] = [...within, process.execPath, ...nodeFlags(entry), programFile(entry), ...args];
+    const [command = process.execPath, ...words] = [...within, process.execPath, ...nodeFlags(entry), programFile(entry, env), ...args];
     this.child = spawn(command, words, {
       // Servers in tests do not build the dashboard, except in its own tests.
       env: { ...inherited, ROAMFLEET_DASHBOARD: "off", ...env },
