@@ -68,15 +68,17 @@ for (const [name, bytes, features] of [
   });
 
 test("counts compressed messages by their decompressed size against the frame rate of a robot", TIMEOUT, async () => {
-  const robot = await plane.enrollRobot({ online: false });
-  const raw = await RawRobot.connect(plane.url, robot, ["packed"]);
+  // While the clock is stopped, the robot gets no new rate limit tokens.
+  await using still = await startPlane({ at: "2030-01-01T00:00:00Z", nodes: 1 });
+  const robot = await still.enrollRobot({ online: false });
+  const raw = await RawRobot.connect(still.url, robot, ["packed"]);
   // 1 KB each that decompresses to almost 1 MiB of JSON, which is not a message of a robot but has a valid size.
   const text = `{"type":"progress","target_id":"t","attempt":1,"bytes_done":0,"bytes_total":0${" ".repeat(1_000_000)}}`;
   const frame = wireFrame(packed(CONTROL_CHANNEL, deflateRawSync(text)));
-  const session = (): LiveSession | undefined => plane.session(robot.id) as LiveSession | undefined;
-  await plane.until("the link is open", () => session() !== undefined);
+  const session = (): LiveSession | undefined => still.session(robot.id) as LiveSession | undefined;
+  await still.until("the link is open", () => session() !== undefined);
   for (let sent = 0; sent < 40 && session()?.valve.isPausedFor(PauseReason.rate) !== true; sent += 1) await raw.write(frame);
-  await plane.until("reading is paused", () => session()?.valve.isPausedFor(PauseReason.rate) === true);
+  await still.until("reading is paused", () => session()?.valve.isPausedFor(PauseReason.rate) === true);
   raw.socket.terminate();
 });
 

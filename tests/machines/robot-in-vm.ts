@@ -8,7 +8,7 @@ import { until } from "@roamfleet/clock/testing";
 import { isTerminal } from "@roamfleet/protocol";
 import { installCommand } from "@roamfleet/protocol/install-command";
 import type { Deployment } from "@roamfleet/protocol/routes";
-import { type Client, createClient } from "@roamfleet/sdk";
+import { type Body, type Client, createClient } from "@roamfleet/sdk";
 import { root } from "../../bin/launch.mjs";
 import metadata from "../../package.json" with { type: "json" };
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
@@ -38,13 +38,22 @@ export class RobotInVm implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly #scratch: string;
   readonly #fleet: Fleet;
+  readonly #token: string;
 
-  private constructor(stack: AsyncDisposableStack, scratch: string, machine: VirtualMachine, api: Client, fleet: Fleet) {
-    this.#stack = stack;
-    this.#scratch = scratch;
-    this.machine = machine;
-    this.api = api;
-    this.#fleet = fleet;
+  private constructor(made: {
+    stack: AsyncDisposableStack;
+    scratch: string;
+    machine: VirtualMachine;
+    api: Client;
+    fleet: Fleet;
+    token: string;
+  }) {
+    this.#stack = made.stack;
+    this.#scratch = made.scratch;
+    this.machine = made.machine;
+    this.api = made.api;
+    this.#fleet = made.fleet;
+    this.#token = made.token;
   }
 
   /** Builds the packages, starts a server that hosts them, and boots a machine with nothing of ours. */
@@ -61,7 +70,7 @@ export class RobotInVm implements AsyncDisposable {
     const site_id = (await api.createSite({ body: { name: "Site" } })).data.id;
     const fleet = { site_id, fleet_id: (await api.createFleet({ body: { name: "Fleet", site_id } })).data.id };
     const machine = stack.use(await VirtualMachine.start({ servers: [server.url] }));
-    return new RobotInVm(stack.move(), scratch, machine, api, fleet);
+    return new RobotInVm({ stack: stack.move(), scratch, machine, api, fleet, token });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -71,13 +80,20 @@ export class RobotInVm implements AsyncDisposable {
   /** Installs the agent by the command that `rf keys new` prints. Resolves when the robot is online, with the time in ms. */
   async install(): Promise<number> {
     const { key } = (await this.api.createEnrollmentKey({ body: this.#fleet })).data;
-    const { install } = (await this.api.getHostedPackages()).data;
+    const url = this.machine.reach(this.api.base_url);
+    // The script contains the address at which it is requested, so its checksum depends on it.
+    const { install } = (await this.#get(`${url}/api/packages`)).data;
     assert.ok(install != null && key !== null);
-    const command = installCommand(install, this.machine.reach(this.api.base_url), key).replace("sudo ", "");
+    const command = installCommand(install, url, key).replace("sudo ", "");
     const began = performance.now();
     await this.machine.sh(`cd /root && ${command}`, { timeout_ms: END_MS_MAX });
     assert.equal((await this.robot()).status, "online");
     return Math.round(performance.now() - began);
+  }
+
+  async #get(url: string): Promise<Body<"getHostedPackages">> {
+    const header = `authorization: Bearer ${this.#token}`;
+    return JSON.parse(await this.machine.run(["curl", "-kfsS", "-H", header, url])) as Body<"getHostedPackages">;
   }
 
   /** Returns the robot. There is always exactly one: an identity that is lost would enroll another. */

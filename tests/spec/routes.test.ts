@@ -65,11 +65,19 @@ test("GET /api/robots/{id}/health returns the latest snapshot of the robot", LIM
   assert.equal(snapshot.robot_id, robot.id);
   const memory = snapshot.memory as { used_bytes: number; total_bytes: number };
   assert.ok(memory.used_bytes > 0 && memory.used_bytes <= memory.total_bytes);
+  // A robot sends a snapshot when something has changed, such as its apps.
+  const health_release = await pushBundle(plane.api, "arm-0.9.0", await appBundle());
+  const { data: deployment } = await http.post(
+    "/api/deployments",
+    { release: health_release, robot_id: robot.id, rollout: { verify_seconds: 0 } },
+    freshKey(),
+  );
   const later = await plane.until("a newer snapshot", async () => {
     const { data } = await http.get(`/api/robots/${robot.id}/health`);
     return data.at !== snapshot.at && data;
   });
   assert.ok(String(later.at) > String(snapshot.at));
+  await ended(String(deployment.id));
 });
 
 test("GET /api/robots/{id}/logs returns the latest log records, oldest first", LIMIT, async () => {
