@@ -19,9 +19,13 @@ const BUNDLES: Partial<Record<string, string>> = { agent: "agent/rf-agent.mjs", 
 
 /**
  * Variables of a server that runs from its sources: its transaction points have the names of source files, and only a clone builds the
- * dashboard.
+ * dashboard. Bounds of measured memory were set with the sources.
  */
-const NEEDS_SOURCES: Readonly<Record<string, RegExp>> = { ROAMFLEET_FAILPOINT: /./, ROAMFLEET_DASHBOARD: /^on$/ };
+const NEEDS_SOURCES: Readonly<Record<string, RegExp>> = {
+  ROAMFLEET_FAILPOINT: /./,
+  ROAMFLEET_DASHBOARD: /^on$/,
+  ROAMFLEET_TEST_MEASURES: /./,
+};
 
 /** Returns the path of a program: its bundle, or its entry file if there is no bundle or it needs the sources. */
 function programFile(entry: string, env: Record<string, string>): string {

@@ -1,10 +1,12 @@
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import path from "node:path";
 import type { Plane } from "../../context.ts";
 import { hostOf, type Site } from "../../kernel/networks.ts";
+import { PACKAGE_DIRECTORY } from "../../kernel/package-directory.ts";
 import type { HostedFiles } from "./directory.ts";
 
-const TEMPLATE = new URL("../../../static/install/install.sh", import.meta.url);
+const TEMPLATE = path.join(PACKAGE_DIRECTORY, "static", "install", "install.sh");
 const ORIGIN = /^https?:\/\/([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$/;
 const BASE64_COLUMNS = /.{1,76}/g;
 
