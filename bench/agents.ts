@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { buildAgent } from "../packages/agent/build.ts";
 import { RosbridgeServer } from "../packages/agent/src/ros/testing/rosbridge-server.ts";
-import type { Rig } from "./rig.ts";
+import { endChild, type Rig } from "./rig.ts";
 import { waitFor } from "./swarm.ts";
 
 /** A bundled agent that is connected to the rig's server. */
@@ -18,7 +18,7 @@ export interface BenchAgent {
 export interface AgentSettings {
   /** The robot's config file. */
   config?: string;
-  /** Number of ROS topics, and of nodes, that a rosbridge server lists. */
+  /** Number of ROS topics that a rosbridge server lists. It lists as many nodes. */
   ros?: number;
   /** Whether `blockedDuring` is used. It takes memory, so it is not loaded otherwise. */
   measure_loop?: boolean;
@@ -128,17 +128,8 @@ async function robotId(child: ChildProcess, directory: string): Promise<string> 
 
 /** Ends an agent, then its workloads, which would otherwise keep running. */
 async function stop(child: ChildProcess, program: string, directory: string): Promise<void> {
-  await endAgent(child);
+  await endChild(child);
   execFileSync(process.execPath, [program, "stop-workloads", "--state", path.join(directory, "state")], { timeout: STOP_TIMEOUT_MS });
-}
-
-async function endAgent(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = new Promise((resolve) => child.once("exit", resolve));
-  child.kill("SIGTERM");
-  const late = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT_MS);
-  await ended;
-  clearTimeout(late);
 }
 
 /** Bytes of the IPv4 and TCP headers of a packet, with timestamps. */

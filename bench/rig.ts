@@ -72,7 +72,7 @@ const LIMITS = [
   "link_accepts_per_second=0",
   "unauthenticated_links_max=20000",
 ];
-/** Long intervals for rows that do not measure health or heartbeats: each of them would wake a server that must be idle. */
+/** Long intervals, for rows that measure neither health nor heartbeats. Short ones would wake a server that should be idle. */
 const RARE_INTERVALS = ["health_seconds=3600", "heartbeat_seconds=600"];
 
 /** Starts the server in a temporary directory with an embedded database with fsync; everything is deleted afterwards. */
@@ -221,15 +221,16 @@ async function startProgram(args: string[], url: string, env: Record<string, str
     if (child.exitCode !== null) throw new Error(`${args.join(" ")} ended with ${child.exitCode}`);
     if (await answers(`${url}/readyz`, ca)) break;
     if (performance.now() > deadline) {
-      await stop(child);
+      await endChild(child);
       throw new Error(`${args.join(" ")} was not ready in time`);
     }
     await sleep(50);
   }
-  return { pid: child.pid ?? 0, url, stop: () => stop(child) };
+  return { pid: child.pid ?? 0, url, stop: () => endChild(child) };
 }
 
-async function stop(child: ChildProcess): Promise<void> {
+/** Ends a process by SIGTERM, or by SIGKILL if it does not end in time. */
+export async function endChild(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGTERM");

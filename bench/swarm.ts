@@ -27,8 +27,10 @@ export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ 
 }
 
 /** Creates a release with an artifact of random bytes; returns its id. */
-export async function pushRelease(rig: Rig, artifact_bytes: number): Promise<string> {
-  const bytes = randomBytes(artifact_bytes);
+export const pushRelease = (rig: Rig, artifact_bytes: number): Promise<string> => pushBundle(rig, randomBytes(artifact_bytes));
+
+/** Creates an app bundle from the bytes of its artifact; returns the id of the release. */
+export async function pushBundle(rig: Rig, bytes: Buffer): Promise<string> {
   const { data } = await rig.api.createRelease({
     body: {
       tag: randomUUID(),

@@ -11,7 +11,7 @@ import { delayFile } from "../memory-file.ts";
 import { residentBytes, type Sample, sample } from "../measure.ts";
 import type { Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
-import { waitFor } from "../swarm.ts";
+import { pushBundle, waitFor } from "../swarm.ts";
 
 const DAY_S = 86_400;
 const MB = 1e6;
@@ -132,16 +132,8 @@ async function deployLogger(rig: Rig, { robot_id }: BenchAgent, lines: readonly 
     { name: "log.cjs", content: SCRIPT },
     { name: "lines.txt", content: lines.join("\n") },
   ]);
-  const { data } = await rig.api.createRelease({
-    body: {
-      tag: randomUUID(),
-      kind: "app_bundle",
-      artifact_sha256: createHash("sha256").update(bytes).digest("hex"),
-      artifact_size: bytes.length,
-    },
-  });
-  await (await rig.api.request("PUT", `/api/releases/${data.id}/artifact`, { body: bytes })).arrayBuffer();
-  const { data: made } = await rig.api.createDeployment({ body: { release: data.id, robot_id }, idempotency_key: randomUUID() });
+  const release = await pushBundle(rig, bytes);
+  const { data: made } = await rig.api.createDeployment({ body: { release, robot_id }, idempotency_key: randomUUID() });
   await waitFor("the app to run", async () => {
     const { status } = (await rig.api.getDeployment({ params: { id: made.id } })).data;
     if (status === "failed" || status === "rolled_back") throw new Error(`the deployment is ${status}`);

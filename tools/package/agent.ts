@@ -1,12 +1,12 @@
-import { cp, mkdir, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { root } from "../../bin/launch.mjs";
 import { bundleAgent } from "../../packages/agent/build.ts";
 import workspace from "../../package.json" with { type: "json" };
-import { normalize, readScript, writeDeb, writeTarball } from "./archives.ts";
+import { normalize, writeTarball } from "./archives.ts";
 import { type Architecture, type BuildContext } from "./build-context.ts";
 import type { Packaged } from "./manifest.ts";
-import { copyPackage, copyTo, writeLicenses, writeNode } from "./program-tree.ts";
+import { copyPackage, copyTo, packProgram, writeLicenses, writeNode } from "./program-tree.ts";
 import { LINK_SUBPROTOCOL } from "@roamfleet/protocol/link";
 
 const NAME = "roamfleet-agent";
@@ -79,19 +79,5 @@ export async function packageAgent(arch: Architecture, bundle: AgentBundle, dire
     Depends: "libc6 (>= 2.28), libstdc++6 (>= 5.1), init-system-helpers (>= 1.54~)",
     Description: "Roamfleet agent\n Runs on a robot, keeps one connection to the server, installs and supervises releases.",
   };
-  const [postinst, prerm, postrm] = await Promise.all(
-    ["postinst", "prerm", "postrm"].map((name) => readScript(path.join(DEBIAN, name), context)),
-  );
-  await writeDeb(
-    files,
-    path.join(directory, `${stem}.deb`),
-    { control, scripts: { postinst, prerm, postrm } as Record<string, string> },
-    context,
-  );
-  await Promise.all([tree, files].map((place) => rm(place, { recursive: true })));
-  const common = { package: NAME, arch: arch.deb };
-  return [
-    { ...common, kind: "tarball", name: `${stem}.tar.gz` },
-    { ...common, kind: "deb", name: `${stem}.deb` },
-  ];
+  return packProgram(stem, { control, debian: DEBIAN, tree, files }, directory, context);
 }

@@ -1,7 +1,9 @@
-import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { root } from "../../bin/launch.mjs";
-import { type Architecture, run } from "./build-context.ts";
+import { readScript, writeDeb } from "./archives.ts";
+import { type Architecture, type BuildContext, run } from "./build-context.ts";
+import type { Packaged } from "./manifest.ts";
 import { findPackage } from "./npm-package.ts";
 
 const LICENSE_FILE = /^(licen[cs]e|copying|notice|copyright)(\.\w+)?$/i;
@@ -39,4 +41,35 @@ export async function writeLicenses(packages: readonly string[], directory: stri
     parts.push(`${name} ${version} (${license})\n\n${texts.join("\n\n")}`);
   }
   await writeFile(path.join(directory, "LICENSES"), parts.map((part) => `${part.trim()}\n`).join(`\n${"-".repeat(80)}\n\n`));
+}
+
+const SCRIPTS = ["postinst", "prerm", "postrm"] as const;
+
+interface ProgramPackage {
+  /** Fields of the package, with its name and architecture. */
+  control: Record<string, string> & { Package: string; Architecture: Packaged["arch"] };
+  /** Directory of the maintainer scripts. */
+  debian: string;
+  /** The program's tree, of which the tarball was written, and the files of the .deb. */
+  tree: string;
+  files: string;
+}
+
+/** Writes the .deb beside the tarball of a program, and deletes both trees. Returns the entries of the two files in the manifest. */
+export async function packProgram(
+  stem: string,
+  { control, debian, tree, files }: ProgramPackage,
+  directory: string,
+  context: BuildContext,
+): Promise<Packaged[]> {
+  const scripts = Object.fromEntries(
+    await Promise.all(SCRIPTS.map(async (name) => [name, await readScript(path.join(debian, name), context)] as const)),
+  );
+  await writeDeb(files, path.join(directory, `${stem}.deb`), { control, scripts }, context);
+  await Promise.all([tree, files].map((place) => rm(place, { recursive: true })));
+  const common = { package: control.Package, arch: control.Architecture };
+  return [
+    { ...common, kind: "tarball", name: `${stem}.tar.gz` },
+    { ...common, kind: "deb", name: `${stem}.deb` },
+  ];
 }

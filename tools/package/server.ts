@@ -6,14 +6,13 @@ import { root } from "../../bin/launch.mjs";
 import { bundleCli } from "../../packages/cli/build.ts";
 import { bundleServer } from "../../packages/server/build.ts";
 import { ensureBuilt } from "../../packages/server/src/features/dashboard/build.ts";
-import { normalize, readScript, writeDeb, writeTarball } from "./archives.ts";
+import { normalize, writeDeb, writeTarball } from "./archives.ts";
 import { type Architecture, type BuildContext, PackagingError, run } from "./build-context.ts";
 import type { Packaged } from "./manifest.ts";
-import { copyPackage, copyTo, writeLicenses, writeNode } from "./program-tree.ts";
+import { copyPackage, copyTo, packProgram, writeLicenses, writeNode } from "./program-tree.ts";
 
 const NAME = "roamfleet";
 const DEBIAN = path.join(root, "packages", "server", "debian");
-const SCRIPTS = ["postinst", "prerm", "postrm"] as const;
 
 /** The bundled server and rf, which are the same for all architectures. */
 export interface ServerBundle {
@@ -88,16 +87,7 @@ export async function packageServer(
     Recommends: "roamfleet-packages",
     Description: "Roamfleet server\n The control plane for fleets of robots, with its dashboard, PostgreSQL and the command line rf.",
   };
-  const scripts = Object.fromEntries(
-    await Promise.all(SCRIPTS.map(async (name) => [name, await readScript(path.join(DEBIAN, name), context)] as const)),
-  );
-  await writeDeb(files, path.join(directory, `${stem}.deb`), { control, scripts }, context);
-  await Promise.all([tree, files].map((place) => rm(place, { recursive: true })));
-  const common = { package: NAME, arch: arch.deb };
-  return [
-    { ...common, kind: "tarball", name: `${stem}.tar.gz` },
-    { ...common, kind: "deb", name: `${stem}.deb` },
-  ];
+  return packProgram(stem, { control, debian: DEBIAN, tree, files }, directory, context);
 }
 
 /** Returns the service of deploy/systemd with the paths of the package. */

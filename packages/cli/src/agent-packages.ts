@@ -8,7 +8,7 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import type { Clock, Timer } from "@roamfleet/clock";
 import { isOutdatedAgent, versionNumbers } from "@roamfleet/protocol/agent-version";
-import { readTarEntry } from "@roamfleet/protocol/release-file";
+import { tarEntries } from "@roamfleet/protocol/release-file";
 import type { Client } from "@roamfleet/sdk";
 import { EXIT } from "./exit-codes.ts";
 import { Failure, usage } from "./failure.ts";
@@ -36,7 +36,6 @@ export interface AgentDescription {
 
 const DESCRIPTION = "agent.json";
 const DESCRIPTION_BYTES_MAX = 64 * 1024;
-const BLOCK_BYTES = 512;
 
 /** Reads `agent.json` of a tarball of the agent. Throws a Failure if the file is none. */
 export async function describeTarball(file: string): Promise<AgentDescription> {
@@ -61,28 +60,13 @@ export async function describeTarball(file: string): Promise<AgentDescription> {
   return { version, arch, ...(typeof commit === "string" ? { commit } : {}) };
 }
 
-/** Returns the text of `agent.json` in a tar archive; undefined if the archive has none. */
+const isDescription = (name: string): boolean => path.posix.normalize(name) === DESCRIPTION;
+
+/** Returns the text of `agent.json` in a tar archive; undefined if the archive has none, or a very long one. */
 async function readMember(stream: AsyncIterable<Buffer>): Promise<string | undefined> {
-  let rest = Buffer.alloc(0);
-  let skip = 0;
-  for await (const chunk of stream) {
-    rest = Buffer.concat([rest, chunk]);
-    for (;;) {
-      const skipped = Math.min(skip, rest.length);
-      rest = rest.subarray(skipped);
-      skip -= skipped;
-      if (skip > 0 || rest.length < BLOCK_BYTES) break;
-      const entry = readTarEntry(rest);
-      if (entry === undefined) return undefined;
-      if (path.posix.normalize(entry.name) !== DESCRIPTION) {
-        skip = entry.length;
-        continue;
-      }
-      if (entry.length > DESCRIPTION_BYTES_MAX) return undefined;
-      if (rest.length < entry.length) break;
-      return rest.toString("utf8", BLOCK_BYTES, entry.length).replace(/\0+$/, "");
-    }
-  }
+  const wants = ({ name, length }: { name: string; length: number }): boolean => isDescription(name) && length <= DESCRIPTION_BYTES_MAX;
+  for await (const { name, content } of tarEntries(stream, { wants }))
+    if (isDescription(name)) return content && new TextDecoder().decode(content).replace(/\0+$/, "");
   return undefined;
 }
 

@@ -51,12 +51,33 @@ function textAt(block: Uint8Array, at: number, length: number): string {
 
 /** Lists the names in a tar archive from its plain headers. Stops at malformed content and after LOOK_BYTES_MAX. */
 export async function* tarNames(stream: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  for await (const { name } of tarEntries(stream, { bytes_max: LOOK_BYTES_MAX })) yield name;
+}
+
+interface TarEntry {
+  name: string;
+  /** The padded content, if it was asked for. */
+  content?: Uint8Array;
+}
+
+interface TarEntriesOptions {
+  /** The archive is not read beyond this many bytes. */
+  bytes_max?: number;
+  /** Whether the content of an entry is wanted. `length`: its header and padded content in bytes, which are then kept in memory. */
+  wants?: (entry: { name: string; length: number }) => boolean;
+}
+
+/** Reads the entries of a tar archive from their plain headers. Stops at malformed content. */
+export async function* tarEntries(
+  stream: AsyncIterable<Uint8Array>,
+  { bytes_max = Infinity, wants = () => false }: TarEntriesOptions,
+): AsyncGenerator<TarEntry> {
   let rest: Uint8Array = new Uint8Array(0);
   let skip = 0;
   let seen = 0;
   for await (const chunk of stream) {
     seen += chunk.length;
-    if (seen > LOOK_BYTES_MAX) return;
+    if (seen > bytes_max) return;
     rest = joined(rest, chunk);
     for (;;) {
       const skipped = Math.min(skip, rest.length);
@@ -65,7 +86,9 @@ export async function* tarNames(stream: AsyncIterable<Uint8Array>): AsyncGenerat
       if (skip > 0 || rest.length < BLOCK_BYTES) break;
       const entry = readTarEntry(rest);
       if (entry === undefined) return;
-      yield entry.name;
+      const is_wanted = wants(entry);
+      if (is_wanted && rest.length < entry.length) break;
+      yield { name: entry.name, ...(is_wanted && { content: rest.subarray(BLOCK_BYTES, entry.length) }) };
       skip = entry.length;
     }
   }

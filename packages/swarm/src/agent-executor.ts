@@ -1,17 +1,11 @@
-import { type Artifact, type Executor, type StageIo, throwIfAborted, type Verdict } from "@roamfleet/agent/parts";
-import type { Clock } from "@roamfleet/clock";
+import { type Executor, type StageIo, throwIfAborted, type Verdict } from "@roamfleet/agent/parts";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
+import type { RuntimeOptions } from "./runtime.ts";
 
 /** Time in which a real launcher waits for the first report of a new version. */
 const TRIAL_MS = 60_000;
 
-export interface SimulatedAgentOptions {
-  clock: Clock;
-  fetch: (artifact: Artifact, io: StageIo) => Promise<void>;
-  staging: (app: string, release: DesiredRelease) => void;
-  delay: () => number;
-  real_time: boolean;
-  isUnwell: (app: string, release: DesiredRelease) => boolean;
+export interface SimulatedAgentOptions extends Omit<RuntimeOptions, "log"> {
   /** Called when the agent would restart as another version: its link breaks and connects again. */
   restarted: () => void;
 }

@@ -1,6 +1,6 @@
 import { isOutdatedAgent } from "@roamfleet/protocol/agent-version";
 import { AGENT_APP, debianArch } from "@roamfleet/protocol/states";
-import { ApiError, type Body, type Client } from "@roamfleet/sdk";
+import type { Body, Client } from "@roamfleet/sdk";
 import {
   type AgentDescription,
   agentText,
@@ -23,7 +23,7 @@ import { readRollout, requireOneTarget, type RolloutFlags, rolloutOptions } from
 import { signatureOf, signOptions, type SignOptions } from "../signing-key.ts";
 import { line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
-import { upload } from "./releases.ts";
+import { createRelease, upload } from "./releases.ts";
 
 type Robot = Body<"listRobots">["items"][number];
 type Release = Body<"createRelease">["data"];
@@ -218,7 +218,12 @@ async function release(context: Context, client: Client, one: Package, options: 
     artifact_size: size,
   };
   const signature = await signatureOf(client, context.now(), { ...described, images: [] }, options);
-  const { data } = await create(context, client, { ...described, signature });
+  const hints = [
+    "Robots install one build of a version. Build the packages with another version number.",
+    `To upgrade to the earlier build, run: rf deploy ${described.tag} --fleet <id>`,
+    `If no robot has it yet, \`rf releases remove ${described.tag}\` frees the tag.`,
+  ];
+  const { data } = await createRelease(context, client, { ...described, signature }, hints);
   if (data.artifact_state !== "awaiting_upload") return data;
   if ("file" in one) return (await upload(context, client, one.file, one.artifact, data.id)).data;
   const progress = await startProgress(context.out, context.clock, "Downloading", bytes);
@@ -226,22 +231,4 @@ async function release(context: Context, client: Client, one: Package, options: 
   const download = { clock: context.clock, signal: context.interruptible(), on_progress };
   await using downloaded = await downloadTarball(client, one.hosted, download).finally(() => progress.stop());
   return (await upload(context, client, downloaded.file, { sha256, size }, data.id)).data;
-}
-
-async function create(
-  context: Context,
-  client: Client,
-  body: Parameters<Client["createRelease"]>[0]["body"],
-): Promise<Body<"createRelease">> {
-  try {
-    return await client.createRelease({ body, idempotency_key: context.idempotencyKey() });
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 409) throw error;
-    const hints = [
-      "Robots install one build of a version. Build the packages with another version number.",
-      `To upgrade to the earlier build, run: rf deploy ${body.tag} --fleet <id>`,
-      `If no robot has it yet, \`rf releases remove ${body.tag}\` frees the tag.`,
-    ];
-    throw new Failure(EXIT.conflict, error.message, { hints, document: error.body, cause: error });
-  }
 }

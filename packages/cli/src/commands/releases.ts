@@ -147,7 +147,7 @@ export const push = defineCommand<[string | undefined, Options]>(
     const { kind, images } = await kindOf(context, file, artifact, options.kind);
     const described = { tag, notes, kind, app, image, manifest, artifact_sha256: artifact.sha256, artifact_size: artifact.size };
     const signature = await signatureOf(client, context.now(), { ...described, images }, options);
-    const created = await create(context, client, { ...described, signature });
+    const created = await createRelease(context, client, { ...described, signature }, TAG_IS_USED);
     const uploads = file !== undefined && created.data.artifact_state === "awaiting_upload";
     const release = uploads ? await upload(context, client, file, artifact, created.data.id) : created;
     await context.out.result(release, () => {
@@ -214,19 +214,22 @@ function noteOf(file: string, said: string | undefined, { kind, is_gzip }: Artif
     : `${file} is not an image archive (docker save): robots will refuse it as ${KIND_DEFAULT}. Pass --kind for other content.`;
 }
 
-async function create(
+const TAG_IS_USED = [
+  "A tag always refers to the same content: push with another --tag <tag>.",
+  "If no robot has the release yet, `rf releases remove <tag>` frees the tag.",
+];
+
+/** Creates a release. Throws a Failure with these hints if its tag is used for other content. */
+export async function createRelease(
   context: Context,
   client: Client,
   body: Parameters<Client["createRelease"]>[0]["body"],
+  hints: string[],
 ): Promise<Body<"createRelease">> {
   try {
     return await client.createRelease({ body, idempotency_key: context.idempotencyKey() });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 409) throw error;
-    const hints = [
-      "A tag always refers to the same content: push with another --tag <tag>.",
-      "If no robot has the release yet, `rf releases remove <tag>` frees the tag.",
-    ];
     throw new Failure(EXIT.conflict, error.message, { hints, document: error.body, cause: error });
   }
 }

@@ -5,6 +5,7 @@ import path from "node:path";
 import { readRange } from "../../kernel/byte-range.ts";
 import { httpError, notFound } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
+import { stampOf } from "./directory.ts";
 
 const CONTENT_TYPES: Record<string, string> = {
   ".deb": "application/vnd.debian.binary-package",
@@ -37,8 +38,8 @@ export async function answerFile(url: string, file: string, headers: IncomingHtt
     if (handle === undefined) throw notFound("path", url);
     const seen = await handle.stat({ bigint: true });
     if (!seen.isFile()) throw notFound("path", url);
-    const { size, ino, ctimeNs, mtime } = seen;
-    const etag = `"${[ino, size, ctimeNs].map((number) => number.toString(36)).join("-")}"`;
+    const { size, mtime } = seen;
+    const etag = `"${stampOf(seen)}"`;
     // Packages of one name may change, so every use is revalidated, usually with a 304.
     const common = { etag, "cache-control": "no-cache", "accept-ranges": "bytes", "last-modified": mtime.toUTCString() };
     if (matches(headers["if-none-match"], etag)) {

@@ -1,3 +1,4 @@
+import type { BigIntStats } from "node:fs";
 import { readdir, readFile, realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import type { Logger } from "pino";
@@ -41,7 +42,7 @@ export class PackageDirectory {
 
   /** Returns the files; undefined if the directory is missing or not valid, which is logged. */
   async read(): Promise<HostedFiles | undefined> {
-    const stamp = await stampOf(path.join(this.#directory, MANIFEST));
+    const stamp = await stat(path.join(this.#directory, MANIFEST), { bigint: true }).then(stampOf, () => "absent");
     if (stamp !== this.#stamp) {
       this.#stamp = stamp;
       this.#listed = this.#list();
@@ -62,11 +63,8 @@ export class PackageDirectory {
 }
 
 /** Identifies one state of a file. The change time is included, since reproducible builds set the modification time. */
-export const stampOf = (file: string): Promise<string> =>
-  stat(file, { bigint: true }).then(
-    ({ ino, size, ctimeNs }) => [ino, size, ctimeNs].map((number) => number.toString(36)).join("-"),
-    () => "absent",
-  );
+export const stampOf = ({ ino, size, ctimeNs }: Pick<BigIntStats, "ino" | "size" | "ctimeNs">): string =>
+  [ino, size, ctimeNs].map((number) => number.toString(36)).join("-");
 
 /** Lists the public files of a directory of packages. Throws an Error that states what is wrong with the directory. */
 export async function listPackages(directory: string): Promise<HostedFiles> {
