@@ -320,7 +320,7 @@ test("--help prints the flags of the agent, and changes nothing", LIMIT, async (
   assert.deepEqual([fs.readdirSync(rig.root), rig.starts()], [before, []]);
 });
 
-test("a launcher that cannot start processes exits with 1, after which systemd starts it again", LIMIT, (t) => {
+test("a launcher that cannot start processes exits with 1, so that systemd starts it again", LIMIT, (t) => {
   if (process.getuid?.() !== 0) return t.skip("only root can run a process as a user that may have one process");
   const user = ["--reuid=65533", "--regid=65533", "--clear-groups"];
   const { status, stderr } = spawnSync("setpriv", [...user, "prlimit", "--nproc=1", "sh", "-c", fs.readFileSync(LAUNCH, "utf8")], {

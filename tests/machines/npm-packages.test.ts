@@ -49,7 +49,7 @@ before(
   { timeout: LIMIT.timeout },
 );
 
-test("two builds of all packages with the same key are byte-equal", LIMIT, () => {
+test("building all packages twice with the same key gives byte-equal files", LIMIT, () => {
   const again = build("again");
   for (const name of ["SHA256SUMS", "SHA256SUMS.sig", "manifest.json"])
     assert.equal(readFileSync(path.join(again, name), "utf8"), readFileSync(path.join(packages, name), "utf8"));

@@ -84,7 +84,7 @@ test("a power cut at any moment of an upgrade or a deployment leaves one agent, 
   };
   const running = { agent: PACKAGED, app: "counter-1" };
   assert.equal((await robot.ended(await robot.deploy(releases.app["counter-1"]))).status, "applied");
-  // The time that an undisturbed change takes.
+  // Duration of each change without a power cut.
   let began = performance.now();
   assert.equal((await robot.ended(await robot.deploy(releases.agent["0.2.0"]))).status, "applied");
   running.agent = "0.2.0";

@@ -172,7 +172,7 @@ export class VirtualMachine extends Machine implements AsyncDisposable {
     await this.waitUntilBooted();
   }
 
-  /** Opens the one SSH connection that all commands share, since a key exchange takes a second of the emulated processor. */
+  /** Opens one SSH connection, which all commands share. Each key exchange would take a second on the emulated processor. */
   async #connect(): Promise<void> {
     await this.until("a connection to the machine", async () => {
       if (this.#connection === undefined || this.#connection.exitCode !== null)

@@ -104,7 +104,7 @@ test("refuses invalid options, other architectures and plain http before it chan
   assert.equal((await sh([script, "--help"])).code, 0);
 });
 
-test("a script that was cut off at any place does nothing", async () => {
+test("an incomplete install script does nothing, wherever it ends", async () => {
   await using server = await ServerProcess.start({ args: ["--packages", packages.directory] });
   const script = await (await fetch(`${server.own_url}/install.sh`)).text();
   const target = path.join(place, "cut");

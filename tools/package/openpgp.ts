@@ -1,8 +1,8 @@
 import { createHash, createPublicKey, type KeyObject, sign } from "node:crypto";
 
 /**
- * Signatures of OpenPGP (RFC 4880, version 4) with an Ed25519 key, as apt verifies them. The result depends on the key, the text and the time
- * only. gpg would need a keyring on disk and an agent process, and cannot read a key in PEM.
+ * Makes the signatures of OpenPGP (RFC 4880, version 4) that apt verifies, with an Ed25519 key. The same key, text and time give the same
+ * signature. gpg cannot read a key in PEM, and needs a keyring on disk and a second process.
  */
 
 const TAG_SIGNATURE = 2;

@@ -263,7 +263,7 @@ test("sends unchanged health rarely only to a server that supports this", LIMIT,
   assert.ok(sent >= 2 && sent <= 12, `${sent}`);
 });
 
-test("compresses messages only for a server that supports this", LIMIT, async (t) => {
+test("compresses messages only for a server that supports compression", LIMIT, async (t) => {
   const { peer, agent, clock } = await startRig(t, (made) => (made.behavior.welcome = { features: [] }));
   const advance = (): Promise<void> => clock.advance({ seconds: 1 });
   const isMessage = (message: string): boolean => peer.records.some((record) => record.message === message);

@@ -107,7 +107,7 @@ export class Workload {
     return this.#program?.signal(signal) ?? false;
   }
 
-  /** Stops the program, and its children; resolves when no process of it is left and its output is in the log. */
+  /** Stops the program and its child processes. Resolves when all have ended and their output is in the log. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#restart?.cancel();

@@ -17,7 +17,7 @@ export interface Launched {
   root: string;
   /** The running version: the name of its directory. */
   version: string;
-  /** Directory of the heartbeat and of other files that are lost at a reboot. */
+  /** Directory of files that a reboot deletes, such as the heartbeat. */
   run_directory: string;
   launcher_pid: number;
 }
@@ -124,7 +124,7 @@ export class Versions {
     writeAtomically(path.join(this.root, "next"), `${version}\n`, 0o644);
   }
 
-  /** Tells the launcher that the server has acknowledged a report of this version, so that its deadline no longer applies. */
+  /** Tells the launcher that the server has acknowledged a report of this version. The launcher then keeps the version. */
   noteReported(): void {
     makeDirectory(this.#launched.run_directory, 0o755);
     fs.writeFileSync(path.join(this.#launched.run_directory, "reported"), "");

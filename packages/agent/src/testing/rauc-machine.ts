@@ -94,7 +94,7 @@ export class RaucMachine extends SlotMachine {
     await until("the bus", () => fs.existsSync(this.#file("bus")));
   }
 
-  /** Starts RAUC's service again after each boot, with the slot that the bootloader has started. */
+  /** Starts RAUC's service again after each boot, and passes it the slot that the bootloader chose. */
   protected override async starting(): Promise<void> {
     if (this.#boot_id === this.read("boot_id")) return;
     this.#boot_id = this.read("boot_id");

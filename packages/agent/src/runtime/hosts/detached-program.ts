@@ -67,7 +67,7 @@ export class DetachedProgram implements HostedProgram {
       this.#watcher = fs.watch(directory, { persistent: false }, () => this.#readSoon());
       this.#watcher.on("error", poll);
     } catch {
-      // The system allows no further watches, or the disk is full and the directory does not exist.
+      // The limit of watches on this system is reached, or the directory is missing because the disk is full.
       poll();
     }
   }

@@ -40,7 +40,7 @@ export interface WorkloadHost {
 
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]));
 
-/** Describes an exit status as a shell reports it: 128 plus the number of a signal means that the signal ended the program. */
+/** Describes an exit status of a shell. A status of 128 + N means that signal N ended the program. */
 export function describeStatus(status: number | undefined): string {
   if (status === undefined || !Number.isInteger(status)) return "ended with an unknown status";
   const signal = SIGNALS.get(status - 128);

@@ -125,7 +125,7 @@ test("finds robots by release, release state, config state, health and several l
   assert.deepEqual([missing.status, missing.body.error.message], [404, "release rel_9 does not exist"]);
 });
 
-test("finds robots whose agent is older than a version, and ignores versions without three numbers", TIMEOUT, async () => {
+test("finds robots with an agent older than a version, and ignores versions that are not three numbers", TIMEOUT, async () => {
   await using it = await started();
   const versions = ["0.1.0", "0.2.0-rc.1", "0.2.0", "0.10.0", "1.0", "main", "0.0.99999999999", "0.1.0.1", "0.1.9 (abc)"];
   await robotsLike(it.rig, it.org_id, { none: {}, ...Object.fromEntries(versions.map((agent) => [agent, { agent }])) });
