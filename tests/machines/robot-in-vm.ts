@@ -31,6 +31,12 @@ interface Fleet {
   fleet_id: string;
 }
 
+interface AppOptions {
+  app?: string;
+  script?: string;
+  limits?: { memory_bytes?: number; cpus?: number; pids?: number };
+}
+
 /** A virtual machine with Debian, on which the packages of this clone are installed from a server on this host. */
 export class RobotInVm implements AsyncDisposable {
   readonly machine: VirtualMachine;
@@ -120,9 +126,9 @@ export class RobotInVm implements AsyncDisposable {
     );
   }
 
-  /** Creates a release of an app that prints numbered lines. */
-  async pushApp(tag: string): Promise<string> {
-    return pushBundle(this.api, tag, await appBundle(COUNTER));
+  /** Creates a release of an app. By default it prints numbered lines, and its name is `main`. */
+  async pushApp(tag: string, { app, script = COUNTER, limits }: AppOptions = {}): Promise<string> {
+    return pushBundle(this.api, tag, await appBundle(script, limits && { limits }), app === undefined ? {} : { app });
   }
 
   /** Creates a release of another version of the packaged agent. `program`: a program instead of the agent. */
@@ -142,6 +148,15 @@ export class RobotInVm implements AsyncDisposable {
     execFileSync("tar", ["--create", "--use-compress-program=gzip -1", "--file", archive, "--directory", tree, "."]);
     const manifest = { version, arch: "amd64" };
     return pushBundle(this.api, `agent-${version}`, fs.readFileSync(archive), { kind: "agent", app: AGENT, manifest });
+  }
+
+  /** Waits until the robot's log contains such a message. */
+  async logged(pattern: RegExp): Promise<void> {
+    const { id } = await this.robot();
+    await this.machine.until(`a log message ${pattern}`, async () => {
+      const pages = await Array.fromAsync(this.api.pages("listRobotLogs", { params: { id }, query: { limit: 1_000 } }));
+      return pages.some(({ items }) => items.some(({ message }) => pattern.test(message)));
+    });
   }
 
   /** Pid and start time of the app's program: together they identify the process. Throws if it does not run. */

@@ -54,6 +54,8 @@ export interface AgentConfig {
    * `inheritedByWorkloads`).
    */
   workload_environment: Record<string, string>;
+  /** Whether systemd started this agent as a service. */
+  is_service?: boolean;
   /** Directory below which /proc, /sys and other system files are read; tests pass their own. */
   system_root: string;
   /** How the launcher started this agent; absent: another program did. */
@@ -159,6 +161,7 @@ export function readConfig(
     robot,
     ...readLaunched(env),
     workload_environment: workloadEnvironment(env),
+    is_service: env.INVOCATION_ID !== undefined,
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
     failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROAMFLEET_FAILPOINT),

@@ -166,7 +166,7 @@ RestartSec=5
 # Refused by the server, or invalid flags: a restart would fail again.
 RestartPreventExitStatus=2 4
 ${stopLines(config)}
-# The agent restarts a workload that runs out of memory; this must not stop the agent.
+# A program without a scope counts as part of this service. If it runs out of memory, the agent restarts it and must not be stopped.
 OOMPolicy=continue
 LimitNOFILE=65536
 # Log records wait in memory here for their acknowledgement, instead of on the flash, and survive a restart of the agent.

@@ -9,6 +9,7 @@ import { type Executor, inheritedByWorkloads, type RunStatus, type StageIo, type
 import { probe, type ProbeResult, type Verdict, verifyWorkload } from "./health-check.ts";
 import { failureOf, StepFailure, throwIfAborted, StepAborted } from "./failure.ts";
 import { DetachedHost } from "./hosts/detached-host.ts";
+import { Scopes } from "./hosts/scope.ts";
 import type { WorkloadHost } from "./hosts/workload-host.ts";
 import type { Timing } from "./limits.ts";
 import { type BundleManifest, readBundleManifest } from "./manifest.ts";
@@ -61,7 +62,8 @@ export class BundleExecutor implements Executor {
 
   constructor(options: RuntimeOptions) {
     this.#options = options;
-    this.#host = new DetachedHost({ ...options, sink: options.logs });
+    const scopes = options.config.is_service === true ? Scopes.find(options.clock) : undefined;
+    this.#host = new DetachedHost({ ...options, sink: options.logs, scopes });
   }
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
@@ -179,6 +181,7 @@ export class BundleExecutor implements Executor {
       directory,
       env,
       stop_timeout_seconds: manifest.stop_timeout_seconds,
+      limits: manifest.limits,
       check: () => this.#problem(app, release),
       on_refused: () => {
         this.#running.get(app)?.health_timer?.cancel();

@@ -10,6 +10,7 @@ test("parses a complete bundle manifest and applies defaults to a minimal one", 
     env: {},
     health: null,
     stop_timeout_seconds: 10,
+    limits: { memory_bytes: null, cpus: null, pids: null },
     reload: null,
   });
   const full = {
@@ -17,6 +18,7 @@ test("parses a complete bundle manifest and applies defaults to a minimal one", 
     env: { A: "1" },
     health: { http: { url: "http://127.0.0.1:1/health" } },
     stop_timeout_seconds: 0.5,
+    limits: { memory_bytes: 64 * 1024 * 1024, cpus: 0.5, pids: 20 },
     reload: { signal: "SIGHUP" },
   };
   assert.deepEqual(parseBundleManifest(full), { ...full, health: { http: { url: "http://127.0.0.1:1/health", expect_status: 200 } } });
@@ -43,6 +45,9 @@ const wrong: [string, unknown][] = [
   ["health.http.path is unknown", { start, health: { http: { url: "http://x", path: "/" } } }],
   ["health.command must be", { start, health: { command: "true" } }],
   ["health.file.max_age_seconds must be", { start, health: { file: { path: "a" } } }],
+  ["limits.memory is unknown", { start, limits: { memory: 1 } }],
+  ["limits.memory_bytes must be a number from", { start, limits: { memory_bytes: 1_000 } }],
+  ["limits.pids must be a whole number", { start, limits: { pids: 1.5 } }],
   ["stop_timeout_seconds must be", { start, stop_timeout_seconds: 1e9 }],
   ["reload.signal must be one of", { start, reload: { signal: "SIGKILL" } }],
 ];

@@ -14,12 +14,22 @@ export type HealthCheck =
   | { command: string[] }
   | { file: { path: string; max_age_seconds: number } };
 
+/** Limits of all processes of an app together; null: none. */
+export interface ResourceLimits {
+  memory_bytes: number | null;
+  /** Processor time per second, in seconds: 1.5 is one and a half processors. */
+  cpus: number | null;
+  /** Number of processes and threads. */
+  pids: number | null;
+}
+
 /** The content of an app bundle's `roamfleet.json`. */
 export interface BundleManifest {
   start: string[];
   env: Record<string, string>;
   health: HealthCheck | null;
   stop_timeout_seconds: number;
+  limits: ResourceLimits;
   /** How the workload is notified of a new config; null: it watches the file. */
   reload: { signal: NodeJS.Signals } | null;
 }
@@ -67,6 +77,27 @@ export function number(value: unknown, field: string, low: number, high: number)
   if (typeof value !== "number" || !Number.isFinite(value) || value < low || value > high)
     throw bad(field, `must be a number from ${low} to ${high}`);
   return value;
+}
+
+export function whole(value: unknown, field: string, low: number, high: number): number {
+  const read = number(value, field, low, high);
+  if (!Number.isInteger(read)) throw bad(field, "must be a whole number");
+  return read;
+}
+
+export const given = (value: unknown): boolean => value !== undefined && value !== null;
+
+const MEMORY_BYTES_MIN = 6 * 1024 * 1024;
+const PIDS_MAX = 4_194_304;
+
+export function resourceLimits(value: unknown): ResourceLimits {
+  const fields = given(value) ? object(value, "limits", ["memory_bytes", "cpus", "pids"]) : {};
+  const { memory_bytes, cpus, pids } = fields;
+  return {
+    memory_bytes: given(memory_bytes) ? whole(memory_bytes, "limits.memory_bytes", MEMORY_BYTES_MIN, Number.MAX_SAFE_INTEGER) : null,
+    cpus: given(cpus) ? number(cpus, "limits.cpus", 0.01, 1_024) : null,
+    pids: given(pids) ? whole(pids, "limits.pids", 1, PIDS_MAX) : null,
+  };
 }
 
 export function environment(value: unknown): Record<string, string> {
@@ -121,13 +152,14 @@ export function signalName(value: unknown, field: string): NodeJS.Signals {
 
 /** Validates `roamfleet.json`; throws StepFailure that names the field. */
 export function parseBundleManifest(value: unknown): BundleManifest {
-  const fields = object(value, MANIFEST_NAME, ["start", "env", "health", "stop_timeout_seconds", "reload"]);
+  const fields = object(value, MANIFEST_NAME, ["start", "env", "health", "stop_timeout_seconds", "limits", "reload"]);
   const reload = fields["reload"] ?? null;
   return {
     start: argv(fields["start"], "start"),
     env: environment(fields["env"]),
     health: healthCheck(fields["health"]),
     stop_timeout_seconds: stopTimeout(fields["stop_timeout_seconds"]),
+    limits: resourceLimits(fields["limits"]),
     reload:
       reload === null || reload === "none" ? null : { signal: signalName(object(reload, "reload", ["signal"])["signal"], "reload.signal") },
   };

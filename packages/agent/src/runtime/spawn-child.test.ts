@@ -51,6 +51,7 @@ test("retries a workload that cannot be started", LIMIT, async (t) => {
       env,
       stop_timeout_seconds: 1,
       release_id: "rel_1",
+      limits: { memory_bytes: null, cpus: null, pids: null },
       host: new DetachedHost({ paths: statePaths(directory), clock, log: pino({ enabled: false }), sink: { write: () => {} } }),
       clock,
       timing: { ...TIMING, restart_first_ms: 1, restart_last_ms: 1 },

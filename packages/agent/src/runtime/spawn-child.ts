@@ -36,7 +36,7 @@ let is_protected: boolean | undefined;
  * Gives a child the normal score of the kernel's out-of-memory killer. The service protects the agent from it (OOMScoreAdjust), and a child
  * inherits that: a workload that needs too much memory would then outlive the rest of the robot's software.
  */
-function exposeToOomKiller(pid: number): void {
+export function exposeToOomKiller(pid: number): void {
   try {
     is_protected ??= Number(fs.readFileSync("/proc/self/oom_score_adj", "utf8")) < 0;
     if (is_protected) fs.writeFileSync(`/proc/${pid}/oom_score_adj`, "0");

@@ -55,6 +55,7 @@ async function main({ state, script, kill_at, before }: WorkloadKillTask): Promi
     directory: state,
     env,
     stop_timeout_seconds: 1,
+    limits: { memory_bytes: null, cpus: null, pids: null },
     restarts: 0,
   };
   const program = adopted?.program ?? (await host.start(spec));

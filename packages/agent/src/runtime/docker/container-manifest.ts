@@ -1,7 +1,21 @@
 import type { ContainerManifest } from "@roamfleet/protocol/container-manifest";
 import path from "node:path";
 import { MANIFEST_ARGUMENTS_MAX, MANIFEST_ENV_MAX } from "../limits.ts";
-import { argv, bad, environment, type Fields, number, object, signalName, text, httpUrl, stopTimeout } from "../manifest.ts";
+import {
+  argv,
+  bad,
+  environment,
+  type Fields,
+  given,
+  httpUrl,
+  object,
+  type ResourceLimits,
+  resourceLimits,
+  signalName,
+  stopTimeout,
+  text,
+  whole,
+} from "../manifest.ts";
 
 export type ContainerHealthCheck =
   | { http: { url: string; expect_status: number } }
@@ -20,7 +34,7 @@ export interface ContainerSpec {
   devices: { host: string; container: string; permissions: string }[];
   host_network: boolean;
   restart: { policy: "always" | "on_failure" | "never"; max_retries: number | null };
-  limits: { memory_bytes: number | null; cpus: number | null; pids: number | null };
+  limits: ResourceLimits;
   ulimits: { name: string; soft: number; hard: number }[];
   health: ContainerHealthCheck | null;
   replace: "after" | "beside";
@@ -50,12 +64,8 @@ const PORTS_MAX = 256;
 const MOUNTS_MAX = 64;
 const DEVICES_MAX = 64;
 const RETRIES_MAX = 1_000;
-const MEMORY_BYTES_MIN = 6 * 1024 * 1024;
-const PIDS_MAX = 4_194_304;
 const PATTERN_CHARACTERS_MAX = 500;
 const ULIMITS = /^(?:as|core|cpu|data|fsize|locks|memlock|msgqueue|nice|nofile|nproc|rss|rtprio|rttime|sigpending|stack)$/;
-
-const given = (value: unknown): boolean => value !== undefined && value !== null;
 
 /**
  * Validates the manifest of a `container_image` release and adds defaults; null or absent: the image's own settings apply. Throws
@@ -75,7 +85,7 @@ export function readContainerManifest(value: unknown): ContainerSpec {
     devices: list(fields["devices"], "devices", DEVICES_MAX).map(readDevice),
     host_network,
     restart: readRestart(fields["restart"]),
-    limits: readLimits(fields["limits"]),
+    limits: resourceLimits(fields["limits"]),
     ulimits: readUlimits(fields["ulimits"]),
     health: readHealth(fields["health"]),
     replace: oneOf(fields["replace"] ?? "after", "replace", ["after", "beside"]),
@@ -101,12 +111,6 @@ function oneOf<T extends string>(value: unknown, field: string, known: readonly 
   const found = known.find((one) => one === value);
   if (found === undefined) throw bad(field, `must be one of ${known.join(", ")}`);
   return found;
-}
-
-function whole(value: unknown, field: string, low: number, high: number): number {
-  const read = number(value, field, low, high);
-  if (!Number.isInteger(read)) throw bad(field, "must be a whole number");
-  return read;
 }
 
 const port = (value: unknown, field: string): number => whole(value, field, 1, 65_535);
@@ -174,16 +178,6 @@ function readRestart(value: unknown): ContainerSpec["restart"] {
   if (!given(fields["max_retries"])) return { policy, max_retries: null };
   if (policy !== "on_failure") throw bad("restart.max_retries", "is for on_failure only");
   return { policy, max_retries: whole(fields["max_retries"], "restart.max_retries", 1, RETRIES_MAX) };
-}
-
-function readLimits(value: unknown): ContainerSpec["limits"] {
-  const fields = given(value) ? object(value, "limits", ["memory_bytes", "cpus", "pids"]) : {};
-  const { memory_bytes, cpus, pids } = fields;
-  return {
-    memory_bytes: given(memory_bytes) ? whole(memory_bytes, "limits.memory_bytes", MEMORY_BYTES_MIN, Number.MAX_SAFE_INTEGER) : null,
-    cpus: given(cpus) ? number(cpus, "limits.cpus", 0.01, 1_024) : null,
-    pids: given(pids) ? whole(pids, "limits.pids", 1, PIDS_MAX) : null,
-  };
 }
 
 function readUlimits(value: unknown): ContainerSpec["ulimits"] {

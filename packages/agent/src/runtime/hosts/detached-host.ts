@@ -7,14 +7,15 @@ import type { Logger } from "pino";
 import type { OutputSink } from "../../contract.ts";
 import { errorText } from "../../disk/write-atomically.ts";
 import { readBootId } from "../../identity/identity.ts";
-import { STOP_TIMEOUT_SECONDS_DEFAULT } from "../limits.ts";
+import { OUTPUT_TAIL_CHARACTERS, STOP_TIMEOUT_SECONDS_DEFAULT } from "../limits.ts";
 import type { StatePaths } from "../paths.ts";
 import { findProgram, readLines, spawnChild } from "../spawn-child.ts";
 import { processesWithEnvironment, signalGroup, stopStrays, waitUntil, WRAPPER_VARIABLE } from "../processes.ts";
 import { DetachedProgram, storedStatus } from "./detached-program.ts";
 import { OutputReader } from "./output-reader.ts";
 import { findRecorded, identify, type ProcessRecord, readRecord, writeRecord } from "./process-record.ts";
-import { describeStatus, type HostedProgram, type ProgramSpec, type WorkloadHost } from "./workload-host.ts";
+import type { Scopes } from "./scope.ts";
+import { describeStatus, type ExitStatus, type HostedProgram, parseStatus, type ProgramSpec, type WorkloadHost } from "./workload-host.ts";
 import { WRAPPER_SCRIPT } from "./wrapper-script.ts";
 
 const SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin";
@@ -28,9 +29,11 @@ interface DetachedHostOptions {
   clock: Clock;
   log: Logger;
   sink: OutputSink;
+  /** The units of systemd in which programs run; absent: programs run in the cgroup of the agent, without limits. */
+  scopes?: Scopes | undefined;
 }
 
-/** Runs each program in a separate session with a shell as its wrapper, for robots without systemd. */
+/** Runs each program in a separate session with a shell as its wrapper, in a scope of systemd where the robot has one. */
 export class DetachedHost implements WorkloadHost {
   readonly #options: DetachedHostOptions;
 
@@ -40,13 +43,15 @@ export class DetachedHost implements WorkloadHost {
 
   async start(spec: ProgramSpec): Promise<HostedProgram> {
     const { argv, directory, env, app } = spec;
-    const { log } = this.#options;
+    const { log, scopes } = this.#options;
     const [program = ""] = argv;
     const search = `${env["PATH"] ?? ""}:${SYSTEM_PATH}`;
     for (const needed of NEEDED)
       if (findProgram(needed, search) === undefined) throw new Error(`could not be started: this robot has no program ${needed}`);
     if (fs.existsSync(directory) && findProgram(program, env["PATH"] ?? SYSTEM_PATH, directory) === undefined)
       throw new Error(`could not be started: ${program} does not exist or is not executable`);
+    if (scopes === undefined) this.#reportLimits(spec);
+    else await scopes.stop(app, spec.stop_timeout_seconds);
     const run = this.#nextRun(app);
     const output = this.#output(app, run);
     try {
@@ -55,13 +60,15 @@ export class DetachedHost implements WorkloadHost {
       // On a full disk the program runs without its output in the log.
       log.warn({ app, reason: errorText(error) }, "no directory for the output of a workload");
     }
-    const wrapper = spawnChild("/bin/sh", ["-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!, ...argv], {
+    const command = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!, ...argv];
+    const [file = "", ...words] = [...(scopes?.command(spec) ?? []), ...command];
+    const wrapper = spawnChild(file, words, {
       cwd: directory,
       env: { ...env, [WRAPPER_VARIABLE]: "1" },
       detached: true,
-      stdio: ["ignore", "pipe", "ignore"],
+      stdio: ["ignore", "pipe", "pipe"],
     });
-    const exit = Promise.withResolvers<number>();
+    const exit = Promise.withResolvers<ExitStatus>();
     const pid = await pidFrom(wrapper, exit.resolve);
     failpoint("workload:spawned", "step");
     const record: ProcessRecord = {
@@ -131,6 +138,13 @@ export class DetachedHost implements WorkloadHost {
     for (const run of this.#runs(app)) await this.#reader(app, run).finish();
   }
 
+  /** Logs the limits of a program that this robot cannot enforce. */
+  #reportLimits({ app, limits, restarts }: ProgramSpec): void {
+    if (restarts > 0 || Object.values(limits).every((limit) => limit === null)) return;
+    const message = `the limits of ${app} are not enforced: they need systemd, and the agent as its service with root's rights`;
+    this.#options.sink.write({ level: "warn", source: "roamfleet", message, fields: { app } });
+  }
+
   /** Logs how a program ended that was running when the last agent stopped. */
   #reportEnd(app: string, { run, boot_id }: ProcessRecord): void {
     const { sink, log } = this.#options;
@@ -169,20 +183,24 @@ export class DetachedHost implements WorkloadHost {
  * Returns the pid that the wrapper reports, and passes the exit status that it reports later to `on_exit`. Throws if the wrapper could not be
  * started. There is no timeout: the wrapper reports the pid or ends, and the step that started it has a time limit.
  */
-function pidFrom(wrapper: ChildProcess, on_exit: (status: number) => void): Promise<number> {
+function pidFrom(wrapper: ChildProcess, on_exit: (status: ExitStatus) => void): Promise<number> {
   return new Promise((resolve, reject) => {
+    // The wrapper writes nothing here: these are messages of what starts it.
+    let messages = "";
+    wrapper.stderr?.on("data", (chunk: Buffer) => (messages = (messages + chunk.toString("utf8")).slice(-OUTPUT_TAIL_CHARACTERS)));
     const fail = (why: string): void => reject(new Error(`could not be started: ${why}`));
     wrapper.once("error", (error) => {
       if (wrapper.pid === undefined) fail(error.message);
     });
     if (wrapper.stdout)
       readLines(wrapper.stdout, (line) => {
-        const [, what, value] = /^(pid|exit) (\d+)$/.exec(line) ?? [];
+        const [, what, value = ""] = /^(pid|exit) (.*)$/.exec(line) ?? [];
         if (what === "pid") resolve(Number(value));
-        else if (what === "exit") on_exit(Number(value));
+        const status = what === "exit" ? parseStatus(value) : undefined;
+        if (status !== undefined) on_exit(status);
       });
     wrapper.once("close", (code, signal) =>
-      fail(`the shell around it ${signal === null ? `exited with ${code}` : `was ended by ${signal}`}`),
+      fail(messages.trim() || `the shell around it ${signal === null ? `exited with ${code}` : `was ended by ${signal}`}`),
     );
   });
 }

@@ -7,7 +7,7 @@ import { errorText } from "../../disk/write-atomically.ts";
 import { groupMembers, signalGroup, stopGroup, waitUntil } from "../processes.ts";
 import type { OutputReader } from "./output-reader.ts";
 import { findProcess, type ProcessRecord } from "./process-record.ts";
-import { describeStatus, type HostedProgram } from "./workload-host.ts";
+import { describeStatus, type ExitStatus, type HostedProgram, parseStatus } from "./workload-host.ts";
 
 /** Delay between a change of the output files and reading them, so that many changes are read in one batch. */
 const READ_AFTER_MS = 50;
@@ -56,7 +56,7 @@ export class DetachedProgram implements HostedProgram {
   }
 
   /** Called when the wrapper has reported the program's exit status. */
-  exited(status: number): void {
+  exited(status: ExitStatus): void {
     void this.#end(status);
   }
 
@@ -102,7 +102,7 @@ export class DetachedProgram implements HostedProgram {
     return this.#reading;
   }
 
-  async #end(status: number | undefined): Promise<void> {
+  async #end(status: ExitStatus | undefined): Promise<void> {
     if (this.#ending || this.#detached) return;
     this.#ending = true;
     this.#unwatch();
@@ -150,14 +150,15 @@ export class DetachedProgram implements HostedProgram {
     await this.#inTurn(async () => void (await reader.read()));
     reader.close();
     wrapper?.stdout?.destroy();
+    wrapper?.stderr?.destroy();
     wrapper?.unref();
   }
 }
 
 /** Returns the exit status that the wrapper of a run has stored; undefined if there is none. */
-export function storedStatus(directory: string): number | undefined {
+export function storedStatus(directory: string): ExitStatus | undefined {
   try {
-    return Number.parseInt(fs.readFileSync(path.join(directory, "exit"), "utf8"), 10);
+    return parseStatus(fs.readFileSync(path.join(directory, "exit"), "utf8"));
   } catch {
     return undefined;
   }

@@ -1,4 +1,5 @@
 import { constants } from "node:os";
+import type { ResourceLimits } from "../manifest.ts";
 
 export interface ProgramSpec {
   app: string;
@@ -10,6 +11,7 @@ export interface ProgramSpec {
   stop_timeout_seconds: number;
   /** Number of restarts so far, for the next agent. */
   restarts: number;
+  limits: ResourceLimits;
 }
 
 /** A program that runs independently of the agent. */
@@ -40,9 +42,23 @@ export interface WorkloadHost {
 
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]));
 
-/** Describes an exit status of a shell. A status of 128 + N means that signal N ended the program. */
-export function describeStatus(status: number | undefined): string {
-  if (status === undefined || !Number.isInteger(status)) return "ended with an unknown status";
-  const signal = SIGNALS.get(status - 128);
-  return signal === undefined ? `exited with ${status}` : `ended by ${signal}`;
+/** How a program ended, as its wrapper reports it. */
+export interface ExitStatus {
+  /** Exit status of a shell: 128 + N means that signal N ended the program. */
+  code: number;
+  /** Whether the kernel killed a process of the app because it had reached its memory limit. */
+  is_out_of_memory: boolean;
+}
+
+/** Reads the status that the wrapper writes: `3`, `137 memory`. Returns undefined for any other text. */
+export function parseStatus(text: string): ExitStatus | undefined {
+  const [, code, reason] = /^(\d+)( memory)?\n?$/.exec(text) ?? [];
+  return code === undefined ? undefined : { code: Number(code), is_out_of_memory: reason !== undefined };
+}
+
+export function describeStatus(status: ExitStatus | undefined): string {
+  if (status === undefined) return "ended with an unknown status";
+  const signal = SIGNALS.get(status.code - 128);
+  const how = signal === undefined ? `exited with ${status.code}` : `ended by ${signal}`;
+  return status.is_out_of_memory ? `${how} because it reached its memory limit` : how;
 }

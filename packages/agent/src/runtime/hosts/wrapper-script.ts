@@ -9,11 +9,12 @@ export const OUTPUT_FILES_MAX = 4;
  * Shell script that runs one program independently of the agent. Arguments: the directory of this run, the path of `setsid`, the program
  * and its arguments. It writes:
  *
- * - to stdout, for the agent that started it: `pid N` before the program starts, `exit N` after it has ended;
+ * - to stdout, for the agent that started it: `pid N` before the program starts, `exit STATUS` after it has ended;
  * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about 1 MiB. It keeps the newest four of a stream, so
  *   the disk cannot fill while no agent reads them. The program writes to a pipe that is always read: on a full disk its output is lost, but
  *   its writes neither fail nor block;
- * - to DIRECTORY/exit: the exit status.
+ * - to DIRECTORY/exit: the exit status, followed by `memory` if the program was killed and the kernel has killed a process of the app's scope
+ *   because of its memory limit.
  *
  * The program has its own session, so a signal to its process group reaches neither the wrapper nor the agent. It runs in the foreground,
  * because a shell makes background commands ignore SIGINT; and in a subshell, because a shell would redirect its own stderr for the time of a
@@ -23,7 +24,16 @@ export const OUTPUT_FILES_MAX = 4;
 export const WRAPPER_SCRIPT = `
 run=$1 setsid=$2
 shift 2
-exec 5>&1 >/dev/null
+exec 5>&1 >/dev/null 2>&1
+out_of_memory() {
+  while IFS=: read -r number controllers place; do
+    case $number$place in 0*/roamfleet-app-*.scope) ;; *) continue ;; esac
+    while read -r event count; do
+      [ "$event" = oom_kill ] && [ "$count" -gt 0 ] && return 0
+    done <"/sys/fs/cgroup$place/memory.events"
+  done </proc/self/cgroup
+  return 1
+}
 copy() {
   exec 3>&- 4>&- 5>&-
   trap '' HUP INT TERM
@@ -67,6 +77,7 @@ trap : HUP INT TERM
       exec "$setsid" /bin/sh -c 'unset ${WRAPPER_VARIABLE}; echo "pid $$" >&5; exec 5>&-; exec "$@"' sh "$@"
     ) >&3 2>&4 3>&- 4>&-
     code=$?
+    [ $code -eq 137 ] && out_of_memory && code='137 memory'
     echo $code >"$run/exit.tmp" && mv "$run/exit.tmp" "$run/exit"
     echo "exit $code" >&5
   } 4>&1 | copy "$run/err"

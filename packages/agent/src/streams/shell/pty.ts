@@ -2,6 +2,7 @@ import fs from "node:fs";
 import { createRequire } from "node:module";
 import { constants } from "node:os";
 import tty from "node:tty";
+import { exposeToOomKiller } from "../../runtime/spawn-child.ts";
 import type { Clock } from "@roamfleet/clock";
 import { endSession, type Program, type Session, sessionOf, type ShellExit, type Size, type Terminal } from "./terminal.ts";
 import type { Output } from "../../runtime/byte-reader.ts";
@@ -84,6 +85,7 @@ export class PtyTerminal implements Terminal {
       this.#has_exited = true;
       this.#answer();
     });
+    exposeToOomKiller(pid);
     this.#fd = fd;
     this.pid = pid;
     this.#slave = fs.openSync(pty, fs.constants.O_RDWR | fs.constants.O_NOCTTY);
