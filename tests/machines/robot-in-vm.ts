@@ -34,7 +34,8 @@ interface Fleet {
 interface AppOptions {
   app?: string;
   script?: string;
-  limits?: { memory_bytes?: number; cpus?: number; pids?: number };
+  /** Fields of `roamfleet.json`. */
+  manifest?: Record<string, unknown>;
 }
 
 /** A virtual machine with Debian, on which the packages of this clone are installed from a server on this host. */
@@ -127,8 +128,8 @@ export class RobotInVm implements AsyncDisposable {
   }
 
   /** Creates a release of an app. By default it prints numbered lines, and its name is `main`. */
-  async pushApp(tag: string, { app, script = COUNTER, limits }: AppOptions = {}): Promise<string> {
-    return pushBundle(this.api, tag, await appBundle(script, limits && { limits }), app === undefined ? {} : { app });
+  async pushApp(tag: string, { app, script = COUNTER, manifest }: AppOptions = {}): Promise<string> {
+    return pushBundle(this.api, tag, await appBundle(script, manifest), app === undefined ? {} : { app });
   }
 
   /** Creates a release of another version of the packaged agent. `program`: a program instead of the agent. */
@@ -150,13 +151,34 @@ export class RobotInVm implements AsyncDisposable {
     return pushBundle(this.api, `agent-${version}`, fs.readFileSync(archive), { kind: "agent", app: AGENT, manifest });
   }
 
+  /** Sets a value for the robot's fleet, and deploys its configs. */
+  async deployConfig(namespace: string, key: string, value: unknown): Promise<void> {
+    await this.api.setConfig({ body: { namespace, key, scope: "fleet", scope_id: this.#fleet.fleet_id, value } });
+    const body = { robot_id: (await this.robot()).id };
+    const { id } = (await this.api.createConfigDeployment({ body, idempotency_key: randomUUID() })).data;
+    const end = await this.machine.until("the config deployment to end", async () => {
+      const { data } = await this.api.getConfigDeployment({ params: { id } });
+      return isTerminal(data.status) && data.status;
+    });
+    assert.equal(end, "applied");
+  }
+
+  /** Why a deployment failed on the robot, in the words of the agent. */
+  async reason(id: string): Promise<string> {
+    const { items } = await this.api.listDeploymentEvents({ params: { id }, query: { include: "targets" } });
+    return items.map(({ message, data }) => `${message} ${JSON.stringify(data)}`).join("\n");
+  }
+
   /** Waits until the robot's log contains such a message. */
   async logged(pattern: RegExp): Promise<void> {
+    await this.machine.until(`a log message ${pattern}`, async () => (await this.messages()).some((message) => pattern.test(message)));
+  }
+
+  /** Returns all messages of the robot's log. */
+  async messages(): Promise<string[]> {
     const { id } = await this.robot();
-    await this.machine.until(`a log message ${pattern}`, async () => {
-      const pages = await Array.fromAsync(this.api.pages("listRobotLogs", { params: { id }, query: { limit: 1_000 } }));
-      return pages.some(({ items }) => items.some(({ message }) => pattern.test(message)));
-    });
+    const pages = await Array.fromAsync(this.api.pages("listRobotLogs", { params: { id }, query: { limit: 1_000 } }));
+    return pages.flatMap(({ items }) => items).map(({ message }) => message);
   }
 
   /** Pid and start time of the app's program: together they identify the process. Throws if it does not run. */

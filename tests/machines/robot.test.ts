@@ -51,15 +51,11 @@ test("an app keeps its process and loses no line while the agent is killed, stop
   assert.equal(await robot.current(), PACKAGED);
   await stays("after a return to the first version");
 
-  const { id } = await robot.robot();
-  const lines = async (): Promise<number[]> => {
-    const pages = await Array.fromAsync(robot.api.pages("listRobotLogs", { params: { id }, query: { limit: 1_000 } }));
-    return pages
-      .flatMap(({ items }) => items)
-      .flatMap(({ message }) => /^line (\d+) of counter-1$/.exec(message)?.[1] ?? [])
+  const lines = async (): Promise<number[]> =>
+    (await robot.messages())
+      .flatMap((message) => /^line (\d+) of counter-1$/.exec(message)?.[1] ?? [])
       .map(Number)
       .toSorted((a, b) => a - b);
-  };
   const last = (await lines()).length;
   await machine.until("later lines to arrive", async () => (await lines()).length > last);
   const numbers = await lines();

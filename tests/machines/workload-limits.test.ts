@@ -16,7 +16,7 @@ test(
     const { machine } = robot;
     await robot.install();
     const limits = { memory_bytes: MEMORY_BYTES, cpus: 0.5, pids: 20 };
-    assert.equal((await robot.ended(await robot.deploy(await robot.pushApp("counter-1", { limits })))).status, "applied");
+    assert.equal((await robot.ended(await robot.deploy(await robot.pushApp("counter-1", { manifest: { limits } })))).status, "applied");
     const app = await robot.app();
     const scope = "roamfleet-app-main.scope";
     const unit = await machine.unit(scope, "ActiveState", "Slice", "MemoryMax", "CPUQuotaPerSecUSec", "TasksMax");
@@ -35,7 +35,7 @@ test(
     await robot.reconnected(before);
     assert.equal(await robot.app(), app, "the app has another process after a restart of the agent");
 
-    const greedy = await robot.pushApp("greedy", { app: "greedy", script: GREEDY, limits: { memory_bytes: MEMORY_BYTES } });
+    const greedy = await robot.pushApp("greedy", { app: "greedy", script: GREEDY, manifest: { limits: { memory_bytes: MEMORY_BYTES } } });
     assert.equal((await robot.ended(await robot.deploy(greedy))).status, "failed");
     await robot.logged(/^greedy ended by SIGKILL because it reached its memory limit; it is started again$/);
 
@@ -50,3 +50,55 @@ test(
     assert.equal((await machine.unit(scope, "MemoryMax")).MemoryMax, "infinity");
   },
 );
+
+/** Prints what a program of a release can see of the robot, then stays. */
+const LOOK = `
+echo "runs as $(id -un) in $(id -Gn)"
+echo "has the config $(tr -d " \\n" <"$ROAMFLEET_CONFIG_DIR/nav.json")"
+echo kept >"$HOME/data" && echo "has the data $(cat "$HOME/data")"
+echo "is told $(curl -s --unix-socket "$ROAMFLEET_SOCKET" http://robot/v1/status | head -c 8)"
+echo "opens its output again" >/dev/stderr
+echo "has looked"
+while :; do sleep 1; done`;
+/** Prints the files in the agent's state directory that the user of the programs can read. */
+const READABLE = `find /var/lib/roamfleet-agent -type f |
+  setpriv --reuid=roamfleet-app --regid=roamfleet-app --init-groups sh -c 'while read -r file; do [ ! -r "$file" ] || echo "$file"; done'`;
+
+test("programs run as another user, who reads no file of the agent's state but the app's own and the configs", LIMIT, async () => {
+  await using robot = await RobotInVm.start();
+  const { machine } = robot;
+  await robot.install();
+  await robot.deployConfig("nav", "speed", 2);
+  const health = { command: ["sh", "-c", '[ "$(id -un)" = roamfleet-app ]'] };
+  const look = await robot.pushApp("look", { script: LOOK, manifest: { health } });
+  assert.equal((await robot.ended(await robot.deploy(look))).status, "applied");
+  await robot.logged(/^has looked$/);
+  const told = ["runs as roamfleet-app in roamfleet-app", 'has the config {"speed":2}', "has the data kept", 'is told {"data":'];
+  const messages = await robot.messages();
+  assert.deepEqual(
+    [...told, "opens its output again"].filter((message) => !messages.includes(message)),
+    [],
+    messages.join("\n"),
+  );
+  const readable = (await machine.sh(READABLE)).trim().split("\n");
+  const expected = /^\/var\/lib\/roamfleet-agent\/(apps\/main\/versions\/|configs\/nav\.json$)/;
+  assert.deepEqual(
+    readable.filter((file) => !expected.test(file)),
+    [],
+  );
+  assert.ok(readable.some((file) => file.endsWith("/run.sh")) && readable.some((file) => file.endsWith("/nav.json")));
+
+  // A config that arrives while the program runs is readable, too.
+  await robot.deployConfig("nav", "speed", 3);
+  assert.match(
+    await machine.sh("setpriv --reuid=roamfleet-app --regid=roamfleet-app --init-groups cat /var/lib/roamfleet-agent/configs/nav.json"),
+    /3/,
+  );
+
+  const pid = await machine.run(["pgrep", "--full", "^sh run.sh"]);
+  await machine.sh("echo ROAMFLEET_WORKLOAD_USER=missing >>/etc/roamfleet/agent.env; systemctl restart roamfleet-agent");
+  const refused = await robot.ended(await robot.deploy(await robot.pushApp("counter-1")));
+  assert.equal(refused.status, "failed");
+  assert.match(await robot.reason(refused.id), /this robot has no user missing/);
+  assert.equal(await machine.run(["pgrep", "--full", "^sh run.sh"]), pid, "the refused release disturbed the running one");
+});

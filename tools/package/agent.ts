@@ -76,7 +76,7 @@ export async function packageAgent(arch: Architecture, bundle: AgentBundle, dire
     Architecture: arch.deb,
     Section: "admin",
     Priority: "optional",
-    Depends: "libc6 (>= 2.28), libstdc++6 (>= 5.1), init-system-helpers (>= 1.54~)",
+    Depends: "libc6 (>= 2.28), libstdc++6 (>= 5.1), passwd, util-linux, init-system-helpers (>= 1.54~)",
     Description: "Roamfleet agent\n Runs on a robot, keeps one connection to the server, installs and supervises releases.",
   };
   return packProgram(stem, { control, debian: DEBIAN, tree, files }, directory, context);

@@ -54,6 +54,8 @@ export interface AgentConfig {
    * `inheritedByWorkloads`).
    */
   workload_environment: Record<string, string>;
+  /** Name of the user that programs of bundles run as; absent: the agent's user. */
+  workload_user?: string;
   /** Whether systemd started this agent as a service. */
   is_service?: boolean;
   /** Directory below which /proc, /sys and other system files are read; tests pass their own. */
@@ -73,6 +75,9 @@ export interface AgentConfig {
 export const LOG_SPOOL_BYTES_DEFAULT = 64 * 1024 * 1024;
 const LOG_SPOOL_BYTES_MIN = 256 * 1024;
 const LOG_LEVELS_ALLOWED = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
+
+/** Names of users that are valid on Debian. Units and commands contain them without quotes. */
+export const USER_NAME = /^[a-z_][a-z0-9_-]{0,31}$/;
 
 /** An invalid flag or environment variable. The program prints it without a stack trace and exits with code 2. */
 export class UsageError extends Error {}
@@ -97,6 +102,7 @@ export interface ConfigFlags {
   containerSocket?: string;
   socket?: string;
   socketGroup?: string;
+  workloadUser?: string;
   safeToUpdateCommand?: string;
   safeToUpdateUrl?: string;
   safeToUpdateTimeout?: string;
@@ -118,7 +124,7 @@ export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = pr
 
 /**
  * Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME, ROAMFLEET_ROBOT_LABELS,
- * ROAMFLEET_CA_FINGERPRINT, ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL, ROAMFLEET_SOCKET_GROUP,
+ * ROAMFLEET_CA_FINGERPRINT, ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL, ROAMFLEET_SOCKET_GROUP, ROAMFLEET_WORKLOAD_USER,
  * ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL, ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT. `robot`: the parsed config file. Throws
  * UsageError for a missing or malformed setting.
  */
@@ -161,6 +167,7 @@ export function readConfig(
     robot,
     ...readLaunched(env),
     workload_environment: workloadEnvironment(env),
+    ...workloadUser(flags.workloadUser ?? env.ROAMFLEET_WORKLOAD_USER),
     is_service: env.INVOCATION_ID !== undefined,
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
@@ -201,6 +208,12 @@ function containerSockets(text: string | undefined, env: NodeJS.ProcessEnv): str
   if (socket?.includes("://")) throw new UsageError(`--container-socket must be the path of a unix socket, or none, not "${text}"`);
   if (socket) return [resolve(socket)];
   return [...CONTAINER_SOCKETS, ...(env.XDG_RUNTIME_DIR ? [resolve(env.XDG_RUNTIME_DIR, "podman/podman.sock")] : [])];
+}
+
+function workloadUser(name: string | undefined): Pick<AgentConfig, "workload_user"> {
+  if (!name) return {};
+  if (!USER_NAME.test(name)) throw new UsageError(`--workload-user must be the name of a user, not "${name}"`);
+  return { workload_user: name };
 }
 
 function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): NonNullable<AgentConfig["local_api"]> {

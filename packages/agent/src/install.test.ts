@@ -21,6 +21,7 @@ const ODD = {
   stopWorkloads: true,
   socket: "/run/roamfleet.sock",
   socketGroup: "daemon",
+  workloadUser: "robot",
   safeToUpdateCommand: 'test ! -e "/run/moving" && echo $HOME %h',
 };
 

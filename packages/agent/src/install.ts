@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, lstatSync, realpathSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve } from "node:path";
-import { type AgentConfig, type ConfigFlags, loadConfig, UsageError } from "./config.ts";
+import { type AgentConfig, type ConfigFlags, loadConfig, USER_NAME, UsageError } from "./config.ts";
 import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
 import { socketIn } from "./local/socket-path.ts";
 import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
@@ -76,9 +76,7 @@ function programOf({
 }
 
 function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions, "user" | "allow_new_privileges"> {
-  // Accept only user names that are valid on Debian, since the unit contains the name without quotes.
-  if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user))
-    throw new UsageError(`--user must be the name of a user, not "${user}"`);
+  if (user !== undefined && !USER_NAME.test(user)) throw new UsageError(`--user must be the name of a user, not "${user}"`);
   return { ...(user === undefined ? {} : { user }), allow_new_privileges: allowNewPrivileges ?? false };
 }
 
@@ -238,6 +236,7 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
   containerSocket: ({ container_sockets: [first, ...more] }) => (more.length > 0 ? [] : ["--container-socket", first ?? "none"]),
   socket: ({ local_api, state_directory }) => (local_api?.socket === socketIn(state_directory) ? [] : flag("--socket", local_api?.socket)),
   socketGroup: ({ local_api }) => flag("--socket-group", local_api?.group),
+  workloadUser: ({ workload_user }) => flag("--workload-user", workload_user),
   safeToUpdateCommand: ({ safe_to_update: gate }) => (gate && "command" in gate ? ["--safe-to-update-command", gate.command] : []),
   safeToUpdateUrl: ({ safe_to_update: gate }) => (gate && "url" in gate ? ["--safe-to-update-url", gate.url] : []),
   safeToUpdateTimeout: ({ safe_to_update: gate }) => (gate ? ["--safe-to-update-timeout", String(gate.timeout_ms / 1_000)] : []),

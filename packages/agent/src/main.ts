@@ -50,6 +50,7 @@ function withRunOptions(command: Command): Command {
         "unix socket of dockerd or podman, or none (default: their default sockets; or ROAMFLEET_CONTAINER_SOCKET)",
       )
       .option("--socket <path>", "unix socket for the robot's own software (default: run/agent.sock in the state directory)")
+      .option("--workload-user <name>", "user that programs of bundles run as; default: the agent's (or ROAMFLEET_WORKLOAD_USER)")
       .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
       .option(
         "--safe-to-update-command <command>",

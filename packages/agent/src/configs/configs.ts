@@ -30,9 +30,9 @@ export const configFiles = (paths: StatePaths): ConfigFiles => ({
     }
   },
   write: (namespace, bytes) => {
-    // Only the agent's user can read the file: workloads run as that user, and values may be secret.
+    // Values may be secret. The agent's user can read the file, and the group of the workloads' user if that may pass the directory.
     makeDirectory(paths.configs);
-    writeAtomically(paths.config(namespace), bytes);
+    writeAtomically(paths.config(namespace), bytes, 0o640);
   },
 });
 

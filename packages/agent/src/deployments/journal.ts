@@ -89,7 +89,7 @@ export class Journal<T> {
   #setAside(): void {
     try {
       if (fs.statSync(this.#reserve, { throwIfNoEntry: false })?.size !== RESERVE_BYTES)
-        fs.writeFileSync(this.#reserve, Buffer.alloc(RESERVE_BYTES, 1), { flush: true });
+        fs.writeFileSync(this.#reserve, Buffer.alloc(RESERVE_BYTES, 1), { mode: 0o600, flush: true });
     } catch {
       // The disk is already full, so there is no reserve.
     }

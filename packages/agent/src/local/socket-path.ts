@@ -7,8 +7,8 @@ import { errorCode, isMissing } from "../disk/write-atomically.ts";
 /** Maximum length of a unix socket's path in bytes. Linux accepts 108 bytes including the terminating zero. */
 export const SOCKET_PATH_BYTES_MAX = 107;
 const SOCKET_MODE = 0o660;
-/** Mode of the directories above the socket: the group may pass through them, but not list them. */
-const PASSABLE_MODE = 0o710;
+/** Added to the mode of the directories above the socket: the group may pass through them, but not list them. */
+const PASSABLE = 0o010;
 const PROBE_TIMEOUT_MS = 1_000;
 
 /**
@@ -63,7 +63,7 @@ export function openToGroup(path: string, state_directory: string, group: string
   if (!path.startsWith(`${state_directory}/`)) return;
   for (let directory = dirname(path); directory.length >= state_directory.length; directory = dirname(directory)) {
     chownSync(directory, statSync(directory).uid, group_id);
-    chmodSync(directory, PASSABLE_MODE);
+    chmodSync(directory, (statSync(directory).mode & 0o7777) | PASSABLE);
   }
 }
 

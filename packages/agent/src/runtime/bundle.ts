@@ -16,6 +16,7 @@ import { type BundleManifest, readBundleManifest } from "./manifest.ts";
 import type { StatePaths } from "./paths.ts";
 import { checkTree, damagedEntry, isStaged, recordTree, stageVersion, recoverVersion } from "./staged-versions.ts";
 import { Workload } from "./workload.ts";
+import { commandAs, findWorkloadUser, homeOf, openStateTo, type WorkloadUser } from "./workload-user.ts";
 
 /** Maximum wait for the new download of a damaged release; after that, the release is started as it is. */
 const REPAIR_MS_MAX = 60_000;
@@ -68,6 +69,8 @@ export class BundleExecutor implements Executor {
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths } = this.#options;
+    // Fails before the running program is stopped.
+    this.#user();
     if (isStaged(paths, app, release.id) && !(await this.#isDamaged(app, release, "whole"))) return;
     await this.#fetch(app, release, io);
   }
@@ -171,17 +174,30 @@ export class BundleExecutor implements Executor {
     on_step("bundle.started");
   }
 
-  #workload(app: string, release: DesiredRelease, { directory, manifest, env }: Pick<Running, "directory" | "manifest" | "env">): Workload {
+  /** Returns the user that programs run as; undefined: the agent's. Throws StepFailure if this robot has no such user. */
+  #user(): WorkloadUser | undefined {
+    const { workload_user } = this.#options.config;
+    return workload_user === undefined ? undefined : findWorkloadUser(workload_user);
+  }
+
+  /** Looked up before each start, since a user may be changed while the agent runs. */
+  #userOf(app: string): WorkloadUser | undefined {
+    const user = this.#user();
+    if (user !== undefined) openStateTo(user, this.#options.paths, app);
+    return user;
+  }
+
+  #workload(app: string, release: DesiredRelease, { manifest, ...running }: Pick<Running, "directory" | "manifest" | "env">): Workload {
     return new Workload({
       ...this.#options,
       host: this.#host,
       app,
       release_id: release.id,
+      ...running,
       argv: manifest.start,
-      directory,
-      env,
       stop_timeout_seconds: manifest.stop_timeout_seconds,
       limits: manifest.limits,
+      user: () => this.#userOf(app),
       check: () => this.#problem(app, release),
       on_refused: () => {
         this.#running.get(app)?.health_timer?.cancel();
@@ -199,6 +215,7 @@ export class BundleExecutor implements Executor {
       ...inherited,
       // The directory of the agent's own Node is last on the PATH, so a Node that is installed on the robot takes precedence.
       PATH: search,
+      ...(config.workload_user === undefined ? {} : homeOf(config.workload_user)),
       ...manifest.env,
       ROAMFLEET_CONFIG_DIR: paths.configs,
       ROAMFLEET_APP: app,
@@ -223,7 +240,8 @@ export class BundleExecutor implements Executor {
     const { clock, timing } = this.#options;
     if (!workload.alive) return { ok: false, message: `the program ${workload.last_exit ?? "is not running"}` };
     if (manifest.health === null) return { ok: true, message: "running" };
-    return probe(manifest.health, { directory, env, timeout_ms: timing.probe_timeout_ms, clock });
+    const as = (argv: readonly string[]): string[] => commandAs(this.#user(), argv);
+    return probe(manifest.health, { directory, env, as, timeout_ms: timing.probe_timeout_ms, clock });
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {

@@ -12,6 +12,8 @@ import { errorText } from "../disk/write-atomically.ts";
 interface ProbeContext {
   directory: string;
   env: Record<string, string>;
+  /** Returns the command that runs another one as the user of the workload; absent: as the agent. */
+  as?: (argv: readonly string[]) => string[];
   timeout_ms: number;
   clock: Clock;
 }
@@ -32,8 +34,8 @@ export async function probe(check: HealthCheck, context: ProbeContext): Promise<
   }
 }
 
-async function probeCommand(argv: string[], { directory, env, timeout_ms, clock }: ProbeContext): Promise<ProbeResult> {
-  const { ok, message } = await runCommand({ argv, cwd: directory, env, timeout_ms, clock });
+async function probeCommand(argv: string[], { directory, env, as, timeout_ms, clock }: ProbeContext): Promise<ProbeResult> {
+  const { ok, message } = await runCommand({ argv: as?.(argv) ?? argv, cwd: directory, env, timeout_ms, clock });
   return { ok, message: `health command ${argv[0]} ${message}` };
 }
 

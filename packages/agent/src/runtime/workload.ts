@@ -5,7 +5,9 @@ import type { HostedProgram, ProgramSpec, WorkloadHost } from "./hosts/workload-
 import type { Timing } from "./limits.ts";
 import { errorText } from "../disk/write-atomically.ts";
 
-interface WorkloadOptions extends Omit<ProgramSpec, "restarts"> {
+interface WorkloadOptions extends Omit<ProgramSpec, "restarts" | "user"> {
+  /** Returns the user to start the program as; absent: the agent's. An error counts as an exit of the program. */
+  user?: () => ProgramSpec["user"];
   host: WorkloadHost;
   clock: Clock;
   timing: Timing;
@@ -58,7 +60,7 @@ export class Workload {
     const { host, clock } = this.#options;
     this.#started_at = clock.monotonic();
     try {
-      this.#watch(await host.start({ ...this.#options, restarts: this.restarts }));
+      this.#watch(await host.start({ ...this.#options, user: this.#options.user?.(), restarts: this.restarts }));
     } catch (error) {
       this.#onEnd(errorText(error));
     }

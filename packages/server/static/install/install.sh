@@ -16,6 +16,8 @@ SIGNING_KEY='@@SIGNING_KEY@@'
 
 AGENT_DIRECTORY=/opt/roamfleet/agent
 SETTINGS=/etc/roamfleet/agent.env
+APP_USER=roamfleet-app
+APP_HOME=/var/lib/roamfleet-app
 STATE=/var/lib/roamfleet-agent
 IDENTITY=$STATE/identity/robot.json
 SERVICE=roamfleet-agent
@@ -405,6 +407,7 @@ install_tarball() {
   tar -xzf "$1/$tarball" -C "$unpacked" --no-same-owner || fail "cannot unpack $tarball"
   "$unpacked/bin/node" "$unpacked/rf-agent.mjs" --version >/dev/null || fail "the agent does not run on this system"
   sync
+  make_app_user
   write_settings
   rm -rf "$place"
   mv "$unpacked" "$place"
@@ -415,6 +418,13 @@ install_tarball() {
   mv -T "$AGENT_DIRECTORY/.current.new" "$AGENT_DIRECTORY/current"
   sync
   changed_settings=yes
+}
+
+# Programs of releases run as this user, who cannot read the robot's key.
+make_app_user() {
+  ! id "$APP_USER" >/dev/null 2>&1 || return 0
+  has useradd || fail "useradd is missing, which creates the user $APP_USER: create this system user with the home $APP_HOME, then run this script again"
+  useradd --system --user-group --home-dir "$APP_HOME" --create-home --shell /usr/sbin/nologin "$APP_USER" || fail "cannot create the user $APP_USER"
 }
 
 # Copies a file by a rename, because the launcher may be running.
@@ -448,7 +458,7 @@ remove_agent() {
     rmdir "${AGENT_DIRECTORY%/*}" 2>/dev/null || true
   fi
   if [ "$action" = purge ]; then
-    rm -rf "$STATE" "$SETTINGS" "$SETTINGS.new"
+    rm -rf "$STATE" "$APP_HOME" "$SETTINGS" "$SETTINGS.new"
     rmdir "${SETTINGS%/*}" 2>/dev/null || true
     say "removed the agent, the robot's identity and its settings; the server still lists the robot: rf robots remove"
   else

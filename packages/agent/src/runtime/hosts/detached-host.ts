@@ -16,6 +16,7 @@ import { OutputReader } from "./output-reader.ts";
 import { findRecorded, identify, type ProcessRecord, readRecord, writeRecord } from "./process-record.ts";
 import type { Scopes } from "./scope.ts";
 import { describeStatus, type ExitStatus, type HostedProgram, parseStatus, type ProgramSpec, type WorkloadHost } from "./workload-host.ts";
+import { commandAs } from "../workload-user.ts";
 import { WRAPPER_SCRIPT } from "./wrapper-script.ts";
 
 const SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin";
@@ -60,8 +61,13 @@ export class DetachedHost implements WorkloadHost {
       // On a full disk the program runs without its output in the log.
       log.warn({ app, reason: errorText(error) }, "no directory for the output of a workload");
     }
-    const command = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!, ...argv];
-    const [file = "", ...words] = [...(scopes?.command(spec) ?? []), ...command];
+    const command = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!];
+    const [file = "", ...words] = [
+      ...(scopes?.command(spec) ?? []),
+      ...command,
+      String(spec.user?.uid ?? ""),
+      ...commandAs(spec.user, argv),
+    ];
     const wrapper = spawnChild(file, words, {
       cwd: directory,
       env: { ...env, [WRAPPER_VARIABLE]: "1" },

@@ -1,5 +1,6 @@
 import { constants } from "node:os";
 import type { ResourceLimits } from "../manifest.ts";
+import type { WorkloadUser } from "../workload-user.ts";
 
 export interface ProgramSpec {
   app: string;
@@ -12,6 +13,8 @@ export interface ProgramSpec {
   /** Number of restarts so far, for the next agent. */
   restarts: number;
   limits: ResourceLimits;
+  /** Absent: the agent's user. */
+  user?: WorkloadUser | undefined;
 }
 
 /** A program that runs independently of the agent. */

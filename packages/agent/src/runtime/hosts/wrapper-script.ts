@@ -6,8 +6,8 @@ export const OUTPUT_FILE_BYTES = 1024 * 1024;
 export const OUTPUT_FILES_MAX = 4;
 
 /**
- * Shell script that runs one program independently of the agent. Arguments: the directory of this run, the path of `setsid`, the program
- * and its arguments. It writes:
+ * Shell script that runs one program independently of the agent. Arguments: the directory of this run, the path of `setsid`, the
+ * id of the user that gets the pipes, or an empty text, the program and its arguments. It writes:
  *
  * - to stdout, for the agent that started it: `pid N` before the program starts, `exit STATUS` after it has ended;
  * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about 1 MiB. It keeps the newest four of a stream, so
@@ -22,8 +22,8 @@ export const OUTPUT_FILES_MAX = 4;
  * the program is not started.
  */
 export const WRAPPER_SCRIPT = `
-run=$1 setsid=$2
-shift 2
+run=$1 setsid=$2 user=$3
+shift 3
 exec 5>&1 >/dev/null 2>&1
 out_of_memory() {
   while IFS=: read -r number controllers place; do
@@ -74,7 +74,7 @@ trap : HUP INT TERM
   {
     trap : HUP INT TERM
     (
-      exec "$setsid" /bin/sh -c 'unset ${WRAPPER_VARIABLE}; echo "pid $$" >&5; exec 5>&-; exec "$@"' sh "$@"
+      exec "$setsid" /bin/sh -c 'unset ${WRAPPER_VARIABLE}; echo "pid $$" >&5; exec 5>&-; [ -z "$1" ] || chown "$1" /proc/self/fd/1 /proc/self/fd/2; shift; exec "$@"' sh "$user" "$@"
     ) >&3 2>&4 3>&- 4>&-
     code=$?
     [ $code -eq 137 ] && out_of_memory && code='137 memory'
