@@ -55,15 +55,18 @@ export function commandAs(user: WorkloadUser | undefined, argv: readonly string[
  * Gives a user access to what programs need in the state directory: the way to the app's versions, and the config files through the user's
  * group. Everything else there remains readable by the agent only.
  */
-export function openStateTo(user: WorkloadUser, paths: StatePaths, app: string): void {
-  for (const directory of [paths.root, paths.apps, paths.app(app), paths.versions(app)])
-    fs.chmodSync(directory, (fs.statSync(directory).mode & 0o7777) | PASSABLE);
+export function openStateTo({ gid }: WorkloadUser, paths: StatePaths, app: string): void {
+  for (const directory of [paths.root, paths.apps, paths.app(app), paths.versions(app)]) allow(directory, PASSABLE);
   makeDirectory(paths.configs);
   // New files in a directory with the setgid bit get the group of the directory.
-  fs.chownSync(paths.configs, fs.statSync(paths.configs).uid, user.gid);
-  fs.chmodSync(paths.configs, 0o2750);
-  for (const name of fs.readdirSync(paths.configs)) {
-    const file = path.join(paths.configs, name);
-    fs.lchownSync(file, fs.lstatSync(file).uid, user.gid);
-  }
+  allow(paths.configs, 0o2050, gid);
+  for (const name of fs.readdirSync(paths.configs)) allow(path.join(paths.configs, name), 0o040, gid);
+}
+
+/** Adds permissions to a file or directory and sets its group. Writes nothing if it has both, to spare the flash. */
+function allow(place: string, permissions: number, group?: number): void {
+  const { uid, gid, mode } = fs.statSync(place);
+  // chown clears the setgid bit of files, so the mode is set afterwards.
+  if (group !== undefined && gid !== group) fs.chownSync(place, uid, group);
+  if ((mode & permissions) !== permissions) fs.chmodSync(place, (mode & 0o7777) | permissions);
 }
