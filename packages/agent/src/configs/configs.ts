@@ -20,8 +20,8 @@ export interface ConfigFiles {
   write(namespace: string, bytes: Buffer): void;
 }
 
-/** Stores each config file at `<state>/configs/<namespace>.json`. */
-export const configFiles = (paths: StatePaths): ConfigFiles => ({
+/** Stores each config file at `<state>/configs/<namespace>.json`, with these permissions: values may be secret. */
+export const configFiles = (paths: StatePaths, mode: number): ConfigFiles => ({
   digest: (namespace) => {
     try {
       return hash("sha256", fs.readFileSync(paths.config(namespace)));
@@ -30,9 +30,8 @@ export const configFiles = (paths: StatePaths): ConfigFiles => ({
     }
   },
   write: (namespace, bytes) => {
-    // Values may be secret. The agent's user can read the file, and the group of the workloads' user if that may pass the directory.
     makeDirectory(paths.configs);
-    writeAtomically(paths.config(namespace), bytes, 0o640);
+    writeAtomically(paths.config(namespace), bytes, mode);
   },
 });
 

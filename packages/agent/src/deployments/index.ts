@@ -79,7 +79,7 @@ class RobotDeployments implements Deployments {
     this.#journal = openJournal<AppState>(paths.journal, ({ app }) => app, log);
     this.#config_journal = openJournal<ConfigState>(paths.config_journal, ({ namespace }) => namespace, log);
     const on_change = (namespace: string): void => this.#configChanged(namespace);
-    const files = configFiles(paths);
+    const files = configFiles(paths, config.workload_user === undefined ? 0o600 : 0o640);
     this.#configs = new Configs({ journal: this.#config_journal, files, clock, timing, log, reporter, fetcher, on_step, on_change });
   }
 
