@@ -4,13 +4,12 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { type AgentConfig, type ConfigFlags, loadConfig, USER_NAME, UsageError } from "./config.ts";
 import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
 import { socketIn } from "./local/socket-path.ts";
+import { BOOTED_BY_SYSTEMD } from "./runtime/hosts/scope.ts";
 import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
 
 const SERVICE = "roamfleet-agent";
 const UNIT_PATH = `/etc/systemd/system/${SERVICE}.service`;
 const ENVIRONMENT_PATH = "/etc/roamfleet/agent.env";
-/** Path that exists if the machine was booted with systemd, so that `systemctl` works. */
-const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SYSTEMCTL_TIMEOUT_MS = 120_000;
 
 export interface PlaceFlags {

@@ -2,6 +2,7 @@ import { chmodSync, chownSync, lstatSync, readFileSync, rmSync, statSync } from 
 import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import type { Clock } from "@roamfleet/clock";
+import { grant } from "../disk/grant.ts";
 import { errorCode, isMissing } from "../disk/write-atomically.ts";
 
 /** Maximum length of a unix socket's path in bytes. Linux accepts 108 bytes including the terminating zero. */
@@ -62,8 +63,7 @@ export function openToGroup(path: string, state_directory: string, group: string
   chownSync(path, statSync(path).uid, group_id);
   if (!path.startsWith(`${state_directory}/`)) return;
   for (let directory = dirname(path); directory.length >= state_directory.length; directory = dirname(directory)) {
-    chownSync(directory, statSync(directory).uid, group_id);
-    chmodSync(directory, (statSync(directory).mode & 0o7777) | PASSABLE);
+    grant(directory, PASSABLE, group_id);
   }
 }
 

@@ -15,8 +15,9 @@ import type { Timing } from "./limits.ts";
 import { type BundleManifest, readBundleManifest } from "./manifest.ts";
 import type { StatePaths } from "./paths.ts";
 import { checkTree, damagedEntry, isStaged, recordTree, stageVersion, recoverVersion } from "./staged-versions.ts";
+import { findUser, type RunAs } from "./users.ts";
 import { Workload } from "./workload.ts";
-import { commandAs, findWorkloadUser, homeOf, openStateTo, type WorkloadUser } from "./workload-user.ts";
+import { findWorkloadUser, openStateTo } from "./workload-user.ts";
 
 /** Maximum wait for the new download of a damaged release; after that, the release is started as it is. */
 const REPAIR_MS_MAX = 60_000;
@@ -70,7 +71,7 @@ export class BundleExecutor implements Executor {
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths } = this.#options;
     // Fails before the running program is stopped.
-    this.#user();
+    await this.#user();
     if (isStaged(paths, app, release.id) && !(await this.#isDamaged(app, release, "whole"))) return;
     await this.#fetch(app, release, io);
   }
@@ -166,7 +167,7 @@ export class BundleExecutor implements Executor {
       throw failureOf(error, "rejected_by_robot");
     }
     on_step("bundle.switched");
-    const env = this.#environment(app, release, manifest);
+    const env = await this.#environment(app, release, manifest);
     const workload = this.#workload(app, release, { directory, manifest, env });
     this.#running.set(app, { release, directory, manifest, env, workload, health_timer: undefined, healthy: true });
     if (adopted === undefined) await workload.start();
@@ -175,14 +176,14 @@ export class BundleExecutor implements Executor {
   }
 
   /** Returns the user that programs run as; undefined: the agent's. Throws StepFailure if this robot has no such user. */
-  #user(): WorkloadUser | undefined {
+  async #user(): Promise<RunAs | undefined> {
     const { workload_user } = this.#options.config;
     return workload_user === undefined ? undefined : findWorkloadUser(workload_user);
   }
 
   /** Looked up before each start, since a user may be changed while the agent runs. */
-  #userOf(app: string): WorkloadUser | undefined {
-    const user = this.#user();
+  async #userOf(app: string): Promise<RunAs | undefined> {
+    const user = await this.#user();
     if (user !== undefined) openStateTo(user, this.#options.paths, app);
     return user;
   }
@@ -207,15 +208,16 @@ export class BundleExecutor implements Executor {
     });
   }
 
-  #environment(app: string, release: DesiredRelease, manifest: BundleManifest): Record<string, string> {
+  async #environment(app: string, release: DesiredRelease, manifest: BundleManifest): Promise<Record<string, string>> {
     const { config, paths } = this.#options;
+    const user = config.workload_user === undefined ? undefined : await findUser(config.workload_user);
     const inherited = inheritedByWorkloads(config.workload_environment);
     const search = [inherited["PATH"] ?? "/usr/local/bin:/usr/bin:/bin", path.dirname(process.execPath)].join(":");
     return {
       ...inherited,
       // The directory of the agent's own Node is last on the PATH, so a Node that is installed on the robot takes precedence.
       PATH: search,
-      ...(config.workload_user === undefined ? {} : homeOf(config.workload_user)),
+      ...(user && { HOME: user.home, USER: user.name, LOGNAME: user.name }),
       ...manifest.env,
       ROAMFLEET_CONFIG_DIR: paths.configs,
       ROAMFLEET_APP: app,
@@ -240,8 +242,8 @@ export class BundleExecutor implements Executor {
     const { clock, timing } = this.#options;
     if (!workload.alive) return { ok: false, message: `the program ${workload.last_exit ?? "is not running"}` };
     if (manifest.health === null) return { ok: true, message: "running" };
-    const as = (argv: readonly string[]): string[] => commandAs(this.#user(), argv);
-    return probe(manifest.health, { directory, env, as, timeout_ms: timing.probe_timeout_ms, clock });
+    const user = (): Promise<RunAs | undefined> => this.#user();
+    return probe(manifest.health, { directory, env, user, timeout_ms: timing.probe_timeout_ms, clock });
   }
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {

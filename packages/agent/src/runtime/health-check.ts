@@ -6,14 +6,15 @@ import type { Clock } from "@roamfleet/clock";
 import type { HealthCheck } from "./manifest.ts";
 import { type FailureReason, throwIfAborted } from "./failure.ts";
 import { runCommand } from "./spawn-child.ts";
+import type { RunAs } from "./users.ts";
 import { CRASH_LOOP_EXITS, PROBE_STREAK, type Timing, VERIFY_SECONDS_MAX } from "./limits.ts";
 import { errorText } from "../disk/write-atomically.ts";
 
 interface ProbeContext {
   directory: string;
   env: Record<string, string>;
-  /** Returns the command that runs another one as the user of the workload; absent: as the agent. */
-  as?: (argv: readonly string[]) => string[];
+  /** Returns the user that commands run as; absent: the agent's. */
+  user?: () => Promise<RunAs | undefined>;
   timeout_ms: number;
   clock: Clock;
 }
@@ -34,8 +35,9 @@ export async function probe(check: HealthCheck, context: ProbeContext): Promise<
   }
 }
 
-async function probeCommand(argv: string[], { directory, env, as, timeout_ms, clock }: ProbeContext): Promise<ProbeResult> {
-  const { ok, message } = await runCommand({ argv: as?.(argv) ?? argv, cwd: directory, env, timeout_ms, clock });
+async function probeCommand(argv: string[], { directory, env, user, timeout_ms, clock }: ProbeContext): Promise<ProbeResult> {
+  const become = (await user?.())?.become ?? [];
+  const { ok, message } = await runCommand({ argv: [...become, ...argv], cwd: directory, env, timeout_ms, clock });
   return { ok, message: `health command ${argv[0]} ${message}` };
 }
 

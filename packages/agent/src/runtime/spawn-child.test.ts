@@ -9,6 +9,7 @@ import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { unstartables } from "../testing/unstartable.ts";
 import { runCommand, spawnChild } from "./spawn-child.ts";
 import { DetachedHost } from "./hosts/detached-host.ts";
+import { resourceLimits } from "./manifest.ts";
 import { statePaths } from "./paths.ts";
 import { Workload } from "./workload.ts";
 import { TIMING } from "./limits.ts";
@@ -51,7 +52,7 @@ test("retries a workload that cannot be started", LIMIT, async (t) => {
       env,
       stop_timeout_seconds: 1,
       release_id: "rel_1",
-      limits: { memory_bytes: null, cpus: null, pids: null },
+      limits: resourceLimits(undefined),
       host: new DetachedHost({ paths: statePaths(directory), clock, log: pino({ enabled: false }), sink: { write: () => {} } }),
       clock,
       timing: { ...TIMING, restart_first_ms: 1, restart_last_ms: 1 },

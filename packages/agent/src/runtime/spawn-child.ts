@@ -143,6 +143,9 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
   });
 }
 
+/** Directories of a system's own programs, for `findProgram`. */
+export const SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin";
+
 /**
  * Finds a program as a shell in the directory `cwd` would, with the PATH `search`. Returns its absolute path; undefined if there is none.
  */

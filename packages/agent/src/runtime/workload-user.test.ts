@@ -4,51 +4,49 @@ import path from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { statePaths } from "./paths.ts";
-import { commandAs, findWorkloadUser, homeOf, openStateTo } from "./workload-user.ts";
+import { findWorkloadUser, openStateTo } from "./workload-user.ts";
 
 const skip = process.getuid?.() === 0 ? false : "only root can start programs as another user";
 
-test("finds a user of this robot, and names one that does not exist", { skip }, () => {
-  const { name, uid, home } = findWorkloadUser("daemon");
+test("finds a user with its home, and names one that does not exist", { skip }, async () => {
+  const { name, uid, home } = await findWorkloadUser("daemon");
   assert.deepEqual([name, uid, home], ["daemon", 1, "/usr/sbin"]);
-  assert.deepEqual(homeOf("daemon"), { HOME: "/usr/sbin", USER: "daemon", LOGNAME: "daemon" });
-  assert.throws(() => findWorkloadUser("missing"), /this robot has no user missing/);
-  assert.deepEqual(homeOf("missing"), {});
+  await assert.rejects(findWorkloadUser("missing"), /this robot has no user missing/);
 });
 
-test("runs a command as the user with its groups, or unchanged without a user", { skip }, () => {
-  assert.deepEqual(commandAs(undefined, ["id"]), ["id"]);
-  assert.deepEqual(commandAs(findWorkloadUser("root"), ["id"]), ["id"]);
-  const [program, ...words] = commandAs(findWorkloadUser("daemon"), ["id", "-un"]);
-  assert.deepEqual(
-    [path.basename(program ?? ""), ...words],
-    ["setpriv", "--reuid=daemon", "--regid=1", "--init-groups", "--", "id", "-un"],
-  );
+test("starts commands by setpriv with the groups of the user, but as the agent's own user directly", { skip }, async () => {
+  assert.deepEqual((await findWorkloadUser("root")).become, []);
+  const [program, ...words] = (await findWorkloadUser("daemon")).become;
+  assert.deepEqual([path.basename(program ?? ""), ...words], ["setpriv", "--reuid=1", "--regid=1", "--init-groups", "--"]);
 });
 
-test("opens the way to an app's versions and the configs to the user's group, and changes nothing twice", { skip }, (t) => {
+test("opens an app's versions and the configs to the user's group only, and writes nothing the second time", { skip }, async (t) => {
   const paths = statePaths(path.join(temporaryDirectory(t), "state"));
   fs.mkdirSync(paths.versions("main"), { recursive: true, mode: 0o700 });
   fs.mkdirSync(paths.configs, { mode: 0o700 });
   fs.writeFileSync(paths.config("nav"), "{}", { mode: 0o600 });
   const opened = [paths.root, paths.apps, paths.app("main"), paths.versions("main"), paths.configs, paths.config("nav")];
   const look = () => opened.map((place) => fs.statSync(place));
-  openStateTo(findWorkloadUser("daemon"), paths, "main");
+  const user = await findWorkloadUser("daemon");
+  openStateTo(user, paths, "main");
   const first = look();
   assert.deepEqual(
-    first.map(({ mode, gid }) => [(mode & 0o7777).toString(8), gid]),
-    [
-      ["711", 0],
-      ["711", 0],
-      ["711", 0],
-      ["711", 0],
-      ["2750", 1],
-      ["640", 1],
-    ],
+    first.map(({ mode, gid }) => `${(mode & 0o7777).toString(8)} ${gid}`),
+    ["710 1", "710 1", "710 1", "710 1", "2750 1", "640 1"],
   );
-  openStateTo(findWorkloadUser("daemon"), paths, "main");
+  openStateTo(user, paths, "main");
   assert.deepEqual(
     look().map(({ ctimeMs }) => ctimeMs),
     first.map(({ ctimeMs }) => ctimeMs),
   );
+});
+
+test("lets all users pass through a state directory that has the group of the agent's socket", { skip }, async (t) => {
+  const paths = statePaths(path.join(temporaryDirectory(t), "state"));
+  fs.mkdirSync(paths.versions("main"), { recursive: true, mode: 0o700 });
+  fs.chownSync(paths.root, 0, 2);
+  fs.chmodSync(paths.root, 0o710);
+  openStateTo(await findWorkloadUser("daemon"), paths, "main");
+  const { mode, gid } = fs.statSync(paths.root);
+  assert.deepEqual([(mode & 0o7777).toString(8), gid], ["711", 2]);
 });

@@ -7,7 +7,7 @@ import { errorText } from "../disk/write-atomically.ts";
 
 interface WorkloadOptions extends Omit<ProgramSpec, "restarts" | "user"> {
   /** Returns the user to start the program as; absent: the agent's. An error counts as an exit of the program. */
-  user?: () => ProgramSpec["user"];
+  user?: () => Promise<ProgramSpec["user"]>;
   host: WorkloadHost;
   clock: Clock;
   timing: Timing;
@@ -60,7 +60,8 @@ export class Workload {
     const { host, clock } = this.#options;
     this.#started_at = clock.monotonic();
     try {
-      this.#watch(await host.start({ ...this.#options, user: this.#options.user?.(), restarts: this.restarts }));
+      const user = await this.#options.user?.();
+      this.#watch(await host.start({ ...this.#options, user, restarts: this.restarts }));
     } catch (error) {
       this.#onEnd(errorText(error));
     }

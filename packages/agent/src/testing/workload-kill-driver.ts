@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { systemClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import { DetachedHost } from "../runtime/hosts/detached-host.ts";
+import { resourceLimits } from "../runtime/manifest.ts";
 import { statePaths } from "../runtime/paths.ts";
 import { LogSpool } from "../spool/log-spool.ts";
 
@@ -55,7 +56,7 @@ async function main({ state, script, kill_at, before }: WorkloadKillTask): Promi
     directory: state,
     env,
     stop_timeout_seconds: 1,
-    limits: { memory_bytes: null, cpus: null, pids: null },
+    limits: resourceLimits(undefined),
     restarts: 0,
   };
   const program = adopted?.program ?? (await host.start(spec));

@@ -9,17 +9,15 @@ import { errorText } from "../../disk/write-atomically.ts";
 import { readBootId } from "../../identity/identity.ts";
 import { OUTPUT_TAIL_CHARACTERS, STOP_TIMEOUT_SECONDS_DEFAULT } from "../limits.ts";
 import type { StatePaths } from "../paths.ts";
-import { findProgram, readLines, spawnChild } from "../spawn-child.ts";
+import { findProgram, readLines, spawnChild, SYSTEM_PATH } from "../spawn-child.ts";
 import { processesWithEnvironment, signalGroup, stopStrays, waitUntil, WRAPPER_VARIABLE } from "../processes.ts";
 import { DetachedProgram, storedStatus } from "./detached-program.ts";
 import { OutputReader } from "./output-reader.ts";
 import { findRecorded, identify, type ProcessRecord, readRecord, writeRecord } from "./process-record.ts";
 import type { Scopes } from "./scope.ts";
 import { describeStatus, type ExitStatus, type HostedProgram, parseStatus, type ProgramSpec, type WorkloadHost } from "./workload-host.ts";
-import { commandAs } from "../workload-user.ts";
 import { WRAPPER_SCRIPT } from "./wrapper-script.ts";
 
-const SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin";
 /** Programs that the wrapper needs. Every Debian has them; busybox has them, too. */
 const NEEDED = ["setsid", "dd", "wc", "rm", "mv"];
 /** Maximum wait for the wrapper of a stopped program to copy its last output. */
@@ -43,7 +41,7 @@ export class DetachedHost implements WorkloadHost {
   }
 
   async start(spec: ProgramSpec): Promise<HostedProgram> {
-    const { argv, directory, env, app } = spec;
+    const { argv, directory, env, app, user } = spec;
     const { log, scopes } = this.#options;
     const [program = ""] = argv;
     const search = `${env["PATH"] ?? ""}:${SYSTEM_PATH}`;
@@ -61,13 +59,8 @@ export class DetachedHost implements WorkloadHost {
       // On a full disk the program runs without its output in the log.
       log.warn({ app, reason: errorText(error) }, "no directory for the output of a workload");
     }
-    const command = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!];
-    const [file = "", ...words] = [
-      ...(scopes?.command(spec) ?? []),
-      ...command,
-      String(spec.user?.uid ?? ""),
-      ...commandAs(spec.user, argv),
-    ];
+    const own = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!, String(user?.uid ?? "")];
+    const [file = "", ...words] = [...(scopes?.command(spec) ?? []), ...own, ...(user?.become ?? []), ...argv];
     const wrapper = spawnChild(file, words, {
       cwd: directory,
       env: { ...env, [WRAPPER_VARIABLE]: "1" },

@@ -1,11 +1,10 @@
 import fs from "node:fs";
 import type { Clock } from "@roamfleet/clock";
 import type { ResourceLimits } from "../manifest.ts";
-import { findProgram, runCommand } from "../spawn-child.ts";
+import { findProgram, runCommand, SYSTEM_PATH } from "../spawn-child.ts";
 
-/** Path that exists if the machine was booted with systemd. */
-const BOOTED_BY_SYSTEMD = "/run/systemd/system";
-const SYSTEM_PATH = "/usr/bin:/bin";
+/** Path that exists if the machine was booted with systemd, so that its commands work. */
+export const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SLICE = "roamfleet.slice";
 /** Processes and threads of the wrapper, which count toward the limit of the scope. */
 const WRAPPER_TASKS = 16;

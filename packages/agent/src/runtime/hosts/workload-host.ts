@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import type { ResourceLimits } from "../manifest.ts";
-import type { WorkloadUser } from "../workload-user.ts";
+import type { RunAs } from "../users.ts";
 
 export interface ProgramSpec {
   app: string;
@@ -14,7 +14,7 @@ export interface ProgramSpec {
   restarts: number;
   limits: ResourceLimits;
   /** Absent: the agent's user. */
-  user?: WorkloadUser | undefined;
+  user?: RunAs | undefined;
 }
 
 /** A program that runs independently of the agent. */

@@ -2,7 +2,8 @@ import type { Clock } from "@roamfleet/clock";
 import { type Channel, CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
-import { findShellUser, ShellRefused, type ShellUser } from "../shell/shell-user.ts";
+import { findShellUser, ShellRefused } from "../shell/shell-user.ts";
+import type { RunAs } from "../../runtime/users.ts";
 import type { Processes } from "./own-process.ts";
 import type { FileRoom } from "./place.ts";
 
@@ -39,7 +40,7 @@ export function filesSource(options: FilesOptions): StreamSource {
 }
 
 async function serve(channel: Channel, options: FilesOptions, processes: Processes): Promise<void> {
-  let user: ShellUser;
+  let user: RunAs;
   try {
     user = await findShellUser(options.user, {
       environment: options.environment,

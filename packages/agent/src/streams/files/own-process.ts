@@ -4,7 +4,7 @@ import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, FrameError, MESSAGE_
 import { type Clock, systemClock } from "@roamfleet/clock";
 import { drained } from "@roamfleet/protocol/drained";
 import { spawnChild } from "../../runtime/spawn-child.ts";
-import type { ShellUser } from "../shell/shell-user.ts";
+import type { RunAs } from "../../runtime/users.ts";
 import type { FileRoom, MessagePort } from "./place.ts";
 import { serveFiles } from "./session.ts";
 import { ByteReader } from "../../runtime/byte-reader.ts";
@@ -33,7 +33,7 @@ const program = (): string =>
 export async function serveInProcess(
   channel: Channel,
   room: FileRoom,
-  user: ShellUser,
+  user: RunAs,
   { clock, processes }: { clock: Pick<Clock, "setTimer">; processes: Processes },
 ): Promise<void> {
   if (processes.running >= PROCESSES_MAX)

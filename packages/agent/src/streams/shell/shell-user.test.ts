@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import path from "node:path";
 import { test } from "node:test";
-import type { ShellUser } from "./shell-user.ts";
+import type { RunAs } from "../../runtime/users.ts";
 
 /** A uid without a passwd entry, as in a container that was started with a number. */
 const NOBODYS_UID = "54321";
@@ -19,7 +19,7 @@ test(
       cwd: "/",
       encoding: "utf8",
     });
-    const users = JSON.parse(output) as ShellUser[];
+    const users = JSON.parse(output) as RunAs[];
     assert.deepEqual(
       users.map(({ name, gid, home }) => [name, gid, home]),
       [

@@ -10,7 +10,8 @@ import { SHELL_VARIABLE } from "../../runtime/processes.ts";
 import { ContainerTerminal } from "./container-terminal.ts";
 import { PipedTerminal } from "./piped.ts";
 import { PtyTerminal } from "./pty.ts";
-import { findShellUser, ShellRefused, type ShellUser } from "./shell-user.ts";
+import { findShellUser, ShellRefused } from "./shell-user.ts";
+import type { RunAs } from "../../runtime/users.ts";
 import { findProgram } from "../../runtime/spawn-child.ts";
 
 /** Runs one shell on its channel, from its start until all of its processes are gone. Never throws. */
@@ -114,7 +115,7 @@ async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<T
 
 function environmentOf(
   { environment }: ShellSeams,
-  user: ShellUser,
+  user: RunAs,
   app_environment: Readonly<Record<string, string>> | undefined,
   term: string | undefined,
 ): Record<string, string> {
