@@ -9,22 +9,22 @@ import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { isTerminal } from "@roamfleet/protocol";
 import { createClient } from "@roamfleet/sdk";
-import { root } from "../../bin/launch.mjs";
 import metadata from "../../package.json" with { type: "json" };
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { whyNoPrograms } from "./base-image.ts";
+import { buildPackages } from "./build-packages.ts";
 import { MACHINES_FULL } from "./virtual-machine.ts";
 
 /** Emulates the processor for one program, which runs on this machine's kernel. */
 const EMULATOR = "qemu-aarch64-static";
-/** Directory of the C and C++ libraries for arm64. */
+/** Directory in which Debian installs the C and C++ libraries for arm64. */
 const LIBRARIES = "/usr/aarch64-linux-gnu";
 const { version } = metadata;
-const BUILD_MS_MAX = 400_000;
 const ONLINE_MS_MAX = 120_000;
-/** The machine type of arm64 in the header of an ELF file, and its offset. */
+/** Number by which the header of an ELF file states that the file is for arm64. */
 const EM_AARCH64 = 183;
+/** Position of that number in the file, in bytes. */
 const MACHINE_OFFSET = 18;
 
 function whyNoArm64(): string | undefined {
@@ -36,8 +36,7 @@ function whyNoArm64(): string | undefined {
 test("the agent of the arm64 package enrolls and runs an app", { timeout: 900_000, skip: whyNoArm64() }, async (t) => {
   const scratch = fs.mkdtempSync(path.join(tmpdir(), "roamfleet-arm64-"));
   t.after(() => fs.rmSync(scratch, { recursive: true, force: true }));
-  const words = ["tools/package/main.ts", "--fast", "--arch", "arm64", "--only", "agent", "--out", path.join(scratch, "packages")];
-  execFileSync(process.execPath, words, { cwd: root, stdio: ["ignore", "ignore", "pipe"], timeout: BUILD_MS_MAX });
+  buildPackages(path.join(scratch, "packages"), "--arch", "arm64", "--only", "agent");
   const deb = path.join(scratch, "packages", `roamfleet-agent_${version}_arm64.deb`);
   assert.equal(execFileSync("dpkg-deb", ["--field", deb, "Architecture"], { encoding: "utf8" }), "arm64\n");
   execFileSync("dpkg-deb", ["--extract", deb, path.join(scratch, "system")]);

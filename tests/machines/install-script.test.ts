@@ -7,9 +7,9 @@ import path from "node:path";
 import { after, before, test, type TestContext } from "node:test";
 import { installCommand } from "@roamfleet/protocol/install-command";
 import { type Client, createClient } from "@roamfleet/sdk";
-import { root } from "../../bin/launch.mjs";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { ServerProcess } from "../processes/server-process.ts";
+import { buildPackages } from "./build-packages.ts";
 import { ContainerRig, type SystemdContainer, whyNoContainers } from "./systemd-container.ts";
 import { MACHINES_FULL } from "./virtual-machine.ts";
 
@@ -32,7 +32,7 @@ before(async () => {
   if (skip !== false) return;
   place = await mkdtemp(path.join(tmpdir(), "rf-install-machines-"));
   stack.defer(() => rm(place, { recursive: true, force: true }));
-  await buildPackages(path.join(place, "packages"));
+  buildPackages(path.join(place, "packages"), "--arch", "amd64", "--only", "agent");
   rig = stack.use(await ContainerRig.start());
   const args = ["--tls", "auto", "--packages", path.join(place, "packages")];
   server = stack.use(await ServerProcess.start({ listen: "0.0.0.0:0", args, nodes: 1 }));
@@ -42,13 +42,6 @@ before(async () => {
   fleet = { site_id, fleet_id: (await api.createFleet({ body: { name: "Fleet", site_id } })).data.id };
 }, LIMIT);
 after(() => stack.disposeAsync());
-
-async function buildPackages(directory: string): Promise<void> {
-  const words = ["tools/run.mjs", "tools/package/main.ts", "--fast", "--arch", "amd64", "--only", "agent", "--out", directory];
-  const child = spawn(process.execPath, words, { cwd: root, stdio: ["ignore", "ignore", "inherit"], timeout: 300_000 });
-  const [code] = (await once(child, "close")) as [number | null];
-  assert.equal(code, 0, "npm run package failed");
-}
 
 /** Returns the command that `rf keys new` prints, without sudo, which a minimal system does not have. */
 async function newCommand(more = ""): Promise<string> {
@@ -223,7 +216,7 @@ async function foreignSignature(): Promise<{ directory: string; restore: () => P
   const kept = path.join(place, "InRelease");
   await cp(path.join(directory, "InRelease"), kept);
   const other = path.join(place, "other");
-  await buildPackages(other);
+  buildPackages(other, "--arch", "amd64", "--only", "agent");
   await writeFile(path.join(directory, "InRelease"), await readFile(path.join(other, "apt/dists/stable/InRelease")));
   return { directory, restore: () => cp(kept, path.join(directory, "InRelease")) };
 }

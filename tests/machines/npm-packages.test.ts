@@ -8,6 +8,7 @@ import { after, before, test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { root } from "../../bin/launch.mjs";
 import metadata from "../../package.json" with { type: "json" };
+import { buildPackages } from "./build-packages.ts";
 import { MACHINES_FULL } from "./virtual-machine.ts";
 
 const LIMIT = { timeout: 300_000, skip: MACHINES_FULL ? false : "builds all packages: npm run test:machines" };
@@ -31,7 +32,7 @@ const run = (command: string, args: readonly string[], cwd = directory): string 
 function build(name: string): string {
   const out = path.join(scratch, name);
   const key = path.join(scratch, "key.pem");
-  run(process.execPath, ["tools/package/main.ts", "--fast", "--arch", "amd64", "--sign", key, "--out", out], root);
+  buildPackages(out, "--arch", "amd64", "--sign", key);
   return out;
 }
 

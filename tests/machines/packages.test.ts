@@ -5,17 +5,16 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { type Client, createClient } from "@roamfleet/sdk";
-import { root } from "../../bin/launch.mjs";
 import metadata from "../../package.json" with { type: "json" };
 import { bundleForPackages, packageAgent } from "../../tools/package/agent.ts";
 import { writeDeb } from "../../tools/package/archives.ts";
 import { ARCHITECTURES, readContext } from "../../tools/package/build-context.ts";
+import { buildPackages } from "./build-packages.ts";
 import type { Machine } from "./machine.ts";
 import { ContainerRig, type SystemdContainer, whyNoContainers } from "./systemd-container.ts";
 import { MACHINES_FULL } from "./virtual-machine.ts";
 
 const LIMIT = { timeout: 900_000, skip: MACHINES_FULL ? whyNoContainers() : "builds all packages: npm run test:machines" };
-const BUILD_MS_MAX = 400_000;
 const { version } = metadata;
 const NEXT = "99.0.0";
 const [ARCH] = ARCHITECTURES;
@@ -24,7 +23,7 @@ const INSTALL = ["apt-get", "install", "--yes", "--no-install-recommends"];
 /** What a package may leave: logs and the records of dpkg, apt and systemd. The base image has no file that is newer than a package. */
 const LIST_FILES = `find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort`;
 
-/** Written when a package creates its user, which stays after a purge. */
+/** Files that are written when a package creates its user. The user stays after a purge. */
 const PASSWORD_BACKUPS = ["/etc/group-", "/etc/gshadow-", "/etc/passwd-", "/etc/shadow-"];
 
 function directoryOf(t: TestContext): string {
@@ -34,11 +33,10 @@ function directoryOf(t: TestContext): string {
 }
 
 /** Builds the packages of this machine's architecture, and the agent's .deb of a later version. */
-async function buildPackages(t: TestContext): Promise<{ packages: string; upgrade: string; foreign: string }> {
+async function buildAll(t: TestContext): Promise<{ packages: string; upgrade: string; foreign: string }> {
   const scratch = directoryOf(t);
   const packages = path.join(scratch, "packages");
-  const words = ["tools/package/main.ts", "--fast", "--only", "agent,server", "--out", packages];
-  execFileSync(process.execPath, words, { cwd: root, stdio: ["ignore", "ignore", "pipe"], timeout: BUILD_MS_MAX });
+  buildPackages(packages, "--only", "agent,server");
   const context = { ...readContext(scratch, true), version: NEXT };
   const later = path.join(scratch, "later");
   mkdirSync(later);
@@ -93,7 +91,7 @@ const online = (machine: Machine, org: Org): Promise<unknown> =>
 const pidOf = async (machine: Machine): Promise<string> => (await machine.read("/run/roamfleet-agent/pid")).trim();
 
 test("packages install on a clean Debian, upgrade, refuse what is wrong, and purge leaves nothing", LIMIT, async (t) => {
-  const { packages, upgrade, foreign } = await buildPackages(t);
+  const { packages, upgrade, foreign } = await buildAll(t);
   await using rig = await ContainerRig.start();
   await using server = await rig.boot();
   const before_server = await server.sh(LIST_FILES);

@@ -9,13 +9,12 @@ import { isTerminal } from "@roamfleet/protocol";
 import { installCommand } from "@roamfleet/protocol/install-command";
 import type { Deployment } from "@roamfleet/protocol/routes";
 import { type Body, type Client, createClient } from "@roamfleet/sdk";
-import { root } from "../../bin/launch.mjs";
 import metadata from "../../package.json" with { type: "json" };
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
+import { buildPackages } from "./build-packages.ts";
 import { VirtualMachine } from "./virtual-machine.ts";
 
-const BUILD_MS_MAX = 300_000;
 const END_MS_MAX = 600_000;
 const VERIFY_SECONDS = 2;
 const AGENT = "roamfleet-agent";
@@ -69,8 +68,7 @@ export class RobotInVm implements AsyncDisposable {
     const scratch = fs.mkdtempSync(path.join(tmpdir(), "roamfleet-robot-in-vm-"));
     stack.defer(() => fs.rmSync(scratch, { recursive: true, force: true }));
     const packages = path.join(scratch, "packages");
-    const words = ["tools/package/main.ts", "--fast", "--arch", "amd64", "--only", "agent", "--out", packages];
-    execFileSync(process.execPath, words, { cwd: root, stdio: ["ignore", "ignore", "pipe"], timeout: BUILD_MS_MAX });
+    buildPackages(packages, "--arch", "amd64", "--only", "agent");
     const server = stack.use(await ServerProcess.start({ args: ["--tls", "auto", "--tls-name", HOST, "--packages", packages], nodes: 1 }));
     const { token } = await server.org("Machines");
     const api = createClient({ base_url: server.url, ca: server.ca, token });
