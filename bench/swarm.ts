@@ -26,10 +26,10 @@ export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ 
   return { fleet_id: fleet.id, child };
 }
 
-/** Creates a release with an artifact of random bytes; returns its id. */
+/** Creates a release with random bytes as its artifact. Returns the id of the release. */
 export const pushRelease = (rig: Rig, artifact_bytes: number): Promise<string> => pushBundle(rig, randomBytes(artifact_bytes));
 
-/** Creates an app bundle from the bytes of its artifact; returns the id of the release. */
+/** Creates a release of kind `app_bundle` with these bytes as its artifact. Returns the id of the release. */
 export async function pushBundle(rig: Rig, bytes: Buffer): Promise<string> {
   const { data } = await rig.api.createRelease({
     body: {

@@ -33,7 +33,7 @@ interface Fleet {
 interface AppOptions {
   app?: string;
   script?: string;
-  /** Fields of `roamfleet.json`. */
+  /** Fields to add to the app's manifest. */
   manifest?: Record<string, unknown>;
 }
 

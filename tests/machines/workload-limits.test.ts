@@ -5,11 +5,11 @@ import { MACHINES_FULL, whyNoVirtualMachine } from "./virtual-machine.ts";
 
 const LIMIT = { timeout: 3_600_000, skip: MACHINES_FULL ? whyNoVirtualMachine() : "takes many minutes: npm run test:machines" };
 const MEMORY_BYTES = 32 * 1024 * 1024;
-/** Doubles a text until the memory ends. */
+/** Doubles the length of a text until the memory limit is reached. */
 const GREEDY = "text=0123456789; while :; do text=$text$text; done";
 
 test(
-  "an app has its own unit and limits, which a restart of the agent keeps, and an app over its limit disturbs no other",
+  "an app runs in its own unit with its limits, also after a restart of the agent, and is not disturbed when another app exceeds its limit",
   LIMIT,
   async () => {
     await using robot = await RobotInVm.start();
@@ -25,7 +25,7 @@ test(
       Slice: "roamfleet.slice",
       MemoryMax: String(MEMORY_BYTES),
       CPUQuotaPerSecUSec: "500ms",
-      // Its own 20, and 16 of the program that reads its output.
+      // The app's limit of 20, and 16 for the wrapper.
       TasksMax: "36",
     });
     assert.equal(await machine.sh('cat "/proc/$(cat /var/tmp/app.pid)/cgroup"'), `0::/roamfleet.slice/${scope}\n`);
@@ -51,54 +51,63 @@ test(
   },
 );
 
-/** Prints what a program of a release can see of the robot, then stays. */
+/** Prints which parts of the robot a program can use, then runs until it is stopped. */
 const LOOK = `
 echo "runs as $(id -un) in $(id -Gn)"
 echo "has the config $(tr -d " \\n" <"$ROAMFLEET_CONFIG_DIR/nav.json")"
 echo kept >"$HOME/data" && echo "has the data $(cat "$HOME/data")"
-echo "is told $(curl -s --unix-socket "$ROAMFLEET_SOCKET" http://robot/v1/status | head -c 8)"
+echo "reads the status $(curl -s --unix-socket "$ROAMFLEET_SOCKET" http://robot/v1/status | head -c 8)"
 echo "opens its output again" >/dev/stderr
 echo "has looked"
 while :; do sleep 1; done`;
-/** Prints the files in the agent's state directory that the user of the programs can read. */
+/** Prints the files of the agent's state directory that programs can read. */
 const READABLE = `find /var/lib/roamfleet-agent -type f |
   setpriv --reuid=roamfleet-app --regid=roamfleet-app --init-groups sh -c 'while read -r file; do [ ! -r "$file" ] || echo "$file"; done'`;
 
-test("programs run as another user, who reads no file of the agent's state but the app's own and the configs", LIMIT, async () => {
-  await using robot = await RobotInVm.start();
-  const { machine } = robot;
-  await robot.install();
-  await robot.deployConfig("nav", "speed", 2);
-  const health = { command: ["sh", "-c", '[ "$(id -un)" = roamfleet-app ]'] };
-  const look = await robot.pushApp("look", { script: LOOK, manifest: { health } });
-  assert.equal((await robot.ended(await robot.deploy(look))).status, "applied");
-  await robot.logged(/^has looked$/);
-  const told = ["runs as roamfleet-app in roamfleet-app", 'has the config {"speed":2}', "has the data kept", 'is told {"data":'];
-  const messages = await robot.messages();
-  assert.deepEqual(
-    [...told, "opens its output again"].filter((message) => !messages.includes(message)),
-    [],
-    messages.join("\n"),
-  );
-  const readable = (await machine.sh(READABLE)).trim().split("\n");
-  const expected = /^\/var\/lib\/roamfleet-agent\/(apps\/main\/versions\/|configs\/nav\.json$)/;
-  assert.deepEqual(
-    readable.filter((file) => !expected.test(file)),
-    [],
-  );
-  assert.ok(readable.some((file) => file.endsWith("/run.sh")) && readable.some((file) => file.endsWith("/nav.json")));
+test(
+  "programs run as a separate user, which can read only their release and the configs in the agent's state directory",
+  LIMIT,
+  async () => {
+    await using robot = await RobotInVm.start();
+    const { machine } = robot;
+    await robot.install();
+    await robot.deployConfig("nav", "speed", 2);
+    const health = { command: ["sh", "-c", '[ "$(id -un)" = roamfleet-app ]'] };
+    const look = await robot.pushApp("look", { script: LOOK, manifest: { health } });
+    assert.equal((await robot.ended(await robot.deploy(look))).status, "applied");
+    await robot.logged(/^has looked$/);
+    const expected_messages = [
+      "runs as roamfleet-app in roamfleet-app",
+      'has the config {"speed":2}',
+      "has the data kept",
+      'reads the status {"data":',
+    ];
+    const messages = await robot.messages();
+    assert.deepEqual(
+      [...expected_messages, "opens its output again"].filter((message) => !messages.includes(message)),
+      [],
+      messages.join("\n"),
+    );
+    const readable = (await machine.sh(READABLE)).trim().split("\n");
+    const expected = /^\/var\/lib\/roamfleet-agent\/(apps\/main\/versions\/|configs\/nav\.json$)/;
+    assert.deepEqual(
+      readable.filter((file) => !expected.test(file)),
+      [],
+    );
+    assert.ok(readable.some((file) => file.endsWith("/run.sh")) && readable.some((file) => file.endsWith("/nav.json")));
 
-  // A config that arrives while the program runs is readable, too.
-  await robot.deployConfig("nav", "speed", 3);
-  assert.match(
-    await machine.sh("setpriv --reuid=roamfleet-app --regid=roamfleet-app --init-groups cat /var/lib/roamfleet-agent/configs/nav.json"),
-    /3/,
-  );
+    // This also applies to a config that arrives while the program runs.
+    await robot.deployConfig("nav", "speed", 3);
+    assert.match(
+      await machine.sh("setpriv --reuid=roamfleet-app --regid=roamfleet-app --init-groups cat /var/lib/roamfleet-agent/configs/nav.json"),
+      /3/,
+    );
 
-  const pid = await machine.run(["pgrep", "--full", "^sh run.sh"]);
-  await machine.sh("echo ROAMFLEET_WORKLOAD_USER=missing >>/etc/roamfleet/agent.env; systemctl restart roamfleet-agent");
-  const refused = await robot.ended(await robot.deploy(await robot.pushApp("counter-1")));
-  assert.equal(refused.status, "failed");
-  assert.match(await robot.reason(refused.id), /this robot has no user missing/);
-  assert.equal(await machine.run(["pgrep", "--full", "^sh run.sh"]), pid, "the refused release disturbed the running one");
-});
+    const pid = await machine.run(["pgrep", "--full", "^sh run.sh"]);
+    await machine.sh("echo ROAMFLEET_WORKLOAD_USER=missing >>/etc/roamfleet/agent.env; systemctl restart roamfleet-agent");
+    const refused = await robot.ended(await robot.deploy(await robot.pushApp("counter-1")));
+    assert.equal(refused.status, "failed");
+    assert.match(await robot.reason(refused.id), /this robot has no user missing/);
+    assert.equal(await machine.run(["pgrep", "--full", "^sh run.sh"]), pid, "the refused release disturbed the running one");
+  },
+);

@@ -248,7 +248,7 @@ test("sends ros_adapters in health only to a server that supports the field", LI
   assert.deepEqual([older.ros, "ros_adapters" in older], [null, false]);
 });
 
-test("sends unchanged health rarely only to a server that supports this", LIMIT, async (t) => {
+test("reduces reports of unchanged health only for a server that supports this", LIMIT, async (t) => {
   const sentIn9Minutes = async (...features: string[]): Promise<number> => {
     const { peer, clock } = await startRig(t, ({ behavior }) => (behavior.welcome = { features, health_seconds: 30 }));
     await until("health", () => peer.health.length === 1);
@@ -263,7 +263,7 @@ test("sends unchanged health rarely only to a server that supports this", LIMIT,
   assert.ok(sent >= 2 && sent <= 12, `${sent}`);
 });
 
-test("compresses messages only for a server that supports compression", LIMIT, async (t) => {
+test("sends compressed messages only to a server that supports them", LIMIT, async (t) => {
   const { peer, agent, clock } = await startRig(t, (made) => (made.behavior.welcome = { features: [] }));
   const advance = (): Promise<void> => clock.advance({ seconds: 1 });
   const isMessage = (message: string): boolean => peer.records.some((record) => record.message === message);

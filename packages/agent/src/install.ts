@@ -163,7 +163,7 @@ RestartSec=5
 # Refused by the server, or invalid flags: a restart would fail again.
 RestartPreventExitStatus=2 4
 ${stopLines(config)}
-# A program without a scope counts as part of this service. If it runs out of memory, the agent restarts it and must not be stopped.
+# systemd counts programs without a scope as part of this service. If one runs out of memory, the agent must not stop: it restarts the program.
 OOMPolicy=continue
 LimitNOFILE=65536
 # Log records wait in memory here for their acknowledgement, instead of on the flash, and survive a restart of the agent.

@@ -56,14 +56,14 @@ export async function* tarNames(stream: AsyncIterable<Uint8Array>): AsyncGenerat
 
 interface TarEntry {
   name: string;
-  /** The padded content, if it was asked for. */
+  /** The content with its padding; absent unless `wants` returned true. */
   content?: Uint8Array;
 }
 
 interface TarEntriesOptions {
-  /** The archive is not read beyond this many bytes. */
+  /** Number of bytes after which reading stops. */
   bytes_max?: number;
-  /** Whether the content of an entry is wanted. `length`: its header and padded content in bytes, which are then kept in memory. */
+  /** Returns whether to read the content of an entry into memory. `length`: bytes of its header and of its content with padding. */
   wants?: (entry: { name: string; length: number }) => boolean;
 }
 

@@ -17,7 +17,7 @@ export type HealthCheck =
 /** Limits of all processes of an app together; null: none. */
 export interface ResourceLimits {
   memory_bytes: number | null;
-  /** Processor time per second, in seconds: 1.5 is one and a half processors. */
+  /** Number of processors that the app may use at the same time, such as 1.5. */
   cpus: number | null;
   /** Number of processes and threads. */
   pids: number | null;
@@ -90,6 +90,7 @@ export const given = (value: unknown): boolean => value !== undefined && value !
 const MEMORY_BYTES_MIN = 6 * 1024 * 1024;
 const PIDS_MAX = 4_194_304;
 
+/** Validates the field `limits` of a manifest. An absent limit is null. */
 export function resourceLimits(value: unknown): ResourceLimits {
   const fields = given(value) ? object(value, "limits", ["memory_bytes", "cpus", "pids"]) : {};
   const { memory_bytes, cpus, pids } = fields;

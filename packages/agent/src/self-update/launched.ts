@@ -124,7 +124,7 @@ export class Versions {
     writeAtomically(path.join(this.root, "next"), `${version}\n`, 0o644);
   }
 
-  /** Tells the launcher that the server has acknowledged a report of this version. The launcher then keeps the version. */
+  /** Notifies the launcher that the server has acknowledged a report of this version. The launcher then keeps the version. */
   noteReported(): void {
     makeDirectory(this.#launched.run_directory, 0o755);
     fs.writeFileSync(path.join(this.#launched.run_directory, "reported"), "");

@@ -23,7 +23,7 @@ test("compresses messages of robots and restores them exactly", () => {
   }
 });
 
-test("does not compress a message that is short or would not become shorter", () => {
+test("compresses only messages that are long and become shorter", () => {
   assert.equal(packMessage(batchOf(1).subarray(0, 100)), undefined);
   assert.equal(packMessage(randomBytes(4_096)), undefined);
 });

@@ -420,7 +420,7 @@ install_tarball() {
   changed_settings=yes
 }
 
-# Programs of releases run as this user, who cannot read the robot's key.
+# Creates the user that programs of releases run as, which cannot read the robot's key.
 make_app_user() {
   ! id "$APP_USER" >/dev/null 2>&1 || return 0
   has useradd || fail "useradd is missing, which creates the user $APP_USER: create this system user with the home $APP_HOME, then run this script again"

@@ -6,9 +6,9 @@ import { findProgram, runCommand, SYSTEM_PATH } from "../spawn-child.ts";
 /** Path that exists if the machine was booted with systemd, so that its commands work. */
 export const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SLICE = "roamfleet.slice";
-/** Processes and threads of the wrapper, which count toward the limit of the scope. */
+/** Room for the processes of the wrapper in the limit of a scope, which counts them too. */
 const WRAPPER_TASKS = 16;
-/** Time in seconds beyond the stop timeout until systemd has killed a scope. */
+/** Additional time after the stop timeout, in seconds, in which systemd kills the remaining processes. */
 const STOP_SLACK_SECONDS = 30;
 
 interface ScopeSpec {
@@ -18,8 +18,8 @@ interface ScopeSpec {
 }
 
 /**
- * Transient scope units of systemd, one for each app. A scope is a cgroup: it holds all processes of the app, enforces the limits of its
- * manifest, and outlives the agent.
+ * Creates and stops transient scope units of systemd, one for each app. The cgroup of a scope contains all processes of the app and enforces
+ * the limits of its manifest. It exists until these processes have ended, whether an agent runs or not.
  */
 export class Scopes {
   readonly #run: string;
@@ -32,14 +32,14 @@ export class Scopes {
     this.#clock = clock;
   }
 
-  /** Returns the scopes of this robot; undefined if systemd did not boot it, or the agent may not create units because it is not root. */
+  /** Returns undefined if this robot was not booted with systemd, or if the agent does not run as root and cannot create units. */
   static find(clock: Clock): Scopes | undefined {
     if (process.getuid?.() !== 0 || !fs.existsSync(BOOTED_BY_SYSTEMD)) return undefined;
     const [run, control] = ["systemd-run", "systemctl"].map((name) => findProgram(name, SYSTEM_PATH));
     return run === undefined || control === undefined ? undefined : new Scopes(run, control, clock);
   }
 
-  /** Returns the command that creates the app's scope and then replaces itself by the command that follows it. */
+  /** Returns a command prefix that creates the app's scope. Its process then runs the command that follows. */
   command({ app, limits, stop_timeout_seconds }: ScopeSpec): string[] {
     const { memory_bytes, cpus, pids } = limits;
     const properties = [
@@ -59,7 +59,7 @@ export class Scopes {
     return [this.#run, ...about, ...properties.map((property) => `--property=${property}`), "--"];
   }
 
-  /** Ends all processes that are left in the app's scope. Never throws: starting the next program reports a scope that remains. */
+  /** Ends all processes in the app's scope. Never throws. If the scope remains, the next start fails and reports it. */
   async stop(app: string, stop_timeout_seconds: number): Promise<void> {
     const timeout_ms = (stop_timeout_seconds + STOP_SLACK_SECONDS) * 1_000;
     await runCommand({ argv: [this.#control, "stop", "--quiet", scopeName(app)], env: {}, timeout_ms, clock: this.#clock });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { scopeName } from "./scope.ts";
 import { describeStatus, parseStatus } from "./workload-host.ts";
 
-test("describes the exit status that a wrapper has written", () => {
+test("describes how a program ended, by the exit status that its wrapper stored", () => {
   const described = ["3\n", "137\n", "137 memory\n", "0", "", "137 mem", "-1"].map((text) => describeStatus(parseStatus(text)));
   const unknown = "ended with an unknown status";
   assert.deepEqual(described, [
@@ -17,7 +17,7 @@ test("describes the exit status that a wrapper has written", () => {
   ]);
 });
 
-test("the unit of an app has a name that systemd accepts", () => {
+test("escapes characters of an app's name that systemd does not allow in names of units", () => {
   assert.equal(scopeName("main"), "roamfleet-app-main.scope");
   assert.equal(scopeName("a-b/ü"), String.raw`roamfleet-app-a\x2db\x2f\xc3\xbc.scope`);
 });

@@ -6,15 +6,15 @@ export const OUTPUT_FILE_BYTES = 1024 * 1024;
 export const OUTPUT_FILES_MAX = 4;
 
 /**
- * Shell script that runs one program independently of the agent. Arguments: the directory of this run, the path of `setsid`, the
- * id of the user that gets the pipes, or an empty text, the program and its arguments. It writes:
+ * Shell script that runs one program independently of the agent. Its arguments are the directory of this run, the path of `setsid`, a user id,
+ * and the program with its arguments. This user becomes the owner of the pipes, so that the program can open them by name; if the id is empty,
+ * the owner stays. The script writes:
  *
  * - to stdout, for the agent that started it: `pid N` before the program starts, `exit STATUS` after it has ended;
  * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about 1 MiB. It keeps the newest four of a stream, so
  *   the disk cannot fill while no agent reads them. The program writes to a pipe that is always read: on a full disk its output is lost, but
  *   its writes neither fail nor block;
- * - to DIRECTORY/exit: the exit status, followed by `memory` if the program was killed and the kernel has killed a process of the app's scope
- *   because of its memory limit.
+ * - to DIRECTORY/exit: the exit status. `137 memory` means that the program was killed after its app had reached the memory limit.
  *
  * The program has its own session, so a signal to its process group reaches neither the wrapper nor the agent. It runs in the foreground,
  * because a shell makes background commands ignore SIGINT; and in a subshell, because a shell would redirect its own stderr for the time of a
