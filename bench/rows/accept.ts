@@ -1,6 +1,6 @@
 import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { linkChallengeText } from "@roamfleet/protocol/link";
-import { isSignedBy } from "../../packages/server/src/features/robots/identity.ts";
+import { isSignedBy } from "../../packages/server/src/features/robots/public-key.ts";
 import { atRest, cpuMicroseconds, ratioOf, type Round, type Sample, sample, type Side, side } from "../measure.ts";
 import type { Program, Rig } from "../rig.ts";
 import { type BenchRobot, concurrently, connectRobot, insertRobots } from "../robots.ts";

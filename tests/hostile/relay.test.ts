@@ -11,7 +11,7 @@ import type { Client } from "@roamfleet/sdk";
 import { httpClient, readText, signedFetcher } from "../../packages/agent/src/http/request.ts";
 import { listRefusedHosts } from "../../packages/server/src/link/index.ts";
 import { openAuthority } from "../../packages/server/src/kernel/tls/certificate-authority.ts";
-import { openKey, type RobotKey } from "../../packages/agent/src/identity/identity.ts";
+import { openFileKey, type RobotKey } from "../../packages/agent/src/identity/identity.ts";
 import { RobotTime } from "../../packages/agent/src/robot-time.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
@@ -53,9 +53,9 @@ async function signedGet(server: string, to: { robot_id: string; key: RobotKey; 
 }
 
 /** Returns the bytes of a signed GET without a channel binding. */
-function signedBytes(key: RobotKey, robot_id: string, host: string): Buffer {
+async function signedBytes(key: RobotKey, robot_id: string, host: string): Promise<Buffer> {
   const request = { host, channel: "", method: "GET", path: SIGNED_PATH, at: Date.now(), nonce: "A".repeat(22) };
-  const authorization = robotAuthorization(robot_id, request, key.sign(httpRequestText(robot_id, request)));
+  const authorization = robotAuthorization(robot_id, request, await key.sign(httpRequestText(robot_id, request)));
   return Buffer.from(`GET ${SIGNED_PATH} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${authorization}\r\nConnection: close\r\n\r\n`);
 }
 
@@ -95,7 +95,7 @@ test("a man in the middle with a trusted certificate cannot relay a robot's conn
     await robot.program.until("the link", () => robot.program.output.includes("link is up"));
     await robot.program.stop();
 
-    const own = openKey(place);
+    const own = openFileKey(place);
     const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
     assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
     relay.is_network = false;
@@ -106,7 +106,7 @@ test("a man in the middle with a trusted certificate cannot relay a robot's conn
     for (const again of [request, request, withHost(request, `127.0.0.1:${to.port}`)])
       assert.equal((await send(again, to, { ca })).status, 401);
     // TLS below 1.3 has no channel binding, and a signature without one would be valid on every connection.
-    const unbound = signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
+    const unbound = await signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
     const old = await send(unbound, to, { ca, maxVersion: "TLSv1.2" });
     assert.deepEqual([old.status, /TLS 1\.3 is required/.test(old.text)], [401, true], old.text);
     // The relayed signatures do not count as used: the robot itself is accepted.
@@ -143,7 +143,7 @@ test("without TLS, a server at another address cannot relay a robot's connection
 
   const place = mkdtempSync(path.join(tmpdir(), "roamfleet-relay-"));
   try {
-    const own = openKey(place);
+    const own = openFileKey(place);
     const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
     assert.equal((await signedGet(mapped, { robot_id, key: own })).status, 200);
     const spent = mapping.heard.at(-1)!;

@@ -62,7 +62,7 @@ export class AgentProcess implements AsyncDisposable {
     const { url, key, name, labels = {}, env, args = [], within } = this.options;
     const flags = Object.entries(labels).flatMap(([label, value]) => ["--label", `${label}=${value}`]);
     const words = ["run", "--server", url, "--state", this.state, "--name", name, ...failpointFlags(env), ...flags, ...args];
-    return new Program("packages/agent/src/main.ts", words, { ROAMFLEET_ENROLL_KEY: key, ...env }, within);
+    return new Program("packages/agent/src/main.ts", words, { ROAMFLEET_ENROLL_KEY: key, ROAMFLEET_TPM: "off", ...env }, within);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -67,7 +67,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const unlock = lockState(config.state_directory);
   const disk = openDisk(options);
   try {
-    const key = openKey(config.state_directory);
+    const key = await openKey({ ...config, environment: config.workload_environment, log: disk.log });
     const signal = options.signal ?? new AbortController().signal;
     const trusted = await establishTrust({ config, clock: options.clock, log: disk.log, signal });
     const tls = { ...trusted, agent: openServerAgent(config, disk, trusted.ca) };

@@ -4,6 +4,7 @@ import { parseFingerprint } from "@roamfleet/protocol/authority";
 import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
+import { TPM_MODES, type TpmMode } from "./identity/identity.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
 import { isVersion, type Launched } from "./self-update/launched.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/permission.ts";
@@ -56,6 +57,8 @@ export interface AgentConfig {
   workload_environment: Record<string, string>;
   /** Name of the user that programs of bundles run as; absent: the agent's user. */
   workload_user?: string;
+  /** Where a robot without a key makes one. */
+  tpm: TpmMode;
   /** Whether systemd started this agent as a service. */
   is_service?: boolean;
   /** Directory below which /proc, /sys and other system files are read; tests pass their own. */
@@ -103,6 +106,7 @@ export interface ConfigFlags {
   socket?: string;
   socketGroup?: string;
   workloadUser?: string;
+  tpm?: string;
   safeToUpdateCommand?: string;
   safeToUpdateUrl?: string;
   safeToUpdateTimeout?: string;
@@ -125,7 +129,7 @@ export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = pr
 /**
  * Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME, ROAMFLEET_ROBOT_LABELS,
  * ROAMFLEET_CA_FINGERPRINT, ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL,
- * ROAMFLEET_SOCKET_GROUP, ROAMFLEET_WORKLOAD_USER, ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL,
+ * ROAMFLEET_SOCKET_GROUP, ROAMFLEET_WORKLOAD_USER, ROAMFLEET_TPM, ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL,
  * ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT. `robot`: the parsed config file. Throws UsageError for a missing or malformed setting.
  */
 export function readConfig(
@@ -168,6 +172,7 @@ export function readConfig(
     ...readLaunched(env),
     workload_environment: workloadEnvironment(env),
     ...workloadUser(flags.workloadUser ?? env.ROAMFLEET_WORKLOAD_USER),
+    tpm: tpmMode(flags.tpm ?? env.ROAMFLEET_TPM),
     is_service: env.INVOCATION_ID !== undefined,
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
@@ -214,6 +219,13 @@ function workloadUser(name: string | undefined): Pick<AgentConfig, "workload_use
   if (!name) return {};
   if (!USER_NAME.test(name)) throw new UsageError(`--workload-user must be the name of a user, not "${name}"`);
   return { workload_user: name };
+}
+
+function tpmMode(text: string | undefined): TpmMode {
+  const mode = text || "auto";
+  if (mode !== "auto" && mode !== "required" && mode !== "off")
+    throw new UsageError(`--tpm must be ${TPM_MODES.slice(0, -1).join(", ")} or ${TPM_MODES.at(-1)}, not "${mode}"`);
+  return mode;
 }
 
 function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): NonNullable<AgentConfig["local_api"]> {

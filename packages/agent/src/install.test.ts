@@ -70,6 +70,7 @@ const EVERY: Required<ConfigFlags> = {
   containerSocket: "/run/other.sock",
   safeToUpdateUrl: "",
   safeToUpdateTimeout: "7",
+  tpm: "required",
   logLevel: "debug",
   logSpoolMib: "12.5",
   crashAtFailpoint: false,

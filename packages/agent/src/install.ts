@@ -235,6 +235,7 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
   containerSocket: ({ container_sockets: [first, ...more] }) => (more.length > 0 ? [] : ["--container-socket", first ?? "none"]),
   socket: ({ local_api, state_directory }) => (local_api?.socket === socketIn(state_directory) ? [] : flag("--socket", local_api?.socket)),
   socketGroup: ({ local_api }) => flag("--socket-group", local_api?.group),
+  tpm: ({ tpm }) => (tpm === "auto" ? [] : ["--tpm", tpm]),
   workloadUser: ({ workload_user }) => flag("--workload-user", workload_user),
   safeToUpdateCommand: ({ safe_to_update: gate }) => (gate && "command" in gate ? ["--safe-to-update-command", gate.command] : []),
   safeToUpdateUrl: ({ safe_to_update: gate }) => (gate && "url" in gate ? ["--safe-to-update-url", gate.url] : []),

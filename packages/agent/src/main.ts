@@ -51,6 +51,10 @@ function withRunOptions(command: Command): Command {
       )
       .option("--socket <path>", "unix socket for the robot's own software (default: run/agent.sock in the state directory)")
       .option("--workload-user <name>", "user that programs of bundles run as; default: the agent's (or ROAMFLEET_WORKLOAD_USER)")
+      .option(
+        "--tpm <mode>",
+        "where a new robot makes its key: auto (in the TPM if there is one and tpm2-tools), required, off (default: auto; or ROAMFLEET_TPM)",
+      )
       .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
       .option(
         "--safe-to-update-command <command>",

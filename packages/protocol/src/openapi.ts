@@ -86,7 +86,7 @@ const SECURITY_SCHEMES: Record<Document, Node> = {
       in: "header",
       name: "Authorization",
       description:
-        "`RobotSignature <robot_id>:<at>:<nonce>:<channel>:<base64 Ed25519 signature>` over `roamfleet-http-v3`, robot id, host, TLS channel (RFC 9266, base64; empty without TLS), method, path, `at` (milliseconds of the server's clock) and nonce, one per line. Each nonce is accepted once.",
+        "`RobotSignature <robot_id>:<at>:<nonce>:<channel>:<base64 signature>` over `roamfleet-http-v3`, robot id, host, TLS channel (RFC 9266, base64; empty without TLS), method, path, `at` (milliseconds of the server's clock) and nonce, one per line. Each nonce is accepted once.",
     },
   },
 };

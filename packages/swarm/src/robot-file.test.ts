@@ -43,7 +43,7 @@ test("reports a temporary disk failure once and writes the pending state afterwa
   assert.equal(complaints, 1);
 });
 
-test("derives a robot's key from seed, number and enrollment key, and signs with it", () => {
+test("derives a robot's key from seed, number and enrollment key, and signs with it", async () => {
   const raw = deriveRobotKey("rf_enroll_a", 7, 1);
   assert.deepEqual(raw, deriveRobotKey("rf_enroll_a", 7, 1));
   for (const other of [deriveRobotKey("rf_enroll_b", 7, 1), deriveRobotKey("rf_enroll_a", 8, 1), deriveRobotKey("rf_enroll_a", 7, 2)])
@@ -51,6 +51,6 @@ test("derives a robot's key from seed, number and enrollment key, and signs with
   const key = robotKey(raw);
   const spki = Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), Buffer.from(key.public_key, "base64")]);
   const public_key = createPublicKey({ key: spki, format: "der", type: "spki" });
-  assert.equal(verify(null, Buffer.from("hello"), public_key, Buffer.from(key.sign("hello"), "base64")), true);
-  assert.equal(verify(null, Buffer.from("hallo"), public_key, Buffer.from(key.sign("hello"), "base64")), false);
+  assert.equal(verify(null, Buffer.from("hello"), public_key, Buffer.from(await key.sign("hello"), "base64")), true);
+  assert.equal(verify(null, Buffer.from("hallo"), public_key, Buffer.from(await key.sign("hello"), "base64")), false);
 });

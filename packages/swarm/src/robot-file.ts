@@ -121,8 +121,9 @@ export function deriveRobotKey(enroll_key: string, seed: number, number: number)
 export function robotKey(raw: Buffer): RobotKey {
   const der = createPublicKey(privateKey(raw)).export({ type: "spki", format: "der" });
   return {
+    place: "file",
     public_key: der.subarray(-RAW_KEY_BYTES).toString("base64"),
-    sign: (text) => sign(null, Buffer.from(text), privateKey(raw)).toString("base64"),
+    sign: async (text) => sign(null, Buffer.from(text), privateKey(raw)).toString("base64"),
   };
 }
 

@@ -7,7 +7,7 @@ import { test, type TestContext } from "node:test";
 import { SimulatedClock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { httpRequestText } from "@roamfleet/protocol/link";
-import { openKey } from "../identity/identity.ts";
+import { openFileKey } from "../identity/identity.ts";
 import { RobotTime } from "../robot-time.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { httpClient, readText, signedFetcher } from "./request.ts";
@@ -32,7 +32,7 @@ test("sends a GET signed for its path and the server's time, with a Range header
     seen.push(request);
     response.writeHead(206, { etag: '"x"' }).end("rest");
   });
-  const key = openKey(temporaryDirectory(t));
+  const key = openFileKey(temporaryDirectory(t));
   const time = new RobotTime(systemClock);
   time.sync(1_900_000_000_000);
   const fetcher = signedFetcher({ server, robot_id: "rob_1", key, time, http: httpClient(systemClock) });

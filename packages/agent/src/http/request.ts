@@ -20,7 +20,7 @@ interface HttpRequest {
   url: string;
   headers?: Record<string, string>;
   /** Returns further headers. It is called once the connection is open: `channel` is the TLS channel binding, or "" without TLS. */
-  bound_headers?: (channel: string) => Record<string, string>;
+  bound_headers?: (channel: string) => Promise<Record<string, string>>;
   body?: string;
   signal: AbortSignal;
 }
@@ -67,16 +67,16 @@ function answerOf(request: ClientRequest, body: string | undefined, bound: HttpR
     request.on("error", reject);
     if (bound === undefined) return void request.end(body);
     return void request.once("socket", (socket: Socket) => {
-      const send = (): void => {
+      const send = async (): Promise<void> => {
         try {
-          for (const [name, value] of Object.entries(bound(channelBinding(socket)))) request.setHeader(name, value);
+          for (const [name, value] of Object.entries(await bound(channelBinding(socket)))) request.setHeader(name, value);
           request.end(body);
         } catch (error) {
           request.destroy(error as Error);
         }
       };
-      if (socket instanceof TLSSocket && !isSecured(socket)) socket.once("secureConnect", send);
-      else send();
+      if (socket instanceof TLSSocket && !isSecured(socket)) socket.once("secureConnect", () => void send());
+      else void send();
     });
   });
 }
@@ -126,10 +126,10 @@ export function signedFetcher(options: { server: string; robot_id: string; key: 
         method: "GET",
         url: server + path,
         headers: { "accept-encoding": "identity", ...range },
-        bound_headers: (channel) => {
+        bound_headers: async (channel) => {
           const nonce = randomBytes(REQUEST_NONCE_BYTES).toString("base64url");
           const request = { host, channel, method: "GET", path, at: time.serverTime(), nonce };
-          return { authorization: robotAuthorization(robot_id, request, key.sign(httpRequestText(robot_id, request))) };
+          return { authorization: robotAuthorization(robot_id, request, await key.sign(httpRequestText(robot_id, request))) };
         },
         signal,
       });

@@ -1,10 +1,12 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { arch, hostname, platform, release } from "node:os";
+import type { Logger } from "pino";
 import type { Platform } from "@roamfleet/protocol/link";
-import { makeDirectory, readJson, writeAtomically, writeJson, readIfExists } from "../disk/write-atomically.ts";
+import { errorText, makeDirectory, readJson, writeAtomically, writeJson, readIfExists } from "../disk/write-atomically.ts";
 import { fieldsOf } from "../json.ts";
+import { hasTpmKey, makeTpmKey, openTpmKey, whyNoTpm } from "./tpm-key.ts";
 
 /** The robot's identity after enrollment. */
 export interface Enrollment {
@@ -15,28 +17,70 @@ export interface Enrollment {
 
 /** The robot's key pair. The private key is created on the robot and never leaves it. */
 export interface RobotKey {
-  /** Base64 of the 32 raw bytes of the Ed25519 public key. */
+  /** Where the private key is: in a file of the state directory, or in the robot's TPM. */
+  readonly place: "file" | "tpm";
+  /** Base64 of the raw public key: 32 bytes of an Ed25519 key in a file, 65 bytes of a P-256 key in a TPM. */
   readonly public_key: string;
-  /** Signs the UTF-8 bytes of `text` and returns the signature in base64. */
-  sign(text: string): string;
+  /** Signs the UTF-8 bytes of `text` and returns the signature in base64. Rejects if the TPM cannot sign. */
+  sign(text: string): Promise<string>;
 }
+
+/** Where a robot that has no key yet makes one. `auto`: in the TPM if the robot has one and tpm2-tools, otherwise in a file. */
+export const TPM_MODES = ["auto", "required", "off"] as const;
+export type TpmMode = (typeof TPM_MODES)[number];
 
 const keyFile = (state_directory: string): string => join(state_directory, "identity", "key.pem");
 export const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
+interface KeyOptions {
+  state_directory: string;
+  tpm: TpmMode;
+  /** Environment of the commands that use the TPM. */
+  environment: Readonly<Record<string, string>>;
+  log: Pick<Logger, "info" | "warn">;
+}
+
+/**
+ * Opens the robot's key, or creates it. A key never changes its place, since with a new key the robot would enroll as another robot. Rejects
+ * if the key's file is damaged, and if a TPM is required but the key is not in one.
+ */
+export async function openKey({ state_directory, tpm, environment, log }: KeyOptions): Promise<RobotKey> {
+  if (hasTpmKey(state_directory)) return openTpmKey(state_directory, environment);
+  const file = keyFile(state_directory);
+  const has_file = existsSync(file);
+  if (has_file && tpm === "required")
+    throw new Error(`the robot's key is in ${file}, but a TPM is required: use a new state directory, and enroll again`);
+  if (has_file || tpm === "off") return openFileKey(state_directory);
+  const why_not = whyNoTpm(environment);
+  if (why_not !== undefined) {
+    if (tpm === "required") throw new Error(`the robot's key must be in a TPM, but ${why_not}`);
+    log.info({ reason: why_not }, "the robot's key is in a file");
+    return openFileKey(state_directory);
+  }
+  try {
+    await makeTpmKey(state_directory, environment);
+    log.info("the robot's key was made in its TPM");
+    return openTpmKey(state_directory, environment);
+  } catch (error) {
+    if (tpm === "required") throw error;
+    log.warn({ reason: errorText(error) }, "no key could be made in the TPM: the robot's key is in a file");
+    return openFileKey(state_directory);
+  }
+}
+
 /**
  * Reads the robot's private key from the state directory, or creates it with mode 0600. The key is on disk before it is used, so an
- * enrollment whose response was lost is repeated with the same key. Throws if the file is not an Ed25519 key: with a new key the robot
- * would enroll as another robot.
+ * enrollment whose response was lost is repeated with the same key. Throws if the file is not an Ed25519 key.
  */
-export function openKey(state_directory: string): RobotKey {
+export function openFileKey(state_directory: string): RobotKey {
   const path = keyFile(state_directory);
   const private_key = readKey(path) ?? makeKey(state_directory, path);
   const der = createPublicKey(private_key).export({ type: "spki", format: "der" });
   return {
+    place: "file",
     // The SPKI encoding of an Ed25519 key is a fixed prefix followed by the raw key.
     public_key: der.subarray(-32).toString("base64"),
-    sign: (text) => sign(null, Buffer.from(text), private_key).toString("base64"),
+    sign: async (text) => sign(null, Buffer.from(text), private_key).toString("base64"),
   };
 }
 

@@ -184,13 +184,13 @@ export class Link {
     };
   }
 
-  #hello(nonce: string, channel: string): Hello {
+  async #hello(nonce: string, channel: string): Promise<Hello> {
     const { server, robot_id, key, outbox, introduce } = this.#options;
     return {
       type: "hello",
       protocols: [...LINK_PROTOCOLS],
       robot_id,
-      signature: key.sign(linkChallengeText(robot_id, { nonce, host: hostOf(server), channel })),
+      signature: await key.sign(linkChallengeText(robot_id, { nonce, host: hostOf(server), channel })),
       channel,
       outbox_id: outbox.outbox_id,
       streams: [...this.#sources.keys()],

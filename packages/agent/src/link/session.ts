@@ -30,6 +30,7 @@ import {
 import type { Logger } from "pino";
 import type WebSocket from "ws";
 import type { RawData } from "ws";
+import { errorText } from "../disk/write-atomically.ts";
 import { parseObject } from "../json.ts";
 import { sensibleWaitMs } from "./backoff.ts";
 import { parseDesired } from "./desired-store.ts";
@@ -58,10 +59,10 @@ export interface SessionEnd {
  */
 export type AfterWelcome = Exclude<ServerMessage, { type: "refused" }>;
 
-/** Callbacks of a session; all are synchronous. */
+/** Callbacks of a session. */
 interface SessionHandlers {
-  /** Returns the signed `hello` message for the server's nonce. */
-  hello(nonce: string): unknown;
+  /** Returns the signed `hello` message for the server's nonce. Rejects if the robot cannot sign. */
+  hello(nonce: string): Promise<unknown>;
   /** Called when the server has accepted the robot. Returns why this link must not be used; undefined if it may. */
   welcomed(welcome: Welcome): SessionEnd | undefined;
   message(message: AfterWelcome): void;
@@ -217,11 +218,20 @@ export class Session {
     if (message.type === "challenge") {
       if (commonProtocol(message.protocols ?? [1]) === undefined)
         return this.#finish({ reason: describeNoProtocol(message.protocols ?? [1], LINK_PROTOCOLS), slow: true }, CLOSE_GOING_AWAY);
-      this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(this.#options.handlers.hello(message.nonce))));
+      void this.#sayHello(message.nonce);
     } else if (message.type === "welcome") {
       this.#welcome(message);
     } else {
       throw new FrameError(`${message.type} before welcome`);
+    }
+  }
+
+  async #sayHello(nonce: string): Promise<void> {
+    try {
+      const hello = Buffer.from(JSON.stringify(await this.#options.handlers.hello(nonce)));
+      if (this.#end === undefined) this.#queue.pushMessage(CONTROL_CHANNEL, hello);
+    } catch (error) {
+      this.#finish({ reason: `the robot cannot sign: ${errorText(error)}` }, CLOSE_GOING_AWAY);
     }
   }
 

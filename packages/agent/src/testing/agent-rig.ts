@@ -27,6 +27,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     log_spool_bytes_max: 8 * 1024 * 1024,
     file_directories: [],
     mount_directories: [],
+    tpm: "off",
     allow_devices: true,
     allow_host_network: true,
     container_sockets: [],

@@ -54,6 +54,7 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
     log_spool_bytes_max: 1_000_000,
     file_directories: [],
     mount_directories: [],
+    tpm: "off",
     allow_devices: true,
     allow_host_network: true,
     container_sockets: [],

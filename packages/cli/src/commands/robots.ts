@@ -144,7 +144,7 @@ export const show = defineCommand<[string]>(
         ["Agent", agentText(robot.agent_version, hosted) ?? "unknown"],
         ["Platform", robot.platform === null ? "unknown" : `${robot.platform.os} ${robot.platform.arch}, ${robot.platform.hostname}`],
         ["Config", out.status(robot.config_state)],
-        ["Key", robot.public_key_fingerprint],
+        ["Key", robot.public_key_type === "ecdsa_p256" ? line`${robot.public_key_fingerprint} (in the TPM)` : robot.public_key_fingerprint],
         ["Enrolled", relative(robot.created_at, context.now())],
       ]);
       if (robot.apps.length === 0) return out.line("\nNo releases deployed yet. Deploy one: rf deploy <release> --robot <id>");

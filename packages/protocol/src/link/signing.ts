@@ -1,5 +1,5 @@
 /**
- * Texts that a robot signs with its Ed25519 key. Each begins with its purpose, so that a signature for one purpose is invalid for another.
+ * Texts that a robot signs with its key. Each begins with its purpose, so that a signature for one purpose is invalid for another.
  */
 
 /** What a robot signs, in addition to its id, in response to the server's challenge. */

@@ -1,9 +1,11 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
-import { PUBLIC_KEY_PATTERN } from "../signatures/signed-text.ts";
 import { Count, DataOf, defineRoutes, Entity, Id, Labels, Name, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, Shape } from "../schema.ts";
 import { SignedText } from "./releases.ts";
+
+/** base64 of 32 bytes, or of 65 bytes of which the first is 4: the mark of an uncompressed point. */
+const ROBOT_PUBLIC_KEY_PATTERN = "^(?:[A-Za-z0-9+/]{43}=|B[A-P][A-Za-z0-9+/]{85}=)$";
 
 const Document = Type.Record(Type.String(), Type.Unknown());
 
@@ -93,9 +95,9 @@ export const agentRoutes = defineRoutes("Agent", {
       key: Type.String({ minLength: 1, maxLength: 200, description: "Enrollment key" }),
       public_key: Type.String({
         minLength: 44,
-        maxLength: 44,
-        pattern: PUBLIC_KEY_PATTERN,
-        description: "base64 of the 32 raw Ed25519 bytes",
+        maxLength: 88,
+        pattern: ROBOT_PUBLIC_KEY_PATTERN,
+        description: "base64 of the 32 raw Ed25519 bytes, or of a P-256 key as an uncompressed point (65 bytes)",
       }),
       name: Maybe(Name),
       labels: Maybe(Labels),

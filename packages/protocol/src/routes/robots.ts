@@ -54,6 +54,10 @@ export const Robot = Entity("Robot", {
   release_state: ReleaseState("The worst state of its apps: failed, behind, current, unknown"),
   config_state: OneOf(CONFIG_STATES),
   public_key_fingerprint: Type.String(),
+  public_key_type: OneOf(
+    ["ed25519", "ecdsa_p256"],
+    "ed25519: the agent keeps the private key in a file. ecdsa_p256: in the robot's TPM; the server cannot verify that",
+  ),
   ...stamps,
 });
 export type Robot = Of<typeof Robot>;

@@ -16,7 +16,6 @@ export interface TrustedKey {
 }
 
 export const SIGNED_TEXT_CHARACTERS_MAX = 64 * 1024;
-export const PUBLIC_KEY_PATTERN = "^[A-Za-z0-9+/]{43}=$";
 const KEY_ID_DIGITS = 32;
 const RAW_KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;

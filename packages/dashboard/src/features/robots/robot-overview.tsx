@@ -79,7 +79,7 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
 function Facts({ robot }: { robot: Robot }) {
   const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
   const hosted = useHostedVersion();
-  const { platform, agent_version, public_key_fingerprint, created_at, last_seen_at } = robot;
+  const { platform, agent_version, public_key_fingerprint, public_key_type, created_at, last_seen_at } = robot;
   const addresses = (health?.network ?? [])
     .filter(({ name }) => name !== "lo")
     .flatMap(({ name, addresses: of }) => of.map((address) => `${address} (${name})`));
@@ -101,6 +101,7 @@ function Facts({ robot }: { robot: Robot }) {
               health?.battery == null ? "none" : `${Math.round(health.battery.percent)}%${health.battery.charging ? ", charging" : ""}`,
             "Last seen": <Time at={last_seen_at} exact />,
             Enrolled: <Time at={created_at} exact />,
+            "Private key": public_key_type === "ecdsa_p256" ? "in the TPM" : "in a file of the agent",
             "Key fingerprint": <CopyText label="fingerprint" text={public_key_fingerprint} />,
           }}
         />

@@ -5,11 +5,11 @@ import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import { type Place, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
+import { badRequest, Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
 import { readAuthorities } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { shareFleet } from "../fleets/index.ts";
-import { endLinkOfReplaced, giveRobotKey, insertRobot, lockRobot } from "../robots/index.ts";
+import { endLinkOfReplaced, giveRobotKey, insertRobot, isPublicKey, lockRobot } from "../robots/index.ts";
 import { latestStatement } from "../signing/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import {
@@ -38,7 +38,7 @@ export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffe
 
 /**
  * Enrolls a robot with an enrollment key. Idempotent by public key: a robot that lost the response repeats the request and gets the same
- * result. Throws 401 for an unknown key, which counts against the rate limit of `ip`. Throws 403 with the reason if a known key cannot be
+ * result. Throws 400 if the public key is unusable. Throws 401 for an unknown key, which counts against the rate limit of `ip`. Throws 403 with the reason if a known key cannot be
  * used or the robot was decommissioned.
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
@@ -56,6 +56,7 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   }
   const db = plane.db.forOrg(key.org_id);
   const public_key = Buffer.from(body.public_key, "base64");
+  if (!isPublicKey(public_key)) throw badRequest("public_key is not a point on the curve P-256");
   const known = await findEnrolled(plane.db, key, public_key);
   if (known !== undefined) return known;
   const status = statusOf(key, plane.clock.now());

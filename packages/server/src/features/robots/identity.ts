@@ -1,4 +1,3 @@
-import { createPublicKey, hash, verify } from "node:crypto";
 import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@roamfleet/protocol/link";
 import { isOutage } from "../../engines/db/index.ts";
 import type { RobotCaller } from "../../kernel/caller.ts";
@@ -11,23 +10,10 @@ import { deleteIsolated } from "../../kernel/retention.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
 import { reportPositions } from "../deployments/index.ts";
+import { fingerprint, isSignedBy } from "./public-key.ts";
 import { deleteUsedNonces, findIdentities, findIdentity, type IdentityRow, useNonce } from "./store.ts";
 
-/** The bytes before the 32 raw bytes of an Ed25519 public key in the SPKI encoding of the key (RFC 8410). */
-const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
-const SIGNATURE_BYTES = 64;
 export const ORG_SUSPENDED = "the org is suspended";
-
-/** Whether `signature` (base64) is a valid signature of `text` for the Ed25519 public key, given as 32 raw bytes. */
-export function isSignedBy(public_key: Buffer, text: string, signature: string): boolean {
-  const bytes = Buffer.from(signature, "base64");
-  if (bytes.length !== SIGNATURE_BYTES) return false;
-  const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, public_key]), format: "der", type: "spki" });
-  return verify(null, Buffer.from(text), key, bytes);
-}
-
-/** Returns the fingerprint of a public key in the format of `ssh-keygen -l`. */
-export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha256", public_key, "base64").replace(/=+$/, "")}`;
 
 const QUARANTINED = "several machines use this robot's identity; an operator must decide which machine is the robot";
 

@@ -20,6 +20,7 @@ import {
   helloOf,
   makePlace,
   newIdentity,
+  newTpmIdentity,
   signedHello,
   signText,
 } from "../testing/places.ts";
@@ -41,12 +42,12 @@ import { giveRobotKey, NONCES_MAX } from "./store.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-async function withRobot() {
+async function withRobot(newKey = newIdentity) {
   const sessions = new Map<string, Session>();
   const it = await startFeaturePlane([siteRoutes, fleetRoutes, enrollmentRoutes, robotRoutes, timelineRoutes], { sessions });
   const { token, org_id } = await it.org();
   const place = await makePlace(it, token);
-  const { robot_id, identity } = await enrollRobot(it, place);
+  const { robot_id, identity } = await enrollRobot(it, place, {}, newKey());
   const robot = async () => (await it.call<{ data: Robot }>("GET", `/api/robots/${robot_id}`, { token })).body.data;
   const timeline = async () => {
     const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${robot_id}/timeline`, { token })).body;
@@ -82,33 +83,53 @@ test("admits a robot that signs with its enrolled key, and returns its acknowled
   assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0, public_key });
 });
 
-test("refuses unknown and decommissioned robots, and signatures for another nonce, host, key or channel", TIMEOUT, async () => {
-  const { it, token, robot_id, identity } = await withRobot();
+for (const newKey of [newIdentity, newTpmIdentity])
+  test(
+    `refuses unknown and decommissioned robots, and signatures for another nonce, host, key or channel (${newKey.name})`,
+    TIMEOUT,
+    async () => {
+      const { it, token, robot_id, identity } = await withRobot(newKey);
+      await using _ = it;
+      const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], expected: Partial<ExpectedChallenge> = {}) => {
+        const admission = await createAdmission(it.plane, position(0))(hello, { ...CHALLENGE, ...expected }, "192.0.2.1");
+        return admission.admitted ? "admitted" : admission.code;
+      };
+      const good = signedHello(identity, robot_id, "nonce");
+      assert.equal(await code(signedHello(identity, "rob_gone", "nonce")), "unknown_robot");
+      assert.equal(await code(good, { nonce: "another nonce" }), "bad_signature");
+      for (const other of [newIdentity(), newTpmIdentity()])
+        assert.equal(await code(signedHello(other, robot_id, "nonce")), "bad_signature");
+      assert.equal(await code(good, { host: "evil.test" }), "bad_signature", "signed for another server");
+      assert.equal(await code(good, { channel: "the channel of this server" }), "bad_signature", "signed without a channel");
+      assert.equal(await code({ ...good, channel: "a channel" }), "bad_signature", "the channel is not what was signed");
+      const bound = { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, channel: "one" })), channel: "one" };
+      assert.equal(await code({ ...good, ...bound }, { channel: "one" }), "admitted");
+      assert.equal(await code({ ...good, ...bound }, { channel: "two" }), "bad_signature", "relayed by another server");
+      assert.equal(await code({ ...good, ...bound }), "bad_signature", "signed for TLS, and relayed without");
+      assert.equal(await code({ ...good, ...bound }, { channel: undefined }), "admitted", "behind a proxy that ends TLS");
+      assert.equal(await code(good, { channel: "", is_tls: true }), "bad_signature", "TLS below 1.3 has no channel to sign for");
+      for (const signature of ["", "x", "!".repeat(86), Buffer.alloc(64).toString("base64"), Buffer.alloc(63).toString("base64")]) {
+        assert.equal(await code({ ...good, signature }), "bad_signature", signature);
+      }
+      assert.equal(await code(good), "admitted");
+      await it.call("DELETE", `/api/robots/${robot_id}`, { token });
+      assert.equal(await code(good), "decommissioned");
+      assert.equal(await code({ ...good, signature: "" }), "bad_signature");
+    },
+  );
+
+test("a robot with a key of the type that TPMs support enrolls, connects and sends requests", TIMEOUT, async () => {
+  const { it, robot_id, identity, robot } = await withRobot(newTpmIdentity);
   await using _ = it;
-  const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], expected: Partial<ExpectedChallenge> = {}) => {
-    const admission = await createAdmission(it.plane, position(0))(hello, { ...CHALLENGE, ...expected }, "192.0.2.1");
-    return admission.admitted ? "admitted" : admission.code;
-  };
-  const good = signedHello(identity, robot_id, "nonce");
-  assert.equal(await code(signedHello(identity, "rob_gone", "nonce")), "unknown_robot");
-  assert.equal(await code(good, { nonce: "another nonce" }), "bad_signature");
-  assert.equal(await code(signedHello(newIdentity(), robot_id, "nonce")), "bad_signature");
-  assert.equal(await code(good, { host: "evil.test" }), "bad_signature", "signed for another server");
-  assert.equal(await code(good, { channel: "the channel of this server" }), "bad_signature", "signed without a channel");
-  assert.equal(await code({ ...good, channel: "a channel" }), "bad_signature", "the channel is not what was signed");
-  const bound = { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, channel: "one" })), channel: "one" };
-  assert.equal(await code({ ...good, ...bound }, { channel: "one" }), "admitted");
-  assert.equal(await code({ ...good, ...bound }, { channel: "two" }), "bad_signature", "relayed by another server");
-  assert.equal(await code({ ...good, ...bound }), "bad_signature", "signed for TLS, and relayed without");
-  assert.equal(await code({ ...good, ...bound }, { channel: undefined }), "admitted", "behind a proxy that ends TLS");
-  assert.equal(await code(good, { channel: "", is_tls: true }), "bad_signature", "TLS below 1.3 has no channel to sign for");
-  for (const signature of ["", "x", "!".repeat(86), Buffer.alloc(64).toString("base64"), Buffer.alloc(63).toString("base64")]) {
-    assert.equal(await code({ ...good, signature }), "bad_signature", signature);
-  }
-  assert.equal(await code(good), "admitted");
-  await it.call("DELETE", `/api/robots/${robot_id}`, { token });
-  assert.equal(await code(good), "decommissioned");
-  assert.equal(await code({ ...good, signature: "" }), "bad_signature");
+  assert.equal((await robot()).public_key_type, "ecdsa_p256");
+  const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), CHALLENGE, "192.0.2.1");
+  assert.equal(admission.admitted, true);
+  const request = { host: "fleet.test", channel: "", method: "GET", path: "/agent/artifacts/x", at: 1, nonce: "A".repeat(22) };
+  const signature = signText(identity, httpRequestText(robot_id, request));
+  assert.equal((await authenticateRobot(it.plane, robot_id, request, signature)).robot_id, robot_id);
+  await assert.rejects(authenticateRobot(it.plane, robot_id, { ...request, path: "/agent/artifacts/y" }, signature), {
+    code: "unauthorized",
+  });
 });
 
 test("the refusal of a signature names the difference in host or TLS channel", TIMEOUT, async () => {

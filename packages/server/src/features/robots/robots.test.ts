@@ -51,6 +51,7 @@ test("returns a robot that has never connected", TIMEOUT, async () => {
     config_state: "unknown",
     approval: "approved",
     public_key_fingerprint: robot.public_key_fingerprint,
+    public_key_type: "ed25519",
     created_at: "2030-01-01T00:00:00.000Z",
     updated_at: "2030-01-01T00:00:00.000Z",
   });

@@ -9,8 +9,8 @@ import { wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { approveRobot, changeRobot, changeRobots, releaseQuarantine } from "./change.ts";
-import { fingerprint } from "./identity.ts";
 import { removeRobot } from "./remove.ts";
+import { fingerprint, publicKeyType } from "./public-key.ts";
 import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
 import { findPlace, findRobot, type RobotPlace, type RobotRow, type RobotStatus, type ShownRobotRow } from "./store.ts";
 
@@ -107,6 +107,7 @@ function toWire(robot: ShownRobotRow): Robot {
     release_state: RELEASE_STATES.find((state) => robot.apps.some((app) => app.release_state === state)) ?? "unknown",
     config_state: CONFIG_STATES.find((state) => robot.config_states.includes(state)) ?? "unknown",
     public_key_fingerprint: fingerprint(robot.public_key),
+    public_key_type: publicKeyType(robot.public_key),
     created_at: wireTime(robot.created_at),
     updated_at: wireTime(robot.updated_at),
   };

@@ -7,7 +7,7 @@ import type { FeaturePlane } from "./feature-plane.ts";
 
 export interface Identity {
   private_key: KeyObject;
-  /** The public key: base64 of its 32 raw bytes, as in an enrollment. */
+  /** The public key in base64, as in an enrollment. */
   public_key: string;
 }
 
@@ -16,7 +16,14 @@ export function newIdentity(): Identity {
   return { private_key: privateKey, public_key: publicKey.export({ format: "der", type: "spki" }).subarray(-32).toString("base64") };
 }
 
-export const signText = ({ private_key }: Identity, text: string): string => sign(null, Buffer.from(text), private_key).toString("base64");
+/** Creates an identity with a key of the type that TPMs support. */
+export function newTpmIdentity(): Identity {
+  const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  return { private_key: privateKey, public_key: publicKey.export({ format: "der", type: "spki" }).subarray(-65).toString("base64") };
+}
+
+export const signText = ({ private_key }: Identity, text: string): string =>
+  sign(private_key.asymmetricKeyType === "ec" ? "sha256" : null, Buffer.from(text), private_key).toString("base64");
 
 async function create<T>(it: FeaturePlane, token: string, path: string, body: unknown): Promise<T> {
   const reply = await it.call<{ data: T }>("POST", path, { token, body });
@@ -50,8 +57,8 @@ export async function enrollRobot(
   it: FeaturePlane,
   { key }: Place,
   extra: { name?: string; labels?: Record<string, string> } = {},
+  identity: Identity = newIdentity(),
 ): Promise<Enrolled & { identity: Identity }> {
-  const identity = newIdentity();
   const { status, body } = await it.call<{ data: Enrolled }>("POST", "/agent/enroll", {
     body: { key: key.key, public_key: identity.public_key, ...extra },
   });
