@@ -23,8 +23,8 @@ export const BASE_IMAGES = {
   clean: CLEAN,
   /** A robot with a TPM or with A/B updates has these tools. */
   tools: [...CLEAN, "tpm2-tools", "rauc", "faketime"],
-  /** A virtual machine's: `clean` with a kernel, and sshd, by which tests run commands. */
-  vm: [...CLEAN, "openssh-server", "linux-image-cloud-amd64"],
+  /** A virtual machine's: `clean` with a kernel, sshd, by which tests run commands, and the tools of a TPM. */
+  vm: [...CLEAN, "openssh-server", "linux-image-cloud-amd64", "tpm2-tools"],
 } as const;
 
 export type BaseImageName = keyof typeof BASE_IMAGES;

@@ -13,7 +13,7 @@ import metadata from "../../package.json" with { type: "json" };
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { buildPackages } from "./build-packages.ts";
-import { VirtualMachine } from "./virtual-machine.ts";
+import { VirtualMachine, type VirtualMachineOptions } from "./virtual-machine.ts";
 
 const END_MS_MAX = 600_000;
 const VERIFY_SECONDS = 2;
@@ -63,7 +63,7 @@ export class RobotInVm implements AsyncDisposable {
   }
 
   /** Builds the packages, starts a server that hosts them, and boots a machine with nothing of ours. */
-  static async start(): Promise<RobotInVm> {
+  static async start(options: Pick<VirtualMachineOptions, "qemu"> = {}): Promise<RobotInVm> {
     await using stack = new AsyncDisposableStack();
     const scratch = fs.mkdtempSync(path.join(tmpdir(), "roamfleet-robot-in-vm-"));
     stack.defer(() => fs.rmSync(scratch, { recursive: true, force: true }));
@@ -74,7 +74,7 @@ export class RobotInVm implements AsyncDisposable {
     const api = createClient({ base_url: server.url, ca: server.ca, token });
     const site_id = (await api.createSite({ body: { name: "Site" } })).data.id;
     const fleet = { site_id, fleet_id: (await api.createFleet({ body: { name: "Fleet", site_id } })).data.id };
-    const machine = stack.use(await VirtualMachine.start({ servers: [server.url] }));
+    const machine = stack.use(await VirtualMachine.start({ ...options, servers: [server.url] }));
     return new RobotInVm({ stack: stack.move(), scratch, machine, api, fleet, token });
   }
 

@@ -77,6 +77,7 @@ export async function packageAgent(arch: Architecture, bundle: AgentBundle, dire
     Section: "admin",
     Priority: "optional",
     Depends: "libc6 (>= 2.28), libstdc++6 (>= 5.1), passwd, util-linux, init-system-helpers (>= 1.54~)",
+    Suggests: "tpm2-tools",
     Description: "Roamfleet agent\n Runs on a robot, keeps one connection to the server, installs and supervises releases.",
   };
   return packProgram(stem, { control, debian: DEBIAN, tree, files }, directory, context);

@@ -214,7 +214,7 @@ async function run(
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
   const apps = (): AppStatus[] => deployments.apps();
   await deployments.start();
-  await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
+  await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, key: key.place, connected: () => link.connected, apps });
   link.start();
   ros.start();
   const sources = await startSources(robot, ros).catch((error: unknown) => {

@@ -116,13 +116,15 @@ interface Status {
   robot_id: string;
   name: string;
   agent_version: string;
+  key: "file" | "tpm";
   connected: boolean;
   apps: AppStatus[];
   lock: HeldLock | null;
 }
 
-function statusText({ robot_id, name, agent_version, connected, apps, lock }: Status): string {
+function statusText({ robot_id, name, agent_version, key, connected, apps, lock }: Status): string {
   const lines = [`${name} (${robot_id}), agent ${agent_version}, ${connected ? "connected" : "not connected"}`];
+  if (key === "tpm") lines.push("key: in the TPM");
   lines.push(
     lock === null
       ? "update lock: free"

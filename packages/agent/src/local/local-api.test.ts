@@ -30,7 +30,7 @@ async function startSide(t: TestContext, more: { group?: string; socket?: string
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
   const side = new LocalInterface({ config: testConfig(state, { local_api: { socket, ...rest } }), clock: systemClock, log });
   mkdirSync(statePaths(state).configs);
-  await side.start({ robot_id: "rob_1", name: "arm", agent_version: "1.2.3", connected: () => true, apps: () => [] });
+  await side.start({ robot_id: "rob_1", name: "arm", agent_version: "1.2.3", key: "file", connected: () => true, apps: () => [] });
   t.after(() => side.stop());
   return { side, state, socket, lines };
 }
@@ -51,6 +51,7 @@ test("the local API returns the current and desired release of each app", LIMIT,
     robot_id: "rob_1",
     name: "arm",
     agent_version: "test",
+    key: "file",
     connected: true,
     apps: [
       {

@@ -3,6 +3,7 @@ import { decodeFileName } from "@roamfleet/protocol";
 import { hash } from "node:crypto";
 import type { AppStatus } from "../contract.ts";
 import { isChanging } from "../deployments/app-status.ts";
+import type { RobotKey } from "../identity/identity.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import type { RobotPermission } from "../safety/permission.ts";
 import {
@@ -23,6 +24,8 @@ export interface AgentView {
   robot_id: string;
   name: string;
   agent_version: string;
+  /** Where the robot's private key is. */
+  key: RobotKey["place"];
   connected: () => boolean;
   apps: () => AppStatus[];
   permission: RobotPermission;
@@ -72,8 +75,8 @@ export function answerLocal(view: AgentView, method: string, request: LocalReque
   throw new LocalError(405, "method_not_allowed", `this path supports only ${methods.join(", ")}`);
 }
 
-function status({ robot_id, name, agent_version, connected, apps, permission }: AgentView) {
-  return { robot_id, name, agent_version, connected: connected(), apps: apps(), lock: permission.lock() ?? null };
+function status({ robot_id, name, agent_version, key, connected, apps, permission }: AgentView) {
+  return { robot_id, name, agent_version, key, connected: connected(), apps: apps(), lock: permission.lock() ?? null };
 }
 
 function lockRequest(body: unknown): LockRequest {

@@ -126,7 +126,7 @@ export class DeploymentsRig {
     );
     await this.deployments.start();
     const apps = (): AppStatus[] => this.deployments.apps();
-    await this.local_interface?.start({ robot_id: "rob_1", name: "arm", agent_version: "test", connected: () => true, apps });
+    await this.local_interface?.start({ robot_id: "rob_1", name: "arm", agent_version: "test", key: "file", connected: () => true, apps });
   }
 
   #localInterface(config: AgentConfig, log: Logger): Pick<DeploymentsOptions, "permission" | "on_app" | "on_config"> {

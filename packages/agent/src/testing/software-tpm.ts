@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { until } from "@roamfleet/clock/testing";
@@ -14,28 +14,31 @@ export function whyNoSoftwareTpm(): string | undefined {
 export interface SoftwareTpm {
   /** The variables with which tpm2-tools find this TPM. */
   readonly environment: Record<string, string>;
-  /** Ends and starts the TPM, as a reboot of the machine does. */
-  restart(): Promise<void>;
-  /** Ends the TPM. */
-  stop(): Promise<void>;
+  /** Path of the socket to which QEMU connects. */
+  readonly control: string;
+  /** Ends and starts the TPM, as a reboot of the machine does. `forget`: as another TPM, which has none of the keys. */
+  restart(options?: { forget?: boolean }): Promise<void>;
 }
 
-/** Starts a TPM 2.0 (swtpm) with its state in `directory`. It ends with the test. */
-export async function startSoftwareTpm(t: TestContext, directory: string): Promise<SoftwareTpm> {
-  mkdirSync(directory, { recursive: true });
+/** Starts a TPM 2.0 (swtpm) for commands or for a virtual machine, with its state in `directory`. It ends with the test. */
+export async function startSoftwareTpm(
+  t: TestContext,
+  directory: string,
+  used_by: "commands" | "machine" = "commands",
+): Promise<SoftwareTpm> {
+  const state = join(directory, "state");
   const socket = join(directory, "socket");
+  // tpm2-tools derive the name of the control socket.
+  const control = `${socket}.ctrl`;
+  // QEMU passes a connection for the TPM's commands to the control socket, and starts the TPM itself.
+  const server = used_by === "machine" ? [] : ["--server", `type=unixio,path=${socket}`];
+  const flags = used_by === "machine" ? "startup-clear" : "not-need-init,startup-clear";
   let child: ChildProcess | undefined;
   const start = async (): Promise<void> => {
-    const places = [
-      "--tpmstate",
-      `dir=${directory}`,
-      "--server",
-      `type=unixio,path=${socket}`,
-      "--ctrl",
-      `type=unixio,path=${socket}.ctrl`,
-    ];
-    child = spawn("swtpm", ["socket", "--tpm2", ...places, "--flags", "not-need-init,startup-clear"], { stdio: "ignore" });
-    await until("the TPM to listen", () => existsSync(socket));
+    mkdirSync(state, { recursive: true });
+    const places = ["--tpmstate", `dir=${state}`, ...server, "--ctrl", `type=unixio,path=${control}`, "--flags", flags];
+    child = spawn("swtpm", ["socket", "--tpm2", ...places], { stdio: "ignore" });
+    await until("the TPM to listen", () => existsSync(used_by === "machine" ? control : socket));
   };
   const stop = async (): Promise<void> => {
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
@@ -47,11 +50,11 @@ export async function startSoftwareTpm(t: TestContext, directory: string): Promi
   await start();
   return {
     environment: { TPM2TOOLS_TCTI: `swtpm:path=${socket}`, PATH: process.env.PATH ?? "" },
-    restart: async () => {
+    control,
+    restart: async ({ forget = false } = {}) => {
       await stop();
-      spawnSync("rm", ["-f", socket]);
+      for (const file of [socket, control, ...(forget ? [state] : [])]) rmSync(file, { recursive: true, force: true });
       await start();
     },
-    stop,
   };
 }
