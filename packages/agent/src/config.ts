@@ -4,7 +4,7 @@ import { parseFingerprint } from "@roamfleet/protocol/authority";
 import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
-import { TPM_MODES, type TpmMode } from "./identity/identity.ts";
+import { TPM_MODES, type TpmMode } from "./identity/robot-key.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
 import { isVersion, type Launched } from "./self-update/launched.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/permission.ts";

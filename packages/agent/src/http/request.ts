@@ -8,7 +8,7 @@ import { channelBinding, hostOf, httpRequestText, REQUEST_NONCE_BYTES, robotAuth
 import type { FetchAnswer, Fetcher } from "../contract.ts";
 import { fieldsOf, parseObject } from "../json.ts";
 import { isSecured } from "./server-agent.ts";
-import type { RobotKey } from "../identity/identity.ts";
+import type { RobotKey } from "../identity/robot-key.ts";
 import type { RobotTime } from "../robot-time.ts";
 import { readAll } from "../runtime/byte-reader.ts";
 

@@ -8,7 +8,8 @@ import { envelopeMessage, type HttpClient, readText } from "../http/request.ts";
 import { fieldsOf, parseObject } from "../json.ts";
 import { pinAtEnrollment } from "../signing/pinned-trust.ts";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
-import { type Enrollment, parseEnrollment, readEnrollment, readPlatform, type RobotKey, writeEnrollment } from "./identity.ts";
+import { type Enrollment, parseEnrollment, readEnrollment, readPlatform, writeEnrollment } from "./identity.ts";
+import type { RobotKey } from "./robot-key.ts";
 
 /** The server refuses to enroll this robot, and a retry would not change that. */
 export class EnrollmentRefused extends Error {}

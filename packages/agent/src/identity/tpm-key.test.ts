@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { type SoftwareTpm, startSoftwareTpm, whyNoSoftwareTpm } from "../testing/software-tpm.ts";
-import { openFileKey, openKey, type RobotKey, type TpmMode } from "./identity.ts";
+import { openFileKey, openKey } from "./identity.ts";
+import type { RobotKey, TpmMode } from "./robot-key.ts";
 
 const LIMIT = { timeout: 120_000, skip: whyNoSoftwareTpm() };
 const SPKI_PREFIX = Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex");

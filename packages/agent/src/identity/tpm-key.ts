@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { fieldsOf } from "../json.ts";
 import { makeDirectory, renameDurably, syncDirectory, syncFile } from "../disk/write-atomically.ts";
 import { findProgram, SYSTEM_PATH } from "../runtime/spawn-child.ts";
-import type { RobotKey } from "./identity.ts";
+import type { RobotKey } from "./robot-key.ts";
 
 /**
  * A key in the robot's TPM, used by the commands of tpm2-tools. The TPM made it and never shows the private half: the files in the state
@@ -140,7 +140,7 @@ class Tpm {
 }
 
 function giveInput({ stdin }: ChildProcess, input: string): void {
-  // The command may end before it has read its input. Its exit code tells why.
+  // The command may end before it has read its input. The exit code then shows that it failed.
   stdin?.on("error", () => {});
   stdin?.end(input);
 }

@@ -16,7 +16,7 @@ import {
 } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
-import type { RobotKey } from "../identity/identity.ts";
+import type { RobotKey } from "../identity/robot-key.ts";
 import type { LogShipper } from "../logs/shipper.ts";
 import type { RobotTime } from "../robot-time.ts";
 import type { Outbox } from "../spool/outbox.ts";

@@ -3,7 +3,7 @@ import { decodeFileName } from "@roamfleet/protocol";
 import { hash } from "node:crypto";
 import type { AppStatus } from "../contract.ts";
 import { isChanging } from "../deployments/app-status.ts";
-import type { RobotKey } from "../identity/identity.ts";
+import type { RobotKey } from "../identity/robot-key.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import type { RobotPermission } from "../safety/permission.ts";
 import {
