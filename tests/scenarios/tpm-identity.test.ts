@@ -30,7 +30,8 @@ test(
     assert.equal(public_key_type, "ecdsa_p256");
 
     const release_id = await pushBundle(api, "v1", await appBundle("while :; do sleep 1; done"));
-    const deployment = (await api.createDeployment({ body: { release: release_id, robot_id: id }, idempotency_key: randomUUID() })).data.id;
+    const body = { release: release_id, robot_id: id, rollout: { verify_seconds: 1 } };
+    const deployment = (await api.createDeployment({ body, idempotency_key: randomUUID() })).data.id;
     const ended = await until("the deployment to end", async () => {
       const { data } = await api.getDeployment({ params: { id: deployment } });
       return isTerminal(data.status) && data;
