@@ -63,7 +63,7 @@ export class RobotInVm implements AsyncDisposable {
   }
 
   /** Builds the packages, starts a server that hosts them, and boots a machine with nothing of ours. */
-  static async start(options: Pick<VirtualMachineOptions, "qemu"> = {}): Promise<RobotInVm> {
+  static async start(options: Pick<VirtualMachineOptions, "qemu" | "initrd" | "disks"> = {}): Promise<RobotInVm> {
     await using stack = new AsyncDisposableStack();
     const scratch = fs.mkdtempSync(path.join(tmpdir(), "roamfleet-robot-in-vm-"));
     stack.defer(() => fs.rmSync(scratch, { recursive: true, force: true }));

@@ -134,6 +134,11 @@ export class VirtualMachine extends Machine implements AsyncDisposable {
     await this.#disconnect();
   }
 
+  /** Copies the root disk of a machine without power. */
+  async copyRoot(target: string): Promise<void> {
+    await copySparse(path.join(this.#directory, "root.img"), target);
+  }
+
   exec(argv: readonly string[], options?: CommandOptions): Promise<CommandResult> {
     return runCommand([...this.#ssh(), "root@127.0.0.1", "--", argv.map(quote).join(" ")], options);
   }
@@ -151,9 +156,7 @@ export class VirtualMachine extends Machine implements AsyncDisposable {
   }
 
   async #copyDisk(): Promise<void> {
-    const source = this.#options.root ?? path.join(this.#image, "root.img");
-    const command = ["cp", "--sparse=always", source, path.join(this.#directory, "root.img")];
-    outputOf(command, await runCommand(command));
+    await copySparse(this.#options.root ?? path.join(this.#image, "root.img"), path.join(this.#directory, "root.img"));
   }
 
   async #waitForBoot(boots: number, afterwards?: () => Promise<void>): Promise<void> {
@@ -231,6 +234,11 @@ export class VirtualMachine extends Machine implements AsyncDisposable {
     this.#lock.stdin?.end();
     if (this.#lock.exitCode === null) await once(this.#lock, "close");
   }
+}
+
+async function copySparse(source: string, target: string): Promise<void> {
+  const command = ["cp", "--sparse=always", source, target];
+  outputOf(command, await runCommand(command));
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

@@ -126,12 +126,7 @@ export class RaucMachine extends SlotMachine {
     const content = this.#file(tag);
     fs.mkdirSync(content);
     fs.writeFileSync(path.join(content, "rootfs.img"), Buffer.concat([Buffer.from(`${behavior} ${tag}\n`), Buffer.alloc(IMAGE_BYTES)]));
-    const manifest = `[update]\ncompatible=test\nversion=${tag}\n[bundle]\nformat=plain\n[image.rootfs]\nfilename=rootfs.img\n`;
-    fs.writeFileSync(path.join(content, "manifest.raucm"), manifest);
-    const file = `${content}.raucb`;
-    const keys = [`--cert=${this.#file(`${signer}.crt`)}`, `--key=${this.#file(`${signer}.key`)}`];
-    execFileSync("rauc", [...keys, "bundle", content, file], { stdio: "ignore" });
-    return raucRelease(tag, fs.readFileSync(file));
+    return raucRelease(tag, raucBundle(content, tag, this.#file(signer)));
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {
@@ -147,7 +142,18 @@ export function raucRelease(tag: string, bytes: Buffer): TestRelease {
   return { bytes, release };
 }
 
-function makeAuthority(directory: string, name: string): void {
+/** Makes a bundle of the image `rootfs.img` in the directory `content`, signed by the authority with the files `signer`.crt and .key. */
+export function raucBundle(content: string, version: string, signer: string): Buffer {
+  const manifest = `[update]\ncompatible=test\nversion=${version}\n[bundle]\nformat=plain\n[image.rootfs]\nfilename=rootfs.img\n`;
+  fs.writeFileSync(path.join(content, "manifest.raucm"), manifest);
+  const file = `${content}.raucb`;
+  const compression = "--mksquashfs-args=-comp zstd -Xcompression-level 3";
+  execFileSync("rauc", [`--cert=${signer}.crt`, `--key=${signer}.key`, compression, "bundle", content, file], { stdio: "ignore" });
+  return fs.readFileSync(file);
+}
+
+/** Makes a certificate authority, and writes it as the files `name`.crt and .key of a directory. */
+export function makeAuthority(directory: string, name: string): void {
   const files = ["-keyout", path.join(directory, `${name}.key`), "-out", path.join(directory, `${name}.crt`)];
   const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3650", "-subj", `/CN=${name}`];
   execFileSync("openssl", ["req", "-x509", ...kind, ...files], { stdio: "ignore" });
