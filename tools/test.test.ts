@@ -123,7 +123,7 @@ test("hooks, failures and crashes of a test file do not affect other files in it
   assert.equal(stdout.match(/^after .*[ab]\.test\.ts$/gm)?.length, 2, stdout);
   assert.match(stderr, /tests\/empty\.test\.ts holds no test/);
   // The four failures are the failing test, the crash, the empty file and the failing hook.
-  assert.equal(last_line, "3 passed, 4 failed, 0 skipped");
+  assert.equal(last_line, "3 passed, 4 failed, 0 skipped", `${stdout}\n${stderr}`);
   assert.equal(status, 1);
 });
 

@@ -46,6 +46,11 @@ class TwoNodes implements AsyncDisposable {
     const line = own.use(await lineTo(first, first));
     const around = await RobotSurroundings.start(t);
     const robot = own.use(await LiveRobot.start(first, { robot: around.robot }));
+    // The other server finds the robot's server in the database, where a new connection is written a moment after the robot's welcome.
+    await until("the robot to be online on both servers", async () => {
+      const { data } = await first.api.getRobot({ params: { id: robot.id } });
+      return data.status === "online";
+    });
     return new TwoNodes(own.move(), { first, second, robot, around, line });
   }
 
