@@ -160,8 +160,13 @@ function makeDisks(scratch: string): string[] {
   fs.mkdirSync(path.join(tree, "agent"));
   const state = { order: "A B", "left.A": "3", "good.A": "1", "left.B": "0", "good.B": "0" };
   for (const [name, text] of Object.entries(state)) fs.writeFileSync(path.join(tree, "boot", name), `${text}\n`);
-  execFileSync("truncate", ["--size", String(SLOT_BYTES), other]);
-  execFileSync("truncate", ["--size", String(DATA_BYTES), data]);
+  for (const [file, bytes] of [
+    [other, SLOT_BYTES],
+    [data, DATA_BYTES],
+  ] as const) {
+    fs.writeFileSync(file, "");
+    fs.truncateSync(file, bytes);
+  }
   execFileSync("mke2fs", ["-q", "-t", "ext4", "-F", "-d", tree, data]);
   return [other, data];
 }
