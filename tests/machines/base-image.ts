@@ -23,6 +23,8 @@ export const BASE_IMAGES = {
   clean: CLEAN,
   /** A robot with a TPM or with A/B updates has these tools. */
   tools: [...CLEAN, "tpm2-tools", "rauc", "faketime"],
+  /** A developer's machine. */
+  git: [...CLEAN, "git"],
   /** A virtual machine's: `clean` with a kernel, sshd, by which tests run commands, and the tools of a TPM and of A/B updates. */
   vm: [...CLEAN, "openssh-server", "linux-image-cloud-amd64", "tpm2-tools", "rauc-service"],
 } as const;
