@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
-import { hash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
+import { existsSync } from "node:fs";
+import path from "node:path";
 import { after, before, test, type TestContext } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { isTerminal } from "@roamfleet/protocol";
 import type { Deployment, Rollout } from "@roamfleet/protocol/routes";
 import type { Client } from "@roamfleet/sdk";
+import { pushBundle } from "../processes/app-bundle.ts";
 import { AgentVersions, ARCH, EXITS, type Fault, LaunchedAgent, VERSION } from "../processes/launched-agent.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SwarmProcess } from "../processes/swarm-process.ts";
+import { MACHINES_FULL } from "./virtual-machine.ts";
 
-const FULL = process.env.ROAMFLEET_MACHINES === "full";
-const LIMIT = { timeout: 900_000, skip: FULL ? false : "takes four minutes: npm run test:machines" };
+const LIMIT = { timeout: 900_000, skip: MACHINES_FULL ? false : "takes four minutes: npm run test:machines" };
 const SIMULATED = 200;
 const REAL = 3;
 const ALL = SIMULATED + REAL;
@@ -40,7 +43,7 @@ async function census(): Promise<Record<string, number>> {
 }
 
 before(async () => {
-  if (!FULL) return;
+  if (!MACHINES_FULL) return;
   versions = own.use(await AgentVersions.build());
   const server = own.use(await ServerProcess.start());
   ({ api } = await server.org("rollout"));
@@ -75,21 +78,9 @@ const rollout: Rollout = {
 };
 
 async function deploy(version: string, simulate?: string, fault?: Fault): Promise<string> {
-  const bytes = versions.tarball(version, fault);
-  const body = {
-    tag: `agent-${version}`,
-    kind: "agent",
-    manifest: { version, arch: ARCH, ...(simulate === undefined ? {} : { simulate }) },
-    artifact_sha256: hash("sha256", bytes),
-    artifact_size: bytes.length,
-  };
-  const { data } = await api.createRelease({ body });
-  const response = await api.request("PUT", `/api/releases/${data.id}/artifact`, {
-    body: Uint8Array.from(bytes),
-    headers: { "content-type": "application/octet-stream" },
-  });
-  assert.equal(response.status, 200, await response.text());
-  return (await api.createDeployment({ body: { release: data.id, fleet_id, rollout }, idempotency_key: randomUUID() })).data.id;
+  const manifest = { version, arch: ARCH, ...(simulate === undefined ? {} : { simulate }) };
+  const release = await pushBundle(api, `agent-${version}`, versions.tarball(version, fault), { kind: "agent", manifest });
+  return (await api.createDeployment({ body: { release, fleet_id, rollout }, idempotency_key: randomUUID() })).data.id;
 }
 
 const ended = (id: string): Promise<Deployment> =>
@@ -147,4 +138,38 @@ test("a version that cannot report is stopped by the threshold, and all robots r
 
 test("a version that hangs at its start is stopped by the threshold, and all robots return within 90 s", LIMIT, (t) =>
   deployBad(t, "0.5.0", "no_report", { program: "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);" }, "health_check_failed"),
+);
+
+test(
+  "real robots that lose power during the upgrade of their fleet continue with one agent each, and the rollout ends",
+  LIMIT,
+  async (t) => {
+    const next = "0.6.0";
+    const id = await deploy(next);
+    const moments = [
+      ({ root }: LaunchedAgent) => existsSync(path.join(root, "next")) || existsSync(path.join(root, "trial.1")),
+      ({ root }: LaunchedAgent) => existsSync(path.join(root, "trial.1")),
+      (agent: LaunchedAgent) => agent.agents().some(({ version }) => version === next),
+    ];
+    await Promise.all(
+      agents.map(async (agent, i) => {
+        await until(`moment ${i} of the upgrade`, () => moments[i]?.(agent), {
+          deadline_ms: 120_000,
+          detail: () => agent.output.slice(-2_000),
+        });
+        await agent.cutPower();
+        agent.start();
+      }),
+    );
+    const { status, counts } = await ended(id);
+    t.diagnostic(`${status} with ${JSON.stringify(counts)}`);
+    assert.equal(status, counts.applied === ALL ? "applied" : "failed");
+    await until("all robots to be back", async () => Object.values(await census()).reduce((sum, count) => sum + count, 0) === ALL);
+    const targets = (await api.listDeploymentTargets({ params: { id }, query: { limit: 500 } })).items;
+    const real = new Map((await robots()).map((robot) => [robot.id, robot.name]));
+    for (const [i, agent] of agents.entries()) {
+      const target = targets.find(({ robot_id }) => real.get(robot_id ?? "") === `real-${i}`);
+      await agent.runs(target?.status === "applied" ? next : GOOD);
+    }
+  },
 );

@@ -149,6 +149,13 @@ export class LaunchedAgent implements AsyncDisposable {
     if (this.#launcher?.signalCode === null) await once(this.#launcher, "exit");
   }
 
+  /** Kills the launcher and the agent, as a power cut does. `start` is the boot after it. */
+  async cutPower(): Promise<void> {
+    await this.kill();
+    for (const { pid } of processesNaming(`${this.root}/`)) endProcess(pid);
+    await until("all processes to end", () => processesNaming(`${this.root}/`).length === 0);
+  }
+
   async stop(): Promise<void> {
     const launcher = this.#launcher;
     if (launcher === undefined || launcher.exitCode !== null || launcher.signalCode !== null) return;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { hash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -7,6 +7,7 @@ import { AGENT_APP, isTerminal } from "@roamfleet/protocol";
 import type { Deployment, DeploymentTarget } from "@roamfleet/protocol/routes";
 import type { Client } from "@roamfleet/sdk";
 import { until } from "@roamfleet/clock/testing";
+import { pushBundle } from "../processes/app-bundle.ts";
 import { AgentVersions, ARCH, EXITS, type Fault, LaunchedAgent, VERSION } from "../processes/launched-agent.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SmallDisk } from "../processes/small-disk.ts";
@@ -52,23 +53,8 @@ async function startRobot(options: { place?: string; env?: Record<string, string
   }
 }
 
-async function push(version: string, bytes: Buffer, arch = ARCH): Promise<string> {
-  const body = {
-    tag: randomUUID(),
-    kind: "agent",
-    app: AGENT_APP,
-    manifest: { version, arch },
-    artifact_sha256: hash("sha256", bytes),
-    artifact_size: bytes.length,
-  };
-  const { data } = await api.createRelease({ body });
-  const response = await api.request("PUT", `/api/releases/${data.id}/artifact`, {
-    body: Uint8Array.from(bytes),
-    headers: { "content-type": "application/octet-stream" },
-  });
-  assert.equal(response.status, 200, await response.text());
-  return data.id;
-}
+const push = (version: string, bytes: Buffer, arch = ARCH): Promise<string> =>
+  pushBundle(api, randomUUID(), bytes, { kind: "agent", app: AGENT_APP, manifest: { version, arch } });
 
 async function deploy({ id: robot_id }: Robot, release: string): Promise<string> {
   const body = { release, robot_id, rollout: { verify_seconds: 0 } };
