@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { buildAgent } from "../packages/agent/build.ts";
 import { RosbridgeServer } from "../packages/agent/src/ros/testing/rosbridge-server.ts";
+import { processesWithEnvironment, WRAPPER_VARIABLE } from "../packages/agent/src/runtime/processes.ts";
 import { endChild, type Rig } from "./rig.ts";
 import { waitFor } from "./swarm.ts";
 
@@ -153,9 +154,24 @@ export function bytesOnWire(pid: number, port: number): number {
   return bytes;
 }
 
-/** Bytes that a process has caused to be written to disks. Data that was deleted before it was written does not count. */
-export function bytesToDisk(pid: number): number {
-  const text = readFileSync(`/proc/${pid}/io`, "utf8");
+/**
+ * Bytes that an agent and the wrappers of its apps have caused to be written to disks. Data that was deleted before it was written does not
+ * count. A wrapper's count includes its children that have ended.
+ */
+export function bytesToDisk({ pid, directory }: BenchAgent): number {
+  const configs = path.join(directory, "state", "configs");
+  const wrappers = processesWithEnvironment({ ROAMFLEET_CONFIG_DIR: configs, [WRAPPER_VARIABLE]: "1" });
+  return [pid, ...wrappers.map((wrapper) => wrapper.pid)].reduce((sum, one) => sum + bytesWritten(one), 0);
+}
+
+function bytesWritten(pid: number): number {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/io`, "utf8");
+  } catch {
+    // A child of a wrapper has ended.
+    return 0;
+  }
   const count = (name: string): number => Number(new RegExp(`^${name}: (\\d+)$`, "m").exec(text)?.[1] ?? 0);
   return count("write_bytes") - count("cancelled_write_bytes");
 }

@@ -163,7 +163,7 @@ export const agentLogBytes: Row = {
       const lines = Array.from({ length: LINES_PER_S * seconds }, (_, i) => logLine(i));
       await deployLogger(rig, agent!, lines);
       await sleep(SETTLE_S * 1_000);
-      const counters = [() => bytesOnWire(agent!.pid, portOf(rig)), () => bytesToDisk(agent!.pid)];
+      const counters = [() => bytesOnWire(agent!.pid, portOf(rig)), () => bytesToDisk(agent!)];
       const { result, blocked_ms } = await blockedDuring(agent!, () => growth(seconds, counters));
       const [wire = 0, disk = 0] = result;
       const daily = (bytes: number): number => (bytes * DAY_S) / seconds / MB;
@@ -222,10 +222,7 @@ export const agentFsyncs: Row = {
       }, 1_000);
       try {
         await sleep(SETTLE_S * 1_000);
-        const [fsyncs, [disk = 0]] = await Promise.all([
-          countFsyncs(agent!.pid, seconds),
-          growth(seconds, [() => bytesToDisk(agent!.pid)]),
-        ]);
+        const [fsyncs, [disk = 0]] = await Promise.all([countFsyncs(agent!.pid, seconds), growth(seconds, [() => bytesToDisk(agent!)])]);
         const minutely = (count: number): number => (count * 60) / seconds;
         return [
           {

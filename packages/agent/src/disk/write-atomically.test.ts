@@ -15,7 +15,7 @@ const ELSEWHERE: Record<string, string> = {
   "disk/lock.ts": "a lock is valid for one boot",
   "deployments/journal.ts": "appends and fsyncs; its reserve contains no data",
   "runtime/file.ts": "streams a file of any size: fsynced before it is renamed durably; staging is fsynced and renamed as a whole",
-  "runtime/hosts/detached-host.ts": "after a power cut there is no process any more, so its output's directory may be lost",
+  "runtime/hosts/output-directory.ts": "after a power cut there is no process any more, so its output's directory may be lost",
   "runtime/hosts/process-record.ts": "after a power cut there is no process any more",
   "runtime/spawn-child.ts": "writes to /proc",
   "runtime/unpack.ts": "fsyncs the whole tree before the version gets its name",

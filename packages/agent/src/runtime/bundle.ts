@@ -65,7 +65,7 @@ export class BundleExecutor implements Executor {
   constructor(options: RuntimeOptions) {
     this.#options = options;
     const scopes = options.config.is_service === true ? Scopes.find(options.clock) : undefined;
-    this.#host = new DetachedHost({ ...options, sink: options.logs, scopes });
+    this.#host = new DetachedHost({ ...options, sink: options.logs, memory_directory: options.config.runtime_directory, scopes });
   }
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {

@@ -10,6 +10,8 @@ import { LogSpool } from "../spool/log-spool.ts";
 export interface WorkloadKillTask {
   state: string;
   script: string;
+  /** Directory in memory for the output. Absent: the output waits on the disk. */
+  memory?: string;
   /** Number of records in the log after which the process kills itself with SIGKILL, counted from this start. 0: it does not kill itself. */
   kill_at: number;
   /** Where it kills itself: before the record is in the log's memory, or after. */
@@ -26,12 +28,13 @@ export const openSpool = (state: string): LogSpool =>
   });
 
 /** The part of the agent that runs one program and logs its output, in a separate process that tests kill. It ends with the program. */
-async function main({ state, script, kill_at, before }: WorkloadKillTask): Promise<void> {
+async function main({ state, script, memory, kill_at, before }: WorkloadKillTask): Promise<void> {
   const spool = openSpool(state);
   let records = 0;
   const host = new DetachedHost({
     paths: statePaths(state),
     clock: systemClock,
+    memory_directory: memory,
     log: pino({ level: "silent" }),
     sink: {
       write: (record) => {

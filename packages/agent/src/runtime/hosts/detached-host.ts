@@ -12,11 +12,12 @@ import type { StatePaths } from "../paths.ts";
 import { findProgram, readLines, spawnChild, SYSTEM_PATH } from "../spawn-child.ts";
 import { processesWithEnvironment, signalGroup, stopStrays, waitUntil, WRAPPER_VARIABLE } from "../processes.ts";
 import { DetachedProgram, storedStatus } from "./detached-program.ts";
+import { createOutput } from "./output-directory.ts";
 import { OutputReader } from "./output-reader.ts";
 import { findRecorded, identify, type ProcessRecord, readRecord, writeRecord } from "./process-record.ts";
 import type { Scopes } from "./scope.ts";
 import { describeStatus, type ExitStatus, type HostedProgram, parseStatus, type ProgramSpec, type WorkloadHost } from "./workload-host.ts";
-import { WRAPPER_SCRIPT } from "./wrapper-script.ts";
+import { OUTPUT_FILE_BYTES, WRAPPER_SCRIPT } from "./wrapper-script.ts";
 
 /** Programs that the wrapper needs. Every Debian has them; busybox has them, too. */
 const NEEDED = ["setsid", "dd", "wc", "rm", "mv"];
@@ -28,6 +29,8 @@ interface DetachedHostOptions {
   clock: Clock;
   log: Logger;
   sink: OutputSink;
+  /** Directory in memory (tmpfs) for output that is not in the log yet. Absent: the output waits on the disk. */
+  memory_directory?: string | undefined;
   /** The units of systemd in which programs run; absent: programs run in the cgroup of the agent, without limits. */
   scopes?: Scopes | undefined;
 }
@@ -53,13 +56,15 @@ export class DetachedHost implements WorkloadHost {
     else await scopes.stop(app, spec.stop_timeout_seconds);
     const run = this.#nextRun(app);
     const output = this.#output(app, run);
+    let file_bytes = OUTPUT_FILE_BYTES;
     try {
-      fs.mkdirSync(output, { recursive: true, mode: 0o700 });
+      file_bytes = createOutput(output, this.#options.memory_directory);
     } catch (error) {
       // On a full disk the program runs without its output in the log.
       log.warn({ app, reason: errorText(error) }, "no directory for the output of a workload");
     }
-    const own = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", output, findProgram("setsid", search)!, String(user?.uid ?? "")];
+    const settings = [output, String(file_bytes), findProgram("setsid", search)!, String(user?.uid ?? "")];
+    const own = ["/bin/sh", "-c", WRAPPER_SCRIPT, "roamfleet", ...settings];
     const [file = "", ...words] = [...(scopes?.command(spec) ?? []), ...own, ...(user?.become ?? []), ...argv];
     const wrapper = spawnChild(file, words, {
       cwd: directory,

@@ -17,6 +17,8 @@ async function run(task: WorkloadKillTask): Promise<string[]> {
   const child = spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
   child.stdout.on("data", (chunk) => (text += String(chunk)));
+  // The program may end only after the last agent has adopted it, which is when the agent prints the pid.
+  if (task.kill_at === 0) child.stdout.once("data", () => fs.writeFileSync(path.join(task.state, "end"), ""));
   const [, signal] = (await once(child, "close")) as [number | null, string | null];
   assert.equal(signal, task.kill_at > 0 ? "SIGKILL" : null);
   return text.trim().split("\n");
@@ -32,9 +34,10 @@ function messagesOf(state: string): string[] {
   return messages;
 }
 
-for (const before of [true, false])
+const CASES: { before: boolean; memory?: string }[] = [true, false].flatMap((before) => [{ before }, { before, memory: "/dev/shm" }]);
+for (const { before, memory } of CASES)
   test(
-    `an agent killed ${before ? "before" : "after"} it stores a line loses and repeats none, and the program keeps its pid`,
+    `an agent killed ${before ? "before" : "after"} it stores a line loses and repeats none with output ${memory === undefined ? "on the disk" : "in memory"}, and the program keeps its pid`,
     { timeout: 240_000 },
     async () => {
       const state = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-"));
@@ -42,11 +45,12 @@ for (const before of [true, false])
       // It prints slowly enough that every agent has something to read, and ends when the last one runs.
       const script = `i=0; while [ $i -lt ${LINES} ]; do echo "line $i"; i=$((i + 1)); [ $((i % 20)) -gt 0 ] || sleep 0.02; done
         while [ ! -e end ]; do sleep 0.05; done; printf "the end"; exit 5`;
+      const in_memory = memory === undefined ? undefined : fs.mkdtempSync(path.join(memory, "roamfleet-kill-"));
+      const task = { state, script, before, ...(in_memory === undefined ? {} : { memory: in_memory }) };
       try {
         const pids = new Set<string>();
-        for (const kill_at of KILL_AT) pids.add((await run({ state, script, kill_at, before }))[0]!);
-        fs.writeFileSync(path.join(state, "end"), "");
-        const [pid, how] = await run({ state, script, kill_at: 0, before });
+        for (const kill_at of KILL_AT) pids.add((await run({ ...task, kill_at }))[0]!);
+        const [pid, how] = await run({ ...task, kill_at: 0 });
         assert.deepEqual([...pids], [pid]);
         assert.equal(how, "exited with 5");
         const wanted = [...Array.from({ length: LINES }, (_, i) => `line ${i}`), "the end"];
@@ -54,8 +58,9 @@ for (const before of [true, false])
         assert.deepEqual(messages.length, wanted.length);
         assert.deepEqual(messages, wanted);
         assert.deepEqual(fs.readdirSync(path.join(state, "apps/main/output")), []);
+        if (in_memory !== undefined) assert.deepEqual(fs.readdirSync(in_memory), []);
       } finally {
-        fs.rmSync(state, { recursive: true, force: true });
+        for (const directory of [state, in_memory ?? state]) fs.rmSync(directory, { recursive: true, force: true });
       }
     },
   );

@@ -1,9 +1,10 @@
-import { closeSync, constants, openSync, rmSync, writeSync } from "node:fs";
+import { closeSync, constants, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import type { OutputSink } from "../../contract.ts";
 import { errorText, readIfExists } from "../../disk/write-atomically.ts";
 import { fieldsOf, parseObject } from "../../json.ts";
+import { removeOutput } from "./output-directory.ts";
 import { type Batch, OutputStream, readPosition, type StreamPosition } from "./output-stream.ts";
 
 const LEVELS = { out: "info", err: "error" } as const;
@@ -52,7 +53,7 @@ export class OutputReader {
   async finish(): Promise<void> {
     await this.#readAll(true);
     this.close();
-    rmSync(this.#options.directory, { recursive: true, force: true });
+    removeOutput(this.#options.directory);
   }
 
   close(): void {

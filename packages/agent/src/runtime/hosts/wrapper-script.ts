@@ -1,17 +1,17 @@
 import { WRAPPER_VARIABLE } from "../processes.ts";
 
-/** Size in bytes at which the wrapper begins the next file of a stream. A file exceeds it by less than 1 MiB. */
+/** Size in bytes at which the wrapper begins the next file of a stream on the disk. A file exceeds it by less than that size. */
 export const OUTPUT_FILE_BYTES = 1024 * 1024;
 /** Maximum files of one stream. The wrapper deletes older ones, whether the agent has read them or not. */
 export const OUTPUT_FILES_MAX = 4;
 
 /**
- * Shell script that runs one program independently of the agent. Its arguments are the directory of this run, the path of `setsid`, a user id,
- * and the program with its arguments. This user becomes the owner of the pipes, so that the program can open them by name; if the id is empty,
- * the owner stays. The script writes:
+ * Shell script that runs one program independently of the agent. Its arguments are the directory of this run, the size of an output file in
+ * bytes (a multiple of 4096), the path of `setsid`, a user id, and the program with its arguments. This user becomes the owner of the pipes,
+ * so that the program can open them by name; if the id is empty, the owner stays. The script writes:
  *
  * - to stdout, for the agent that started it: `pid N` before the program starts, `exit STATUS` after it has ended;
- * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about 1 MiB. It keeps the newest four of a stream, so
+ * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about that size. It keeps the newest four of a stream, so
  *   the disk cannot fill while no agent reads them. The program writes to a pipe that is always read: on a full disk its output is lost, but
  *   its writes neither fail nor block;
  * - to DIRECTORY/exit: the exit status. `137 memory` means that the program was killed after its app had reached the memory limit.
@@ -22,8 +22,8 @@ export const OUTPUT_FILES_MAX = 4;
  * the program is not started.
  */
 export const WRAPPER_SCRIPT = `
-run=$1 setsid=$2 user=$3
-shift 3
+run=$1 size_max=$2 setsid=$3 user=$4
+shift 4
 exec 5>&1 >/dev/null 2>&1
 out_of_memory() {
   while IFS=: read -r number controllers place; do
@@ -43,8 +43,8 @@ copy() {
   n=1 lost= note='\\n[output was lost: the disk was full]\\n'
   while :; do
     [ -n "$lost" ] && printf "$note" >>"$1.$n" && lost=
-    code=1 count=256
-    [ -n "$lost" ] || { said=$(dd bs=4096 count=256 2>&1 >>"$1.$n"); code=$?; }
+    code=1 count=$((size_max / 4096))
+    [ -n "$lost" ] || { said=$(dd bs=4096 count=$count 2>&1 >>"$1.$n"); code=$?; }
     if [ $code -gt 0 ] && [ $code -lt 128 ]; then
       lost=1 count=1
       said=$(dd bs=65536 count=1 of=/dev/null 2>&1) || sleep 1
@@ -62,7 +62,7 @@ copy() {
       ;;
     esac
     size=$(wc -c <"$1.$n") || size=0
-    if [ "$size" -ge ${OUTPUT_FILE_BYTES} ]; then
+    if [ "$size" -ge "$size_max" ]; then
       n=$((n + 1))
       rm -f "$1.$((n - ${OUTPUT_FILES_MAX}))"
     fi
