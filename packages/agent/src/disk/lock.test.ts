@@ -91,7 +91,12 @@ test("another user who binds the lock socket's name cannot block root's agent", 
     process.setgid(65534), process.setuid(65534);
     require("node:net").createServer().listen({ path: "\\0roamfleet/${dev}/${ino}/agent.lock" }, () => process.stdout.write("bound"));`;
   const child = spawn(process.execPath, ["--eval", bind], { stdio: ["ignore", "pipe", "inherit"] });
-  t.after(() => child.kill("SIGKILL"));
+  const ended = once(child, "close");
+  t.after(async () => {
+    child.kill("SIGKILL");
+    // The directory of the next test may get the same inode, and so the same socket name.
+    await ended;
+  });
   await once(child.stdout, "data");
   lockState(directory)();
   // The directory now belongs to that user, who may run an agent on it.
