@@ -169,7 +169,7 @@ function bytesWritten(pid: number): number {
   try {
     text = readFileSync(`/proc/${pid}/io`, "utf8");
   } catch {
-    // A child of a wrapper has ended.
+    // The process has ended since it was found.
     return 0;
   }
   const count = (name: string): number => Number(new RegExp(`^${name}: (\\d+)$`, "m").exec(text)?.[1] ?? 0);

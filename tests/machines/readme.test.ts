@@ -21,7 +21,7 @@ chmod 755 /usr/local/bin/npm
 ln -s /opt/node/bin/node /usr/local/bin/node
 echo offline=true >/home/dev/.npmrc`;
 
-/** Returns the commands of the first code block below a heading of the README. */
+/** Returns the first block of shell commands under a heading of the README. */
 function commandsBelow(heading: string): string {
   const readme = fs.readFileSync(path.join(root, "README.md"), "utf8");
   const block = readme.slice(readme.indexOf(`\n## ${heading}`)).match(/```sh\n([\s\S]*?)```/)?.[1];

@@ -1,4 +1,4 @@
-/** The robot's key pair. The private key is created on the robot and never leaves it. */
+/** The key with which the robot proves its identity. The private half is created on the robot and never leaves it. */
 export interface RobotKey {
   /** Where the private key is: in a file of the state directory, or in the robot's TPM. */
   readonly place: "file" | "tpm";

@@ -145,7 +145,7 @@ function giveInput({ stdin }: ChildProcess, input: string): void {
   stdin?.end(input);
 }
 
-/** Describes why a command failed, by the last line that it printed to stderr. */
+/** Describes why a command failed: by the first error that it printed, or by its exit code. */
 function describe(program: string, error: unknown): string {
   const { stderr, killed, message } = fieldsOf(error);
   if (killed === true) return `${program} did not end within ${COMMAND_MS_MAX / 1_000} s`;

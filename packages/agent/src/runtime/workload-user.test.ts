@@ -8,7 +8,7 @@ import { findWorkloadUser, openStateTo } from "./workload-user.ts";
 
 const skip = process.getuid?.() === 0 ? false : "only root can start programs as another user";
 
-test("finds a user of the robot, and reports the name of one that does not exist", { skip }, async () => {
+test("finds an existing user, and names a missing one in the error", { skip }, async () => {
   const { name, uid, home } = await findWorkloadUser("daemon");
   assert.deepEqual([name, uid, home], ["daemon", 1, "/usr/sbin"]);
   await assert.rejects(findWorkloadUser("missing"), /this robot has no user missing/);
@@ -45,7 +45,7 @@ test(
   },
 );
 
-test("lets all users pass through the state directory if it has the group of the agent's socket", { skip }, async (t) => {
+test("all users may enter the state directory if its group is that of the agent's socket", { skip }, async (t) => {
   const paths = statePaths(path.join(temporaryDirectory(t), "state"));
   fs.mkdirSync(paths.versions("main"), { recursive: true, mode: 0o700 });
   fs.chownSync(paths.root, 0, 2);

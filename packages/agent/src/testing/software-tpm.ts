@@ -30,7 +30,7 @@ export async function startSoftwareTpm(
   const socket = join(directory, "socket");
   // tpm2-tools derive the name of the control socket.
   const control = `${socket}.ctrl`;
-  // QEMU passes a connection for the TPM's commands to the control socket, and starts the TPM itself.
+  // QEMU needs only the control socket. Through it, QEMU sets up the connection for commands and starts the TPM.
   const server = used_by === "machine" ? [] : ["--server", `type=unixio,path=${socket}`];
   const flags = used_by === "machine" ? "startup-clear" : "not-need-init,startup-clear";
   let child: ChildProcess | undefined;

@@ -30,7 +30,7 @@ export const Hello = Type.Object(
     type: Type.Literal("hello"),
     protocols: Type.Array(Type.Integer(), { minItems: 1, maxItems: 16 }),
     robot_id: Name,
-    /** base64 of the signature (Ed25519, or ECDSA in DER) of `linkChallengeText` */
+    /** The robot's signature of `linkChallengeText` in base64: of Ed25519 the 64 bytes, of ECDSA the DER encoding. */
     signature: Type.String({ maxLength: 200 }),
     /** The TLS channel as seen by the robot (`channelBinding`); absent: the connection has no TLS. */
     channel: Maybe(Type.String({ maxLength: 100 })),

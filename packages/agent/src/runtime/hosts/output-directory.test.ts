@@ -28,7 +28,7 @@ test("deletes a link whose target disappeared at a restart of the robot", (t) =>
   assert.deepEqual(fs.readdirSync(path.dirname(output)), []);
 });
 
-test("uses the disk without memory, and when the output of other runs may fill a quarter of the memory", (t) => {
+test("keeps output on the disk if there is no directory in memory, or if other runs use up the quarter of the memory", (t) => {
   const root = temporaryDirectory(t);
   const memory = fs.mkdtempSync("/dev/shm/roamfleet-output-");
   t.after(() => fs.rmSync(memory, { recursive: true }));

@@ -49,7 +49,7 @@ export function removeOutput(output: string): void {
   try {
     target = fs.readlinkSync(output);
   } catch {
-    // A directory on the disk.
+    // The output is in a directory on the disk, not behind a link.
   }
   if (target !== undefined) fs.rmSync(target, { recursive: true, force: true });
   fs.rmSync(output, { recursive: true, force: true });

@@ -17,7 +17,7 @@ test("describes how a program ended, by the exit status that its wrapper stored"
   ]);
 });
 
-test("escapes characters of an app's name that systemd does not allow in names of units", () => {
+test("escapes characters in an app's name that systemd does not allow in unit names", () => {
   assert.equal(scopeName("main"), "roamfleet-app-main.scope");
   assert.equal(scopeName("a-b/ü"), String.raw`roamfleet-app-a\x2db\x2f\xc3\xbc.scope`);
 });

@@ -7,8 +7,8 @@ export const OUTPUT_FILES_MAX = 4;
 
 /**
  * Shell script that runs one program independently of the agent. Its arguments are the directory of this run, the size of an output file in
- * bytes (a multiple of 4096), the path of `setsid`, a user id, and the program with its arguments. This user becomes the owner of the pipes,
- * so that the program can open them by name; if the id is empty, the owner stays. The script writes:
+ * bytes (a multiple of 4096), the path of `setsid`, a user id, and the program with its arguments. The pipes for the output get this user as
+ * their owner, so that the program can open `/dev/stdout`. With an empty id, they keep their owner. The script writes:
  *
  * - to stdout, for the agent that started it: `pid N` before the program starts, `exit STATUS` after it has ended;
  * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about that size. It keeps the newest four of a stream, so

@@ -38,8 +38,8 @@ export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffe
 
 /**
  * Enrolls a robot with an enrollment key. Idempotent by public key: a robot that lost the response repeats the request and gets the same
- * result. Throws 400 if the public key is unusable. Throws 401 for an unknown key, which counts against the rate limit of `ip`. Throws 403 with the reason if a known key cannot be
- * used or the robot was decommissioned.
+ * result. Throws 400 if the public key is malformed. Throws 401 for an unknown enrollment key, which counts against the rate limit of `ip`.
+ * Throws 403 with the reason if the enrollment key cannot be used or the robot was decommissioned.
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
   const { is_new, data } = await enrollOnce(plane, body, ip);
