@@ -141,7 +141,7 @@ async function configure({ page, server, ...it }: Dashboard): Promise<void> {
   const asked = page.getByRole("dialog", { name: "Roll back to version 1" });
   await asked.getByText("Robots change only with the next config deployment").waitFor();
   await asked.getByRole("button", { name: "Roll back", exact: true }).click();
-  await page.getByText("rolled back to version 1").waitFor();
+  await page.getByText("rolled back to version 1", { exact: true }).waitFor();
   assert.deepEqual((await api.getConfig({ params: { id } })).data.value, { speed: 2 });
   await axe(page);
 }
