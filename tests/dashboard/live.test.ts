@@ -51,7 +51,7 @@ test("shows a robot's shell, logs, camera and topics live in the browser", { ski
     robot: {
       shell: { user: os.userInfo().username, command: ["bash", "--norc", "--noprofile", "-i"] },
       cameras: [{ name: "front", kind: "ffmpeg", input: ["-re", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=10"] }],
-      logs: { journald: false, files: [log_file], rosout: false },
+      logs: { journald: false, files: [log_file], rosout: false, filters: [] },
       ros: { adapters: ["rosbridge", "foxglove"], rosbridge_url: ros.url, foxglove_url: foxglove.url },
     },
   });

@@ -38,7 +38,7 @@ export class RobotSurroundings {
       shell: { user: os.userInfo().username, command: ["bash", "--norc", "-i"] },
       cameras: [{ name: CAMERA, kind: "test_picture" }],
       ros: { adapters: ["rosbridge"], rosbridge_url: ros.url },
-      logs: { journald: false, files: [this.#log], rosout: false },
+      logs: { journald: false, files: [this.#log], rosout: false, filters: [] },
       forward: { allow: [`127.0.0.1:${port}`] },
       files: { directories: [directory] },
     };

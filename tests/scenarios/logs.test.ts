@@ -20,7 +20,7 @@ test("log files of three robots are collected completely despite rotation, disco
   const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token };
   const start = (i: number): Promise<LiveRobot> => {
     write(i);
-    return LiveRobot.start(plane, { robot: { logs: { journald: false, files: [file(i)], rosout: false } } });
+    return LiveRobot.start(plane, { robot: { logs: { journald: false, files: [file(i)], rosout: false, filters: [] } } });
   };
   await using first = await start(1);
   await using second = await start(2);

@@ -3,7 +3,17 @@ import { join } from "node:path";
 import { type Activity, type Clock, idleActivity } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
-import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, OutputSink, Reporter, StopOptions } from "./contract.ts";
+import type {
+  AppStatus,
+  CreateDeployments,
+  Deployments,
+  Fetcher,
+  LogRecord,
+  LogSink,
+  OutputSink,
+  Reporter,
+  StopOptions,
+} from "./contract.ts";
 import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
@@ -21,6 +31,7 @@ import { rosSettings } from "./ros/settings.ts";
 import { LocalInterface } from "./local/local-interface.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
+import { LogFilter } from "./logs/log-filter.ts";
 import { LogRateLimiter } from "./logs/log-rate-limiter.ts";
 import { startLogSources, type LogSources } from "./logs/sources/index.ts";
 import { RobotTime } from "./robot-time.ts";
@@ -124,12 +135,11 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const time = new RobotTime(clock, config.state_directory);
   const now = (): Date => time.now();
   const parts: { spool?: LogSpool; shipper?: LogShipper } = {};
-  const sink: LogSink = {
-    write: (record) => {
-      parts.spool?.append(record);
-      parts.shipper?.recordAdded(record);
-    },
+  const write = (record: LogRecord): void => {
+    parts.spool?.append(record);
+    parts.shipper?.recordAdded(record);
   };
+  const sink = new LogFilter({ rules: config.robot.logs.filters, sink: { write }, clock });
   const limiter = new LogRateLimiter(sink, clock);
   const { log, local } = agentLog({ level: config.log_level, now, print, sink: limiter });
   const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
@@ -155,6 +165,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "reports that were not sent to the server yet are damaged on the disk");
   const close = (): void => {
     limiter.close();
+    sink.close();
     shipper.stop();
     spool.close();
     outbox.close();
@@ -338,6 +349,7 @@ function makeLink(robot: Robot, { deployments, shells, ros }: { deployments: Dep
     }),
     health: () => meter.measure(),
     health_seconds: config.robot.health.interval_seconds,
+    upload_bytes_per_second: config.robot.network.upload_bytes_per_second,
     sources: streamSources({ robot: config.robot, clock, log, state_directory, signatures: guard, environment, shells, ros }),
     announce: () => deployments.announce(),
     on_acknowledged: robot.acknowledged.resolve,

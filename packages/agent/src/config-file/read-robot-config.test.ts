@@ -19,7 +19,14 @@ cameras:
   - { name: arm, ros: /arm/image/compressed }
   - { name: demo, test_picture: true }
 ros: { adapters: [foxglove, ros1], domain_id: 7, prefixes: [/ws/install], foxglove_url: "ws://127.0.0.1:8765" }
-logs: { journald: [nav.service], files: [/var/log/robot/*.log], rosout: on }
+logs:
+  journald: [nav.service]
+  files: [/var/log/robot/*.log]
+  rosout: on
+  filters:
+    - { source: "/camera/*", level: warn, records_per_second: 5 }
+    - { source: "*", level: info }
+network: { download_kib_per_second: 200, upload_kib_per_second: 16 }
 forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
 containers: { devices: on, host_network: off }
@@ -42,7 +49,16 @@ signed: { allow: [shell, forward] }
       { name: "demo", kind: "test_picture" },
     ],
     ros: { adapters: ["foxglove", "ros1"], domain_id: 7, prefixes: ["/ws/install"], foxglove_url: "ws://127.0.0.1:8765" },
-    logs: { journald: ["nav.service"], files: ["/var/log/robot/*.log"], rosout: true },
+    logs: {
+      journald: ["nav.service"],
+      files: ["/var/log/robot/*.log"],
+      rosout: true,
+      filters: [
+        { source: "/camera/*", level: "warn", records_per_second: 5 },
+        { source: "*", level: "info" },
+      ],
+    },
+    network: { download_bytes_per_second: 204_800, upload_bytes_per_second: 16_384 },
     forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] },
     files: { directories: ["/var/log"] },
     containers: { devices: true, host_network: false },
@@ -83,6 +99,14 @@ test("an error in the robot's config file names the invalid key", async () => {
     ["ros: { prefixes: [ws] }", /^ros\.prefixes: "ws" is not absolute$/],
     ["ros: { domain_id: 300 }", /must be a whole number from 0 to 232, not 300/],
     ["logs: { journald: sometimes }", /^logs\.journald must be on or off, not "sometimes"$/],
+    ["logs: { filters: [{ level: warn }] }", /^logs\.filters\[0\]\.source is missing: write "\*" for all sources$/],
+    ["logs: { filters: [{ source: nav }] }", /^logs\.filters\[0\]\.source nav: set level, records_per_second or both$/],
+    [
+      "logs: { filters: [{ source: nav, level: loud }] }",
+      /^logs\.filters\[0\]\.level: loud is not one of trace, debug, info, warn, error, fatal$/,
+    ],
+    ["logs: { filters: [{ source: nav, records_per_second: 0 }] }", /must be a whole number from 1 to 1000, not 0/],
+    ["network: { upload_kib_per_second: 4 }", /^network\.upload_kib_per_second must be a whole number from 16 to 1048576, not 4$/],
     ["forward: { allow: [localhost] }", /"localhost" is not host:port/],
     ["files: { directories: [tmp] }", /"tmp" is not absolute/],
     ["os_image: { status: { command: [a] } }", /^os_image\.install is missing: a hook needs status, install, activate, confirm$/],

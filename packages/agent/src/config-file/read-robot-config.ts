@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
+import { LOG_LEVELS } from "@roamfleet/protocol/link";
 import {
   type CameraSource,
   DOMAIN_ID_MAX,
   type HookCommand,
+  type LogFilterRule,
   OS_IMAGE_DEFAULTS,
   type OsImageHook,
   ROBOT_CONFIG_DEFAULT,
@@ -52,6 +54,7 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
     cameras: readCameras(file),
     ros: file.section("ros", readRos),
     logs: file.section("logs", readLogs),
+    network: file.section("network", readNetwork),
     forward: file.section("forward", readForward),
     files: file.section("files", (section) => ({ directories: section.paths("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories })),
     containers: file.section("containers", readContainers),
@@ -126,6 +129,32 @@ function readLogs(section: Section): RobotConfig["logs"] {
     journald: units ?? switched ?? ROBOT_CONFIG_DEFAULT.logs.journald,
     files: section.texts("files") ?? ROBOT_CONFIG_DEFAULT.logs.files,
     rosout: section.onOff("rosout") ?? ROBOT_CONFIG_DEFAULT.logs.rosout,
+    filters: section.sections("filters", readLogFilter) ?? ROBOT_CONFIG_DEFAULT.logs.filters,
+  };
+}
+
+/** Highest rate of a filter. Without a filter, the agent limits each source to the same rate. */
+const FILTER_RECORDS_PER_SECOND_MAX = 1_000;
+
+function readLogFilter(section: Section): LogFilterRule {
+  const source = section.text("source");
+  if (source === undefined) throw new ConfigFileError(`${section.at("source")} is missing: write "*" for all sources`);
+  const level = section.choice("level", LOG_LEVELS);
+  const records_per_second = section.integer("records_per_second", 1, FILTER_RECORDS_PER_SECOND_MAX);
+  if (level === undefined && records_per_second === undefined)
+    throw new ConfigFileError(`${section.at("source")} ${source}: set level, records_per_second or both`);
+  return { source, ...(level === undefined ? {} : { level }), ...(records_per_second === undefined ? {} : { records_per_second }) };
+}
+
+/** Bounds of the rates in KiB per second. With less, the agent would repeat a batch of log records before it was sent. */
+const NETWORK_KIB = { min: 16, max: 1024 * 1024 };
+
+function readNetwork(section: Section): RobotConfig["network"] {
+  const read = (name: string): number | undefined => section.integer(name, NETWORK_KIB.min, NETWORK_KIB.max);
+  const [download, upload] = [read("download_kib_per_second"), read("upload_kib_per_second")];
+  return {
+    ...(download === undefined ? {} : { download_bytes_per_second: download * 1024 }),
+    ...(upload === undefined ? {} : { upload_bytes_per_second: upload * 1024 }),
   };
 }
 
@@ -278,11 +307,19 @@ class Section {
 
   /** Returns a list whose items are all in `known`. */
   choices<T extends string>(name: string, known: readonly T[]): T[] | undefined {
-    return this.texts(name)?.map((text) => {
-      const found = known.find((one) => one === text);
-      if (found === undefined) throw new ConfigFileError(`${this.at(name)}: ${text} is not one of ${known.join(", ")}`);
-      return found;
-    });
+    return this.texts(name)?.map((text) => this.#known(name, text, known));
+  }
+
+  /** Returns a string that is in `known`. */
+  choice<T extends string>(name: string, known: readonly T[]): T | undefined {
+    const text = this.text(name);
+    return text === undefined ? undefined : this.#known(name, text, known);
+  }
+
+  #known<T extends string>(name: string, text: string, known: readonly T[]): T {
+    const found = known.find((one) => one === text);
+    if (found === undefined) throw new ConfigFileError(`${this.at(name)}: ${text} is not one of ${known.join(", ")}`);
+    return found;
   }
 
   /** Reads a boolean setting, written as `on`, `off`, true or false. */

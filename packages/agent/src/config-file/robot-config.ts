@@ -1,3 +1,5 @@
+import type { LogLevel } from "@roamfleet/protocol/link";
+
 /** Streams that the robot's config file can disable. */
 export const STREAM_SWITCHES = ["shell", "camera", "topics", "forward", "files"] as const;
 type StreamSwitch = (typeof STREAM_SWITCHES)[number];
@@ -22,6 +24,16 @@ export type CameraSource = { name: string } & (
   | { kind: "ros"; topic: string }
   | { kind: "test_picture" }
 );
+
+/** Keeps only a part of the records of some sources. At least one of `level` and `records_per_second` is set. */
+export interface LogFilterRule {
+  /** Name of a source, in which `*` stands for any characters. */
+  source: string;
+  /** Records below this level are dropped. */
+  level?: LogLevel;
+  /** Maximum sustained rate of each source. Records over it are dropped, and the log contains their number. */
+  records_per_second?: number;
+}
 
 /** A command with its time limit. */
 export interface HookCommand {
@@ -75,6 +87,15 @@ export interface RobotConfig {
     /** Glob patterns of the log files whose lines are sent to the server. */
     files: string[];
     rosout: boolean;
+    /** Rules for all sources, also apps and the agent. The first that matches applies. */
+    filters: LogFilterRule[];
+  };
+  /** Maximum data rates in bytes per second, for links whose data is paid for. Absent: unlimited. */
+  network: {
+    /** Downloads of releases and layers. */
+    download_bytes_per_second?: number;
+    /** All messages to the server. Reports, heartbeats and shells are counted but never delayed. */
+    upload_bytes_per_second?: number;
   };
   forward: {
     /** `host:port` patterns of the addresses to which users may open tunnels. Either part may be `*`. */
@@ -110,7 +131,8 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   shell: {},
   cameras: [],
   ros: { adapters: [...ROS_ADAPTERS] },
-  logs: { journald: false, files: [], rosout: false },
+  logs: { journald: false, files: [], rosout: false, filters: [] },
+  network: {},
   forward: { allow: ["127.0.0.1:*", "[::1]:*"] },
   files: { directories: ["/"] },
   containers: { devices: false, host_network: false },

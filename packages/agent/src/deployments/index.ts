@@ -1,3 +1,4 @@
+import { ByteRate } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Desired } from "@roamfleet/protocol/link";
 import { configFiles, Configs, type ConfigState } from "../configs/configs.ts";
@@ -58,9 +59,11 @@ class RobotDeployments implements Deployments {
     this.#on_step = on_step;
     this.#paths = paths;
     this.#desired = desired;
-    this.#artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
+    const { download_bytes_per_second: limit } = config.robot.network;
+    const rate = limit === undefined ? undefined : new ByteRate(limit, clock.monotonic());
+    this.#artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing, rate });
     this.#engine = new Engine({ sockets: config.container_sockets, clock, timing, log, on_answer: () => this.#lookAgain() });
-    const layers = new LayerStore({ directory: paths.layers, fetcher, clock, timing });
+    const layers = new LayerStore({ directory: paths.layers, fetcher, clock, timing, rate });
     const on_lost = (app: string): void => this.#lookAgain(app);
     const requires_signature = (): boolean => guard?.requires_signature === true;
     const shared = { paths, config, clock, timing, log, logs, on_step, on_lost, requires_signature };

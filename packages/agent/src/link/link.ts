@@ -1,5 +1,5 @@
 import type { Agent } from "node:http";
-import type { Activity, Clock, Timer } from "@roamfleet/clock";
+import { type Activity, ByteRate, type Clock, type Timer } from "@roamfleet/clock";
 import {
   commonFeatures,
   type Desired,
@@ -51,6 +51,8 @@ export interface LinkOptions {
   health: () => Promise<HealthBody>;
   /** Interval of health measurements in seconds, from the robot's config file. Absent: the server's interval. */
   health_seconds?: number | undefined;
+  /** Maximum rate of the messages to the server, from the robot's config file. Absent: unlimited. */
+  upload_bytes_per_second?: number | undefined;
   /** The handler of each kind of stream that the server may open. */
   sources: ReadonlyMap<string, StreamSource>;
   /** Called after each welcome, to report the running apps to the server. */
@@ -68,6 +70,8 @@ export class Link {
   readonly #sources: ReadonlyMap<string, StreamSource>;
   readonly #stopping = new AbortController();
   readonly #reports: ReportSender;
+  /** Shared by all connections, so that reconnecting does not start with new bytes. */
+  readonly #upload: ByteRate | undefined;
   #session: Session | undefined;
   #welcomed_at: number | undefined;
   #running: Promise<void> | undefined;
@@ -79,6 +83,8 @@ export class Link {
     this.#options = options;
     this.#sources = options.sources;
     this.#reports = new ReportSender(options.outbox, options.clock);
+    const { upload_bytes_per_second: upload, clock } = options;
+    this.#upload = upload === undefined ? undefined : new ByteRate(upload, clock.monotonic());
   }
 
   /** True between the welcome and the end of the session. */
@@ -149,7 +155,7 @@ export class Link {
         signal: this.#stopping.signal,
         on_open: (socket, channel) => {
           const handlers = this.#handlers(channel, () => session);
-          session = new Session(socket, { clock, activity, log: local, handlers, sources: this.#sources });
+          session = new Session(socket, { clock, activity, log: local, handlers, sources: this.#sources, upload: this.#upload });
           this.#session = session;
         },
       });

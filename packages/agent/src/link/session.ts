@@ -1,4 +1,4 @@
-import type { Activity, Clock, Timer } from "@roamfleet/clock";
+import type { Activity, ByteRate, Clock, Timer } from "@roamfleet/clock";
 import {
   ASK_TIME,
   BulkReceipts,
@@ -79,6 +79,8 @@ interface SessionOptions {
   handlers: SessionHandlers;
   /** The handler of each kind of channel that the server may open. */
   sources: ReadonlyMap<string, StreamSource>;
+  /** Limits the rate of what is sent; absent: unlimited. */
+  upload: ByteRate | undefined;
 }
 
 /** One connection of the link, from the WebSocket upgrade to its end. */
@@ -116,7 +118,10 @@ export class Session {
   constructor(socket: WebSocket, options: SessionOptions) {
     this.#socket = socket;
     this.#options = options;
-    this.#queue = new SendQueue(frameSocket(socket), { now: () => options.clock.monotonic(), begin: () => options.activity.begin() });
+    const { clock, activity, upload } = options;
+    const now = (): number => clock.monotonic();
+    const limit = upload && { spend: (bytes: number) => upload.spend(bytes, now()), setTimer: clock.setTimer.bind(clock) };
+    this.#queue = new SendQueue(frameSocket(socket), { now, begin: () => activity.begin(), ...(limit && { limit }) });
     this.#queue.on_room = () => {
       this.#channels.retry();
       if (this.#welcomed) options.handlers.room();

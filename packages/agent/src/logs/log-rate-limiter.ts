@@ -19,8 +19,24 @@ export const SOURCE_BYTES_BURST = 16 * 1024 * 1024;
  */
 const RESUME_RECORDS = 500;
 const RESUME_BYTES = 256 * 1024;
-/** Maximum delay before dropped records are reported. If the source resumes earlier, its next record is preceded by the report. */
-const REPORT_AFTER_MS = 1_000;
+/** Maximum rate of one source. */
+export interface LogLimits {
+  records_per_second: number;
+  records_burst: number;
+  bytes_per_second: number;
+  bytes_burst: number;
+  /** Maximum delay before dropped records are reported. If the source resumes earlier, its next record is preceded by the report. */
+  report_after_ms: number;
+}
+
+/** The limits of each source, whatever the robot's config file says. */
+export const SOURCE_LIMITS: LogLimits = {
+  records_per_second: SOURCE_RECORDS_PER_SECOND,
+  records_burst: SOURCE_RECORDS_BURST,
+  bytes_per_second: SOURCE_BYTES_PER_SECOND,
+  bytes_burst: SOURCE_BYTES_BURST,
+  report_after_ms: 1_000,
+};
 /** Maximum sources with a separate rate limit. All further sources share one. */
 export const SOURCES_MAX = 1_000;
 const OTHERS = "others";
@@ -42,12 +58,14 @@ interface Bucket {
 export class LogRateLimiter implements LogSink {
   readonly #sink: LogSink;
   readonly #clock: Clock;
+  readonly #limits: LogLimits;
   readonly #buckets = new Map<string, Bucket>();
   #report_timer: Timer | undefined;
 
-  constructor(sink: LogSink, clock: Clock) {
+  constructor(sink: LogSink, clock: Clock, limits = SOURCE_LIMITS) {
     this.#sink = sink;
     this.#clock = clock;
+    this.#limits = limits;
   }
 
   /** Sources with dropped records that were not reported yet. */
@@ -62,10 +80,10 @@ export class LogRateLimiter implements LogSink {
    */
   write(record: LogRecord, at_ms = this.#clock.monotonic(), source = record.source): void {
     const bucket = this.#bucketOf(source, at_ms);
-    refill(bucket, at_ms);
+    this.#refill(bucket, at_ms);
     const bytes = record.message.length + RECORD_BYTES;
-    const resumed = bucket.dropped === 0 || (bucket.records >= RESUME_RECORDS && bucket.bytes >= RESUME_BYTES);
-    if (!resumed || bucket.records < 1 || bucket.bytes < Math.min(bytes, SOURCE_BYTES_BURST)) return this.drop(source, 1, at_ms);
+    const resumed = bucket.dropped === 0 || this.#mayResume(bucket);
+    if (!resumed || bucket.records < 1 || bucket.bytes < Math.min(bytes, this.#limits.bytes_burst)) return this.drop(source, 1, at_ms);
     this.#report(bucket);
     bucket.records -= 1;
     bucket.bytes -= bytes;
@@ -75,14 +93,18 @@ export class LogRateLimiter implements LogSink {
   /** Returns whether the source may write now. A caller that can read its records later should wait until then. */
   hasRoom(source: string, at_ms = this.#clock.monotonic()): boolean {
     const bucket = this.#bucketOf(source, at_ms);
-    refill(bucket, at_ms);
-    return bucket.records >= RESUME_RECORDS && bucket.bytes >= RESUME_BYTES;
+    this.#refill(bucket, at_ms);
+    return this.#mayResume(bucket);
+  }
+
+  #mayResume({ records, bytes }: Bucket): boolean {
+    return records >= Math.min(RESUME_RECORDS, this.#limits.records_burst / 2) && bytes >= RESUME_BYTES;
   }
 
   /** Counts records of the source that the caller has dropped. */
   drop(source: string, count: number, at_ms = this.#clock.monotonic()): void {
     this.#bucketOf(source, at_ms).dropped += count;
-    this.#report_timer ??= this.#clock.setTimer(REPORT_AFTER_MS, () => {
+    this.#report_timer ??= this.#clock.setTimer(this.#limits.report_after_ms, () => {
       this.#report_timer = undefined;
       this.reportDrops();
     });
@@ -100,11 +122,12 @@ export class LogRateLimiter implements LogSink {
   #report(bucket: Bucket): void {
     if (bucket.dropped === 0) return;
     const { dropped: count, source } = bucket;
+    const { records_per_second, bytes_per_second } = this.#limits;
     bucket.dropped = 0;
     this.#sink.write({
       level: "warn",
       source: "roamfleet",
-      message: `${count} records of ${source} dropped: it writes more than ${SOURCE_RECORDS_PER_SECOND} records or ${SOURCE_BYTES_PER_SECOND} bytes a second`,
+      message: `${count} records of ${source} dropped: it writes more than ${records_per_second} records or ${bytes_per_second} bytes a second`,
       fields: { gap: { count }, source },
     });
   }
@@ -114,25 +137,27 @@ export class LogRateLimiter implements LogSink {
     if (known !== undefined) return known;
     if (this.#buckets.size >= SOURCES_MAX) this.#evictIdle(at_ms);
     if (this.#buckets.size >= SOURCES_MAX && source !== OTHERS) return this.#bucketOf(OTHERS, at_ms);
-    const bucket = { source, records: SOURCE_RECORDS_BURST, bytes: SOURCE_BYTES_BURST, at_ms, dropped: 0 };
+    const { records_burst: records, bytes_burst: bytes } = this.#limits;
+    const bucket = { source, records, bytes, at_ms, dropped: 0 };
     this.#buckets.set(source, bucket);
     return bucket;
   }
 
   /** Evicts sources that may write a full burst, since a new source has the same limits. */
   #evictIdle(at_ms: number): void {
+    const { records_burst, bytes_burst } = this.#limits;
     for (const bucket of this.#buckets.values()) {
-      refill(bucket, at_ms);
-      if (bucket.dropped === 0 && bucket.records >= SOURCE_RECORDS_BURST && bucket.bytes >= SOURCE_BYTES_BURST)
-        this.#buckets.delete(bucket.source);
+      this.#refill(bucket, at_ms);
+      if (bucket.dropped === 0 && bucket.records >= records_burst && bucket.bytes >= bytes_burst) this.#buckets.delete(bucket.source);
     }
   }
-}
 
-function refill(bucket: Bucket, at_ms: number): void {
-  const seconds = Math.max(0, at_ms - bucket.at_ms) / 1_000;
-  // If the clock was set back, continue from the new time.
-  bucket.at_ms = at_ms;
-  bucket.records = Math.min(SOURCE_RECORDS_BURST, bucket.records + seconds * SOURCE_RECORDS_PER_SECOND);
-  bucket.bytes = Math.min(SOURCE_BYTES_BURST, bucket.bytes + seconds * SOURCE_BYTES_PER_SECOND);
+  #refill(bucket: Bucket, at_ms: number): void {
+    const { records_per_second, records_burst, bytes_per_second, bytes_burst } = this.#limits;
+    const seconds = Math.max(0, at_ms - bucket.at_ms) / 1_000;
+    // If the clock was set back, continue from the new time.
+    bucket.at_ms = at_ms;
+    bucket.records = Math.min(records_burst, bucket.records + seconds * records_per_second);
+    bucket.bytes = Math.min(bytes_burst, bucket.bytes + seconds * bytes_per_second);
+  }
 }

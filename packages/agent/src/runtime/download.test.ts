@@ -4,7 +4,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { type Clock, systemClock } from "@roamfleet/clock";
+import { ByteRate, type Clock, systemClock } from "@roamfleet/clock";
 import { ArtifactServer, plainFetcher } from "../testing/artifact-server.ts";
 import { QUICK } from "../testing/deployments-rig.ts";
 import { downloadArtifact } from "./download.ts";
@@ -36,6 +36,7 @@ function download(
     progress?: (done: number) => void;
     fetcher?: Fetcher;
     clock?: Clock;
+    rate?: ByteRate;
   } = {},
 ): Promise<string> {
   const { timing, signal = new AbortController().signal, size = SIZE, progress = () => {} } = more;
@@ -47,6 +48,7 @@ function download(
     timing: { ...TIMING, ...QUICK, ...timing },
     signal,
     progress,
+    rate: more.rate,
   };
   return downloadArtifact({ sha256, size }, options);
 }
@@ -182,6 +184,15 @@ test("retries a download without a network until the network is back", async () 
     get: (path, options) => (unreachable-- > 0 ? Promise.reject(new Error("no route to host")) : there.get(path, options)),
   };
   assert.ok(fs.readFileSync(await download({ fetcher, timing: { download_tries: 2 } })).equals(bytes));
+});
+
+test("a download with a limited rate waits for the bytes beyond the first second", async () => {
+  let now = 0;
+  const sleep = async (ms: number): Promise<void> => void (now += ms);
+  const clock = { ...systemClock, sleep, monotonic: () => now };
+  const rate = new ByteRate(SIZE / 10, 0);
+  assert.ok(fs.readFileSync(await download({ clock, rate })).equals(bytes));
+  assert.ok(Math.abs(now - 9_000) < 1, String(now));
 });
 
 test("aborts and retries a download that stalls", async () => {

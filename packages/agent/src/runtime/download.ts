@@ -1,7 +1,7 @@
 import { createHash, type Hash } from "node:crypto";
 import fs, { type promises } from "node:fs";
 import path from "node:path";
-import { type Clock, exponentialMs, timeLimit, IdleTimeout } from "@roamfleet/clock";
+import { type ByteRate, type Clock, exponentialMs, timeLimit, IdleTimeout } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { FetchAnswer, Fetcher } from "../contract.ts";
 import { retryAfterMs } from "../link/backoff.ts";
@@ -85,6 +85,8 @@ export interface FetchOptions {
   timing: Timing;
   signal: AbortSignal;
   progress: (bytes_done: number, bytes_total: number) => void;
+  /** Limits the rate of all downloads that share it. Absent: unlimited. */
+  rate?: ByteRate | undefined;
 }
 
 export interface DownloadOptions extends FetchOptions {
@@ -233,6 +235,9 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
         reported_at = clock.monotonic();
         options.progress(part.bytes, artifact.size);
       }
+      // While nothing is read, TCP makes the server wait.
+      const wait_ms = options.rate?.spend(chunk.length, clock.monotonic()) ?? 0;
+      if (wait_ms > 0) await clock.sleep(wait_ms, signal);
       idle.resume();
     }
   } finally {

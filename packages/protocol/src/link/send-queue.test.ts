@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { FLAG_BULK, FLAG_MORE, FrameType } from "./frame.ts";
 import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { BULK_BYTES_MIN, SLOW_SLICE_BYTES } from "./rate-meter.ts";
-import { QUEUE_BYTES_MAX, SEND_CLASSES, type SendClass, SendQueue, SOCKET_BYTES_MAX } from "./send-queue.ts";
+import { QUEUE_BYTES_MAX, SEND_CLASSES, type SendClass, type SendLimit, SendQueue, SOCKET_BYTES_MAX } from "./send-queue.ts";
 import { StuckSocket } from "./testing/stuck-socket.ts";
 
 const KIB = 1024;
@@ -210,3 +210,36 @@ function sizesOf(frames: readonly { payload: Uint8Array; flags: number }[]): num
   }
   return sizes;
 }
+
+test("with a limited rate, bulk waits for the bytes per second while control and shell are sent immediately", () => {
+  const socket = new StuckSocket();
+  let [tokens, timers] = [10 * KIB, [] as (() => void)[]];
+  const limit: SendLimit = {
+    spend: (bytes) => Math.max(0, -(tokens -= bytes)),
+    setTimer: (_, work) => {
+      timers.push(work);
+      return { cancel: () => (timers = timers.filter((one) => one !== work)) };
+    },
+  };
+  const queue = new SendQueue(socket, { now: () => 0, begin: () => () => {}, limit });
+  let told = 0;
+  queue.on_room = () => (told += 1);
+  queue.openChannel(1, "logs");
+  queue.openChannel(2, "shell");
+  const sent = (channel: number): number => socket.sent.filter((one) => one.channel === channel).length;
+  for (let i = 0; i < 3; i += 1) assert.ok(queue.pushMessage(1, new Uint8Array(8 * KIB)));
+  socket.readAll();
+  // The second message was begun with the last of the first second's bytes.
+  assert.deepEqual([sent(1), timers.length], [2, 1]);
+  queue.pushMessage(2, Buffer.of(1));
+  queue.pushControl(FrameType.PING, 0, Buffer.of(1));
+  assert.deepEqual([sent(2), sent(0)], [1, 1]);
+  tokens += 10 * KIB;
+  told = 0;
+  timers.splice(0)[0]!();
+  assert.deepEqual([sent(1), told, timers.length], [3, 1, 0]);
+  tokens = -1;
+  queue.pushMessage(1, Buffer.of(1));
+  queue.close();
+  assert.deepEqual(timers, []);
+});

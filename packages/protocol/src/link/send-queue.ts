@@ -1,4 +1,4 @@
-import { FLAG_BULK, FLAG_MORE, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, MESSAGE_BYTES_MAX } from "./frame.ts";
+import { FLAG_BULK, FLAG_MORE, FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, MESSAGE_BYTES_MAX } from "./frame.ts";
 import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
@@ -47,6 +47,16 @@ export interface SendQueueOptions {
    * Called before a frame is sent; the returned function is called afterwards. Tests with a simulated clock use it to wait for the frame.
    */
   begin?: () => () => void;
+  /** Limits the rate of the bytes sent. Bulk waits for it; other classes are counted but never wait. Absent: unlimited. */
+  limit?: SendLimit;
+}
+
+/** Limits the bytes per second that a queue sends. */
+export interface SendLimit {
+  /** Counts sent bytes. Returns the milliseconds until bulk may be sent. */
+  spend(bytes: number): number;
+  /** Calls `work` once after `ms` milliseconds. */
+  setTimer(ms: number, work: () => void): { cancel(): void };
 }
 
 interface Outgoing {
@@ -82,6 +92,7 @@ export class SendQueue {
   #order: Record<SendClass, Lane[]> | undefined;
   #class_bytes: Record<SendClass, number> | undefined;
   #meter: RateMeter | undefined;
+  #limit_timer: ReturnType<SendLimit["setTimer"]> | undefined;
   #waiting = 0;
   #closed = false;
 
@@ -183,6 +194,7 @@ export class SendQueue {
     this.#order = undefined;
     this.#class_bytes = undefined;
     this.#waiting = 0;
+    this.#limit_timer?.cancel();
     this.on_room = undefined;
   }
 
@@ -271,6 +283,7 @@ export class SendQueue {
       if (head.type === FrameType.CLOSE) this.dropChannel(lane.channel);
       return true;
     }
+    if (isBulk(lane.send_class) && this.#isOverLimit()) return false;
     const left = head.payload.length - head.offset;
     const paced = this.paced && isBulk(lane.send_class);
     let count = Math.min(left, FRAME_PAYLOAD_BYTES_MAX, lane.credit);
@@ -289,6 +302,18 @@ export class SendQueue {
     return true;
   }
 
+  /** Returns whether bulk must wait for the limit of the rate. If so, a timer continues when it may be sent. */
+  #isOverLimit(): boolean {
+    const { limit } = this.#options;
+    const wait_ms = limit?.spend(0) ?? 0;
+    if (limit === undefined || wait_ms === 0) return false;
+    this.#limit_timer ??= limit.setTimer(wait_ms, () => {
+      this.#limit_timer = undefined;
+      this.#event();
+    });
+    return true;
+  }
+
   #left(lane: Lane, head: Outgoing, count: number): void {
     head.offset += count;
     const is_last = head.offset >= head.payload.length;
@@ -301,7 +326,8 @@ export class SendQueue {
   }
 
   #send(type: FrameType, channel: number, payload: Uint8Array, flags: number): void {
-    const { begin } = this.#options;
+    const { begin, limit } = this.#options;
+    limit?.spend(FRAME_HEADER_BYTES + payload.length);
     if (begin === undefined && this.on_room === undefined && this.#socket.bufferedAmount < NOTIFY_BYTES)
       return this.#socket.sendFrame(type, channel, payload, flags);
     const ended = begin?.();

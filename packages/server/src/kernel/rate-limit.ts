@@ -1,38 +1,7 @@
-import type { Clock } from "@roamfleet/clock";
+import { type Bucket, type Clock, owe, type Rate, tryTake } from "@roamfleet/clock";
 import { LRUCache } from "lru-cache";
 import { httpError } from "./fault.ts";
 import { networkOf } from "./networks.ts";
-
-interface Rate {
-  per_minute: number;
-  burst: number;
-}
-
-export interface Bucket {
-  tokens: number;
-  /** Monotonic milliseconds of the last refill. */
-  at: number;
-}
-
-/** Takes `cost` tokens from a bucket, even if it becomes negative. Returns the milliseconds until it is no longer negative. */
-export function owe(bucket: Bucket, rate: Rate, cost: number, now: number): number {
-  refill(bucket, rate, now);
-  bucket.tokens -= cost;
-  return bucket.tokens >= 0 ? 0 : (-bucket.tokens * 60_000) / rate.per_minute;
-}
-
-/** Takes `cost` tokens if the bucket has that many. Otherwise takes none and returns false. */
-export function tryTake(bucket: Bucket, rate: Rate, cost: number, now: number): boolean {
-  refill(bucket, rate, now);
-  if (bucket.tokens < cost) return false;
-  bucket.tokens -= cost;
-  return true;
-}
-
-function refill(bucket: Bucket, { per_minute, burst }: Rate, now: number): void {
-  bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.at) / 60_000) * per_minute);
-  bucket.at = now;
-}
 
 /**
  * Default maximum of buckets. Beyond it, the least recently used ones are evicted. A key whose bucket was evicted starts with a full one.

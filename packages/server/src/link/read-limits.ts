@@ -1,5 +1,5 @@
-import type { Clock } from "@roamfleet/clock";
-import { type Bucket, BUCKETS_MAX, owe, RateLimit } from "../kernel/rate-limit.ts";
+import { type Bucket, type Clock, owe } from "@roamfleet/clock";
+import { BUCKETS_MAX, RateLimit } from "../kernel/rate-limit.ts";
 
 /** Reasons to pause reading of a socket. */
 export const PauseReason = { queue: 1, budget: 2, rate: 4, log_rate: 8 } as const;

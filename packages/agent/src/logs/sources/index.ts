@@ -9,7 +9,7 @@ import { LogRateLimiter } from "../log-rate-limiter.ts";
 import { Positions, type SafeSpool } from "./positions.ts";
 
 export interface LogSourcesOptions {
-  settings: RobotConfig["logs"];
+  settings: Omit<RobotConfig["logs"], "filters">;
   state_directory: string;
   clock: Clock;
   log: Logger;

@@ -1,6 +1,5 @@
-import type { Clock } from "@roamfleet/clock";
+import { type Bucket, type Clock, tryTake } from "@roamfleet/clock";
 import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/routes";
-import { type Bucket, tryTake } from "../../kernel/rate-limit.ts";
 
 /** Number of changes of one kind that a reader gets individually in a burst. Further changes are summarized. */
 export const BURST_CHANGES_MAX = 20;
