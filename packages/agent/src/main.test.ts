@@ -16,8 +16,14 @@ interface Run {
   code: Promise<number | null>;
 }
 
-function rfAgent(t: TestContext, ...args: string[]): Run {
-  const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], { stdio: ["ignore", "ignore", "pipe"] });
+const rfAgent = (t: TestContext, ...args: string[]): Run => startWith(t, {}, args);
+
+/** Starts the agent with more environment variables. */
+function startWith(t: TestContext, env: Record<string, string>, args: readonly string[]): Run {
+  const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   let text = "";
   child.stderr.on("data", (chunk) => (text += String(chunk)));
   // At `close`, unlike at `exit`, all output has been read.
@@ -58,27 +64,41 @@ test("the agent restarts as the same robot after kill -9 and exits 0 on SIGTERM"
   await until("the goodbye", () => peer.close_code === 1001);
 });
 
-test("the agent exits 4 with the server's reason if its enrollment key is refused", LIMIT, async (t) => {
-  const peer = await startLinkPeer();
-  t.after(() => peer.stop());
-  peer.behavior.refuse_http = { status: 401, message: "no such enrollment key" };
-  const run = rfAgent(t, "run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
-  assert.equal(await run.code, 4);
-  assert.match(run.stderr(), /no such enrollment key/);
-  assert.doesNotMatch(run.stderr(), /\n {4}at |rf_enroll_x/);
-});
+/** Returns the variables that the launcher sets. This process is the launcher. */
+function launched(t: TestContext): Record<string, string> {
+  const root = temporaryDirectory(t);
+  writeFileSync(join(root, "heartbeat"), `${"0".repeat(12)}\n`);
+  const launcher = { ROAMFLEET_AGENT_LAUNCHED: "0.1.0", ROAMFLEET_LAUNCHER_PID: String(process.pid) };
+  return { ...launcher, ROAMFLEET_AGENT_ROOT: root, ROAMFLEET_AGENT_RUN: root };
+}
+
+const STARTED_BY = { "a person": () => ({}), "the launcher": launched };
+
+for (const [starter, variables] of Object.entries(STARTED_BY)) {
+  test(`an agent started by ${starter} exits 4 with the server's reason if its enrollment key is refused`, LIMIT, async (t) => {
+    const peer = await startLinkPeer();
+    t.after(() => peer.stop());
+    peer.behavior.refuse_http = { status: 401, message: "no such enrollment key" };
+    const args = ["run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t)];
+    const run = startWith(t, variables(t), args);
+    assert.equal(await run.code, 4);
+    assert.match(run.stderr(), /no such enrollment key/);
+    assert.doesNotMatch(run.stderr(), /\n {4}at |rf_enroll_x/);
+  });
+
+  test(`an agent started by ${starter} exits 0 on SIGTERM while it waits to enroll`, LIMIT, async (t) => {
+    const args = ["run", "--server", "http://127.0.0.1:9", "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t)];
+    const run = startWith(t, variables(t), args);
+    await until("the first try", () => run.stderr().includes("could not enroll"));
+    run.child.kill("SIGTERM");
+    assert.equal(await run.code, 0);
+  });
+}
 
 test("the agent exits 2 and names --enroll-key if it is neither enrolled nor has a key", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--state", temporaryDirectory(t));
   assert.equal(await run.code, 2);
   assert.match(run.stderr(), /--enroll-key/);
-});
-
-test("the agent exits 0 on SIGTERM while it waits to enroll", LIMIT, async (t) => {
-  const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
-  await until("the first try", () => run.stderr().includes("could not enroll"));
-  run.child.kill("SIGTERM");
-  assert.equal(await run.code, 0);
 });
 
 test("the agent logs an uncaught error and keeps its link", LIMIT, async (t) => {

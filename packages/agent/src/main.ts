@@ -108,13 +108,14 @@ async function run(flags: ConfigFlags): Promise<void> {
   });
   try {
     agent = await startAgent({ config, clock: systemClock, log: (line) => output.write(line), signal: stopping.signal, replace });
+    await stopped;
+    await agent.stop({ is_replaced });
   } catch (error) {
-    if (stopping.signal.aborted) return;
-    throw error;
+    if (agent !== undefined || !stopping.signal.aborted) throw error;
+  } finally {
+    // Its timer keeps the process running.
+    stopHeartbeat();
   }
-  await stopped;
-  await agent.stop({ is_replaced });
-  stopHeartbeat();
   if (is_replaced) exit_code = EXIT_REPLACED;
 }
 
