@@ -19,9 +19,9 @@ export interface BenchAgent {
 export interface AgentSettings {
   /** The robot's config file. */
   config?: string;
-  /** Number of ROS topics that a rosbridge server lists. It lists as many nodes. */
+  /** Starts a rosbridge server that lists this many ROS topics, and as many nodes. */
   ros?: number;
-  /** Whether `blockedDuring` is used. It takes memory, so it is not loaded otherwise. */
+  /** Preloads the probe that `blockedDuring` needs. It is off by default, because the probe takes memory. */
   measure_loop?: boolean;
 }
 
@@ -78,7 +78,8 @@ export async function withAgents<T>(
 }
 
 async function startRos(size: number, ends: (() => unknown)[]): Promise<string> {
-  // The server registers its end with a test. Here, the list of ends takes that place.
+  // RosbridgeServer passes its shutdown function to the `after` of a test. This object replaces the test and collects the function in
+  // `ends`.
   const ros = await RosbridgeServer.start({ after: (end: () => unknown) => void ends.push(end) }, "/rosapi/");
   for (let i = 0; i < size; i += 1) {
     ros.nodes.push(`/robot/module_${i % 7}/node_${i}`);
@@ -102,7 +103,7 @@ function startAgent(rig: Rig, { program, directory, config, name, env, measure_l
   return spawn(
     process.execPath,
     [
-      // As the launcher starts it.
+      // The launcher passes the same flag to Node.
       "--optimize-for-size",
       ...(measure_loop === true ? ["--import", "./bench/event-loop.mjs"] : []),
       program,
@@ -135,10 +136,16 @@ async function stop(child: ChildProcess, program: string, directory: string): Pr
 
 /** Bytes of the IPv4 and TCP headers of a packet, with timestamps. */
 const HEADER_BYTES = 52;
-/** Payload of a full packet on Ethernet. Packets on the loopback are larger, so the packets of a large message are calculated. */
+/**
+ * Payload of a full packet on Ethernet. Packets on the loopback interface are larger, so the number of packets of a large message is
+ * calculated.
+ */
 const PACKET_BYTES = 1_448;
 
-/** Bytes that a process has sent and received by its TCP connections to `port`, with the headers of packets, as the kernel counted them. */
+/**
+ * Returns the bytes that a process has sent and received over its TCP connections to `port`, with packet headers, from the kernel's
+ * counters.
+ */
 export function bytesOnWire(pid: number, port: number): number {
   const text = execFileSync("ss", ["-tinpOH", "dst", `127.0.0.1:${port}`], { encoding: "utf8" });
   let bytes = 0;
@@ -155,8 +162,8 @@ export function bytesOnWire(pid: number, port: number): number {
 }
 
 /**
- * Bytes that an agent and the wrappers of its apps have caused to be written to disks. Data that was deleted before it was written does not
- * count. A wrapper's count includes its children that have ended.
+ * Returns the bytes that an agent and the wrappers of its apps have caused the kernel to write to disk. Data that was deleted before it was
+ * written does not count. A wrapper's count includes its ended child processes.
  */
 export function bytesToDisk({ pid, directory }: BenchAgent): number {
   const configs = path.join(directory, "state", "configs");

@@ -43,7 +43,7 @@ test("counts an increase as better for rows with more_is_better", () => {
   assert.deepEqual(verdictsOf(of(0.3), of(0.6)), [["row", null, "worse"]]);
 });
 
-test("compares benchmark lines that have no ratio by their absolute figure", () => {
+test("compares the absolute figures of benchmark lines that have no ratio", () => {
   const of = (value: number): Results => ({
     row: measured({ ours: around(value, 0), unit: "ms" }, { part: "bare", limit: around(value, 0), unit: "ms" }),
   });
@@ -62,7 +62,7 @@ test("compares benchmark lines that have no ratio by their absolute figure", () 
   );
 });
 
-test("a comparison reports new and removed lines, but no rows that were not measured again", () => {
+test("a comparison reports new and removed lines, and omits rows that were not measured again", () => {
   const line = (part: string): RowResult => ({ part, ours: around(1, 0), unit: "ms" });
   const now = { row: measured(line("kept"), line("came")), none: measured({ part: "empty", unit: "ms" }) };
   const before = { row: measured(line("kept"), line("went")), other: measured(line("kept")) };

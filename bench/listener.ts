@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 
-/** The bare HTTP server of a program that the rig starts, with TLS if given a certificate. It ends on SIGTERM. */
+/**
+ * Starts the bare HTTP server of a program that the rig started, with TLS if the rig has passed a certificate. The program ends on SIGTERM.
+ */
 export function listener(handler: RequestListener): Server {
   const { PORT, TLS_CERT_FILE, TLS_KEY_FILE } = process.env;
   const server =

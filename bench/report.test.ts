@@ -121,7 +121,7 @@ test("keeps rows that were not measured again in a results file, and refuses any
   }
 });
 
-test("the database floor of a POST contains every statement of its transaction in order", async () => {
+test("the database baseline of a POST runs every statement of its transaction in order", async () => {
   const statements = floorStatements({ org_id: "org_1", robot_ids: ["rob_1"], due_at: new Date(0) });
   const post = statements.find(({ name }) => name.includes("as POST does it"));
   assert.ok(post !== undefined);

@@ -18,7 +18,7 @@ export type Area = keyof typeof AREAS;
 
 /** A line of the table. */
 export interface RowResult {
-  /** Name of a line below the first, which is the row's total. */
+  /** Name of the line. The row's first line has none, because it is the total. */
   part?: string;
   /** Absent in lines that only measure the limit. */
   ours?: Sample;

@@ -10,7 +10,10 @@ const TIMEOUT_MS = 600_000;
 export const waitFor = async (what: string, look: () => Promise<boolean>): Promise<void> =>
   void (await until(what, look, { deadline_ms: TIMEOUT_MS, poll_ms: 50 }));
 
-/** Starts `roamfleet swarm` in a new fleet, with different robots for each seed; resolves when all are online. The caller ends it. */
+/**
+ * Starts `roamfleet swarm` in a new fleet, with different robots for each seed; resolves when all are online. The caller must end the
+ * swarm.
+ */
 export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ fleet_id: string; child: ChildProcess }> {
   const { data: site } = await rig.api.createSite({ body: { name: `swarm ${seed}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });

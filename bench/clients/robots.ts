@@ -1,6 +1,6 @@
 /**
- * Simulated robots that only listen, thousands per process; the fan-out benchmark starts them. They count bytes without parsing them, so
- * that both servers have the same reader.
+ * Simulated robots that only listen, thousands per process, for the fan-out benchmark. They count bytes without parsing them, so that our
+ * server and the limit have the same reader.
  */
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import net from "node:net";

@@ -1,4 +1,6 @@
-/** Viewers of a camera, hundreds per process: they count bytes without parsing, so that both servers have the same reader. */
+/**
+ * Viewers of a camera, hundreds per process. They count bytes without parsing them, so that our server and the limit have the same reader.
+ */
 import { randomBytes } from "node:crypto";
 import net from "node:net";
 

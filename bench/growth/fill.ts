@@ -23,7 +23,10 @@ export interface Filled {
   deployment: string;
 }
 
-/** Generates `prefix_` and an id of that time; `n` distinguishes ids of one millisecond. */
+/**
+ * SQL functions that generate an id from a prefix and a number, `bench_id_at` also from a time. `n` distinguishes ids of the same
+ * millisecond.
+ */
 const FUNCTIONS = `
   create function bench_id(prefix text, n bigint) returns text immutable parallel safe language sql
     return prefix || '_' || lpad(n::text, 26, '0');

@@ -13,7 +13,7 @@ export interface ListProbe {
   name: string;
   /** Path and filters, without `limit` and `cursor`. */
   path(filled: Filled): string;
-  /** Table whose middle row is where the measured page in the middle starts. Absent: that page is found by following cursors. */
+  /** Table whose middle row starts the measured page in the middle. Absent: that page is found by following cursors. */
   table?: string;
   /** Rows per page. Default: PAGE_ROWS. */
   rows?: number;
@@ -89,7 +89,7 @@ export const LISTS: readonly ListProbe[] = [
   { name: "a fleet's log", path: ({ fleet }) => `/api/fleets/${fleet}/logs?` },
 ];
 
-/** Rounded to the minute, so that all sizes get the same request. */
+/** Rounded to the minute, so that databases of all sizes get the same request. */
 function hoursAgo(hours: number): string {
   const at = new Date(Math.floor(Date.now() / 60_000) * 60_000 - hours * 3_600_000);
   return at.toISOString();

@@ -26,7 +26,7 @@ export interface FloorStatement {
   name: string;
   /** Work across orgs, without row-level security. */
   system?: true;
-  /** The product never performs this operation alone, only as a part of others. */
+  /** The product performs this operation only as a part of other operations. */
   limit_only?: true;
   /** The operation can be repeated with the same parameters. */
   repeatable?: true;
@@ -101,7 +101,7 @@ function audit(db: Db, { org_id, actor, token_id }: Caller): Promise<void> {
 /** The same bytes each time, because compression is not the database's work. */
 const PACKED = pack(recordsFrom(1));
 
-/** The log flush number `nth` of a robot. Its records follow those of the previous flush. */
+/** Stores the log flush number `nth` of a robot. Its records follow those of the previous flush. */
 function storeLogs(db: Db, org_id: string, robot_id: string, nth: number): Promise<number> {
   const at = new Date();
   return insertBatch(db, {

@@ -1,6 +1,6 @@
 /**
- * The server's link without the server: no database, and every completed handshake is admitted. Shows the link's share of admitting a
- * robot, and how fast messages are sent. `GET /send?bytes=N` sends a message with a frame of that size to each robot.
+ * The server's link alone: it has no database and admits every completed handshake. Shows the link's share of the cost of admitting a
+ * robot, and how fast messages are sent. `GET /send?bytes=N` sends each robot a message with a frame of N bytes.
  */
 import { idleActivity, idSource, systemClock } from "@roamfleet/clock";
 import { FRAME_HEADER_BYTES, type ServerMessage } from "@roamfleet/protocol/link";

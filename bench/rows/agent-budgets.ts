@@ -16,9 +16,9 @@ import { pushBundle, waitFor } from "../swarm.ts";
 const DAY_S = 86_400;
 const MB = 1e6;
 const ROS_SIZES = [0, 40, 200] as const;
-/** Time until the first health snapshot, the log of the start and garbage collections are done. */
+/** Wait before the measurement, in which the first health snapshot, the startup log and garbage collections complete. */
 const SETTLE_S = 20;
-/** The measured time. It contains whole intervals of heartbeats and of health. */
+/** Duration of the measurement: a multiple of the intervals of heartbeats and of health. */
 const IDLE_S = 240;
 const LOG_S = 120;
 const FSYNC_S = 120;
@@ -96,13 +96,13 @@ export const agentIdleBytes: Row = {
           figure: `${daily(bytes).toFixed(2)} MB`,
           ...(ROS_SIZES[i] === 40 ? atMost(daily(bytes), IDLE_MB_MAX, "MB") : {}),
         }));
-        // The line with the goal is the row's total.
+        // The line with the goal comes first, because the first line is the row's total.
         return lines.toSorted((a, b) => Number("goal" in b) - Number("goal" in a));
       },
     ),
 };
 
-/** Lines as navigation, drivers and the robot's own software log them. Each # is a digit that varies. */
+/** Log lines as written by navigation, drivers and the robot's own software. Each # is replaced by a varying digit. */
 const LINES = [
   "[controller_server]: Passing new path to controller, distance to goal #.## m, last cycle took ## ms, no recovery",
   "[planner_server]: Found a path with ### poses in ## ms, cost #.##, using the planner plugin GridBased (NavfnPlanner)",
@@ -141,7 +141,7 @@ async function deployLogger(rig: Rig, { robot_id }: BenchAgent, lines: readonly 
   });
 }
 
-/** Measures for how long at most the agent's event loop is blocked in each window of `work`, in milliseconds. */
+/** Runs `work`, and measures the longest time that the agent's event loop was blocked in each window, in milliseconds. */
 async function blockedDuring<T>({ pid }: BenchAgent, work: () => Promise<T>): Promise<{ result: T; blocked_ms: Sample }> {
   process.kill(pid, "SIGUSR2");
   const result = await work();

@@ -33,7 +33,7 @@ async function schedule(rig: Rig, client: pg.Client, release: string, round: str
   await client.query("commit");
 }
 
-/** The server must be notified of the time, by a deployment created through the API. */
+/** Creates one of the due deployments through the API. This notifies the server of the due time, which SQL alone does not. */
 async function announce(rig: Rig, release: string, scheduled_at: Date): Promise<string> {
   const { data } = await rig.api.createDeployment({
     body: { release, robot_id: `rob_${"1".padStart(26, "0")}`, scheduled_at: scheduled_at.toISOString() },
@@ -57,7 +57,7 @@ async function ours(rig: Rig, client: pg.Client, release: string, round: string,
   return performance.now() - started;
 }
 
-/** The limit: a bare worker that changes both states in batches, without events. */
+/** The limit: a bare worker that changes the states of deployments and targets in batches, without events. */
 async function bare(rig: Rig, client: pg.Client, release: string, round: string, count: number): Promise<number> {
   await schedule(rig, client, release, round, count, new Date(Date.now() + 86_400_000));
   await client.query(

@@ -15,7 +15,7 @@ const LIMIT_ID = "dep_limit";
 const CREATED_TIMEOUT_MS = 120_000;
 const RATIO_MAX = 2;
 const BLOCKED_MS_MAX = 50;
-/** Interval at which the event loop's delay is sampled. An idle event loop is measured as late by this interval. */
+/** Sampling interval of the event loop's delay. Each measured delay includes one interval, even if the event loop is idle. */
 const WATCH_MS = 10;
 
 /** Inserts the rows of a deployment to the whole fleet with one statement. */
@@ -42,7 +42,7 @@ async function create(rig: Rig, client: pg.Client, fleet_id: string, release: st
   return { ms: performance.now() - started, id: data.id, rows: data.counts.total };
 }
 
-/** Restores the tables for the next round, once the server has checked each offline robot. */
+/** Waits until the server has checked each offline robot, then restores the tables for the next round. */
 async function forget(rig: Rig, client: pg.Client, id: string): Promise<void> {
   const to_look_at =
     "select 1 from deployment_target where org_id = $1 and deployment_id = $2 and status = 'queued' and waiting_for is null limit 1";

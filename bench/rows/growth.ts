@@ -17,7 +17,7 @@ const ROUND_MS = 150;
 const QUICK = { rounds: 2, round_ms: 100 };
 const REPETITIONS = 10;
 const RATIO_MAX = 1.3;
-/** Pages selected by time may contain a row or two more or fewer. */
+/** Maximum ratio of the row counts of compared pages. Pages selected by time may differ by a row or two. */
 const ALIKE = 1.2;
 /** Number of log pages that are read to reach the measured page. */
 const LOG_PAGES = 8;

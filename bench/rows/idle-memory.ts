@@ -30,7 +30,7 @@ async function growth(program: Program, counts: { earlier: number; idle: number 
   const after = (await settled(program)).resident;
   const lost = [...earlier, ...idle].filter(({ readyState }) => readyState !== WebSocket.OPEN).length;
   if (lost > 0) throw new Error(`${lost} connections were lost while memory was looked at`);
-  // With limited concurrency, because each disconnect is a transaction of the server.
+  // Disconnect with limited concurrency, because each disconnect is a transaction of the server.
   const all = [...earlier, ...idle];
   for (let i = 0; i < all.length; i += LEAVE_AT_A_TIME) {
     for (const socket of all.slice(i, i + LEAVE_AT_A_TIME)) socket.terminate();

@@ -19,11 +19,11 @@ const QUICK = { rounds: 1, logging: 20, health: 100 };
 const CONNECT_AT_A_TIME = 50;
 const POLL_MS = 2;
 const TIMEOUT_MS = 60_000;
-/** Share of the highest rate at which batches are sent without waiting for acknowledgments. */
+/** Share of the highest measured rate at which batches are then sent without waiting for acknowledgments. */
 const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
 
-/** A round's operations, and the CPU of the server and of PostgreSQL in µs. */
+/** Operations per second in a round, and the CPU time per operation of the server and of PostgreSQL in µs. */
 interface Spent {
   per_second: number;
   server_us: number;
@@ -42,7 +42,7 @@ async function spent(rig: Rig, client: pg.Client, operations: number, work: () =
   };
 }
 
-/** The rate, and the cost of an operation in the server and in PostgreSQL. */
+/** Returns lines with the rate, and with the cost of an operation in the server and in PostgreSQL. */
 function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult[] {
   const of = (key: keyof Spent): Sample => sample(rounds.map((round) => round[key]));
   return [
@@ -85,7 +85,7 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   ];
 }
 
-/** Sends batches at a fixed rate. Returns the backlog halfway and at the end, as the milliseconds that it takes to send at that rate. */
+/** Sends batches at a fixed rate. Returns the backlog halfway and at the end, in milliseconds of sending at that rate. */
 async function steadily(
   links: readonly WebSocket[],
   from: number,
