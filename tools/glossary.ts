@@ -1,6 +1,6 @@
 import type { DeploymentStatus, ID_PREFIXES, Role, SECRET_PREFIXES, TargetStatus, WaitingFor } from "@roamfleet/protocol";
 
-/** Definitions by term of the code: a new status, role or kind of id does not compile without one. */
+/** Definitions by term of the code: a new status, role or kind of id does not compile without a definition. */
 export const OBJECTS: Readonly<Record<keyof typeof ID_PREFIXES, string>> = {
   org: "An organization, the tenant. Every object belongs to one org, and no request sees another org's objects.",
   user: "A person. A user may be a member of several orgs, with roles in each.",

@@ -5,8 +5,8 @@ import type { Plugin } from "esbuild";
 const INSTALLED = `${path.sep}node_modules${path.sep}`;
 
 /**
- * Gives `import("package")` of a CommonJS package the same named exports as in Node. The bundler exports only `default`, so that
- * `const { parse } = await import("yaml")` would be undefined in a bundle.
+ * Gives `import("package")` of a CommonJS package the same named exports as in Node. The bundler exports only `default`, so `parse` from
+ * `await import("yaml")` would be undefined in a bundle.
  */
 export const namedExports: Plugin = {
   name: "named-exports",

@@ -15,8 +15,8 @@ const KILL_MS_MAX = 5_000;
 if (import.meta.main) await guard(process.argv[2] as string);
 
 /**
- * Marks the processes that are started from now on, and starts a guard process. When this process ends, the guard ends the marked
- * processes that are left. That works even if this process is killed and runs no exit hooks. `end` ends them now.
+ * Marks the processes that are started from now on, and starts a guard process. When this process ends, the guard ends the marked processes
+ * that are left. That works even if this process is killed and runs no exit hooks. `end` ends the marked processes immediately.
  */
 export function startGuard(): { end(): Promise<void> } {
   const run = randomUUID();

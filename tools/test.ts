@@ -39,7 +39,7 @@ async function main(): Promise<void> {
   await ensureDebianPackages((line) => process.stderr.write(`roamfleet: ${line}\n`));
   const first = await runNodeTests(files);
   const [failed, ...others] = first.counts?.failed_files ?? [];
-  // Only failures in the tests of a single file may be random.
+  // A failure may be random only if all failures are in the tests of a single file.
   const may_be_unstable =
     process.env.CI && first.problems.length === 0 && failed !== undefined && others.length === 0 && first.counts?.failed === failed.failed;
   const { ending, counts } = may_be_unstable && first.counts ? await runAgain(first.counts, failed) : first;

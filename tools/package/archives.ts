@@ -24,7 +24,7 @@ export async function normalize(directory: string, context: BuildContext): Promi
   await lutimes(directory, time, time);
 }
 
-/** Writes a reproducible .tar.gz of the content of a normalized directory. `prefix`: a directory in which the archive has the content. */
+/** Writes a reproducible .tar.gz of the content of a normalized directory. `prefix`: directory of the archive that contains all files. */
 export async function writeTarball(directory: string, file: string, context: BuildContext, prefix?: string): Promise<void> {
   const names = (await readdir(directory)).toSorted();
   const moved = prefix === undefined ? [] : [`--transform=s,^,${prefix}/,S`];
@@ -36,14 +36,14 @@ export async function writeTarball(directory: string, file: string, context: Bui
   if ((await ended) !== 0) throw new PackagingError(`tar could not write ${file}`);
 }
 
-/** The files that dpkg runs, by their name in the package, without the shell's first line. */
+/** Maintainer scripts that dpkg runs, by file name, without the line `#!…` of the shell. */
 export type Scripts = Partial<Record<"preinst" | "postinst" | "prerm" | "postrm", string>>;
 
 export interface Deb {
   /** Fields of the control file except Version, Installed-Size and Maintainer. */
   control: Record<string, string>;
   scripts?: Scripts;
-  /** Files that are compressed already are stored without further compression. */
+  /** The files are compressed already, so they are stored without further compression. */
   is_compressed?: boolean;
 }
 

@@ -9,11 +9,11 @@ import { readCommitDate } from "../bundle.ts";
 const COMMAND_TIMEOUT_MS = 300_000;
 const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;
 
-/** The names of an architecture: as Debian, as Node and as the GNU tools call it. */
+/** The names of an architecture in Debian, in Node and in the GNU tools. */
 export interface Architecture {
   deb: "amd64" | "arm64";
   node: "x64" | "arm64";
-  /** Prefix of the tools that read its programs. */
+  /** Prefix of the GNU tools that read programs of this architecture. */
   gnu: string;
 }
 
@@ -22,7 +22,7 @@ export const ARCHITECTURES: readonly Architecture[] = [
   { deb: "arm64", node: "arm64", gnu: "aarch64-linux-gnu" },
 ];
 
-/** What all packages of one build have in common. */
+/** Settings that all packages of one build share. */
 export interface BuildContext {
   version: string;
   /** The commit, or "unknown" outside of a clone. */

@@ -113,7 +113,7 @@ async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2));
   if (options.is_help) return void process.stdout.write(USAGE);
   await mkdir(path.dirname(options.out), { recursive: true });
-  // Beside the directory, so that it appears by a rename and is never incomplete.
+  // A directory beside the output directory, so that the output appears by one rename and is never incomplete.
   const scratch = await mkdtemp(`${options.out}.new-`);
   try {
     const directory = path.join(scratch, "packages");

@@ -38,7 +38,7 @@ export async function findPackage(name: string): Promise<string> {
       throw new PackagingError(`${name}@${version} from the npm registry does not have the checksum of package-lock.json`);
     await run("tar", ["--extract", "--no-same-owner", "--file", path.join(download, archive), "--directory", download]);
     await rename(path.join(download, "package"), cached).catch((error: NodeJS.ErrnoException) => {
-      // Another build was faster.
+      // A concurrent build has created the directory first.
       if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
     });
     return cached;

@@ -10,7 +10,7 @@ import { copyTo, writeLicenses } from "./program-tree.ts";
 import type { ServerBundle } from "./server.ts";
 
 const PACKAGES = path.join(root, "packages");
-/** Packages of ours whose types the SDK refers to. They are part of the SDK's package, because they are not published. */
+/** Our packages whose types the SDK refers to. The SDK's package includes these types, because the packages are not published. */
 const WITH_TYPES = ["protocol", "clock"] as const;
 
 interface Metadata {
@@ -84,7 +84,7 @@ async function typeDependencies(): Promise<Record<string, string>> {
   return { typebox, "@types/node": metadata.devDependencies["@types/node"] };
 }
 
-/** Writes the type declarations of the SDK and of our packages that they refer to. Returns the path of the SDK's own. */
+/** Writes the type declarations of the SDK and of our packages that they refer to. Returns the path of the SDK's own declarations. */
 async function writeTypes(sdk: string): Promise<string> {
   const types = path.join(sdk, "types");
   await mkdir(types);
@@ -117,7 +117,7 @@ async function writeTypes(sdk: string): Promise<string> {
   };
   const file = path.join(sdk, "tsconfig.json");
   await writeFile(file, JSON.stringify(config));
-  // TypeScript 7.0.2 with several threads leaves out declarations, other ones in each run.
+  // With several threads, TypeScript 7.0.2 omits declarations, and different ones in each run.
   await run(process.execPath, [path.join(root, "node_modules/typescript/bin/tsc"), "--singleThreaded", "--project", file]);
   await rm(file);
   for (const entry of await readdir(types, { recursive: true, withFileTypes: true })) {
@@ -128,7 +128,7 @@ async function writeTypes(sdk: string): Promise<string> {
   return "./types/sdk/src/index.d.ts";
 }
 
-/** Replaces imports of our packages, which are not published, by relative ones. `sources`: the files of their exports. */
+/** Replaces imports of our packages, which are not published, by relative imports. `sources`: the file of each imported name. */
 async function relativeImports(file: string, types: string, sources: ReadonlyMap<string, string>): Promise<void> {
   const text = await readFile(file, "utf8");
   const changed = text.replace(/"(@roamfleet\/[^"]+)"/g, (_, specifier: string) => {

@@ -21,7 +21,10 @@ const SUBPACKET_FINGERPRINT = 33;
 const MAY_CERTIFY_AND_SIGN = 0x03;
 /** Object identifier of the curve, 1.3.6.1.4.1.11591.15.1, with its length. */
 const CURVE = Buffer.from("092b06010401da470f01", "hex");
-/** Time of creation of every key: part of the fingerprint, so it must not change. 2000-01-01, since a later one is invalid on a slow clock. */
+/**
+ * Creation time of every key. It is part of the fingerprint, so it must not change. It is 2000-01-01, because a later time is invalid on a
+ * machine whose clock is slow.
+ */
 const KEY_TIME = 946_684_800;
 const PUBLIC_KEY_BYTES = 32;
 const KEY_ID_BYTES = 8;

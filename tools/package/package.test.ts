@@ -90,7 +90,7 @@ test("the agent's .deb and tarball contain the same agent, which runs with nothi
   launchesWithoutCurrent(agent, context);
 });
 
-/** Asserts that the launcher starts the version that exists, if dpkg was interrupted before it set the link. */
+/** Asserts that the launcher starts the only existing version if dpkg was interrupted before it set the link `current`. */
 function launchesWithoutCurrent(agent: string, { version }: BuildContext): void {
   const launch = path.join(agent, "launch");
   assert.match(output(launch, "--help"), /--enroll-key/);
@@ -100,7 +100,7 @@ function launchesWithoutCurrent(agent: string, { version }: BuildContext): void 
   assert.throws(() => output(launch, "--help"), /contains no version of the agent/);
 }
 
-test("the service of the agent's .deb has the settings of the one that `rf-agent install` writes", LIMIT, async () => {
+test("the service unit in the agent's .deb has the settings of the unit that `rf-agent install` writes", LIMIT, async () => {
   const config = await loadConfig({ server: "https://fleet.example.com", state: "/var/lib/roamfleet-agent" }, {});
   const options = { node: "/n", program: "/p", environment_file: "/etc/roamfleet/agent.env", allow_new_privileges: false };
   const settings = (unit: string): string[] => unit.split("\n").filter((line) => /^\w+=/.test(line) && !line.startsWith("ExecStart="));

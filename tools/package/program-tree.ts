@@ -50,7 +50,7 @@ interface ProgramPackage {
   control: Record<string, string> & { Package: string; Architecture: Packaged["arch"] };
   /** Directory of the maintainer scripts. */
   debian: string;
-  /** The program's tree, of which the tarball was written, and the files of the .deb. */
+  /** The program's tree, from which the tarball was written, and the tree of the .deb. */
   tree: string;
   files: string;
 }

@@ -14,8 +14,8 @@ interface Bom {
 }
 
 /**
- * Writes the bill of materials of all packages (CycloneDX): the npm packages of package-lock.json except tools of development. `npm sbom --omit
- * dev` is not used, because it also omits packages that are both a tool's and a program's dependency, such as ws.
+ * Writes the bill of materials of all packages (CycloneDX): the npm packages of package-lock.json except development tools. `npm sbom
+ * --omit dev` is not used. It would also omit packages that both a tool and a program depend on, such as ws.
  */
 export async function writeSbom(directory: string, context: BuildContext): Promise<Packaged[]> {
   const bom = JSON.parse(await runNpm(["sbom", "--sbom-format=cyclonedx", "--package-lock-only", "--loglevel=error"])) as Bom;
@@ -26,7 +26,7 @@ export async function writeSbom(directory: string, context: BuildContext): Promi
   bom.dependencies = bom.dependencies
     .filter(({ ref }) => kept.has(ref))
     .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter((name) => kept.has(name)) }));
-  // npm takes the time, a random number and the name of the directory.
+  // Replace npm's values, which contain the time, a random number and the name of the directory.
   bom.metadata.timestamp = context.built_at;
   bom.metadata.component.name = "roamfleet";
   bom.serialNumber = `urn:uuid:${uuidOf(`${context.version} ${context.commit}`)}`;

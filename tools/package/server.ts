@@ -19,7 +19,7 @@ export interface ServerBundle {
   /** The server with its dashboard, migrations and static files. */
   server: string;
   cli: string;
-  /** Names of the npm packages in them. */
+  /** Names of the npm packages that the server and rf contain. */
   packages: { server: string[]; cli: string[] };
 }
 
@@ -46,7 +46,7 @@ async function writeTree(arch: Architecture, bundle: ServerBundle, context: Buil
   return tree;
 }
 
-/** Creates the links that the npm package lists, since npm packages contain none. The server cannot create them in /opt. */
+/** Creates the links that PostgreSQL's npm package lists, because npm packages contain no links. The server cannot create them in /opt. */
 async function linkLibraries(directory: string): Promise<void> {
   const links = JSON.parse(await readFile(path.join(directory, "native", "pg-symlinks.json"), "utf8")) as Record<
     "source" | "target",
@@ -111,8 +111,8 @@ export async function unit(): Promise<string> {
 }
 
 /**
- * Writes roamfleet-packages: a directory of packages with the agent's files, for /usr/share/roamfleet/packages. It has no architecture, since
- * a server has robots of both. `hosted`: that directory.
+ * Writes roamfleet-packages, which installs a directory with the agent's packages at /usr/share/roamfleet/packages. It has no architecture,
+ * because one server has robots of both. `hosted`: the directory to install.
  */
 export async function packageHosted(hosted: string, directory: string, context: BuildContext): Promise<Packaged[]> {
   const files = path.join(context.scratch, "hosted-deb");

@@ -21,7 +21,7 @@ const of = (view: View): { deployments: Map<string, DeploymentView>; targets: Ma
   targets: new Map(view.targets.map((one) => [one.id, one])),
 });
 
-/** Checks rules that hold at any moment. Throws Broken with the violated one. */
+/** Checks rules that hold at any moment. Throws Broken with the violated rule. */
 export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now: number): void {
   const { deployments } = of(view);
   const by_deployment = Map.groupBy(view.targets, ({ deployment_id }) => deployment_id);

@@ -3,7 +3,7 @@ import type { Desired, DesiredRelease, Report, ReportBody } from "@roamfleet/pro
 import { MemoryOutbox } from "../../packages/swarm/src/memory.ts";
 import { AppRunner, type Behavior, type AppHost } from "../../packages/swarm/src/testing/app-runner.ts";
 
-/** A message from the server, in order. */
+/** A message from the server to a robot. */
 export type Down = { type: "ack"; seq: number } | Desired;
 
 /** A robot's connection, with the messages in transit. */

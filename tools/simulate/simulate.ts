@@ -7,7 +7,7 @@ import type { Stage } from "./whole/stage.ts";
 
 export interface SimulateOptions {
   mode: "pure" | "whole";
-  /** Seed of the first schedule; each further one is one higher. */
+  /** Seed of the first schedule. The seed of each further schedule is one higher. */
   seed: number;
   schedules: number;
   /** A planted fault: the run ends with the first schedule that finds it. */

@@ -12,7 +12,10 @@ export interface SqlText {
   is_across_orgs: boolean;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
-  /** Tables of other owners declared as read: `-- reads tables of other features: robot` in it, or `// reads tables of other features: robot` on the line above. */
+  /**
+   * Tables of other owners that the statement declares as read. The declaration is `-- reads tables of other features: robot` in it, or the
+   * same text after `//` on the line above it.
+   */
   declared_reads: ReadonlySet<string>;
 }
 

@@ -55,7 +55,7 @@ const NO_FLEET = "";
 /** Upper bound (exclusive) of the transactions that a killed operation completes before its last one. */
 const TRANSACTIONS_SURVIVED_MAX = 3;
 
-/** The server's own engine on a real PostgreSQL, without sockets and timers: the schedule calls it in their place. */
+/** The server's own engine on a real PostgreSQL. Instead of sockets and timers, the schedule calls the engine. */
 export class WholeServer implements SimulatedServer {
   readonly #database: SystemDb;
   readonly #clock: ManualClock;
