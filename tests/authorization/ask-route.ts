@@ -12,7 +12,7 @@ const TUS: Record<string, Record<string, string>> = {
   endUpload: VERSION,
 };
 
-/** Returns the headers of a page that signed in with the token; undefined if the sign-in is refused. */
+/** Returns the request headers of a browser page that signed in with the token; undefined if the sign-in is refused. */
 export async function sessionHeaders(plane: Pick<Harness, "fetch" | "url">, token: string): Promise<Record<string, string> | undefined> {
   const { status, headers, data } = await new Http(plane, token).send("POST", "/api/auth/session").then((reply) => ({
     status: reply.status,
@@ -25,8 +25,8 @@ export async function sessionHeaders(plane: Pick<Harness, "fetch" | "url">, toke
 }
 
 /**
- * Sends a sample request of a route, with a token or other credentials. Uploads send a few bytes. Routes without tokens get a session of
- * the token.
+ * Sends a sample request of a route, with a token or other credentials. Uploads send a few bytes. A route that accepts only sessions gets a
+ * session that is created from the token.
  */
 export async function askRoute(
   plane: Pick<Harness, "fetch" | "url">,

@@ -37,9 +37,9 @@ export async function makeGround(plane: Harness): Promise<Ground> {
 export interface Column {
   name: string;
   token: string;
-  /** The objects that requests name. */
+  /** Objects that the tested field names. */
   from: Things;
-  /** Objects that the caller may access. The other fields of a request name these. */
+  /** Objects that the caller may access. All other fields of a request name these. */
   base: Things;
   /** The caller's role on objects in the fleet of `from`, on its site, and on the whole org. Undefined: no role. */
   on: { object: Role | undefined; site: Role | undefined; whole: Role | undefined };

@@ -150,7 +150,7 @@ const streamLines = STREAM_NAMES.map((name): Line => {
   return { name: `WebSocket ${streamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
 });
 
-/** Opening a stream with a ticket needs the role of that stream, which is not part of the route's access. */
+/** Creating a ticket needs the role of the ticket's stream. The access of the route alone does not state that role. */
 const ticketLines = Object.entries({ ...streamAccess, ...fleetStreamAccess }).map(([name, { access: needed }]): Line => {
   const route: Route = routes.createStreamTicket;
   const field = name in fleetStreamAccess ? "fleet_id" : "robot_id";
@@ -188,7 +188,7 @@ function expected({ access, on, needed, has_id }: Line, column: Column, role: Ro
 
 const isEnough = (role: Role | undefined, needed: Role): boolean => role !== undefined && roleAtLeast(role, needed);
 
-/** Error statuses that a permitted request may return: the objects already exist, or the sample bytes are invalid. */
+/** Error statuses that a permitted request may return, because its object already exists or the sample bytes are invalid. */
 const LET_IN: Record<string, readonly number[]> = {
   putReleaseArtifact: [400],
   continueUpload: [400],

@@ -94,7 +94,7 @@ export interface SampleRequest {
   body: Record<string, unknown> | undefined;
 }
 
-/** Fields whose ID needs a second field that states the kind of the object, with the value of that second field. */
+/** Fields whose id needs a second field with the kind of the object. `beside` contains that second field and its value. */
 const KINDS: Record<string, { beside: Record<string, string> }> = {
   target_id: { beside: { target_kind: "robot" } },
   scope_id: { beside: { scope: "robot" } },
@@ -141,7 +141,7 @@ const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Objec
  */
 const isCompared = (route: Route, name: string): boolean => name === "actor_id" || (route.path.includes("/audit") && name.endsWith("_id"));
 
-/** Returns the fields of a route that take an id: `path`, or the name of a query or body field. */
+/** Returns the fields of a route that take an id, in the path, the query or the body. */
 export function idFields(route: Route): { place: "path" | "query" | "body"; name: string }[] {
   const ids = (place: "query" | "body", schema: TObject | undefined) =>
     propertiesOf(schema)
@@ -151,7 +151,7 @@ export function idFields(route: Route): { place: "path" | "query" | "body"; name
   return [...in_path.map(([name]) => ({ place: "path" as const, name })), ...ids("query", route.query), ...ids("body", route.body)];
 }
 
-/** Returns the part of a path before its parameter, with the following verb if that needs a specific object. */
+/** Returns the id for the parameter of a route's path. An id that `things` has for the path with its following verb takes precedence. */
 function idOfPath(route: Route, things: Ids): string {
   if (route.path.includes("{sha256}")) return things.sha256;
   const [front = "", back = ""] = route.path.split("/{id}");

@@ -46,7 +46,7 @@ async function readSlowly(answer: IncomingMessage): Promise<boolean> {
   return answer.complete;
 }
 
-/** Creates more audit entries than the buffers of a connection contain. */
+/** Creates more audit entries than fit into the buffers of a connection. */
 async function fill(plane: Harness): Promise<void> {
   const org_id = plane.default_org.id;
   const now = plane.clock.now();
@@ -56,7 +56,7 @@ async function fill(plane: Harness): Promise<void> {
       jsonb_build_object('text', repeat('x', 2000)) from generate_series(1, 20000) n`);
 }
 
-test("revoking or demoting a token soon cuts its downloads and uploads, but no others", TIMEOUT, async (t) => {
+test("revoking or demoting a token soon cuts its downloads and uploads, but not those of other tokens", TIMEOUT, async (t) => {
   await using plane = await startPlane();
   await fill(plane);
   const release = await plane.release({ bytes: Buffer.alloc(RELEASE_BYTES, 7) });

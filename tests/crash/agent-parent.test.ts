@@ -42,7 +42,7 @@ test("an agent keeps running after kill -9 of its parent process and refuses a s
   assert.equal(await scenario.runs(), "two");
   assert.equal(agentOf(robot.state), agent);
 
-  // A service manager that finds its child ended starts the agent again.
+  // Start the agent again, as a service manager does when its child has ended.
   delete robot.options.within;
   robot.restart();
   assert.equal((await robot.program.ended).code, 6, robot.program.output);

@@ -95,7 +95,7 @@ async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Pr
   const absent = await absentRobot(ledger, yard);
   const rollout = { waves: [{ labels: CANARY.labels }], verify_seconds: 0, failure_threshold: ANY_FAILURE };
   const { id } = await ledger.post("/api/deployments", { release: "bad", fleet_id: yard.fleet_id, rollout });
-  // Wait until all updated robots have ended. Here this is one robot, which rolled back.
+  // Wait until the target of each updated robot has ended. In this test that is one robot, which rolls back.
   await scenario.end(`/api/deployments/${id}`);
   const stopped = [await ledger.get(`/api/deployments/${id}`), await targetOf(ledger, id, absent)];
   assert.deepEqual(

@@ -11,8 +11,8 @@ import type { Data, Ledger } from "./ledger.ts";
 
 const NUDGE_AFTER_MS = 2_500;
 /**
- * Timeout until a deployment ends. A target that is cancelled before its robot receives it is not acknowledged, so its timeout of one
- * minute must pass.
+ * Maximum time until a deployment ends. If a target is cancelled before its robot receives it, the robot acknowledges nothing, and the
+ * timeout of one minute must pass.
  */
 const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
@@ -121,7 +121,7 @@ export class Scenario {
     );
   }
 
-  /** Returns the present data of a deployment that is not expected to end. */
+  /** Returns the data of a deployment that has not ended in time, for the error message. */
   async #explain(path: string): Promise<string> {
     const seen = await Promise.all(
       [path, `${path}/targets`, `${path}/events?include=targets`, `/api/robots/${this.robot_id}`].map((one) =>
@@ -166,7 +166,7 @@ export class Scenario {
     return async () => {
       if (this.restart_robot === undefined || performance.now() - offline_since < wait_ms) return;
       offline_since = performance.now();
-      // Starting takes some time, and more on a busy machine.
+      // Double the wait, because a restart takes some time, and more on a busy machine.
       wait_ms *= 2;
       if ((await this.ledger.get(`/api/robots/${this.robot_id}`))["status"] !== "offline") return;
       await this.restart_robot();

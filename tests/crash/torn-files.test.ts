@@ -15,7 +15,10 @@ import { Scenario } from "./scenario.ts";
 
 const DAMAGES = promiseSize({ test: 6, full: 200 });
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
-/** State files of the agent, one kind for each way of writing. The key is tested separately, because it cannot be replaced. */
+/**
+ * State files of the agent, one kind for each way in which the agent writes files. The key is tested separately, because it cannot be
+ * replaced.
+ */
 const FILES = [
   "deployments*.ndjson",
   "**/*journal*",

@@ -51,7 +51,7 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await page.getByRole("button", { name: "Clear" }).click();
   });
 
-  await t.test("pauses and resumes a deployment after showing the effect of each", async () => {
+  await t.test("pauses and resumes a deployment, and shows the effect of each action beforehand", async () => {
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByRole("dialog").getByText("wait until the deployment is resumed").waitFor();
     await page.getByRole("dialog").getByText(`rf deployments pause ${id}`).waitFor();

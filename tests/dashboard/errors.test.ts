@@ -18,7 +18,8 @@ test("pages show errors and keep the data that is still valid", LIMIT, async (t)
 
   await t.test("reads the session once, and again when the window gets focus", async () => {
     await visit(page, "/robots");
-    // Reasons to read: the browser gives the page the focus late, or drops a request because another test changes the machine's network.
+    // Count events that cause another read: the browser focuses the page late, or drops a request because another test changes the
+    // machine's network.
     await page.evaluate(
       "window.focus_events = 0; for (const name of ['focus', 'visibilitychange']) window.addEventListener(name, () => (window.focus_events += 1))",
     );

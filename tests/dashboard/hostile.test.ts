@@ -11,7 +11,7 @@ const NARROW = { width: 390, height: 844 };
 const CODE = "#root script, #root iframe, #root [onerror], #root [onload], #root [onmouseover], a[href^='javascript:' i]";
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("every page shows code, bidirectional and very long texts as plain text", LIMIT, async (t) => {
+test("every page shows markup, bidirectional text and very long text as plain text", LIMIT, async (t) => {
   const it = await openDashboard(t);
   const words = hostileWords();
   const { pages } = await makeScene(it.server, { words, robots: 4 });

@@ -97,7 +97,7 @@ const pagesOf = (id: string, endedShell: () => Promise<string | undefined>): Liv
     name: "shell",
     path: "/shells",
     prepare: async (page) => {
-      // The session of the previous page: leaving that page ended the shell.
+      // Show the recording of the previous page's shell, which ended when that page was left.
       const ended = await until("the shell to be over", endedShell, { poll_ms: 200 });
       await page.goto(`/shells/${ended}`);
       await page.getByRole("button", { name: "Go to end" }).click();

@@ -57,10 +57,10 @@ test("shows a robot's shell, logs, camera and topics live in the browser", { ski
   });
   const scene: Scene = { it, robot, ros, foxglove, log_file };
   await t.test("a shell in the browser accepts input, shows colors, adapts to the window size and is recorded", () => shell(scene));
-  await t.test("text of one megabyte that is pasted into a shell arrives completely", () => paste(scene));
+  await t.test("one megabyte of text pasted into a shell arrives completely", () => paste(scene));
   await t.test("admins can play and seek a shell recording, but other roles cannot", () => recording(scene));
   await t.test("log lines appear live, and control sequences in them have no effect", () => logs(scene));
-  await t.test("an empty log shows the records that arrived before its live stream was open", () => following(scene));
+  await t.test("a log that was empty when loaded shows records stored before its live stream opened", () => following(scene));
   await t.test("scrolling up in a log stops following it, and a button returns to the end", () => reading(scene));
   await t.test("a camera page shows successive frames", () => camera(scene));
   await t.test("shows a topic's messages as a tree and plots a numeric field", () => topics(scene));

@@ -81,7 +81,7 @@ test("pages and lists that could not be loaded are loaded when the server respon
   await it.org.api.updateRobot({ params: { id: it.robots[0]!.id }, body: { name: "cart-17" } });
   await page.getByText("cart-17").waitFor();
 
-  // The server ends before it sends the code of a page.
+  // The server is unreachable when the browser requests the code of a page.
   let attempts = 0;
   await page.evaluate("globalThis.same_page = true");
   await page.route("**/assets/releases-page-*.js", (route) => route.abort("connectionrefused"));

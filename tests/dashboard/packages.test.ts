@@ -14,7 +14,7 @@ test(
     const { api } = it.org;
     await api.updateRobot({ params: { id: it.robots[0]!.id }, body: { name: "cart-old" } });
 
-    await t.test("prints the command that rf prints", async () => {
+    await t.test("shows the same installation command that rf prints", async () => {
       await visit(page, "/enrollment/new");
       await page.getByRole("button", { name: "Create key" }).click();
       await page.getByText("Install the agent on the robot").waitFor();
@@ -23,7 +23,7 @@ test(
       await axe(page);
     });
 
-    await t.test("marks and filters robots whose agent is older than the hosted one", async () => {
+    await t.test("marks and filters robots whose agent is older than the hosted agent", async () => {
       await visit(page, "/robots");
       const row = page.getByRole("row").filter({ hasText: "cart-old" });
       await row.getByText("outdated").waitFor();
@@ -41,7 +41,7 @@ test(
       assert.equal(await page.getByText("outdated").count(), 0);
     });
 
-    await t.test("shows the commands for an installed agent if the server hosts none", async () => {
+    await t.test("shows the commands for an installed agent if the server hosts no packages", async () => {
       await packages[Symbol.asyncDispose]();
       await visit(page, "/robots");
       await page.getByRole("row").filter({ hasText: "cart-old" }).waitFor();

@@ -52,7 +52,7 @@ test("finds, watches and changes robots in the browser, individually and in bulk
     await tab.context().close();
   });
 
-  await t.test("changes the labels of selected robots and shows the result of each", async () => {
+  await t.test("changes the labels of selected robots and shows the result for each robot", async () => {
     await page.getByRole("checkbox", { name: "Select all 4 loaded rows" }).click();
     await page.getByText("4 robots selected").waitFor();
     await page.getByRole("button", { name: "Labels" }).click();

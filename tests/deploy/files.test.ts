@@ -26,7 +26,7 @@ const FILES = globSync("**/*", { cwd: DEPLOY, withFileTypes: true })
 const CHART = "helm/roamfleet";
 const VALUES = ["existingSecret=roamfleet", "blobsUrl=s3://b", "behindProxy={10.0.0.0/8}"].flatMap((value) => ["--set", value]);
 
-/** Options of a test that needs a program: the test is skipped with a reason if it is not installed. */
+/** Options of a test that needs a program: the test is skipped with a reason if the program is not installed. */
 function needs(command: string, ...args: string[]): { timeout: number; skip?: string } {
   const { status } = spawnSync(command, args, { timeout: 30_000 });
   return status === 0 ? LIMIT : { ...LIMIT, skip: `${[command, ...args].join(" ")} does not run on this machine` };
@@ -52,7 +52,7 @@ test("every YAML and JSON file in deploy/ except templates is valid", LIMIT, () 
     for (const document of parseAllDocuments(read(name), { merge: true })) assert.deepEqual(document.errors, [], name);
 });
 
-test("an image prints the commit that was passed to its build, or none", LIMIT, (t) => {
+test("a container image prints the commit that was passed to its build, if any", LIMIT, (t) => {
   const step = /^RUN (.*\.git\/HEAD)$/m.exec(read("docker/Dockerfile"))?.[1];
   assert.ok(step !== undefined, "the step that stores the commit");
   const COMMIT = "0123456789abcdef0123456789abcdef01234567";
@@ -181,7 +181,7 @@ test("stop timeouts in deploy/ are longer than the server's drain timeout", LIMI
 });
 
 test("systemd accepts the service unit and rates its security exposure as low", needs("systemd-analyze", "--version"), (t) => {
-  // The path of the program on a machine with an installed unit.
+  // Replace the path of an installation by that of this clone, where the program exists.
   const unit = read("systemd/roamfleet.service").replaceAll("/opt/roamfleet", root);
   const file = path.join(temporaryDirectory(t), "roamfleet.service");
   const verify = (text: string): string => {

@@ -15,7 +15,7 @@ const KINDS = ["file", "agent"];
 const agentRelease = (plane: Harness, version: string, arch: string) =>
   plane.release({ tag: `agent-${version}-${arch}`, kind: "agent", app: AGENT_APP, manifest: { version, arch } });
 
-test("the app of the agent and the kind agent belong to each other", TIMEOUT, async () => {
+test("only releases of kind agent use the app of the agent, and they use no other app", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const manifest = { version: "1.2.3", arch: "amd64" };
   const refused = (says: RegExp) => (error: unknown) => error instanceof ApiError && error.status === 400 && says.test(error.message);
@@ -31,7 +31,7 @@ test("the app of the agent and the kind agent belong to each other", TIMEOUT, as
   assert.equal(app, AGENT_APP, "the app is the default of the kind");
 });
 
-test("a version of the agent goes to the robots of its architecture, and to none that joins later", TIMEOUT, async () => {
+test("an agent version is deployed to robots of its architecture, but not to robots that join later", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [one, two] = await plane.enrollRobots(2, { fleet_id, kinds: KINDS });
@@ -67,7 +67,7 @@ test("a version of the agent goes to the robots of its architecture, and to none
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot whose deployment has ended is not asked to run that version again", TIMEOUT, async () => {
+test("a robot that reconnects after an agent deployment ended is not sent the agent version again", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ kinds: KINDS });
   await plane.deploy(await agentRelease(plane, "0.2.0", "amd64"), { robot_id: robot.id });
@@ -79,7 +79,7 @@ test("a robot whose deployment has ended is not asked to run that version again"
   assert.deepEqual(Object.keys(robot.received.at(-1)?.apps ?? {}), ["nav"]);
 });
 
-test("a version that does not start is rolled back with its reason, and a rollback returns to the earlier version", TIMEOUT, async () => {
+test("an agent version that does not start is rolled back with a reason, and a rollback restores the old version", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ kinds: KINDS });
   const [good, bad] = [await agentRelease(plane, "0.2.0", "amd64"), await agentRelease(plane, "0.3.0", "amd64")];

@@ -108,7 +108,7 @@ test("a config deployment supersedes older ones of the same namespace only", TIM
   await checkEngine(plane, { ended: true });
 });
 
-test("a newer deployment of one namespace leaves the other namespaces to an older deployment of all", TIMEOUT, async () => {
+test("a newer deployment of one namespace does not supersede an older deployment of all namespaces", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();

@@ -38,7 +38,7 @@ test("dispatches single-robot deployments with the same due time in one batch", 
   await checkEngine(plane, { ended: true });
 });
 
-test("deployments dispatched in a batch end as if dispatched alone, even if one of them fails", TIMEOUT, async () => {
+test("batched dispatch gives each deployment the same result as dispatching it alone, even if another one fails", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [plain, away, twice, unfit, broken, apps] = [
     ...(await plane.enrollRobots(3)),

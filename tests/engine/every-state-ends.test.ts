@@ -103,7 +103,7 @@ test("scheduled, queued and cancelling deployments end in time after a server re
   await checkEngine(plane, { ended: true });
 });
 
-test("dispatches a target that waits for an already ended deployment even if the notification was lost", LIMIT, async () => {
+test("dispatches a waiting target after the deployment before it has ended, even if the notification was lost", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();

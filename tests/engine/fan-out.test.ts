@@ -93,7 +93,7 @@ const CANCELLED_AT: [count: number, at: "chunk" | "end"][] = [
 ];
 for (const [count, at] of CANCELLED_AT) {
   test(
-    `no robot receives a deployment to ${count} robots cancelled before the ${at === "end" ? "end of the fan-out" : "second chunk"}`,
+    `no robot receives a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of the fan-out" : "second chunk"}`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });

@@ -22,7 +22,7 @@ const isConflict =
   (error: unknown): boolean =>
     error instanceof ApiError && error.status === 409 && error.message.includes(says);
 
-test("a retried rollback leaves the fleet without a release if most robots returned to none", TIMEOUT, async () => {
+test("a retried rollback leaves the fleet without a release if most robots had none before", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [one, two, sick] = await plane.enrollRobots(3, { fleet_id });

@@ -27,7 +27,7 @@ function counting(db: Db, count: () => void): Db {
   };
 }
 
-test("updating a thousand robots that connect takes ten statements, or one if they are up to date", TIMEOUT, async (t) => {
+test("updating a thousand connecting robots takes ten SQL statements, or one if they are up to date", TIMEOUT, async (t) => {
   const ROBOTS = 1_000;
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();

@@ -12,7 +12,7 @@ const rollback = async (plane: Harness, id: string) => (await plane.api.rollBack
 const desired = async (plane: Harness, id: string) => (await plane.api.getFleet({ params: { id } })).data.desired["main"]?.id;
 
 /**
- * Creates a fleet whose robots ran `good`, now run `bad`, and automatically follow the fleet's release. Returns also the deployment of
+ * Creates a fleet whose robots ran `good`, now run `bad`, and automatically follow the fleet's release. Also returns the deployment of
  * `bad`.
  */
 async function fleetWithBadRelease(plane: Harness) {

@@ -68,7 +68,7 @@ async function echoed(channel: Channel, message: string): Promise<string> {
   return String(await channel.read());
 }
 
-/** Writes until the channel is full. Returns the number of bytes, which the reader gets later. */
+/** Writes until the channel is full. Returns the number of written bytes, which the reader receives later. */
 async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<unknown>): Promise<number> {
   let taken = 0;
   let writing = 0;

@@ -70,7 +70,7 @@ async function startRobot(t: TestContext, { spool_bytes }: { spool_bytes: number
         cursor = body.next_cursor;
       }
     },
-    /** Advances the clock until the spool is empty. Returns the seconds. */
+    /** Advances the clock until the spool is empty. Returns the number of seconds that this took. */
     drain: async (): Promise<number> => {
       let seconds = 0;
       await until("everything to be acknowledged", () => acked === logged, {

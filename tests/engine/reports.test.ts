@@ -9,7 +9,7 @@ import { checkEngine } from "./check-engine.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
-/** Returns a report about the target of a robot, out of order. */
+/** Returns a function that makes a report about a robot's target, for reports that are sent out of order. */
 async function about(
   plane: Harness,
   deployment_id: string,
@@ -210,7 +210,7 @@ test("finds an uploaded artifact even if the notification about it was lost", TI
   assert.equal((await plane.deployment(id)).status, "applied");
 });
 
-test("a release kind that a robot cannot install fails within a second on that robot only", TIMEOUT, async () => {
+test("a release of a kind that a robot cannot install fails within a second on that robot only", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [plain] = await plane.enrollRobots(1, { fleet_id });

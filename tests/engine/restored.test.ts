@@ -6,7 +6,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
-/** Copies the database's state of robots. The returned function restores it, like a backup. */
+/** Copies the tables with the apps, configs and desired state of robots. The returned function restores them, as a restored backup does. */
 async function backUp({ db }: Harness): Promise<() => Promise<void>> {
   await db.run(sql`create table robot_app_then as select * from robot_app`);
   await db.run(sql`create table robot_config_then as select * from robot_config`);

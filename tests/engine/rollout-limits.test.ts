@@ -124,7 +124,7 @@ test("robots download a release before their maintenance window and install it w
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that missed its maintenance window gets the next one within the same attempt", TIMEOUT, async () => {
+test("a robot that missed its maintenance window installs in the next window within the same attempt", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:03:00Z" });
   const robot = await plane.enrollRobot({ behavior: stuckAt("staged") });
   // Windows at 00:00, 00:10, and on the next day.

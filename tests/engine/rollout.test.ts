@@ -122,7 +122,7 @@ test("a paused deployment dispatches no targets until it is resumed", TIMEOUT, a
   await checkEngine(plane, { ended: true });
 });
 
-test("a rollout that awaits promotion expires at its time", TIMEOUT, async () => {
+test("a rollout that awaits promotion expires at its expiry time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 3);
   const id = await rollOut(plane, fleet_id, { waves: [{ count: 1, gate: "manual" }, { count: 2 }], expires_at: "2030-01-01T00:02:00Z" });

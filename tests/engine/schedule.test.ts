@@ -76,7 +76,7 @@ test("of several scheduled deployments that start in one batch, the one with the
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment scheduled in the past is dispatched immediately, as its event states", TIMEOUT, async () => {
+test("a deployment scheduled in the past is dispatched immediately, and its event gives the reason", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2029-12-31T23:00:00Z" });

@@ -52,7 +52,7 @@ for (const [name, slow_one, end] of WAYS) {
       const { counts, status } = await plane.deployment(id);
       await checkCounters(plane);
       const ended = counts.applied + counts.failed + counts.rolled_back + counts.cancelled;
-      // Runs before each poll. As long as the client polls, the deployment must not have ended.
+      // The deployment has ended exactly when the targets of all robots have ended.
 
       assert.equal(TERMINAL.includes(status), ended === ROBOTS);
       open_before = ROBOTS - ended;

@@ -18,7 +18,7 @@ export class FaultNode implements AsyncDisposable {
   readonly #proxy: string;
   readonly #programs: Program[] = [];
 
-  /** Only `proxy` may connect to it. */
+  /** `proxy` is the only address that may connect to the node. */
   constructor(machine: Machine, proxy: string, env: Record<string, string>) {
     this.machine = machine;
     this.url = `http://${machine.address}:${PORT}`;

@@ -48,7 +48,7 @@ export class FaultRig implements AsyncDisposable {
   key = "";
   ledger!: Ledger;
   robots: SimulatedRobot[] = [];
-  /** The node that is the primary of the database at present: after a failover, this is the former standby. */
+  /** URL of the present primary database. After a failover, that is the former standby. */
   #primary: string;
   readonly #own: AsyncDisposableStack;
   readonly #healthy: Set<FaultNode>;
@@ -113,7 +113,7 @@ export class FaultRig implements AsyncDisposable {
     return this.#balancer.url;
   }
 
-  /** The present primary database. */
+  /** The present primary database server. */
   get database(): PostgresServer {
     return this.standby !== undefined && this.#primary === this.standby.url() ? this.standby : this.postgres;
   }

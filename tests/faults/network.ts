@@ -19,7 +19,7 @@ export function skipNetworks(): string | false {
   return false;
 }
 
-/** One machine of a network: a namespace with one address, which can be disconnected from services. */
+/** One machine of a network: a namespace with one address. The machine can be disconnected from services. */
 export class Machine {
   readonly address: string;
   readonly #namespace: string;
@@ -29,7 +29,7 @@ export class Machine {
     this.address = address;
   }
 
-  /** Command prefix for running on it. */
+  /** Command prefix that runs a program on this machine. */
   get within(): string[] {
     return ["ip", "netns", "exec", this.#namespace];
   }
@@ -63,7 +63,7 @@ export class Machine {
 
 /** A network on this machine: services on addresses of a bridge, and servers in separate namespaces. */
 export class FaultNetwork implements Disposable {
-  /** Addresses of the test and balancers, PostgreSQL, its standby, NATS and S3. */
+  /** Addresses of the test with its balancers, of PostgreSQL and its standby, and of NATS and S3. */
   readonly addresses: Readonly<Record<"test" | "postgres" | "standby" | "nats" | "s3", string>>;
   readonly #bridge: string;
   readonly #prefix: string;

@@ -12,7 +12,7 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 
 const MIB = 1024 * 1024;
 const BYTES = 64 * MIB;
-/** Bytes acknowledged before the fault, and bytes in transit when it starts: more than a segment. */
+/** Bytes acknowledged before the fault, and bytes in transit when the fault starts. Both are more than a segment of the store. */
 const BEFORE = 20 * MIB;
 const UNDER_WAY = 12 * MIB;
 /** Time until an upload fails because the store is unreachable: a few attempts of ten seconds. */
@@ -65,7 +65,7 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
     const error_ms = performance.now() - gone_at;
     await startDuringOutage(rig);
     await Promise.all(Array.from({ length: WRITES }, (_, n) => rig.ledger.post("/api/sites", { name: `Site ${n}` })));
-    // The artifact of their release cannot be downloaded yet.
+    // Robots cannot download the artifact of this release yet.
     const deployments = await deployToAll(rig, due);
     assert.deepEqual(rig.ledger.refusals, [], "calls that need no store were refused");
     assert.equal(await rig.online(), rig.robots.length);
@@ -214,7 +214,8 @@ class Sending {
     this.#request = sending;
     this.#left = bytes;
     this.#answered = once(sending, "response").then(([response]) => read(response as IncomingMessage));
-    // A caller that awaits the response gets the error there. It is no error if data can no longer be sent after the response.
+    // Handle the rejection here: a caller that awaits the response still gets the error. It is no error if sending fails after the
+    // response.
     this.#answered.catch(() => {});
     sending.on("error", () => {});
   }

@@ -22,7 +22,7 @@ const STREAM = "logs";
 const CLOSED_CODES = [1001, 1006, 1011, 1012, 1013, 4401, 4409, 4410, 4429, 4500, 4503];
 
 export interface Fault {
-  /** Starts the fault. `node` is the one to which the robot is connected whose streams are watched. */
+  /** Starts the fault. The robot whose streams are watched is connected to `node`. */
   begin: (node: FaultNode) => Promise<void> | void;
   /** Ends the fault, after the service has recovered from it. Absent if nothing needs to be ended. */
   end?: (node: FaultNode) => Promise<void> | void;
@@ -31,7 +31,7 @@ export interface Fault {
 }
 
 /**
- * Makes a fault under load and checks the invariants: acknowledged writes exist, scheduled deployments are dispatched once, robots
+ * Causes a fault under load and checks the invariants. Acknowledged writes exist, scheduled deployments are dispatched once, robots
  * reconnect, and ended streams are closed and can be reopened. Returns the figures as text.
  */
 export async function underFault(t: TestContext, rig: FaultRig, { begin, end, until_end = false }: Fault): Promise<string> {
@@ -83,7 +83,7 @@ export async function underFault(t: TestContext, rig: FaultRig, { begin, end, un
   }
 }
 
-/** Counts the writers' attempts without a response, or with one that asks for a retry. */
+/** Counts the writers' attempts that got no response, or a response that asks for a retry. */
 function failedAttempts({ ledger }: FaultRig): string {
   const statuses = Map.groupBy(ledger.refusals, ({ status }) => status);
   return [`${ledger.cut_off} cut off`, ...Array.from(statuses, ([status, { length }]) => `${length} answered ${status}`)].join(", ");
@@ -140,7 +140,7 @@ class Writing {
   constructor(rig: FaultRig) {
     this.#rig = rig;
     this.#work = Promise.all(Array.from({ length: WRITERS }, (_, writer) => this.#write(writer)));
-    // A caller that awaits the end of the writer gets the error there.
+    // Handle the rejection here: a caller that awaits the end of the writer still gets the error.
     this.#work.catch(() => {});
   }
 

@@ -51,8 +51,9 @@ export interface Dashboard {
 }
 
 /**
- * Starts a plane that serves the dashboard and opens Chromium. Exceptions, console errors, violations of the content security policy
- * and responses with 400, 405, 422 or 5xx fail the test. Call it once in each file, with subtests: both take a second.
+ * Starts a plane that serves the dashboard and opens Chromium. Exceptions, console errors, violations of the content security policy and
+ * responses with 400, 405, 422 or 5xx fail the test. Call this once in each file, with subtests, because the plane and Chromium each take a
+ * second to start.
  */
 export async function openDashboard(t: TestContext, options: DashboardOptions = {}): Promise<Dashboard> {
   if (CHROMIUM === undefined) throw new Error("Chromium is not installed: give the test { skip: NO_BROWSER }");
@@ -75,7 +76,7 @@ export async function openDashboard(t: TestContext, options: DashboardOptions = 
   own.defer(() => browser.close());
   const as = async (role: Role | undefined, look: Look = {}): Promise<Page> => {
     const context = await newContext(browser, server.url, { theme, width, height, ...look });
-    // Applies to its pages and to requests.
+    // This timeout applies to the pages and requests of the context.
     context.setDefaultTimeout(WAIT_MS);
     const page = await context.newPage();
     problems.watch(page);

@@ -17,7 +17,7 @@ class Reference {
     this.#document = document;
     formats.default(this.#ajv);
     this.#ajv.addSchema(document, "openapi");
-    // A path without parameters takes precedence over one with: /api/configs/deployments over /api/configs/{id}.
+    // A path without parameters takes precedence over a path with parameters: /api/configs/deployments over /api/configs/{id}.
     this.#patterns = Object.keys(document.paths)
       .toSorted((a, b) => a.split("{").length - b.split("{").length)
       .map((path) => ({ path, pattern: new RegExp(`^${path.replace(/[.]/g, "\\.").replace(/\{\w+\}/g, "[^/]+")}$`) }));

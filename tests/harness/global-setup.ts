@@ -5,7 +5,7 @@ import { startTestServer, TEST_SERVER_VARIABLE } from "../../packages/server/src
 
 /** Set by tools/test.ts if the run includes a test of the dashboard. */
 const BUILD_VARIABLE = "ROAMFLEET_TEST_DASHBOARD";
-/** Set by tools/test.ts to "1" if the run has several files. Test files get the directory of the bundled programs instead. */
+/** Set by tools/test.ts to "1" if the run has several files. In test files, its value is the directory of the bundled programs. */
 const PROGRAMS_VARIABLE = "ROAMFLEET_TEST_PROGRAMS";
 
 let stop: (() => Promise<void>) | undefined;

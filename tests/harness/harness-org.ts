@@ -98,7 +98,7 @@ export class HarnessOrg {
     return key;
   }
 
-  /** Creates a release and by default uploads its artifact. Each has different bytes. */
+  /** Creates a release and by default uploads its artifact. Each release has different bytes. */
   async release(options: NewRelease = {}): Promise<Release> {
     const { tag = `release-${this.#number()}`, app, kind = "file", manifest, bytes = `content of ${tag}`, upload = true } = options;
     const content = Buffer.from(bytes);

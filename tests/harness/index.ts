@@ -181,7 +181,7 @@ export class Harness implements AsyncDisposable {
   readonly events: HarnessOrg["events"] = (...args) => this.default_org.events(...args);
   readonly targets: HarnessOrg["targets"] = (...args) => this.default_org.targets(...args);
 
-  /** Whether a robot is connected, and every node has learned which node its present link is on. */
+  /** Whether a robot is connected and, with several nodes, the database names the node that has the robot's present link. */
   async holds(robot_id: string): Promise<boolean> {
     const node = this.#running.find(({ plane }) => plane.link.session(robot_id) !== undefined);
     if (node === undefined || this.#running.length === 1) return node !== undefined;

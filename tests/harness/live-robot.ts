@@ -15,12 +15,12 @@ export interface LiveRobotOptions {
   /** Overrides of the robot's config file. */
   robot?: Partial<RobotConfig>;
   config?: Partial<AgentConfig>;
-  /** Its clock (default: the system's), and the activity counter of its frames in transit. */
+  /** The robot's clock (default: the system's), and the activity counter of its frames in transit. */
   clock?: Clock;
   activity?: Activity;
   /** Discards the agent's log. */
   silent?: boolean;
-  /** Its org. Default: the default org of the harness. */
+  /** The robot's org. Default: the default org of the harness. */
   org?: Pick<HarnessOrg, "enrollmentKey">;
 }
 

@@ -57,7 +57,7 @@ export class OpenStream {
     ws.once("close", () => this.#changed?.());
   }
 
-  /** Resolves when it is open; rejects when it is refused. */
+  /** Opens a stream. Resolves when the stream is open; rejects when the server refuses it. */
   static async open(
     base_url: string,
     name: StreamName,
@@ -95,7 +95,7 @@ export class OpenStream {
       case "camera":
         return await this.#until(() => this.count > before, meanwhile);
       case "ros_echo": {
-        // No subscriber receives the message until the robot has subscribed to the topic.
+        // Publish the message again until it arrives: before the robot has subscribed to the topic, no subscriber receives it.
         let published = 0;
         return await this.#until(
           () => this.#seen.includes(mark),

@@ -43,7 +43,7 @@ export class PlaneActivity implements TrackedActivity {
     this.#idle_at = this.#mark();
   }
 
-  /** Resolves when each node has received all present messages of the others. */
+  /** Resolves when each node has received all messages that the other nodes have sent so far. */
   async #heard(): Promise<void> {
     const connected = this.buses.filter((bus) => bus.connected);
     await Promise.all(connected.flatMap((from) => connected.filter((to) => to !== from).map((to) => passed(from, to))));

@@ -20,14 +20,14 @@ export async function buildPrograms(): Promise<string> {
     await buildCli(path.join(directory, "rf"));
     await buildAgent(path.join(directory, "agent"));
     await bundleServer(path.join(directory, "server"));
-    // Agents in tests also start their program as another user.
+    // Make the directory readable for others, because agents in tests also start their program as another user.
     await chmod(directory, 0o755);
-    // The same programs keep their path, because Node's cache of compiled code depends on it.
+    // Unchanged programs keep their path, because Node's cache of compiled code depends on it.
     const built = path.join(PROGRAMS, await digestOf(directory));
     await rename(directory, built).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
     });
-    // Another run must not take the programs of this one for old.
+    // Set the current time, so that another run does not delete these programs as old.
     await utimes(built, new Date(), new Date());
     await removeOld(built);
     return built;

@@ -9,7 +9,7 @@ export interface Proof {
   test: string;
 }
 
-/** Whether this is `npm run promises`, which measures. */
+/** Whether this run is `npm run promises`, which measures in the full size. */
 export const IS_FULL = process.env.ROAMFLEET_PROMISES === "full";
 
 /** Returns the size of a test for a promise: small for `npm test`, full for `npm run promises`. */
@@ -26,8 +26,8 @@ export function checkTime(t: TestContext, what: string, took_ms: number, most_ms
 }
 
 /**
- * Records that the test has proven promise `promise`, with its figure. Call it last, after every assertion: without it, the proof
- * counts as missing.
+ * Records that the test has proven promise `promise`, with the measured figure. Call this last, after every assertion. A test that ends
+ * without this call counts as a missing proof.
  */
 export function provePromise(t: TestContext, promise: number, figure: string): void {
   t.diagnostic(`promise ${promise}: ${figure}`);

@@ -56,7 +56,7 @@ test("the proxy forwards bytes in both directions, and delays, throttles and cou
   proxy.shape = { delay_ms: 100 };
   assert.ok((await roundTrip(socket, 10)) >= 200);
   proxy.shape = { bytes_per_second: { up: 100_000 } };
-  // The last slice is forwarded as soon as the line is free. The transmission time of that slice is not waited for.
+  // The last slice is forwarded as soon as the line is free, so the round trip does not include the transmission time of that slice.
   assert.ok((await roundTrip(socket, 50_000)) >= 480);
 });
 

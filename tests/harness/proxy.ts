@@ -1,6 +1,6 @@
 import net from "node:net";
 
-/** Bytes buffered in a lane of the proxy above which it stops reading, like the buffer of a router. */
+/** Bytes that a lane of the proxy buffers, like a router. Above this number, the proxy stops reading. */
 const LANE_BYTES_MAX = 256 * 1024;
 /** Approximate duration of a slice. A throttled direction forwards its data in slices of this duration. */
 const SLICE_MS = 5;

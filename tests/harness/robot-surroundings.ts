@@ -65,7 +65,7 @@ export class RobotSurroundings {
     return file;
   }
 
-  /** Returns the query with which a stream has content. */
+  /** Returns the query parameters with which a stream has content. */
   query(name: StreamName): Record<string, string> {
     if (name === "camera") return { camera: CAMERA, fps: "5", width: "160", height: "120" };
     if (name === "ros_echo") return { topic: TOPIC };

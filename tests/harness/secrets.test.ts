@@ -8,7 +8,7 @@ import { filesWithSecrets, refuseSecrets } from "./secrets.ts";
 const SECRET = `rf_session_${"0123456789abcdef".repeat(4)}`;
 const MEBIBYTE = 1024 * 1024;
 
-test("finds a secret in any file below a directory, also across two reads, and only there", (t) => {
+test("finds a secret in any file below a directory, even if split over two reads, and reports no other file", (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-secrets-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const put = (name: string, content: string | Buffer): void => {

@@ -51,7 +51,7 @@ export const anyJson: fc.Arbitrary<unknown> = fc.oneof(
   fc.dictionary(anyText, fc.jsonValue({ maxDepth: 1 }), { maxKeys: 10 }),
 );
 
-/** Returns valid values of a field that the schema does not contain, such as ids of existing objects. */
+/** Returns valid values of a field that its schema cannot describe, such as ids of existing objects. */
 export type Known = (field: string) => readonly string[];
 
 type Node = TSchema & Record<string, unknown>;

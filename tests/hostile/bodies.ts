@@ -99,7 +99,9 @@ function* encoded(text: string): Generator<HostileBody> {
     yield { name: `as ${type}`, bytes: Buffer.from(text === "{}" ? '{"a":1}' : text), headers: { "content-type": type } };
 }
 
-/** Requests with a wrong or ambiguous length: the text after the request line, and whether the client then ends its side. */
+/**
+ * Requests with a wrong or ambiguous length: the text after the request line, and whether the client then ends its side of the connection.
+ */
 export const HOSTILE_LENGTHS: Record<string, { text: string; ends?: boolean }> = {
   "longer than the body, then the end": { text: "content-length: 500\r\n\r\n{", ends: true },
   "shorter than the body": { text: 'content-length: 3\r\n\r\n{"name":"a smuggled request"}\r\n\r\n' },

@@ -27,7 +27,7 @@ test("replaces a log record that is nested too deeply, and delivers all other re
   follower.on("message", (data: Buffer) => followed.push(JSON.parse(data.toString("utf8")) as never));
   await new Promise((resolve) => follower.once("open", resolve));
   const flush = `{"type":"logs","records":[${[recordOf(1), recordOf(2, nested(LEVELS)), recordOf(3, nested(64)), recordOf(4)].join(",")}]}`;
-  // This record is larger than a frame.
+  // The flush is larger than a frame, so send it in several frames.
   const bytes = Buffer.from(flush);
   for (let at = 0; at < bytes.length; at += 60_000)
     await raw.frame(encodeFrame(FrameType.DATA, LOG_CHANNEL, bytes.subarray(at, at + 60_000), at + 60_000 < bytes.length ? 1 : 0));

@@ -72,7 +72,7 @@ test("counts compressed messages by their decompressed size against the frame ra
   await using still = await startPlane({ at: "2030-01-01T00:00:00Z", nodes: 1 });
   const robot = await still.enrollRobot({ online: false });
   const raw = await RawRobot.connect(still.url, robot, ["packed"]);
-  // 1 KB each that decompresses to almost 1 MiB of JSON, which is not a message of a robot but has a valid size.
+  // Each message has 1 KB and decompresses to almost 1 MiB of JSON. Its size is valid, but the JSON is not a message of a robot.
   const text = `{"type":"progress","target_id":"t","attempt":1,"bytes_done":0,"bytes_total":0${" ".repeat(1_000_000)}}`;
   const frame = wireFrame(packed(CONTROL_CHANNEL, deflateRawSync(text)));
   const session = (): LiveSession | undefined => still.session(robot.id) as LiveSession | undefined;

@@ -34,7 +34,7 @@ function startServer(database: TestDatabase, args: readonly string[] = []): Prom
   return ServerProcess.start({ nodes: 1, args, env: { DATABASE_URL: databaseUrl(database.connection) } });
 }
 
-/** Returns the server's data of a robot after its enrollment. */
+/** Returns the traces that a robot has left on the server since its enrollment. */
 async function traces(api: Client, name: string): Promise<unknown> {
   const robot = (await api.listRobots({})).items.find((one) => one.name === name);
   assert.ok(robot !== undefined, `${name} is enrolled`);

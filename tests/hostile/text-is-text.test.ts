@@ -206,7 +206,7 @@ test("rf prints objects and errors without control characters", LIMIT, () =>
   }),
 );
 
-test("the NDJSON export of the audit log has one line per entry, even by Unicode line breaks", LIMIT, async () => {
+test("the NDJSON export of the audit log has one line per entry, even if Unicode line breaks count", LIMIT, async () => {
   const exported = await home.run(["audit", "--export"], { env });
   const lines = exported.stdout.trimEnd().split(/\r\n|[\n\v\f\r\u0085\p{Zl}\p{Zp}]/u);
   const entries = lines.map((line) => JSON.parse(line) as { id: string; user_agent: string | null });

@@ -21,7 +21,7 @@ const ALL = SIMULATED + REAL;
 const CANARIES = 17;
 const RETURN_MS_MAX = 90_000;
 const GOOD = "0.2.0";
-/** The real times of the launcher: 60 s until the first report of a new version. */
+/** A tick of the launcher is 5 s as in production, so a new version has 60 s until its first report. */
 const env = { ROAMFLEET_AGENT_TICK_SECONDS: "5" };
 
 const own = new AsyncDisposableStack();
@@ -93,7 +93,10 @@ const ended = (id: string): Promise<Deployment> =>
     { deadline_ms: 240_000, detail: () => agents.map(({ output }) => output.slice(-2_000)).join("\n—\n") },
   );
 
-/** Deploys a version with a fault. Asserts that it reaches the first wave only and that every robot returns automatically. */
+/**
+ * Deploys a version with a fault. Asserts that only the first wave receives it, and that every robot automatically returns to the earlier
+ * version.
+ */
 async function deployBad(
   t: TestContext,
   version: string,

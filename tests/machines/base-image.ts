@@ -5,27 +5,27 @@ import os from "node:os";
 import path from "node:path";
 import { outputOf, runCommand } from "./run-command.ts";
 
-/** Everything that the tests' machines are made of: systems of Debian packages, built once and cached. */
+/** Base images of the tests' machines: systems of Debian packages, built once and cached. */
 
 const SUITE = "bookworm";
-/** The scripts of which a virtual machine's disk is made, beside the packages. */
+/** The scripts that make a virtual machine's disk of the packages. */
 const DISK_SCRIPTS = ["vm-disk.sh", "vm-init.sh"].map((name) => path.join(import.meta.dirname, name));
 const BUILD_MS_MAX = 30 * 60_000;
 const LOCK_SECONDS_MAX = 1_800;
 /** An image that was not used for this long is removed when another one is built. */
 const UNUSED_MS_MAX = 30 * 24 * 3_600_000;
 
-/** What a robot with Debian has before anything of ours is installed. */
+/** Packages of a robot with Debian before any of our packages is installed. */
 const CLEAN = ["systemd", "systemd-sysv", "dbus", "udev", "libnss-systemd", "iproute2", "ca-certificates", "curl", "procps", "apt"];
 
 /** The images by name, with their packages. Add an image here if a test needs other packages. */
 export const BASE_IMAGES = {
   clean: CLEAN,
-  /** A robot with a TPM or with A/B updates has these tools. */
+  /** For robots with a TPM or with A/B updates: `clean` with their tools. */
   tools: [...CLEAN, "tpm2-tools", "rauc", "faketime"],
   /** A developer's machine. */
   git: [...CLEAN, "git"],
-  /** A virtual machine's: `clean` with a kernel, sshd, by which tests run commands, and the tools of a TPM and of A/B updates. */
+  /** For virtual machines: `clean` with a kernel, sshd (by which tests run commands), and the tools of a TPM and of A/B updates. */
   vm: [...CLEAN, "openssh-server", "linux-image-cloud-amd64", "tpm2-tools", "rauc-service"],
 } as const;
 
@@ -49,8 +49,8 @@ const isDisk = (name: BaseImageName): boolean => name === "vm";
 const cacheDirectory = (): string => path.join(process.env.XDG_CACHE_HOME || path.join(os.homedir(), ".cache"), "roamfleet-machines");
 
 /**
- * Returns the path of an image: a tar archive of the root file system, or the directory of a virtual machine's disk, kernel, initrd and
- * key. Its name contains the hash of all that it is built from.
+ * Returns the path of an image. It is a tar archive of the root file system, or a directory with a virtual machine's disk, kernel, initrd
+ * and key. The path contains a hash of everything that the image is built from.
  */
 export function baseImagePath(name: BaseImageName): string {
   const scripts = isDisk(name) ? DISK_SCRIPTS.map((file) => fs.readFileSync(file, "utf8")) : [];
@@ -60,7 +60,7 @@ export function baseImagePath(name: BaseImageName): string {
   return path.join(cacheDirectory(), `${name}-${key.slice(0, 12)}`);
 }
 
-/** Returns the path of an image, and builds it first if it is not cached, which takes about half a minute. */
+/** Returns the path of an image. An image that is not cached is built first, which takes about half a minute. */
 export async function ensureBaseImage(name: BaseImageName): Promise<string> {
   const target = baseImagePath(name);
   if (!fs.existsSync(target)) {
@@ -94,10 +94,10 @@ function mmdebstrapArguments(name: BaseImageName, output: string): string[] {
     `--include=${BASE_IMAGES[name].join(",")}`,
     '--aptopt=APT::Sandbox::User "root"',
     '--aptopt=Acquire::Languages "none"',
-    // The virtual machine's own small initrd takes its place, which takes 20 s to build.
+    // Skip Debian's initrd, which takes 20 s to build. The virtual machine has its own small initrd.
     ...(isDisk(name) ? ["--dpkgopt=path-exclude=/etc/kernel/postinst.d/initramfs-tools"] : []),
     ...excluded.map((glob) => `--dpkgopt=path-exclude=${glob}`),
-    // A machine of the tests has no way to Debian's servers: what it installs comes from the server under test.
+    // Machines of the tests cannot reach Debian's servers. They install packages only from the server under test.
     '--customize-hook=: > "$1/etc/apt/sources.list"',
     '--customize-hook=rm -f "$1/etc/hostname" "$1/etc/resolv.conf"; : > "$1/etc/machine-id"',
     SUITE,
@@ -110,7 +110,7 @@ async function build(name: BaseImageName): Promise<void> {
   const target = baseImagePath(name);
   if (fs.existsSync(target)) return;
   const building = path.join(cacheDirectory(), "building");
-  // A killed build leaves its files there.
+  // A killed build leaves its files in this directory.
   fs.rmSync(building, { recursive: true, force: true });
   fs.mkdirSync(building);
   process.env.TMPDIR = building;

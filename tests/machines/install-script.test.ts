@@ -68,7 +68,7 @@ async function assertNothingInstalled(machine: SystemdContainer): Promise<void> 
   assert.equal(text, "");
 }
 
-test("the printed command brings a clean Debian online, and keeps the robot at every later run", LIMIT, async (t: TestContext) => {
+test("the printed command connects a clean Debian as a robot, and later runs create no other robot", LIMIT, async (t: TestContext) => {
   await using machine = await rig.boot();
   const command = await newCommand("--name cart-7 --label zone=a --label line=2");
   const began = performance.now();
@@ -153,7 +153,7 @@ test("installs from a downloaded directory on a robot without curl", LIMIT, asyn
   await api.deleteRobot({ params: { id: online[0]?.id ?? "" } });
 });
 
-test("refuses a foreign signature, a full disk and a wrong authority, and installs nothing", LIMIT, async () => {
+test("installs nothing with a foreign signature, a full disk or a wrong certificate authority", LIMIT, async () => {
   await using machine = await rig.boot({ flags: ["--tmpfs=/opt:size=20m"] });
   const command = await newCommand();
   const full = await attempt(machine, command);
@@ -210,7 +210,7 @@ test("installs the signed tarball on a system without apt, and removes it", LIMI
   await api.deleteRobot({ params: { id: online[0]?.id ?? "" } });
 });
 
-/** Replaces the signature of the hosted repository by one of another key. The script still contains the right key. */
+/** Replaces the signature of the hosted repository by the signature of another key. The script still contains the right key. */
 async function foreignSignature(): Promise<{ directory: string; restore: () => Promise<void> }> {
   const directory = path.join(place, "packages/apt/dists/stable");
   const kept = path.join(place, "InRelease");

@@ -85,7 +85,7 @@ test("the SDK's types check a program against the API", LIMIT, () => {
   run(process.execPath, [TSC, "--project", directory]);
 });
 
-test("the bill of materials lists what the programs contain, and no tools of development", LIMIT, () => {
+test("the bill of materials lists the packages in the programs, but no development tools", LIMIT, () => {
   interface Bom {
     bomFormat: string;
     specVersion: string;

@@ -5,14 +5,14 @@ import { MACHINES_FULL } from "./virtual-machine.ts";
 
 const LIMIT = { timeout: 300_000, skip: MACHINES_FULL ? false : "takes up to 30 s: npm run test:machines" };
 
-/** More points than an agent passes in one boot. */
+/** Maximum number of points in one boot at which the agent is killed. It is higher than the number that an agent passes. */
 const PLACES_MAX = 12;
 
 for (const [behavior, status, slot, processes] of [
   ["good", "applied", "B", 2],
   ["offline", "rolled_back", "A", 3],
 ] as const)
-  test(`an agent killed at any step of an OS image ends as ${status}`, LIMIT, async () => {
+  test(`an OS image deployment ends as ${status} when the agent is killed at any step`, LIMIT, async () => {
     let points = 0;
     for (let process = 1; process <= processes; process += 1)
       for (let place = 1; place <= PLACES_MAX; place += 1) {

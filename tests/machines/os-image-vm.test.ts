@@ -4,10 +4,10 @@ import { RobotWithSlots, whyNoSlots } from "./robot-with-slots.ts";
 import { MACHINES_FULL } from "./virtual-machine.ts";
 
 const LIMIT = { timeout: 3_600_000, skip: MACHINES_FULL ? whyNoSlots() : "takes many minutes: npm run test:machines" };
-/** So much of an image is on the slot when the power is cut, in sectors of 512 bytes. */
+/** The power is cut after this many sectors of 512 bytes have been written to the slot. */
 const SECTORS_WRITTEN = 100_000;
 
-test("a robot with two slots installs, refuses and leaves OS images with RAUC, also over a power cut", LIMIT, async () => {
+test("a robot with two slots installs OS images with RAUC despite a power cut, and refuses or rolls back bad ones", LIMIT, async () => {
   await using slots = await RobotWithSlots.start();
   const { robot } = slots;
   const { machine } = robot;

@@ -20,7 +20,10 @@ const NEXT = "99.0.0";
 const [ARCH] = ARCHITECTURES;
 const AGENT = "roamfleet-agent";
 const INSTALL = ["apt-get", "install", "--yes", "--no-install-recommends"];
-/** What a package may leave: logs and the records of dpkg, apt and systemd. The base image has no file that is newer than a package. */
+/**
+ * Lists files except those that a package may leave: logs and the records of dpkg, apt and systemd. The base image has no file that is
+ * newer than a package.
+ */
 const LIST_FILES = `find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort`;
 
 /** Files that are written when a package creates its user. The user stays after a purge. */
@@ -90,7 +93,7 @@ const online = (machine: Machine, org: Org): Promise<unknown> =>
 /** Returns the pid of the agent itself: the unit's main process is its launcher. */
 const pidOf = async (machine: Machine): Promise<string> => (await machine.read("/run/roamfleet-agent/pid")).trim();
 
-test("packages install on a clean Debian, upgrade, refuse what is wrong, and purge leaves nothing", LIMIT, async (t) => {
+test("packages install on a clean Debian and upgrade, unsuitable packages are refused, and a purge leaves no files", LIMIT, async (t) => {
   const { packages, upgrade, foreign } = await buildAll(t);
   await using rig = await ContainerRig.start();
   await using server = await rig.boot();
@@ -156,7 +159,7 @@ test("packages install on a clean Debian, upgrade, refuse what is wrong, and pur
   );
 });
 
-/** Returns the paths that only the later list has. */
+/** Returns the paths that are only in the later list. */
 function added(before: string, after: string): string[] {
   const known = new Set(before.split("\n"));
   return after.split("\n").filter((file) => !known.has(file));

@@ -48,7 +48,7 @@ test("a virtual machine keeps acknowledged writes over a power cut, and loses un
   assert.ok(unsynced < last, `${unsynced} was never synced and is on the disk: this was no power cut`);
 });
 
-test("a virtual machine removes the files of a killed test run, applies limits of cgroups, and reboots", LIMIT, async () => {
+test("a virtual machine applies cgroup limits and reboots, and its start removes files of killed test runs", LIMIT, async () => {
   const abandoned = fs.mkdtempSync(DIRECTORY_PREFIX);
   fs.writeFileSync(path.join(abandoned, "root.img"), "");
   await using machine = await VirtualMachine.start();

@@ -38,7 +38,9 @@ ExecStart=/bin/sh -c 'exec rauc --override-boot-slot=$(cat /run/slot) service'
 const FSTAB = `/dev/vdc /data ext4 noatime 0 0
 /data/agent /var/lib/roamfleet-agent none bind 0 0
 `;
-/** Drivers and file systems that no virtual machine uses, and what Debian can load again: a smaller image is installed faster. */
+/**
+ * Deletes drivers and file systems that no virtual machine uses, and files that Debian can load again. A smaller image is installed faster.
+ */
 const SHRINK = `
 cd /usr/lib/modules/*/kernel
 rm -rf drivers/gpu drivers/infiniband drivers/media drivers/scsi drivers/usb drivers/nvme drivers/input drivers/hid drivers/net/ethernet
@@ -64,7 +66,7 @@ export class RobotWithSlots implements AsyncDisposable {
     this.#stack = stack;
   }
 
-  /** Boots the machine from slot A, prepares it, and installs the agent by the one line. */
+  /** Boots the machine from slot A, prepares it, and installs the agent by the printed command. */
   static async start(): Promise<RobotWithSlots> {
     await using stack = new AsyncDisposableStack();
     const scratch = fs.mkdtempSync(path.join(tmpdir(), "roamfleet-slots-"));
@@ -102,7 +104,9 @@ export class RobotWithSlots implements AsyncDisposable {
     await machine.boot();
   }
 
-  /** Makes an image of this robot's system with another version, and a release of it. The robot trusts bundles of `maker`. */
+  /**
+   * Creates an image of this robot's system with another version, and a release of that image. The robot trusts bundles signed by `maker`.
+   */
   async push(version: string, fault: ImageFault = "none", signer: "maker" | "stranger" = "maker"): Promise<string> {
     const content = path.join(this.#scratch, version);
     fs.mkdirSync(content);
@@ -120,7 +124,7 @@ export class RobotWithSlots implements AsyncDisposable {
     return pushBundle(this.robot.api, version, bundle, { kind: "os_image", app: "os" });
   }
 
-  /** Returns the slot and the version of the system that runs, after a connection to it was opened. */
+  /** Waits until the machine can be reached. Returns the slot and the version of the running system. */
   async running(): Promise<string> {
     const { machine } = this.robot;
     await machine.waitForReboot(0);
@@ -141,7 +145,7 @@ function check(image: string): void {
   }
 }
 
-/** Returns the path of an initrd which chooses a slot: the base image's with another first program. */
+/** Returns the path of an initrd that chooses a slot. It is the base image's initrd with another init program. */
 async function makeInitrd(scratch: string): Promise<string> {
   const base = path.join(await ensureBaseImage("vm"), "initrd");
   const init = path.join(import.meta.dirname, "slots-init.sh");

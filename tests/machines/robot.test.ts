@@ -11,7 +11,7 @@ const ONLINE_MS_MAX = 180_000;
 const CUTS = 10;
 const AGENT = "roamfleet-agent";
 
-test("an app keeps its process and loses no line while the agent is killed, stopped, upgraded and rolled back", LIMIT, async (t) => {
+test("an app keeps running and loses no log line while the agent is killed, stopped, upgraded and rolled back", LIMIT, async (t) => {
   await using robot = await RobotInVm.start();
   const { machine } = robot;
   const online_ms = await robot.install();
@@ -66,7 +66,7 @@ test("an app keeps its process and loses no line while the agent is killed, stop
   );
 });
 
-test("a power cut at any moment of an upgrade or a deployment leaves one agent, and the old or the new version", LIMIT, async (t) => {
+test("after a power cut at any moment of an upgrade or deployment, one agent and the old or new version run", LIMIT, async (t) => {
   const seed = Number(process.env["ROAMFLEET_SEED"] ?? Date.now() % 100_000);
   t.diagnostic(`ROAMFLEET_SEED=${seed}`);
   const random = seededRandom(seed);

@@ -7,7 +7,7 @@ import { ContainerRig, whyNoContainers } from "./systemd-container.ts";
 
 const LIMIT = { timeout: 600_000, skip: whyNoContainers() };
 
-test("boots Debian with systemd in a container, runs a unit and reaches a server of this machine only", LIMIT, async (t) => {
+test("boots Debian with systemd in a container, which runs a unit and reaches only servers of this machine", LIMIT, async (t) => {
   await using rig = await ContainerRig.start();
   const server = http.createServer((_, response) => response.end("reached")).listen(0, "0.0.0.0");
   await once(server, "listening");
@@ -18,7 +18,7 @@ test("boots Debian with systemd in a container, runs a unit and reaches a server
     t.diagnostic(`booted after ${Math.round(performance.now() - began)} ms`);
     assert.equal((await machine.read("/proc/1/comm")).trim(), "systemd");
     assert.equal(await machine.run(["curl", "-sS", `${rig.reach("http://0.0.0.0")}:${port}/`]), "reached");
-    // Not routed: neither Debian's servers nor anything else of the host's network.
+    // There is no route to Debian's servers or to anything else in the host's network.
     assert.notEqual((await machine.exec(["curl", "-sS", "--max-time", "2", "http://192.0.2.1/"])).code, 0);
 
     const unit = "[Service]\nType=exec\nExecStart=/bin/sh -c 'echo started as $$(id -un); exec sleep 1000'\nDynamicUser=yes\n";

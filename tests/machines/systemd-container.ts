@@ -132,7 +132,10 @@ export class SystemdContainer extends Machine implements AsyncDisposable {
   }
 }
 
-/** A network interface of this machine, to which containers are connected. Removed with the process, or by the next one that starts. */
+/**
+ * A network interface of this machine, to which containers are connected. It is removed on disposal; if this process is killed, the next
+ * process that creates a bridge removes it.
+ */
 class Bridge implements Disposable {
   static #made = 0;
   readonly name = `${BRIDGE}${process.pid}-${Bridge.#made++}`.slice(0, 15);

@@ -9,7 +9,7 @@ import { MACHINES_FULL, whyNoVirtualMachine } from "./virtual-machine.ts";
 const WHY_NOT = MACHINES_FULL ? (whyNoVirtualMachine() ?? whyNoSoftwareTpm()) : "takes minutes: npm run test:machines";
 const LIMIT = { timeout: 3_600_000, skip: WHY_NOT };
 
-test("a robot with a TPM makes its key there, and its disk cannot connect with another TPM", LIMIT, async (t) => {
+test("a robot with a TPM creates its key in the TPM, and its disk cannot connect with another TPM", LIMIT, async (t) => {
   const tpm = await startSoftwareTpm(t, path.join(temporaryDirectory(t), "own"), "machine");
   const chip = [
     "-chardev",

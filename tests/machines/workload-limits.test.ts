@@ -25,7 +25,7 @@ test(
       Slice: "roamfleet.slice",
       MemoryMax: String(MEMORY_BYTES),
       CPUQuotaPerSecUSec: "500ms",
-      // The app's limit of 20, and 16 for the wrapper.
+      // The app's limit of 20 tasks, and 16 for the wrapper.
       TasksMax: "36",
     });
     assert.equal(await machine.sh('cat "/proc/$(cat /var/tmp/app.pid)/cgroup"'), `0::/roamfleet.slice/${scope}\n`);
@@ -51,7 +51,7 @@ test(
   },
 );
 
-/** Prints which parts of the robot a program can use, then runs until it is stopped. */
+/** Prints which resources of the robot a program can use, then runs until it is stopped. */
 const LOOK = `
 echo "runs as $(id -un) in $(id -Gn)"
 echo "has the config $(tr -d " \\n" <"$ROAMFLEET_CONFIG_DIR/nav.json")"

@@ -11,7 +11,7 @@ export interface AgentOptions {
   name: string;
   labels?: Record<string, string>;
   args?: readonly string[];
-  /** Parent of its state directory, such as a small disk. Default: the system's temporary directory. */
+  /** Parent of the agent's state directory, such as a small disk. Default: the system's temporary directory. */
   place?: string;
   /** Command prefix, such as one that enters another network namespace. */
   within?: readonly string[];

@@ -10,7 +10,7 @@ import { createPackagesDirectory } from "../../packages/server/src/features/pack
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { ServerProcess } from "./server-process.ts";
 
-// What install.sh does before it changes anything, on this machine; tests/machines installs the agent with it.
+// Tests the part of install.sh that runs before it changes anything, on this machine. tests/machines installs the agent with the script.
 const TIMEOUT = { timeout: 120_000, skip: oneNodeOnly("the certificate authority belongs to one node") };
 const RUN_MS_MAX = 60_000;
 const place = await mkdtemp(path.join(tmpdir(), "rf-install-"));
@@ -49,7 +49,7 @@ async function start(): Promise<{ server: ServerProcess; script: string; ca_fing
   return { server, script, ca_fingerprint: install?.ca_fingerprint ?? "" };
 }
 
-test("downloads the packages of the other architecture, verified by the pinned authority", TIMEOUT, async () => {
+test("downloads packages for another architecture only if the certificate authority has the pinned fingerprint", TIMEOUT, async () => {
   const { server, script, ca_fingerprint } = await start();
   await using _ = server;
   const target = path.join(place, "target");
@@ -104,14 +104,14 @@ test("refuses invalid options, other architectures and plain http before it chan
   assert.equal((await sh([script, "--help"])).code, 0);
 });
 
-test("an incomplete install script does nothing, wherever it ends", async () => {
+test("an incomplete install script does nothing, wherever it is cut off", async () => {
   await using server = await ServerProcess.start({ args: ["--packages", packages.directory] });
   const script = await (await fetch(`${server.own_url}/install.sh`)).text();
   const target = path.join(place, "cut");
   const words = ["-s", "--", "--download-only", target, "--arch", "amd64"];
   const lines = script.split("\n");
   const starts = lines.map((_, at) => lines.slice(0, at).join("\n"));
-  // Every line of the end, byte for byte, and every tenth of the rest: each run takes 2 ms.
+  // Cut the script after every tenth line, and at each of its last 120 bytes. Each run takes 2 ms.
   const ends = Array.from({ length: 120 }, (_, at) => script.slice(0, script.length - 2 - at));
   for (const cut of [...starts.filter((_, at) => at % 10 === 0), ...ends]) {
     const { text } = await sh(words, cut);

@@ -11,17 +11,17 @@ export const ARCH = process.arch === "x64" ? "amd64" : process.arch;
 export const VERSION: string = (JSON.parse(fs.readFileSync(path.join(ROOT, "packages/agent/package.json"), "utf8")) as { version: string })
   .version;
 
-/** Changes of a version of the agent that make it unusable. */
+/** Changes of an agent version that make it unusable. */
 export interface Fault {
-  /** Program instead of the agent. */
+  /** Program that replaces the agent. */
   program?: string;
-  /** Shell commands before Node starts. */
+  /** Shell commands that run before Node starts. */
   before?: string;
   arch?: string;
 }
 export const EXITS: Fault = { program: "process.exit(3);" };
 
-/** Builds versions of the agent: the real bundle with another version number, and with faults. */
+/** Builds agent versions: the real bundle with another version number, and with faults. */
 export class AgentVersions implements Disposable {
   readonly #scratch: string;
   readonly #bundle: string;
@@ -38,7 +38,7 @@ export class AgentVersions implements Disposable {
     return new AgentVersions(scratch, bundle);
   }
 
-  /** Writes the content of a version's directory. Node is a script that starts the Node of this process. */
+  /** Writes the content of a version's directory. The file for Node is a script that starts the Node of this process. */
   write(directory: string, version: string, { program, before = "", arch = ARCH }: Fault = {}): void {
     fs.mkdirSync(path.join(directory, "bin"), { recursive: true });
     const node = `#!/bin/sh\n${before}\nexec ${process.execPath} "$@"\n`;
@@ -68,7 +68,7 @@ export interface LaunchedOptions {
   name: string;
   labels?: Record<string, string>;
   versions: AgentVersions;
-  /** Parent of the directory of the versions, such as a small disk. */
+  /** Parent of the directory that contains the versions, such as a small disk. */
   place?: string;
   env?: Record<string, string>;
 }
@@ -123,7 +123,7 @@ export class LaunchedAgent implements AsyncDisposable {
     return fs.readdirSync(this.root).filter((name) => /^\d/.test(name));
   }
 
-  /** Processes of agents, by version. A stopped test never has two. */
+  /** Returns the pid and version of each running agent. */
   agents(): { pid: number; version: string }[] {
     return processesNaming(`${this.root}/`).flatMap(({ pid, command }) => {
       const version = /\/([^/ ]+)\/rf-agent\.mjs run/.exec(command)?.[1];
@@ -149,7 +149,7 @@ export class LaunchedAgent implements AsyncDisposable {
     if (this.#launcher?.signalCode === null) await once(this.#launcher, "exit");
   }
 
-  /** Kills the launcher and the agent, as a power cut does. `start` is the boot after it. */
+  /** Kills the launcher and the agent, as a power cut does. `start` then boots the robot again. */
   async cutPower(): Promise<void> {
     await this.kill();
     for (const { pid } of processesNaming(`${this.root}/`)) endProcess(pid);

@@ -17,7 +17,7 @@ export function leastOf(measures: readonly Measure[]): Measure {
   return { heap: least("heap"), rss: least("rss"), descriptors: least("descriptors") };
 }
 
-/** Measures the resources of programs that were started with its environment. */
+/** Measures the resources of programs that were started with `env`. */
 export class Measures implements Disposable {
   readonly env: Record<string, string>;
   readonly #directory = mkdtempSync(path.join(tmpdir(), "roamfleet-measures-"));

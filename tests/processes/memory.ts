@@ -11,8 +11,8 @@ interface Run {
 }
 
 /**
- * Records the memory of processes by name: at the first reading, and the peak since. The kernel tracks the peak; it is read
- * frequently, because it is not available after a process was killed.
+ * Records the memory of processes by name: the first reading, and the peak since then. The kernel tracks the peak. It is read frequently,
+ * because it is not available after a process was killed.
  */
 export class MemoryWatch implements Disposable {
   readonly #runs = new Map<number, Run>();

@@ -18,8 +18,8 @@ const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE", "RF_T
 const BUNDLES: Partial<Record<string, string>> = { agent: "agent/rf-agent.mjs", cli: "rf/rf.mjs", server: "server/roamfleet.mjs" };
 
 /**
- * Variables of a server that runs from its sources: its transaction points have the names of source files, and only a clone builds the
- * dashboard. Bounds of measured memory were set with the sources.
+ * Environment variables of a server that must run from its sources. Its transaction points have the names of source files, and only a clone
+ * builds the dashboard. Bounds of measured memory were set with the sources.
  */
 const NEEDS_SOURCES: Readonly<Record<string, RegExp>> = {
   ROAMFLEET_FAILPOINT: /./,
@@ -27,7 +27,7 @@ const NEEDS_SOURCES: Readonly<Record<string, RegExp>> = {
   ROAMFLEET_TEST_MEASURES: /./,
 };
 
-/** Returns the path of a program: its bundle, or its entry file if there is no bundle or it needs the sources. */
+/** Returns the path of a program: its bundle, or its entry file if there is no bundle or `env` requires the sources. */
 function programFile(entry: string, env: Record<string, string>): string {
   const { ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
   const name = /^packages\/(\w+)\/src\/main\.ts$/.exec(entry)?.[1] ?? "";
@@ -52,7 +52,7 @@ export class Program {
     const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
     const [command = process.execPath, ...words] = [...within, process.execPath, ...nodeFlags(entry), programFile(entry, env), ...args];
     this.child = spawn(command, words, {
-      // Servers in tests do not build the dashboard, except in its own tests.
+      // Servers in tests do not build the dashboard, except in tests of the dashboard.
       env: { ...inherited, ROAMFLEET_DASHBOARD: "off", ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -88,7 +88,7 @@ export class Program {
     return code;
   }
 
-  /** Resolves with the first truthy result of `look`. Rejects if the program ends before. */
+  /** Resolves with the first truthy result of `look`. Rejects if the program ends first. */
   until<T>(what: string, look: () => T | Promise<T>, options: UntilOptions = {}): Promise<Truthy<Awaited<T>>> {
     return until(
       what,

@@ -15,7 +15,7 @@ import { failpointFlags, type Found, processesNaming, Program } from "./process.
 export interface ServerOptions {
   /** Host and port, port 0 for any; default: 127.0.0.1 with any port. */
   listen?: string;
-  /** Parent of its data directory, such as a small disk. Its database is then created there, not copied. */
+  /** Parent of the server's data directory, such as a small disk. The database is then created there instead of copied. */
   place?: string;
   args?: readonly string[];
   env?: Record<string, string>;
@@ -24,8 +24,8 @@ export interface ServerOptions {
 }
 
 /**
- * `roamfleet serve` in a separate process, with its own PostgreSQL in a data directory that is kept across kills. It begins with a copy
- * of the test run's migrated database. With several nodes, it is the first one, which tests kill and restart.
+ * `roamfleet serve` in a separate process, with its own PostgreSQL in a data directory that is kept across kills. It begins with a copy of
+ * the test run's migrated database. With several nodes, this is the first node, which tests kill and restart.
  */
 export class ServerProcess implements AsyncDisposable {
   readonly data: string;
@@ -136,7 +136,7 @@ export class ServerProcess implements AsyncDisposable {
     return { token, api: createClient({ base_url: this.address, ca: this.ca, token, ...(this.#spread && { fetch: this.#spread }) }) };
   }
 
-  /** Returns the connection to its own database, or to the one shared with the other nodes. */
+  /** Returns the connection to the server's own database, or to the database that all nodes share. */
   async database(): Promise<Connection> {
     const connection = this.#shared_database ?? (await runningDatabase(path.join(this.data, "postgres")));
     if (connection === undefined) throw new Error("the server's database is not running");

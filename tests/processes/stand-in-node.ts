@@ -3,8 +3,8 @@ import pg from "pg";
 const BEAT_EVERY_MS = 1_000;
 
 /**
- * Adds a live node to the database until it is disposed, for connected robots that never respond. It does not keep the process running,
- * and ignores errors when the database stops first.
+ * Adds a live node to the database, for connected robots that never respond. The node is live until it is disposed. It does not keep this
+ * process running, and ignores errors when the database stops first.
  */
 export async function standInNode(connection: pg.ClientConfig, id: string): Promise<AsyncDisposable> {
   const client = new pg.Client(connection);

@@ -21,7 +21,7 @@ const FOLLOWERS = promiseSize({ test: 2, full: 80 });
 /** A way to lose access, and the close codes with which it may end streams. */
 interface Case {
   name: string;
-  /** Close codes of streams that need the role operator, and of all others unless `viewers` is present. */
+  /** Close codes of streams that need the role operator. Without `viewers`, they apply to all other streams too. */
   codes: readonly number[];
   /** Close codes of streams that need only the role viewer. An empty list means that these streams stay open. */
   viewers?: readonly number[];
@@ -47,7 +47,9 @@ const CASES: readonly Case[] = [
   { name: "its org suspended", codes: [4403, 4409], take: (_, { org, admin }) => admin.suspendOrg({ params: { id: org.id } }) },
 ];
 
-/** Opens streams of every kind with a token, the cookie of its session and a ticket of either. All of them work. */
+/**
+ * Opens streams of every kind with a token, the cookie of its session, and a ticket created with either of these. All of the streams work.
+ */
 async function openAll(
   plane: Harness,
   around: RobotSurroundings,

@@ -224,7 +224,7 @@ test("without row-level security, no route, stream or link of an org reads or ch
     await setRowSecurity(true);
   }
   assert.deepEqual(await rowsOf(b.org.id), ground.rows, "a row of B has changed");
-  // A's audit and its stored responses contain what A requested. Nothing else of A may contain a text of B.
+  // A's audit and its stored responses contain what A requested. No other row of A may contain a text of B.
   const { audit_entry: _, idempotency: __, ...rest } = await rowsOf(a.org.id);
   const known = textsIn(rest);
   assert.deepEqual(

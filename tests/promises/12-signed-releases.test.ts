@@ -68,7 +68,7 @@ class ModelRobot {
   }
 }
 
-/** Changes the trusted keys by signed statements, and replays superseded ones, which have no effect. */
+/** Changes the trusted keys by signed statements, and replays superseded statements, which have no effect. */
 function changeKeys(random: Random, robot: ModelRobot, said: SignedText[]): number {
   const [by] = robot.trusted.length === 0 ? [SIGNERS.first] : robot.trusted;
   const next = random() < 0.5 ? [SIGNERS.first] : random() < 0.5 ? [SIGNERS.second] : [SIGNERS.first, SIGNERS.second];
@@ -202,7 +202,7 @@ async function refuseForReal(): Promise<number> {
     ["unknown_key", signed(v3!, stranger, 3)],
     ["bad_signature", changed(next, { signature: { ...(signed(v3!, stranger, 3).release.signature as SignedText), key_id: maker.id } })],
     ["malformed", changed(next, { signature: { key_id: maker.id, text: "{}", value: "" } })],
-    // Desired state for the running release is refused too, unless it is the signed one.
+    // Desired state for the running release is refused too if it lacks the release's signature.
     ["unsigned", changed(good, { signature: null })],
   ];
   for (const [index, [check, one]] of offers.entries()) {

@@ -17,7 +17,7 @@ const KILLS = promiseSize({ test: 2, full: 4 });
 const MADE_WITHIN_MS = promiseSize({ test: 5_000, full: 20_000 });
 /** Number of deployments created through the API; the others are created by SQL. */
 const BY_API = 100;
-/** Deployments due shortly before the server is killed may not have been dispatched. */
+/** Deployments due within this time before a kill may be dispatched after the restart, with the bound LATE_MS_AFTER_KILL. */
 const BEFORE_KILL_MS = 2_000;
 /** For this long after a restart, deployments that come due have the larger bound LATE_MS_AFTER_KILL. */
 const CATCH_UP_MS = 5_000;
@@ -48,7 +48,7 @@ const p99 = (values: readonly number[]): number => values[Math.ceil(values.lengt
 
 /** Lets `count` deployments come due while servers are killed. Checks that each was dispatched once, and returns the figures as text. */
 async function fires(t: TestContext, due: DueDeployments, { count, kills }: { count: number; kills: number }): Promise<string> {
-  // All are created before the first is due. On a busy machine some are late and are dispatched immediately.
+  // Create all deployments before the first is due. On a busy machine, some are created too late and are dispatched immediately.
   const from_ms = Date.now() + MADE_WITHIN_MS;
   const moments = spread(from_ms, WITHIN_MS, count);
   const there = due.robots.map((_, place) => moments[Math.floor((place * count) / due.robots.length)]!);

@@ -26,7 +26,7 @@ const LINES_PER_HOUR = 500;
 const PADDING = "x".repeat(150);
 const WAIT_MS = promiseSize({ test: 120_000, full: 900_000 });
 
-/** Prints lines when a file of an hour appears; each line contains its hour and number. */
+/** Prints an hour's lines when the file of that hour appears. Each line contains its hour and number. */
 const program = (directory: string): string => `trap "exit 0" TERM
 h=0
 while :; do

@@ -61,7 +61,7 @@ function ended(fleet: Fleet, id: string): Promise<Deployment> {
   );
 }
 
-/** Returns the number of connected robots. After a kill they reconnect gradually. Robots that were refused often take a minute. */
+/** Returns the number of connected robots. After a kill, robots reconnect gradually. Robots that were refused may take a minute. */
 const online = async ({ api, id }: Fleet): Promise<number> =>
   (await api.getFleet({ params: { id } }).catch(() => undefined))?.data.online_count ?? 0;
 

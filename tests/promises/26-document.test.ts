@@ -1,4 +1,4 @@
-// Separate process: it measures its memory.
+// Separate process: this test measures the memory of its process.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { setFlagsFromString } from "node:v8";

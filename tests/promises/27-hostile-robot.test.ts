@@ -17,7 +17,7 @@ import { Probe, quantile } from "./slow-clients.ts";
 
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const FRAMES = promiseSize({ test: 10_000, full: 1_000_000 });
-/** Of the frame attacks, only every n-th is performed, with this n. Attacks of other kinds are all performed. */
+/** Only one of this many frame attacks is performed. Attacks of other kinds are all performed. */
 const EVERY = promiseSize({ test: 500, full: 1 });
 const FRAMES_OF_ATTACK = promiseSize({ test: 8_192, full: 4_096 });
 const ATTACK_MS = 100;
@@ -49,8 +49,9 @@ async function enroll(url: string, api: Client, identity: Identity): Promise<str
 }
 
 /**
- * Runs the attacks in another process. A hostile robot runs on another machine, so in a full run the scheduler gives this process only the
- * CPU time that the server, its database and the other tenant leave: the promise is about what receiving the frames costs.
+ * Runs the attacks in another process. A hostile robot runs on another machine in reality. In a full run, the scheduler therefore gives
+ * this process only the CPU time that the server, its database and the other tenant leave. The promise is about the server's cost of
+ * receiving the frames.
  */
 async function attack(order: HostileOrder): Promise<HostileReport> {
   const idle = IS_FULL ? { execPath: "chrt", execArgv: ["--idle", "0", process.execPath] } : {};

@@ -233,7 +233,7 @@ async function attackDeployments(scene: OperatorScene): Promise<void> {
     await ledger.attack("deployment", what, look, async () => assert.equal(await act(), "target.failed", what));
 }
 
-/** Returns how a stream ends that an operator opens and uses immediately. */
+/** Opens a stream as an operator, uses it immediately, and returns how it ends. */
 function useStream(
   { plane, robot_id, token }: OperatorScene,
   name: "shell" | "files" | "forward",

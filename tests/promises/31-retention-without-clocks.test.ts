@@ -45,7 +45,7 @@ const DELETED_BY_AGE = [
 ];
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 900_000 }) };
 
-/** Rows that only their age can delete: everything is finished, and ids contain the time as real ones do. */
+/** Rows that can be deleted only because of their age: all work is finished, and ids contain the time like real ids. */
 const finished = (at: Date): Record<string, Row> => ({
   org: { status: "active" },
   retention_clock: { seen_at: at, jumps: "[]" },
@@ -58,7 +58,7 @@ const finished = (at: Date): Record<string, Row> => ({
 
 type Rows = Record<string, string[]>;
 
-/** Rows by table; rows of partitions count for their table. */
+/** Number of rows by table. Rows of a partition count for its table. */
 function countsOf(rows: Rows): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const [name, found] of Object.entries(rows)) {

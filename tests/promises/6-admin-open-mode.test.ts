@@ -80,7 +80,7 @@ test("no combination of settings allows plain HTTP beyond loopback without a dec
     assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROAMFLEET_TLS: value }), SettingsError, value);
 });
 
-/** An address of this machine that is not loopback: connections to it come from it. */
+/** An address of this machine that is not loopback. Connections from this machine to this address also come from this address. */
 const machine_address = Object.values(networkInterfaces())
   .flat()
   .find((one) => one?.family === "IPv4" && !one.internal)?.address;
@@ -122,7 +122,7 @@ const STARTS: Start[] = [
   { host: "127.0.0.1", way: "plain", token: true },
 ];
 
-/** Checks which requests may use the administration: those from this machine, and all others. */
+/** Checks which requests may use the admin routes: requests from this machine, and requests that may come from elsewhere. */
 async function check(url: URL, { host, way, token }: Start): Promise<number> {
   const open = !token && way !== "proxy";
   const name = `${host} ${way} ${token ? "with" : "without"} token`;

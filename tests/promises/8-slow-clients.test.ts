@@ -16,7 +16,7 @@ const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 /** Rate at which connections are opened. It is high enough that all are open before the first one times out. */
 const OPENED_PER_SECOND = 700;
 const PROBES_PER_SECOND = 100;
-/** The promise applies to an idle machine; while other tests run, connections must only be closed at some time. */
+/** The promise of 15 s applies to an idle machine. While other tests run, the server must close the connections within a minute. */
 const CLOSED_MS_MAX = promiseSize({ test: 60_000, full: 15_000 });
 const FACTOR_MAX = 2;
 /** Shorter response times are rounded up to this, because the ratio of very short times depends on the precision of the clock. */
@@ -76,7 +76,7 @@ interface Measured {
   kinds: number;
 }
 
-/** Measures without and with slow clients. The server must close its sockets while the clients still keep them open. */
+/** Measures response times without and with slow clients. The server must close the sockets while the clients keep them open. */
 async function measure(
   server: ServerProcess,
   target: ProbeTarget,

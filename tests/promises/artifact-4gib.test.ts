@@ -18,7 +18,7 @@ const MIB = 1024 * 1024;
 const SIZE = promiseSize({ test: 192, full: 4_096 }) * MIB;
 /** Slow enough that the upload is in progress at every kill. */
 const BYTES_PER_SECOND = promiseSize({ test: 96, full: 160 }) * MIB;
-/** Maximum bytes that `rf` sends in one request. A kill may cost no more than these. */
+/** Maximum bytes that `rf` sends in one request. A kill may cause at most this many bytes to be sent again. */
 const PART = 32 * MIB;
 /** Allowance for traffic other than the artifact: headers, the link and other requests. */
 const OVERHEAD = 4 * MIB;

@@ -11,11 +11,11 @@ export const DAY_MS = 86_400_000;
 export interface Offer {
   release: DesiredRelease;
   app: string;
-  /** Undefined: the offer is not signed in this form. */
+  /** The signed statement and its signer. Undefined: the maker has not signed the offer in this form. */
   meant: { signer: Signer; statement: ReleaseStatement } | undefined;
   /** The change by a hostile server or network. */
   attack: string;
-  /** The checks that may refuse the offer because of it. */
+  /** The checks that may refuse the offer because of `attack`. */
   refused_by: readonly SignatureCheck[];
 }
 

@@ -25,7 +25,10 @@ export interface FloodOrder {
 /** How often the server accepted and refused each kind of request. */
 export type FloodReport = Record<string, { taken: number; refused: number }>;
 
-/** Posts "at its limits" once uploads and event streams were refused, and a report after any message has ended the flood. */
+/**
+ * Posts "at its limits" once the server has refused uploads and event streams. Any message to this worker ends the flood; the worker then
+ * posts a report.
+ */
 const order = workerData as FloodOrder;
 // A tenant runs on other machines: on Linux this lowers the priority of this thread only, so that it takes no CPU time from the server.
 setPriority(0, 19);

@@ -11,7 +11,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-/** Replaces the tarball of this machine's architecture by a version of the agent that runs. */
+/** Replaces the hosted tarball of this machine's architecture by an agent version that can run here. */
 function hostAgent(directory: string, version: string, tarball: Buffer): void {
   const name = `roamfleet-agent_${version}_${ARCH}.tar.gz`;
   const file = path.join(directory, "manifest.json");
@@ -24,7 +24,7 @@ function hostAgent(directory: string, version: string, tarball: Buffer): void {
   writeFileSync(file, JSON.stringify(manifest));
 }
 
-test("rf agents upgrades agents to the version that the server hosts, to files and to a released version", LIMIT, async () => {
+test("rf agents upgrade installs the hosted agent version, a version from files or a released version", LIMIT, async () => {
   using versions = await AgentVersions.build();
   await using packages = await createPackagesDirectory("0.2.0");
   hostAgent(packages.directory, "0.2.0", versions.tarball("0.2.0"));

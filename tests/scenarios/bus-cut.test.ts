@@ -1,4 +1,4 @@
-// Separate process: it measures its memory.
+// Separate process: this test measures the memory of its process.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";

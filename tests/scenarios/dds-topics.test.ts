@@ -14,7 +14,10 @@ import { AgentProcess } from "../processes/agent-process.ts";
 const TIMEOUT = { timeout: 300_000, skip: whyNoDds() ?? false };
 const IMAGE_BYTES = 300_000;
 
-/** Makes the plane reachable from the namespace at the same address, through a Unix socket, which is not tied to a namespace. */
+/**
+ * Makes the plane reachable from the namespace at the same address, through a Unix socket. A Unix socket is not tied to a network
+ * namespace.
+ */
 async function exposePlane(t: TestContext, namespace: Namespace, plane: Harness): Promise<void> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-way-"));
   t.after(() => rm(directory, { recursive: true }));
@@ -60,7 +63,7 @@ test("rf lists the DDS topics of a robot and prints messages abbreviated or in f
     return JSON.parse(stdout.trim().split("\n").at(-1)!) as unknown;
   };
   const ros = await plane.until("ROS in the health snapshot", async () => {
-    // The route returns 404 before the first health report, and that report may precede the detection of ROS or of one of its nodes.
+    // The route returns 404 before the first health report. That report may be sent before ROS or one of its nodes is detected.
     const health = await plane.api.getRobotHealth({ params: { id: robot_id } }).catch(() => undefined);
     return (health?.data.ros?.nodes.length ?? 0) > 1 ? (health?.data.ros ?? undefined) : undefined;
   });

@@ -40,7 +40,7 @@ test("a deployment to a robot with a full disk fails once, and the old version k
     });
   const deploy = async (release: string) => ended(await start(release));
   assert.equal((await deploy(old)).status, "applied");
-  // The script starts and ends child processes, and pids wrap around: a child may have the lower one.
+  // The script starts and ends child processes. Pids wrap around, so a child may have a lower pid than the script.
   let pids = robot.workloads().map(({ pid }) => pid);
   await until("the children of this moment to be gone", () => {
     const now = new Set(robot.workloads().map(({ pid }) => pid));

@@ -1,4 +1,4 @@
-// Separate process: it measures its memory.
+// Separate process: this test measures the memory of its process.
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { after, test } from "node:test";

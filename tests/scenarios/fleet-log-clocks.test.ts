@@ -102,7 +102,8 @@ test("a fleet's log has each record once and in order despite servers whose cloc
       { progress: () => readers.map(({ frames }) => robots.map(({ id }) => seqsOf(frames, id).length).join(" ")).join(", ") },
     );
   for (let round = 0; round < ROUNDS; round += 1) {
-    // Without a pause: the last records of one server are in flight while the first arrive through the other.
+    // Log and reconnect without a pause, so that the last records of one server are in flight while the first arrive through the other
+    // server.
     logAll();
     await moving.disconnect();
     first.swarm.url = urls[(round + 1) % 2] ?? "";

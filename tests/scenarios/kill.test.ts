@@ -14,7 +14,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 const ROUNDS = 10;
-/** Time until the start of the scheduled deployment, in which the server is killed and stopped. */
+/** Time until the scheduled deployment starts. Within this time, the server is killed and stopped. */
 const HELD_MS = 12_000;
 /** Timeout of waits that need the robot to reconnect to the killed server. */
 const WITH_ROBOT = { deadline_ms: ROBOT_BACK_MS };
@@ -121,9 +121,9 @@ for (let round = 0; round < ROUNDS; round += 1) {
   });
 }
 
-test("a scheduled deployment is dispatched once at its time, despite kill -9 of the server before", { timeout: 540_000 }, async () => {
+test("a scheduled deployment is dispatched once at its time, even if the server was killed before", { timeout: 540_000 }, async () => {
   const status = async (id: string): Promise<string> => (await api.getDeployment({ params: { id } })).data.status;
-  // If the server is not back twice before the start time, the test repeats with a later one.
+  // If the server has not restarted twice before the start time, the test repeats with a later start time.
   for (let held_ms = HELD_MS, is_seen = false; !is_seen;) {
     const old = await runs();
     const wanted = old === "one" ? "two" : "one";

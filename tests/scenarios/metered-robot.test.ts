@@ -16,7 +16,7 @@ const TALKS = 'echo "for people"; echo "for operators" >&2; while :; do sleep 0.
 /** Bytes that compression cannot make much smaller. */
 const noise = (kib: number): string => randomBytes((kib * KIB * 3) / 4).toString("base64");
 
-test("a robot with limits in its config file sends the wanted log records, and keeps its data rates", { timeout: 240_000 }, async (t) => {
+test("a robot obeys the log filters and the data rate limits of its config file", { timeout: 240_000 }, async (t) => {
   const directory = mkdtempSync(join(tmpdir(), "roamfleet-metered-"));
   t.after(() => rmSync(directory, { recursive: true }));
   const [lidar, map, config] = ["lidar.log", "map.log", "agent.yaml"].map((name) => join(directory, name)) as [string, string, string];
@@ -42,7 +42,7 @@ network: { download_kib_per_second: ${LIMIT_KIB}, upload_kib_per_second: ${LIMIT
   const messages = async (source: string): Promise<string[]> =>
     (await api.listRobotLogs({ params: { id }, query: { source, limit: 500 } })).items.map(({ message }) => message);
 
-  // Lower bounds of durations are exact: a limit that works makes nothing faster.
+  // The lower bounds of durations are exact, because no transfer can be faster than a working limit allows.
   const release = await pushBundle(api, "maps", await appBundle(TALKS, {}, [{ name: "map", content: noise(400) }]));
   const asked_at = performance.now();
   const body = { release, robot_id: id, rollout: { verify_seconds: 1 } };
@@ -63,10 +63,10 @@ network: { download_kib_per_second: ${LIMIT_KIB}, upload_kib_per_second: ${LIMIT
   const kib = (line.bytes.up - sent_before) / KIB;
   assert.ok(kib > 200 && kib < (seconds + 2) * LIMIT_KIB * 1.1, `${kib} KiB were sent in ${seconds} s`);
   const scans = (await messages(lidar)).length;
-  // 20 at once, and 2 more for each second that reading took.
+  // The limit of this log is a burst of 20 records, and 2 more for each second until the other log was read.
   assert.ok(scans >= 20 && scans < 20 + 2 * (seconds + 1), String(scans));
   assert.equal((await api.getRobot({ params: { id } })).data.status, "online");
-  // A stop reports what was dropped, and does not wait a minute for it.
+  // An agent that stops reports dropped records immediately instead of after a minute.
   await robot.program.stop();
   robot.restart();
   const dropped = await until("the number of dropped records", async () => (await messages("roamfleet"))[0]);

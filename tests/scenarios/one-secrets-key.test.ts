@@ -8,7 +8,7 @@ const [KEY, OTHER_KEY] = ["11".repeat(32), "22".repeat(32)];
 /** Settings with a bus mean that several servers share the database, whether or not the bus is reachable. */
 const bus = parseNatsUrl("nats://127.0.0.1:1");
 
-test("one of several servers refuses to start with a secrets key that decrypts no stored secret", { timeout: 300_000 }, async () => {
+test("a second server refuses to start with a secrets key that decrypts no stored secret", { timeout: 300_000 }, async () => {
   await using first = await startPlane({ nodes: 1, settings: { bus, secrets_key: KEY } });
   // The database contains no encrypted value yet, so any key is accepted.
   await (await secondNode(first, { secrets_key: OTHER_KEY }))[Symbol.asyncDispose]();
@@ -17,7 +17,7 @@ test("one of several servers refuses to start with a secrets key that decrypts n
   await assert.rejects(secondNode(first, { secrets_key: OTHER_KEY }), {
     message: /^the secrets key of this server decrypts none of the secrets in the database.*ROAMFLEET_SECRETS_KEY/,
   });
-  // Accepted: another key without a bus, the same key, and the same key beside another one.
+  // These settings are accepted: another key without a bus, the same key, and the same key in a list with another one.
   for (const settings of [{ secrets_key: OTHER_KEY, bus: undefined }, { secrets_key: KEY }, { secrets_key: `${OTHER_KEY},${KEY}` }])
     await (await secondNode(first, settings))[Symbol.asyncDispose]();
 });

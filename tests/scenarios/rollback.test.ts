@@ -20,7 +20,7 @@ test("a real agent rolls back to its previous release, or to none, even if it is
     "the robot to be online",
     async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
   );
-  // Enrolled and never connected, so a deployment to the fleet stays in progress.
+  // This robot is enrolled but never connects, so a deployment to the fleet stays in progress.
   const guest = { key, public_key: randomBytes(32).toString("base64") };
   const enrolled = await fetch(`${server.url}/agent/enroll`, {
     method: "POST",
@@ -42,7 +42,7 @@ test("a real agent rolls back to its previous release, or to none, even if it is
       const { items } = await api.listDeploymentTargets({ params: { id }, query: { robot_id } });
       return items[0]?.status === "applied";
     });
-  /** Returns the release of the robot's processes, once the server reports the same. */
+  /** Returns the release of the robot's processes, once the server reports the same release. */
   const runs = (): Promise<string> =>
     until("one version to run, or none, and the server to know", async () => {
       const found = [...new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE ?? ""))];

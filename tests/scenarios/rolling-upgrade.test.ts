@@ -10,7 +10,7 @@ import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-/** A migration of a next version: additions are optional for programs that do not know them. */
+/** A migration of a later version. Programs that do not use its additions can ignore them. */
 const EXPAND = `
   alter table robot add column serial_number text;
   alter table site add column opened_at timestamptz not null default now();

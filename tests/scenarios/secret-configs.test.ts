@@ -116,7 +116,7 @@ test("a secret config value is stored in plain text only in the robot's config f
     "/api/audit/export",
   ])
     assert.equal(await ask("GET", url), 200, url);
-  // Requests that are not signed by the robot are refused its file.
+  // The robot's config file is returned only to requests that the robot has signed.
   assert.equal(await ask("GET", "/agent/configs/default"), 401);
   for (const args of [
     ["list"],

@@ -89,7 +89,7 @@ async function deployBad(robot: Robot, version: string, bytes: Buffer, arch?: st
   return [status, (await targetOf(id)).reason];
 }
 
-test("an agent is upgraded, upgraded again and rolled back, and keeps two versions", LIMIT, async () => {
+test("an agent is upgraded twice and rolled back, and the robot keeps two versions", LIMIT, async () => {
   await using robot = await startRobot();
   const [pid] = robot.agent.agents().map((one) => one.pid);
   const releases: string[] = [];
@@ -110,7 +110,7 @@ test("an agent is upgraded, upgraded again and rolled back, and keeps two versio
   assert.deepEqual(robot.agent.versions.toSorted(), ["0.2.0", "0.3.0"]);
 });
 
-test("a rollback of an applied agent returns to the version of the package", LIMIT, async () => {
+test("rolling back an applied agent version returns to the packaged version", LIMIT, async () => {
   await using robot = await startRobot();
   const id = await deploy(robot, await push("0.2.0", versions.tarball("0.2.0")));
   assert.equal((await ended(robot, id)).status, "applied");
@@ -121,7 +121,7 @@ test("a rollback of an applied agent returns to the version of the package", LIM
   await until("the old version to be confirmed", () => robot.agent.current === VERSION);
 });
 
-test("unusable versions leave the old agent running, with the reason", LIMIT, async () => {
+test("deployments of unusable agent versions end with a reason and leave the old agent running", LIMIT, async () => {
   await using robot = await startRobot();
   const pid = () => robot.agent.agents().map((one) => one.pid);
   assert.deepEqual(await deployBad(robot, "0.2.0", versions.tarball("0.2.0", EXITS)), ["rolled_back", "crash_loop"]);
@@ -141,7 +141,7 @@ test("unusable versions leave the old agent running, with the reason", LIMIT, as
   assert.deepEqual(await deployBad(robot, "0.2.0", versions.tarball("0.2.0", EXITS)), ["rolled_back", "crash_loop"]);
 });
 
-test("the version that runs is applied without a restart", LIMIT, async () => {
+test("a deployment of the running agent version is applied without a restart", LIMIT, async () => {
   await using robot = await startRobot();
   const before_deployment = robot.agent.agents();
   const id = await deploy(robot, await push(VERSION, versions.tarball(VERSION)));
@@ -149,7 +149,7 @@ test("the version that runs is applied without a restart", LIMIT, async () => {
   assert.deepEqual(robot.agent.agents(), before_deployment);
 });
 
-test("a full disk ends the deployment before anything changes", LIMIT, async (t) => {
+test("an agent deployment to a full disk fails before it changes anything", LIMIT, async (t) => {
   using disk = SmallDisk.mount(80);
   if (disk === undefined) return t.skip("this user cannot mount a file system");
   await using robot = await startRobot({ place: disk.directory });
@@ -159,7 +159,7 @@ test("a full disk ends the deployment before anything changes", LIMIT, async (t)
   assert.deepEqual(robot.agent.versions, [VERSION]);
 });
 
-test("on a read-only disk, the agent keeps running and refuses the kind", LIMIT, async (t) => {
+test("an agent on a read-only disk keeps running and refuses agent releases", LIMIT, async (t) => {
   using disk = SmallDisk.mount(80);
   if (disk === undefined) return t.skip("this user cannot mount a file system");
   await using robot = await startRobot({ place: disk.directory });
@@ -173,7 +173,8 @@ test("on a read-only disk, the agent keeps running and refuses the kind", LIMIT,
   assert.equal((await ended(robot, id)).status, "failed");
   assert.equal((await targetOf(id)).reason, "incompatible");
   await agent.runs(VERSION);
-  // A request that was written before the disk became read-only: the agent must not be ended for it again and again.
+  // The file `next` requests a new version and was written before the disk became read-only. The launcher must not end the agent for this
+  // request repeatedly.
   await agent.stop();
   disk.makeReadOnly(false);
   writeFileSync(path.join(agent.root, "next"), "0.2.0\n");
@@ -186,7 +187,7 @@ test("on a read-only disk, the agent keeps running and refuses the kind", LIMIT,
   assert.deepEqual(agent.agents(), [running]);
 });
 
-test("killed at each step, the robot has one agent of the old or the new version", LIMIT, async () => {
+test("a robot killed at any step of an agent upgrade has one agent of the old or the new version", LIMIT, async () => {
   for (const [step, happened] of [
     ["requested", (root: string) => existsSync(path.join(root, "next")) || existsSync(path.join(root, "trial.1"))],
     ["started", (root: string) => existsSync(path.join(root, "trial.1"))],

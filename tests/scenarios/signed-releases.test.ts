@@ -118,8 +118,8 @@ test("a robot learns of an added or revoked signing key before it installs a rel
   assert.equal((await push("v40", "--sign", at("first.pem"), "--release-version", "40")).code, 0);
   const { keys } = (await plane.api.getSigningKeys()).data;
   const first = keys.find(({ name }) => name === "first")!;
-  // The deployment was accepted; its key is revoked before the robot receives it. The second key never changed the list of keys, so rf does
-  // not trust that list without --known.
+  // The key of v40 is revoked after the deployment is accepted and before the robot receives it. The second key has never changed the list
+  // of keys, so rf needs --known to trust its changes.
   assert.match((await rf("signing-keys", "revoke", first.id, "--sign", at("second.pem"))).stderr, new RegExp(`${first.id} first`));
   const revoke = () => done("signing-keys", "revoke", first.id, "--sign", at("second.pem"), "--known", first.id);
   assert.equal(await deployedAfter("v40", revoke), "target.failed signature_invalid unknown_key");

@@ -27,8 +27,8 @@ const ECHO_P95_MS = 900;
 const ECHO_P99_MS = 1_500;
 const FRAME_GAP_MS = 2_000;
 /**
- * Tolerance of the limits when measured in transferred bytes, which a busy machine does not increase. They exceed it only if camera frames
- * and the file delay the shell.
+ * Tolerance of the limits when measured in transferred bytes, which a busy machine does not increase. Gaps exceed this tolerance only if
+ * camera frames and the file delay the shell.
  */
 const SLACK = 3;
 const bytesIn = (ms: number): number => (ms * SLACK * BYTES_PER_SECOND) / 1_000;
@@ -197,7 +197,7 @@ test("a shell on a slow link stays responsive while a camera streams and a file 
       for await (const { binary } of stream) if (binary) frames.push(now());
     },
   );
-  // In the test a call may take minutes; the next one resumes where it stopped.
+  // In this test, a call may take minutes. The next call resumes the copy where this one stopped.
   const copy = (async () => {
     while (!over.signal.aborted)
       await home.run(["robots", "cp", `${robot_id}:${top}/bag`, path.join(top, "copy")], {

@@ -46,7 +46,7 @@ test("the audit log contains the start and end of each stream, even if the serve
     data: { stream: "logs", reason: "server_lost", duration_seconds: null },
   });
 
-  // A server that shuts down records the end itself.
+  // A server that shuts down records the end of its streams itself.
   await robot.program.until("the robot to be back", online, { deadline_ms: ROBOT_BACK_MS });
   const drained = await opened(url);
   await server.program.stop();

@@ -25,7 +25,7 @@ class TwoNodes implements AsyncDisposable {
   readonly second: SecondNode;
   readonly robot: LiveRobot;
   readonly around: RobotSurroundings;
-  /** The proxy between the two. */
+  /** The proxy between the two servers. */
   readonly line: Proxy;
   readonly #own: AsyncDisposableStack;
 
@@ -152,7 +152,7 @@ test("streams to a robot on another server are refused or closed if the token ha
   const last = await until("its end", async () => (await it.auditEntries()).find(({ status }) => status === 4401));
   assert.equal(last.reason, "token_revoked");
 
-  // Without its link the robot is offline on every server.
+  // Without its link, the robot is offline on every server.
   const left = await it.open("camera");
   const camera = it.url("camera");
   await it.robot.stop();
@@ -186,7 +186,7 @@ test("viewers are asked to retry when a server or the connection between two ser
   assert.deepEqual(await shell.closed, { code: 1013, reason: "the server is stopping" });
 });
 
-test("a stopping server closes its viewers of robots on other servers, and notifies those servers", OPTIONS, async (t) => {
+test("a stopping server closes the streams of its viewers to robots on other servers, and notifies those servers", OPTIONS, async (t) => {
   await using it = await TwoNodes.start(t);
   const stream = await it.open("logs");
   await stream.round();

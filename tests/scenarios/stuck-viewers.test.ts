@@ -15,7 +15,7 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
 /** Viewers of each kind. */
 const STUCK = 5;
 const STUCK_SECONDS = promiseSize({ test: 2, full: 60 });
-/** Memory that a viewer that does not read may use on all nodes, beside the kernel's buffer of its socket. */
+/** Maximum memory of a viewer that does not read, summed over all nodes. The kernel's buffer of its socket is not included. */
 const COST_MAX = MIB;
 
 /** Returns a function that makes a stream send as much as possible, each time it is called. */

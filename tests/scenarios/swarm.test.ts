@@ -56,7 +56,7 @@ async function ended(id: string) {
   return until(`deployment ${id} to end`, look, { deadline_ms: ROBOT_BACK_MS });
 }
 
-test("as many simulated robots fail as configured, and all keep their identity over a restart", LIMIT, async () => {
+test("the configured number of simulated robots fails, and all robots keep their identity over a restart", LIMIT, async () => {
   const { fleet_id, key } = await fleetOf("Carts");
   const args = ["--seed", "7", "--fail", String(FAIL), "--state", state, "--latency", "200", "--label", "zone=a"];
   {
@@ -91,7 +91,7 @@ test("as many simulated robots fail as configured, and all keep their identity o
     assert.equal(await swarm.interrupt(), 0);
     await online(fleet_id, 0);
   }
-  // Without the key: the robots have stored their identity and releases.
+  // Start without the key, because the robots have stored their identity and releases.
   await using swarm = new SwarmProcess({ url: server.url, robots: ROBOTS, args });
   await online(fleet_id, ROBOTS);
   const { items } = await api.listRobots({ query: { fleet_id } });

@@ -137,7 +137,9 @@ interface Namespace {
   address: string;
 }
 
-/** Creates a namespace with a virtual cable to this machine, in place of another machine. Undefined where that is not permitted. */
+/**
+ * Creates a namespace that acts as another machine, connected to this machine by a virtual cable. Undefined where that is not permitted.
+ */
 function otherNamespace(t: TestContext): Namespace | undefined {
   const name = `rf${process.pid}`;
   const net = `10.213.${process.pid % 250}`;

@@ -50,7 +50,8 @@ test("rf robots topics shows the same ROS 1 topics as rostopic on the robot", TI
   const listed = (await roscore.output("/usr/bin/rostopic", "list", "-p")).trim().split("\n").toSorted();
   assert.deepEqual(names, listed);
 
-  // All fields of one message, from both. rospy counts `seq` per subscriber, and rostopic names the fields of a time differently.
+  // Compare all fields of one message from rf and from rostopic. rospy counts `seq` per subscriber, and rostopic names the fields of a time
+  // differently.
   const [document] = (await rf("echo", "/scan", "--full", "--count", "1")).stdout.split("\n---");
   const ours = parse(document!) as Record<string, unknown>;
   const foreign = parse((await roscore.output("/usr/bin/rostopic", "echo", "-n", "1", "/scan")).split("\n---")[0]!) as Record<

@@ -4,7 +4,7 @@ import { oneNodeOnly } from "../harness/nodes.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the output of one process") };
-/** Makes a program throw at SIGUSR2: an exception, or in a promise. */
+/** Makes a program run the statement on SIGUSR2. The statement throws an exception or rejects a promise. */
 const throwing = (statement: string): Record<string, string> => ({
   NODE_OPTIONS: `--import=data:text/javascript,process.on(%22SIGUSR2%22,()=>{${encodeURIComponent(statement)}})`,
 });

@@ -15,7 +15,7 @@ const filled = (stream: "stdout" | "stderr"): Record<string, string> => ({
   NODE_OPTIONS: `--import=data:text/javascript,process.${stream}.write(%22-%22.repeat(${FILLER})%2B%22%5Cn%22)`,
 });
 
-/** Waits for the end of a program whose output is not read: `ended` would wait for the end of the output, too. */
+/** Waits for the end of a program whose output is not read. `ended` would also wait for the end of the output. */
 async function exitOf({ child }: Program): Promise<number | null> {
   if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
   return child.exitCode;

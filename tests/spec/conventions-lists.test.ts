@@ -63,7 +63,7 @@ test("a list request with a cursor but without a limit returns the next page", L
   assert.equal((await http.get(`/api/sites?cursor=${cursorOf(first)}`)).items.length, ROWS - 5);
 });
 
-test("returns 400 for an invalid cursor or one of another list, filter or org", LIMIT, async () => {
+test("returns 400 for an invalid cursor or a cursor of another list, filter or org", LIMIT, async () => {
   const sites = await http.get("/api/sites?limit=5");
   assert.match((await http.get(`/api/fleets?cursor=${cursorOf(sites)}`)).refusal, /^400 bad_request: cursor/);
   assert.match((await http.get(`/api/sites?q=site&cursor=${cursorOf(sites)}`)).refusal, /^400 bad_request: cursor/);

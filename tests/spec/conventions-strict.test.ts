@@ -152,7 +152,7 @@ test("refuses a config namespace that is too long for a file name when encoded",
   );
 });
 
-test("an unknown, malformed or wrong kind of id in path, query or body returns 404", LIMIT, async () => {
+test("an id that is unknown, malformed or of the wrong kind returns 404 in path, query and body", LIMIT, async () => {
   for (const id of [release.id, "x", "rob_UPPER", "rob_00000000000000000000000000", "%00", "..%2f", "rob_'--", "🤖"]) {
     assert.match((await http.get(`/api/robots/${id}`)).refusal, /^404 not_found/, id);
   }

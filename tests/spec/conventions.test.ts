@@ -161,7 +161,7 @@ test("the server keeps a valid X-Request-Id, and generates one otherwise", LIMIT
   }
 });
 
-test("429 for rate-limited or guessed tokens has the header Retry-After and names the limit", LIMIT, async () => {
+test("a 429 for rate-limited or guessed tokens has the header Retry-After and names the limit", LIMIT, async () => {
   await using strict = await startPlane({ limits: { token_requests_per_minute: 1, token_burst: 3, unknown_requests_per_minute: 2 } });
   const own = httpOf(strict);
   let reply = await own.get("/api/me");

@@ -5,7 +5,7 @@ import { startPlane } from "../harness/index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** Sends raw bytes and returns the server's response when it closes. */
+/** Sends raw bytes. Returns the server's response once the server closes the connection. */
 function answerTo(url: string, request: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(new URL(url).port), "127.0.0.1");

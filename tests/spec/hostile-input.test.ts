@@ -15,7 +15,7 @@ const robot = await plane.enrollRobot();
 const release = await plane.release({ tag: "one" });
 const MIB = 1024 * 1024;
 
-/** Sends a raw body; returns the response, also if the server closed before reading everything. */
+/** Sends a raw body. Returns the response, even if the server closed the connection before reading the whole body. */
 function push(
   method: string,
   path: string,
@@ -152,7 +152,7 @@ test("ids of another kind or of another org return 404 in path, query and body",
   );
 });
 
-test("an invalid time or one without a time zone returns 400 with the field's name", LIMIT, async () => {
+test("an invalid time or a time without a time zone returns 400 with the field's name", LIMIT, async () => {
   for (const scheduled_at of [
     "2030-01-01T00:00:00",
     "2030-01-01",

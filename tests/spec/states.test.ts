@@ -62,7 +62,7 @@ test("a scheduled deployment is dispatched at its time and not earlier", LIMIT, 
   assert.deepEqual([ended.status, ended.started_at], ["applied", "2030-01-01T01:00:00.000Z"]);
 });
 
-test("a deployment scheduled in the past is dispatched immediately, as its event states", LIMIT, async () => {
+test("a deployment scheduled in the past is dispatched immediately, and its event gives the reason", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const http = httpOf(plane);
   const robot = await plane.enrollRobot();

@@ -18,7 +18,7 @@ export interface Refused {
   body: { error: { code: string; message: string } };
 }
 
-/** Opens a WebSocket: open with its frames, or refused before the upgrade with an error response. */
+/** Tries to open a WebSocket. Returns the open socket with its frames, or the error response that refused the upgrade. */
 export async function openSocket(url: string, headers: Record<string, string> = {}): Promise<Opened | Refused> {
   const ws = new WebSocket(url.replace(/^http/, "ws"), { headers, handshakeTimeout: WAIT_MS });
   const frames: (string | Buffer)[] = [];

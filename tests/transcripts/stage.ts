@@ -138,7 +138,7 @@ export class Stage {
 }
 
 const GIB = 1024 ** 3;
-/** A snapshot that is the same in every run. */
+/** A health snapshot that is the same in every run. */
 const HEALTH = {
   uptime_seconds: 7_200,
   cpu: { percent: 12, load_1m: 0.5, cores: 4, temperature_celsius: 41 },
