@@ -26,8 +26,8 @@ export interface Change {
 const SPREAD_MIN = 0.03;
 
 /**
- * Compares the lines of two runs in the order of the newer one. A removed line is reported if its row was measured again; rows that the
- * newer run did not measure are omitted.
+ * Compares the lines of two runs in the order of the newer run. A removed line is reported if the newer run measured its row again. Rows
+ * that the newer run did not measure are omitted.
  */
 export function compareResults(now: Results, before: Results): Change[] {
   return Object.entries(now).flatMap(([row, { lines }]) => {

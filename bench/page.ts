@@ -5,7 +5,7 @@ import { type Area, AREAS, type RowResult } from "./row.ts";
 /** Path of the page that gives the reasons for missed goals, below headings with the row names. */
 export const REASONS_FILE = "docs/reference/missed-goals.md";
 
-/** Returns the names of all headings `### name` in the text of the page of missed goals. These rows have an explanation there. */
+/** Returns the names of all headings `### name` in the text of the page of missed goals. That page explains the results of these rows. */
 export const reasonsIn = (page: string): ReadonlySet<string> =>
   new Set(Array.from(page.matchAll(/^### `?([a-z0-9-]+)`?$/gm), ([, name = ""]) => name));
 

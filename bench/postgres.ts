@@ -10,7 +10,7 @@ export async function postgresCpu(client: pg.Client): Promise<number> {
   return own.reduce((sum, pid) => sum + cpuOf(Number(pid)), 0);
 }
 
-/** Returns 0 if it has ended. */
+/** Returns 0 if the process has ended. */
 function cpuOf(pid: number): number {
   try {
     return cpuMicroseconds(pid);

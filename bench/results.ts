@@ -21,7 +21,7 @@ export interface Measured {
   machine: Machine;
   /** Load average of the last minute before the measurement. */
   load: number;
-  /** Load average of the last minute after the measurement, which includes its own load. */
+  /** Load average of the last minute when the measurement ends, which includes the measurement's own load. */
   load_end?: number;
   took_s: number;
   /** Measured with too few rounds for a reliable result. */
@@ -58,7 +58,7 @@ export async function readResults(file: string): Promise<Results> {
   return rows;
 }
 
-/** Writes results to a file, and keeps its rows that were not measured. */
+/** Merges results into a file. Rows that were not measured keep their earlier results. */
 export async function mergeResults(file: string, results: Results): Promise<void> {
   const before = await readResults(file).catch(() => ({}));
   await mkdir(path.dirname(file), { recursive: true });

@@ -53,7 +53,8 @@ export interface Rig {
   /** Restarts the server on the same data, so that its memory is that of a fresh server. */
   restart(): Promise<void>;
   /**
-   * Starts a program of bench/limits or bench/ours, by its path without `.ts`. It receives its port, and the certificate if there is one.
+   * Starts a program of bench/limits or bench/ours, by its path without `.ts`. The program receives its port, and the certificate if the
+   * rig has one.
    */
   start(name: string, env?: Record<string, string>, options?: ServerOptions): Promise<Program>;
 }
@@ -78,7 +79,7 @@ const RARE_INTERVALS = ["health_seconds=3600", "heartbeat_seconds=600"];
 /** Starts the server in a temporary directory with an embedded database with fsync; everything is deleted afterwards. */
 export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<void>): Promise<void> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-bench-"));
-  // The server refuses a data directory with files that it did not write, so the certificate is beside it.
+  // The server refuses a data directory with files that it did not write, so the certificate is in the parent directory.
   const data = path.join(directory, "data");
   const programs = new Set<Program>();
   const begin = async (args: string[], url: string, env: Record<string, string>): Promise<Program> => {

@@ -93,7 +93,10 @@ export interface Server {
   ca?: string | undefined;
 }
 
-/** Opens a robot's link and resolves after the welcome message, or after the desired state, which is sent once its presence is stored. */
+/**
+ * Opens a robot's link and resolves after the welcome message, or after the desired state, which is sent once the robot's presence is
+ * stored.
+ */
 export function connectRobot(
   { url, ca }: Server,
   robot: BenchRobot,

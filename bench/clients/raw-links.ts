@@ -1,4 +1,7 @@
-/** Opens thousands of idle WebSockets in one process. Receives their number and the server's address, and reports when all are open. */
+/**
+ * Opens thousands of idle WebSockets in one process. Receives the number of WebSockets and the server's address, and reports when all are
+ * open.
+ */
 import { WebSocket } from "ws";
 import { concurrently } from "../robots.ts";
 

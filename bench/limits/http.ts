@@ -1,6 +1,6 @@
 /**
  * The limit of an HTTP route: node:http and one prepared statement that finds the token and does the route's work, without validation and
- * rate limits. The difference to our server is the cost of everything else.
+ * rate limits. The difference between our server and this limit is the cost of everything else.
  */
 import { hash, randomBytes } from "node:crypto";
 import { createServer } from "node:http";

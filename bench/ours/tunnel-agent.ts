@@ -1,4 +1,4 @@
-/** A real agent, enrolled with ENROLL_KEY at SERVER and used only for streams. Returns its id once it is connected. */
+/** A real agent, enrolled with ENROLL_KEY at SERVER and used only for streams. Returns the robot's id once the robot is connected. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

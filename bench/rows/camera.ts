@@ -102,7 +102,7 @@ async function showOnce(way: Way, count: number, frames: number): Promise<Shown>
 
 async function withViewers<T>(way: Way, count: number, stuck: number, work: () => Promise<T>): Promise<T> {
   await way.viewers.order({ do: "open", url: way.view, count, stuck });
-  // The robot receives the request for its camera.
+  // Wait until the robot has received the request for its camera.
   await sleep(500);
   try {
     return await work();

@@ -7,7 +7,7 @@ import { settled, type Settled } from "../settled.ts";
 import { startSwarm } from "../swarm.ts";
 import { sample } from "../measure.ts";
 
-/** A process may have 20,000 open files; a server needs some besides its robots. */
+/** A process may have 20,000 open files, and a server needs some of them for other purposes than robots. */
 const EARLIER = 1_000;
 const EACH = 9_000;
 const PROCESSES = 2;

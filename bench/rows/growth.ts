@@ -69,7 +69,7 @@ async function get({ rig }: Grown, path: string): Promise<ListPage> {
 
 const withLimit = (path: string, limit: number): string => `${path}${path.includes("?") ? "&" : "?"}limit=${limit}`;
 
-/** Path of a page from the middle; null if the result fits into the first one. */
+/** Path of a page from the middle; null if the result fits into the first page. */
 async function deepPath(one: Grown, probe: ListProbe): Promise<string | null> {
   const path = withLimit(probe.path(one.filled), PAGE_ROWS);
   if (probe.table === undefined) {

@@ -68,7 +68,7 @@ export const logFollow: Row = {
     /** Share of a core that the server uses during the measurement. */
     const measure = async (followed: boolean): Promise<number> => {
       const follower = followed ? await new Follower(url).opened() : undefined;
-      // The stored records arrive before live ones.
+      // Wait for the stored records, which arrive before live ones.
       await sleep(500);
       const stored = follower?.records ?? 0;
       const [before, start] = [cpuMicroseconds(rig.server.pid), performance.now()];
