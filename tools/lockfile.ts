@@ -53,8 +53,8 @@ export function findUnverified({ packages }: Lockfile): string[] {
 }
 
 /**
- * Adds an entry for each missing package, with enough fields for npm to skip it as one of another platform. Returns the added names. Throws
- * if one is required by a range, because its exact version is then unknown.
+ * Adds an entry for each missing package, with enough fields for npm to skip it as a package of another platform. Returns the added names.
+ * Throws if a missing package is required by a range, because its exact version is then unknown.
  */
 export function completeLockfile(lockfile: Lockfile): string[] {
   const missing = findMissingOptional(lockfile);

@@ -4,7 +4,10 @@ import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Environment variable that marks the processes of a run. Agents do not pass ROAMFLEET_… on to workloads, and doctor warns about it. */
+/**
+ * Environment variable that marks the processes of a run. Its name does not start with ROAMFLEET_: agents do not pass such variables on to
+ * workloads, and doctor warns about them.
+ */
 const VARIABLE = "RF_TEST_RUN";
 const POLL_MS = 200;
 /** Grace period between SIGTERM and SIGKILL, longer than dockerd waits for its containers. */

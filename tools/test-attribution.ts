@@ -27,7 +27,7 @@ function attributeByStorage(): void {
   }
 
   const hook: AsyncHook = { enable: () => hook, disable: () => hook };
-  // Only the modules of node:test, which this loads, get the replacements.
+  // Only the modules of node:test, which are loaded here, get the replacements.
   Object.assign(module, {
     AsyncResource: AttributedResource,
     createHook: (given: HookCallbacks) => ((callbacks = given), hook),

@@ -115,7 +115,7 @@ export class Processes {
 
   /**
    * Starts a program in a separate process group, so that Ctrl-C reaches only the demo, which then stops everything in order. If the demo
-   * is killed, a pipe closes, and its Node programs end.
+   * is killed, the pipe to its Node programs closes, and these programs end.
    */
   #spawn(name: string, program: string, args: string[], { extra, env }: { extra: boolean; env: Record<string, string> }): Running {
     mkdirSync(this.#logs, { recursive: true });

@@ -56,8 +56,8 @@ async function works(url: string, token: string): Promise<boolean> {
 }
 
 /**
- * Creates and approves an org, and returns its first token. Appends a number to the name if it exists. The admin routes are open on
- * loopback while SERVICE_ADMIN_TOKEN is not set.
+ * Creates and approves an org, and returns its first token. Appends a number to the name if an org of that name exists. The admin routes
+ * are open on loopback while SERVICE_ADMIN_TOKEN is not set.
  */
 async function approveOrg(url: string): Promise<string> {
   const admin = createClient({ base_url: url, admin_token: process.env.SERVICE_ADMIN_TOKEN });

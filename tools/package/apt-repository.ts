@@ -41,7 +41,7 @@ export async function writeAptRepository(
   await writeFile(path.join(apt, "roamfleet.gpg"), keyring(key, USER));
 }
 
-/** Returns the entry of a .deb in `Packages`: its control file and where it is. */
+/** Returns the entry of a .deb in `Packages`: its control file, path, size and checksum. */
 async function describe(file: string, name: string): Promise<string> {
   const control = await run("dpkg-deb", ["--field", file]);
   return `${control.trimEnd()}\nFilename: ${name}\nSize: ${(await stat(file)).size}\nSHA256: ${await digestFile(file)}\n`;

@@ -76,7 +76,7 @@ export async function writeDeb(
   await normalize(directory, context);
   const compression = is_compressed === true ? ["-Znone"] : context.is_fast ? ["-Zgzip", "-z1"] : ["-Zxz", "-z6"];
   await run("dpkg-deb", ["--root-owner-group", ...compression, "--build", directory, file], {
-    // The number of threads changes the result of xz, so it does not depend on the machine.
+    // The number of threads changes the result of xz, so it must not depend on the machine.
     env: { SOURCE_DATE_EPOCH: String(epochOf(context)), DPKG_DEB_THREADS_MAX: "2" },
   });
   return bytes;

@@ -13,8 +13,8 @@ interface Locked {
 }
 
 /**
- * Returns the directory of an installed npm package. A package of the other architecture, which npm does not install, is downloaded once in
- * the version of package-lock.json, verified by its checksum there and kept in node_modules/.cache.
+ * Returns the directory of an installed npm package. npm does not install packages of the other architecture. Such a package is downloaded
+ * once in the version of package-lock.json, verified by the checksum there, and kept in node_modules/.cache.
  */
 export async function findPackage(name: string): Promise<string> {
   const { version, integrity } = await readLocked(name);

@@ -71,7 +71,7 @@ function follow(tables: Tables, deployment: Deployment, row: Target, verdict: Ex
   void app;
 }
 
-/** Records that the robot runs the release. If nothing newer is in progress, it also becomes the desired release. */
+/** Records that the robot runs the release. If nothing newer is in progress, that release also becomes the desired one. */
 function runs(tables: Tables, { id, robot_id, subject }: Target, release_id: string | null): void {
   const app = tables.appOf(robot_id, subject);
   if (app.current_release_id !== release_id) app.previous_release_id = app.current_release_id;
