@@ -27,7 +27,7 @@ const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_00
 after(() => plane[Symbol.asyncDispose]());
 const ground = await makeGround(plane);
 
-/** A row of the matrix: a route and one field that names an object, or none. */
+/** A row of the matrix: a route, and the field that names an object, if any. */
 interface Line {
   name: string;
   /**
@@ -86,7 +86,10 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     (await org.api.createEnrollmentKey({ body: { site_id: ids.site_id ?? "", fleet_id: ids.fleet_id ?? "" } })).data.id,
 };
 
-/** Creates a request about the objects of a column, with everything else that it needs. `set` overrides one field. */
+/**
+ * Creates a valid request about the objects of a column. With `field`, only that field names an object of `from`; all others name objects
+ * of `base`.
+ */
 async function request(
   route: Route,
   { from, base }: Column,

@@ -135,10 +135,7 @@ function firstStatement(org_id: string): SignedText {
 
 const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});
 
-/**
- * Whether an ID is only compared with stored values, so that it need not exist: audit entries remain after their actor or object is
- * deleted.
- */
+/** Whether an ID is only compared with stored values and need not exist: audit entries remain after their actor or object is deleted. */
 const isCompared = (route: Route, name: string): boolean => name === "actor_id" || (route.path.includes("/audit") && name.endsWith("_id"));
 
 /** Returns the fields of a route that take an id, in the path, the query or the body. */

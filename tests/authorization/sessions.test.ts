@@ -13,7 +13,7 @@ const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 
 const isRole = (access: Route["access"]): access is Role => (ROLES as readonly string[]).includes(access);
-// Send requests that delete objects last, and the request that ends the session after them.
+// Send requests that delete objects after the others, and the request that ends the session last.
 const order = ({ method, name }: Route): number => (name === "endSession" ? 2 : Number(method === "DELETE" || name === "revokeToken"));
 const portal = (Object.values(routes) as Route[]).filter(({ access }) => isRole(access)).toSorted((a, b) => order(a) - order(b));
 

@@ -13,7 +13,7 @@ const LIMIT = { timeout: 300_000 };
 /** Starts the agent as a child and waits for it, like a service manager or a terminal. */
 const PARENT = ["sh", "-c", `"$@" & wait`, "parent"];
 
-/** Returns the agent's process ID from its lock file. Undefined briefly, while the next agent takes over the lock of a killed one. */
+/** Returns the agent's process ID from its lock file. Undefined briefly, while the next agent takes over the lock of a killed agent. */
 function agentOf(state: string): number | undefined {
   const file = path.join(state, "agent.lock");
   try {

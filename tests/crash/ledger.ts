@@ -151,14 +151,16 @@ export class Ledger {
   }
 
   async #checkReplay({ path, body, key, status, text }: Acknowledged): Promise<void> {
-    // A secret is returned only in the first response. The replayed response is the same without it.
+    // A secret is returned only in the first response. The replayed response is the same with null in place of the secret.
     const expected = text.replace(/"(rf_[a-z]+_[^"]+)"/g, "null");
     const again = await this.send("POST", path, body, key);
     assert.deepEqual([again.status, again.text], [status, expected], `the replay of POST ${path}`);
     assert.equal(again.headers.get("idempotency-replayed"), "true", `POST ${path} was executed again`);
   }
 
-  /** Reads all acknowledged objects that were not deleted: they must equal their responses. Returns their number. */
+  /**
+   * Reads all acknowledged objects that were not deleted. Each must equal the response that acknowledged it. Returns the number of objects.
+   */
   async checkResources(): Promise<number> {
     let checked = 0;
     for (const one of this.acknowledged) {

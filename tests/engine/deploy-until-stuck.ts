@@ -1,7 +1,7 @@
 import { type RobotStep, stuckAt } from "@roamfleet/swarm/testing";
 import type { Harness } from "../harness/index.ts";
 
-/** Deploys a second release to a new robot, which hangs at this step; returns the deployment's id. */
+/** Deploys a second release to a new robot that hangs at this step; returns the deployment's id. */
 export async function deployUntilStuck(plane: Harness, step: RobotStep) {
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];

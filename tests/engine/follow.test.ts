@@ -53,7 +53,7 @@ test("a fleet's desired release of an app is set by its last applied deployment"
   await plane.deploy(bad, { fleet_id });
   await plane.settle();
   assert.equal((await fleetOf(plane, fleet_id)).desired["main"]?.id, one.id, "a failed deployment changes nothing");
-  // The fleet's release does not change either when an older deployment ends after a newer one.
+  // Likewise, the fleet's release does not change when an older deployment ends after a newer one.
   await away.disconnect();
   await plane.settle();
   await plane.deploy(bad, { robot_id: robot.id });

@@ -172,7 +172,7 @@ test("a robot's reports during a server restart are delivered afterwards", TIMEO
   for (let i = 0; i < 50; i += 1) assert.equal(await appStatus(rig, `app-${i}`), "failed");
 });
 
-/** Requests an upgrade like a robot. Returns the headers of a refusal, or undefined if it was admitted. */
+/** Requests an upgrade like a robot. Returns the headers of the refusal, or undefined if the upgrade was accepted. */
 async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHeaders | undefined> {
   const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, {
     headers: slot === undefined ? {} : { [LINK_SLOT_HEADER]: slot },

@@ -114,7 +114,7 @@ for (const seed of [1, 2, 3]) {
     const scene: Scene = { plane, chance, robots, fleets, releases, deployments: [] };
     for (let done = 0; done < ACTIONS; done += 1) {
       await chance.of(actions)(scene);
-      // In half of the cases, trigger the next event before this one is processed.
+      // In half of the cases, trigger the next event before the present event is processed.
       if (chance.next() < 0.5) await plane.settle();
       await checkEngine(plane);
     }

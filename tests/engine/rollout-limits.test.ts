@@ -19,8 +19,8 @@ const eventsOf = async (plane: Harness, id: string) =>
   (await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } })).items;
 
 /**
- * Returns the maximum number of robots that were updating at the same time, computed from the events. With a list, counts only those
- * robots.
+ * Returns the maximum number of robots that were updating at the same time, computed from the events. Counts only robots for which `of`
+ * returns true.
  */
 async function mostAtOnce(plane: Harness, id: string, of: (robot_id: string) => boolean = () => true): Promise<number> {
   const at_it = new Set<string>();

@@ -165,7 +165,7 @@ class Writing {
   }
 }
 
-/** Viewers of one robot on different nodes, through the balancer, which reconnect when their stream ends. */
+/** Viewers of one robot, connected to different nodes through the balancer. They reconnect when their stream ends. */
 class Viewers {
   /** The codes with which streams ended. */
   readonly ends: number[] = [];

@@ -74,7 +74,7 @@ async function fetchReference(url: string): Promise<Reference> {
   return reference;
 }
 
-/** Returns a fetch that fails the test if a response of the plane at `url()` is not as its own documents describe. */
+/** Returns a fetch that fails the test if a response of the plane at `url()` does not match the plane's own documents. */
 export function checkedFetch(url: () => string, send: typeof fetch = fetch): typeof fetch {
   let base: string | undefined;
   let loaded: Promise<{ api: Reference; agent: Reference }> | undefined;

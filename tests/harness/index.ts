@@ -85,7 +85,7 @@ export class Harness implements AsyncDisposable {
       log_level: "debug",
       ...shared?.settings,
       ...options.settings,
-      // Tests send far more requests a second than users.
+      // Raise the rate limits, because tests send far more requests a second than users.
       limits: {
         ...LIMIT_DEFAULTS,
         token_requests_per_minute: 1_000_000,

@@ -23,7 +23,7 @@ export interface StreamCredentials {
   ca?: string | undefined;
 }
 
-/** A stream of any kind with a check that it works. */
+/** A stream of any kind, with methods that check whether the stream works. */
 export class OpenStream {
   readonly name: StreamName;
   readonly ws: WebSocket;

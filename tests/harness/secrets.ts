@@ -90,7 +90,10 @@ function fileHolds(file: string, overlap: number, isFound: (chunk: Buffer) => bo
   }
 }
 
-/** Returns whether bytes contain the pattern of a secret. Searching for its first bytes is faster than the pattern. */
+/**
+ * Returns whether bytes contain the pattern of a secret. Searching for the pattern's fixed first bytes is faster than matching the whole
+ * pattern.
+ */
 function holdsSecret(bytes: Buffer): boolean {
   const pattern = new RegExp(SECRET);
   for (let at = bytes.indexOf(SECRET_BEGIN); at >= 0; at = bytes.indexOf(SECRET_BEGIN, at + 1))

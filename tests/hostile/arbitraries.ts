@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { TSchema } from "typebox";
 
-/** Texts that often break software: its terminals, logs, pages, paths, SQL or JSON. */
+/** Texts that often break terminals, logs, pages, paths, SQL or JSON. */
 export const HOSTILE_TEXTS = [
   "\u001b]0;owned\u0007\u001b[2J\u001b[31mred",
   'first line\r\nsecond line: {"level":60}',

@@ -14,14 +14,14 @@ export interface RelayOptions {
 }
 
 /**
- * A hostile server that forwards robots' bytes to the real one. It can forward TLS unchanged, like a network, terminate it with its own
+ * A hostile server that forwards robots' bytes to the real server. It can forward TLS unchanged, like a network, terminate TLS with its own
  * certificate, and change the Host header.
  */
 export class Relay implements AsyncDisposable {
   readonly #options: RelayOptions;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** Whether it forwards TLS unchanged. */
+  /** Whether the relay forwards TLS unchanged. */
   is_network = false;
   /** Replacement of the Host header; undefined: unchanged. */
   host_header: string | undefined;

@@ -66,7 +66,7 @@ export async function ensureBaseImage(name: BaseImageName): Promise<string> {
   if (!fs.existsSync(target)) {
     fs.mkdirSync(cacheDirectory(), { recursive: true, mode: 0o700 });
     removeUnused();
-    // The kernel releases the lock when its process ends, also if it is killed.
+    // The kernel releases the lock when the process that locked it ends, even if that process is killed.
     const lock = ["flock", "--timeout", String(LOCK_SECONDS_MAX), path.join(cacheDirectory(), "lock")];
     const command = [...lock, process.execPath, import.meta.filename, name];
     outputOf(command, await runCommand(command, { timeout_ms: BUILD_MS_MAX }));

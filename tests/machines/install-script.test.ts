@@ -133,7 +133,7 @@ test("installs from a downloaded directory on a robot without curl", LIMIT, asyn
   const dry = await attempt(machine, `${command} --dry-run`);
   assert.equal(dry.code, 0, dry.text);
   await assertNothingInstalled(machine);
-  // A damaged package on the stick: apt compares it with the signed list.
+  // Damage a package on the USB stick. apt compares the package with the signed list.
   const deb = "apt/pool/main/roamfleet-agent_0.1.0_amd64.deb";
   await machine.sh(`cd /mnt/stick && cp ${deb} /root/good && printf x | dd of=${deb} bs=1 seek=100000 conv=notrunc status=none`);
   const damaged = await attempt(machine, command);

@@ -101,7 +101,7 @@ export class RobotInVm implements AsyncDisposable {
     return JSON.parse(await this.machine.run(["curl", "-kfsS", "-H", header, url])) as Body<"getHostedPackages">;
   }
 
-  /** Returns the robot. There is always exactly one: an identity that is lost would enroll another. */
+  /** Returns the robot. There is always exactly one robot: an agent that lost its identity would enroll as another one. */
   async robot() {
     const { items } = await this.api.listRobots();
     assert.equal(items.length, 1);
@@ -125,7 +125,7 @@ export class RobotInVm implements AsyncDisposable {
     );
   }
 
-  /** Creates a release of an app. By default it prints numbered lines, and its name is `main`. */
+  /** Creates a release of an app. By default, the app prints numbered lines and has the name `main`. */
   async pushApp(tag: string, { app, script = COUNTER, manifest }: AppOptions = {}): Promise<string> {
     return pushBundle(this.api, tag, await appBundle(script, manifest), app === undefined ? {} : { app });
   }

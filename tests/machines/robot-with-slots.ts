@@ -10,7 +10,7 @@ import { whyNoVirtualMachine } from "./virtual-machine.ts";
 
 const SLOT_BYTES = 1_500_000_000;
 const DATA_BYTES = 2_000_000_000;
-/** Time after the boot of an image within which it must connect. */
+/** Time after the boot of an image within which the agent must connect. */
 const CONNECT_SECONDS = 90;
 const SYSTEM_CONF = `[system]
 compatible=test

@@ -3,7 +3,7 @@ import { Fleet } from "../../packages/swarm/src/fleet.ts";
 import { swarmLog } from "../../packages/swarm/src/run.ts";
 import { readFleetOptions, type SwarmFlags } from "../../packages/swarm/src/options.ts";
 
-/** A swarm that cuts all its links on SIGUSR2 and prints changes of their number. Its flags are JSON in the first argument. */
+/** A swarm that cuts all its links on SIGUSR2 and prints each change of their number. Its flags are JSON in the first argument. */
 const LOOK_MS = 250;
 const ending = new AbortController();
 const say = (line: string): void => void process.stderr.write(`${line}\n`);

@@ -1,4 +1,4 @@
-/** Loaded into a program before its own code: on SIGUSR2 it collects garbage and writes its resources to a file. */
+/** Loaded into a program before the program's own code. On SIGUSR2, it collects garbage and writes the program's resources to a file. */
 import { readdirSync, renameSync, writeFileSync } from "node:fs";
 
 const file = process.env["ROAMFLEET_TEST_MEASURES"];

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 
 const LOOK_MS = 50;
-/** Written to clear_refs, it resets the peak memory of a process (proc(5)). */
+/** This value, written to clear_refs, resets the peak memory of a process (proc(5)). */
 const RESET_PEAK = "5";
 
 interface Run {

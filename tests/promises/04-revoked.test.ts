@@ -18,7 +18,7 @@ const CASES_ON_THREE = promiseSize({ test: 1, full: 6 });
 /** Number of additional log viewers beside the streams of `openAll`. A robot can have at most 100 streams. */
 const FOLLOWERS = promiseSize({ test: 2, full: 80 });
 
-/** A way to lose access, and the close codes with which it may end streams. */
+/** A way to lose access, and the close codes with which streams may then end. */
 interface Case {
   name: string;
   /** Close codes of streams that need the role operator. Without `viewers`, they apply to all other streams too. */

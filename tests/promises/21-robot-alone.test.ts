@@ -17,7 +17,10 @@ const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 const HOURS = 24;
 /** Virtual time between two checks for local changes. Each check may cause a report. */
 const STEP_SECONDS = promiseSize({ test: 3_600, full: 30 });
-/** Whether the server keeps running meanwhile. In the small size it is stopped, because processing a day of its timers takes minutes. */
+/**
+ * Whether the server keeps running while the robot is disconnected. In the small size the server is stopped, because processing a day of
+ * its timers takes minutes.
+ */
 const SERVER_STAYS = promiseSize({ test: 0, full: 1 }) === 1;
 const NAMESPACES = ["arm", "base", "camera", "map"];
 const SPOOL_BYTES = 512 * 1024;

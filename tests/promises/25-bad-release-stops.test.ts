@@ -101,7 +101,10 @@ function checkApplied({ status, counts }: Deployment): void {
   assert.equal(counts.failed + counts.cancelled, 0);
 }
 
-/** Checks that the rollout stopped itself. Returns in which wave, and how many robots of later waves it never reached. */
+/**
+ * Checks that the rollout stopped itself. Returns the wave in which it stopped, and the number of robots in later waves that it never
+ * reached.
+ */
 async function checkStopped(
   fleet: Fleet,
   { id, status, counts }: Deployment,

@@ -81,7 +81,7 @@ const asText = (query: Record<string, unknown>): Record<string, string> =>
     Object.entries(query).map(([name, value]) => [name, typeof value === "string" ? value.toWellFormed() : JSON.stringify(value)]),
   );
 
-/** Sends one request. The harness fails it if the document does not describe the response. */
+/** Sends one request. The harness fails the request if the document does not describe its response. */
 async function send(route: Route, { path, query, body, headers }: Generated): Promise<void> {
   const search = new URLSearchParams(query).toString();
   const with_body = route.method !== "GET" && body !== undefined;
@@ -100,7 +100,7 @@ async function send(route: Route, { path, query, body, headers }: Generated): Pr
   if (response.status >= 400) assert.doesNotMatch(answer, /\n\s+at |pg_|relation |syntax error at/);
 }
 
-/** Whether a route gets no existing ids, because it would delete objects that other requests need. */
+/** Whether a route gets no existing ids, because the route would delete objects that other requests need. */
 const spared = (route: Route): boolean =>
   route.method === "DELETE" ||
   ["revokeToken", "suspendOrg", "rotateToken", "replaceRobot"].includes(route.name) ||

@@ -24,7 +24,7 @@ const TEN_YEARS = 3_650;
 /** Clock errors in days, one per start. In the full size a start without an error is in between. */
 const STARTS =
   promiseSize({ test: 0, full: 1 }) === 1 ? [TEN_YEARS, -TEN_YEARS, 0, 15, -15, 400, 0, TEN_YEARS, 0] : [TEN_YEARS, -TEN_YEARS];
-/** Tables whose rows are deleted by age alone. Others contain state and work, which an hour of a running server may change. */
+/** Tables whose rows are deleted by age alone. Other tables contain state and work, which an hour of a running server may change. */
 const DELETED_BY_AGE = [
   "artifact",
   "artifact_upload",

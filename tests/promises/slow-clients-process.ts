@@ -13,7 +13,7 @@ const DRIP_PHASES = 50;
 interface SlowClient {
   first: string | Buffer;
   drips?: boolean;
-  /** True: `first` is sent after the TLS handshake. Else it is sent as raw bytes, also to a server with TLS. */
+  /** True: `first` is sent after the TLS handshake. Otherwise `first` is sent as raw bytes, even to a server with TLS. */
   after_handshake?: boolean;
 }
 

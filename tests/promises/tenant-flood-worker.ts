@@ -30,7 +30,8 @@ export type FloodReport = Record<string, { taken: number; refused: number }>;
  * posts a report.
  */
 const order = workerData as FloodOrder;
-// A tenant runs on other machines: on Linux this lowers the priority of this thread only, so that it takes no CPU time from the server.
+// In reality a tenant runs on other machines, so this thread must take no CPU time from the server. On Linux, this call lowers the priority
+// of this thread only.
 setPriority(0, 19);
 const { url } = order;
 const GIB = 1024 ** 3;

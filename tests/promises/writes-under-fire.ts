@@ -37,7 +37,7 @@ export async function startUnderFire(nodes = 1): Promise<UnderFire> {
   };
 }
 
-/** Starts a durable PostgreSQL, unlike that of other tests, and restarts it whenever it ends. */
+/** Starts a PostgreSQL with durable writes, which other tests do without. Restarts it whenever it ends. */
 async function sharedPostgres(): Promise<{ postgres: Embedded } & AsyncDisposable> {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-shared-"));
   const postgres = await startEmbedded({ directory: path.join(directory, "postgres"), clock: systemClock, log: silentLog });
@@ -56,7 +56,7 @@ function postmaster(server: ServerProcess): number | undefined {
   return server.processes().find(({ pid }) => pid === Number(line))?.pid;
 }
 
-/** Empty if the file does not exist: PostgreSQL may delete it at any moment. */
+/** Returns an empty text if the file does not exist, because PostgreSQL may delete it at any moment. */
 function pidFile(file: string): string {
   try {
     return readFileSync(file, "utf8");

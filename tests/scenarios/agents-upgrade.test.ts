@@ -56,7 +56,7 @@ test("rf agents upgrade installs the hosted agent version, a version from files 
   assert.deepEqual(await listed(), [["0.2.0", false, `agent-0.2.0-${ARCH}`]]);
   assert.deepEqual(await listed("--outdated"), []);
 
-  // Without a new version, the release exists already, and the robot does not restart its agent.
+  // If the hosted version has not changed, its release exists already, and the robot does not restart its agent.
   const before = agent.agents();
   await rf("agents", "upgrade", ...flags);
   assert.deepEqual(agent.agents(), before);

@@ -121,8 +121,8 @@ test("a backup of a busy server is a consistent snapshot of acknowledged writes"
     [],
     "acknowledged before the backup began",
   );
-  // The backup is a consistent snapshot: if it contains a write, it also contains every write that was acknowledged before that one was
-  // sent.
+  // The backup is a consistent snapshot. If it contains a write, it also contains every write that was acknowledged before the request of
+  // that write was sent.
   const newest = Math.max(...lasting.filter(kept).map(({ sent }) => sent));
   assert.deepEqual(
     lasting.filter((write) => write.answered < newest && !kept(write)),

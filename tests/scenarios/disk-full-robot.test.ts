@@ -62,8 +62,8 @@ test("a deployment to a robot with a full disk fails once, and the old version k
   const { items: events } = await api.listDeploymentEvents({ params: { id: failed.id }, query: { include: "targets" } });
   assert.equal(events.filter(({ target_status }) => target_status === "failed").length, 1);
 
-  // Without a single free byte the agent cannot store its desired state: it changes nothing, reports that, and continues when there is
-  // space.
+  // Without a single free byte the agent cannot store its desired state. It changes nothing, reports the failure, and continues when there
+  // is space.
   disk.fill();
   const held = await start(large);
   await robot.program.until("the agent to say so", () => /could not store the desired state.*ENOSPC/.test(robot.program.output));

@@ -24,7 +24,7 @@ after(() => plane[Symbol.asyncDispose]());
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 type Options = Parameters<typeof EventReader.open>[2];
 const open = (token: string, options: Options = {}) => seenByAllNodes(EventReader.open(plane.url, bearer(token), options));
-/** Opens a reader at the first node, because only the same node can resume its stream. */
+/** Opens a reader at the first node, because a stream can be resumed only at the node that it was opened at. */
 const openAtFirst = (token: string, options: Options = {}) =>
   seenByAllNodes(EventReader.open(plane.nodes[0]?.url ?? "", bearer(token), options));
 const shown = ({ kind, change, id }: Change): string => `${kind} ${change} ${id}`;

@@ -39,7 +39,7 @@ async function followWithRf(urls: readonly string[], fleet_id: string, token: st
   await until("rf to connect", () => line.accepted > 0);
   const parts = own.move();
   return {
-    /** The printed records, without an incomplete one and without notes of stderr. */
+    /** The printed records, without an incomplete last record. */
     get frames(): string[] {
       return stdout
         .slice(0, stdout.lastIndexOf("\n") + 1)

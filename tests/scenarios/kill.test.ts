@@ -65,7 +65,7 @@ async function deployed(tag: string): Promise<void> {
   assert.equal(await ended(await start(tag)), "applied");
 }
 
-/** Returns the release of the robot's processes: exactly one, which is also the one that the server reports. */
+/** Returns the release of the robot's processes. They must all run the same release, and the server must report it too. */
 function runs(): Promise<string> {
   const look = async (): Promise<string | false | undefined> => {
     const running = new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE ?? ""));

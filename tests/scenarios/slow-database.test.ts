@@ -25,7 +25,7 @@ const FLUSHES = 16;
 const RECORDS = 100;
 const MESSAGE = "x".repeat(2_000);
 const LAST_SEQ = FLUSHES * RECORDS;
-/** Twice the size of the messages sent meanwhile, since each of their bytes takes two when parsed. */
+/** Twice the size of the messages sent during the test, because each byte of a message takes two bytes when parsed. */
 const GROWTH_MAX = 300 * 1024 * 1024;
 const READS = 20;
 

@@ -52,7 +52,7 @@ class Resets {
   get count(): number {
     return this.at.length;
   }
-  /** Reports whether an interval overlaps one that is not measured. */
+  /** Reports whether an interval overlaps a time that is not measured. */
   touched(from: number, to: number): boolean {
     return this.at.some((reset) => to >= reset && from <= reset + AFTER_RESET_MS);
   }

@@ -168,7 +168,7 @@ test("viewers are asked to retry when a server or the connection between two ser
   it.line.reset();
   assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server is unreachable" });
 
-  // The server is unreachable, as if the robot were offline.
+  // If the robot's server is unreachable, viewers get the same response as for an offline robot.
   it.line.refuse(true);
   assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
   it.line.refuse(false);

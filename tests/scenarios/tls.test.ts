@@ -16,10 +16,10 @@ import { ServerProcess } from "../processes/server-process.ts";
 const LIMIT = { timeout: 240_000, skip: oneNodeOnly("--tls auto makes an authority for each node") };
 const FINGERPRINT = /sha256:[0-9a-f]{64}/;
 
-/** Prints a line every second until it is stopped. */
+/** Prints a line every 0.2 s until it is stopped. */
 const SPEAKS = `trap "exit 0" TERM; while :; do echo "still up"; sleep 0.2; done`;
 
-/** Exit code and end of the output of a command. */
+/** Returns the exit code and the output of a command. */
 const outputOf = ({ code, stdout, stderr }: RfResult): string => `${code}: ${stdout}${stderr}`;
 
 async function fingerprintOf(server: ServerProcess): Promise<string> {

@@ -1,4 +1,4 @@
-/** A step of a transcript: a shell command, an action beside it, or a comment for the reader. */
+/** A step of a transcript: a shell command, an action that is not a command, or a comment for the reader. */
 export interface Step {
   kind: "$" | "%" | "#";
   text: string;
