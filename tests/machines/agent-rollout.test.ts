@@ -131,15 +131,15 @@ test("200 simulated robots and 3 real agents are upgraded in waves", LIMIT, asyn
   assert.notEqual(GOOD, VERSION);
 });
 
-test("a version that crashes at start is stopped by the threshold, and all robots return within 90 s", LIMIT, (t) =>
+test("the failure threshold stops an agent version that crashes at start, and all robots revert within 90 s", LIMIT, (t) =>
   deployBad(t, "0.3.0", "crash_loop", EXITS, "crash_loop"),
 );
 
-test("a version that cannot report is stopped by the threshold, and all robots return within 90 s", LIMIT, (t) =>
+test("the failure threshold stops an agent version that cannot report, and all robots revert within 90 s", LIMIT, (t) =>
   deployBad(t, "0.4.0", "no_report", { before: "export ROAMFLEET_SERVER=http://127.0.0.1:9" }, "health_check_failed"),
 );
 
-test("a version that hangs at its start is stopped by the threshold, and all robots return within 90 s", LIMIT, (t) =>
+test("the failure threshold stops an agent version that hangs at its start, and all robots revert within 90 s", LIMIT, (t) =>
   deployBad(t, "0.5.0", "no_report", { program: "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);" }, "health_check_failed"),
 );
 
