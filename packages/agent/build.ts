@@ -1,7 +1,7 @@
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Plugin } from "esbuild";
-import { type Bundle, bundleProgram } from "../../tools/bundle.ts";
+import { type Bundle, type BundleOptions, bundleProgram } from "../../tools/bundle.ts";
 
 /**
  * Modules that the bundle replaces by empty ones. dockerode loads them at startup: to build images (gRPC, protobuf) and to reach an engine
@@ -26,8 +26,18 @@ const here = path.dirname(fileURLToPath(import.meta.url));
  * program. An idle agent takes 76 MB of memory as a bundle, of which Node alone takes 46. From source it takes 110 MB, since Node then also
  * loads the module that removes types.
  */
-export const bundleAgent = (directory: string): Promise<Bundle> =>
-  bundleProgram({ name: "rf-agent", entry: path.join(here, "src", "main.ts"), directory, plugins: [withoutUnused] });
+export const bundleAgent = (directory: string): Promise<Bundle> => bundleProgram(optionsFor("rf-agent", "main.ts", directory));
+
+/** Bundles the part of the agent that tests kill between any two steps, and returns the program's path. */
+export const buildKillDriver = async (directory: string): Promise<string> =>
+  (await bundleProgram(optionsFor("kill-driver", path.join("testing", "kill-driver.ts"), directory))).program;
+
+const optionsFor = (name: string, entry: string, directory: string): BundleOptions => ({
+  name,
+  entry: path.join(here, "src", entry),
+  directory,
+  plugins: [withoutUnused],
+});
 
 /** Bundles `rf-agent` and returns the program's path. */
 export async function buildAgent(directory = path.join(here, "dist")): Promise<string> {

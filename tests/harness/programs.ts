@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes } from "node:fs/promises";
 import path from "node:path";
 import { root } from "../../bin/launch.mjs";
-import { buildAgent } from "../../packages/agent/build.ts";
+import { buildAgent, buildKillDriver } from "../../packages/agent/build.ts";
 import { buildCli } from "../../packages/cli/build.ts";
 import { bundleServer } from "../../packages/server/build.ts";
 
@@ -19,6 +19,7 @@ export async function buildPrograms(): Promise<string> {
   try {
     await buildCli(path.join(directory, "rf"));
     await buildAgent(path.join(directory, "agent"));
+    await buildKillDriver(path.join(directory, "kill-driver"));
     await bundleServer(path.join(directory, "server"));
     // Make the directory readable for others, because agents in tests also start their program as another user.
     await chmod(directory, 0o755);

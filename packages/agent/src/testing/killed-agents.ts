@@ -7,7 +7,9 @@ import { until } from "@roamfleet/clock/testing";
 import type { ReportBody, TargetReport } from "@roamfleet/protocol/link";
 import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
 
-const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");
+const { ROAMFLEET_TEST_PROGRAMS: bundles } = process.env;
+/** The bundle, if the test run made one: an agent takes 0.2 s of CPU time less to start, and these tests start a hundred. */
+const DRIVER = bundles ? path.join(bundles, "kill-driver", "kill-driver.mjs") : path.join(import.meta.dirname, "kill-driver.ts");
 const FINAL = ["applied", "rolled_back", "failed", "cancelled"];
 
 /** Starts an agent in a separate process. */
