@@ -17,7 +17,7 @@ import { releaseDue } from "./create/schedule.ts";
 import { nextDueAt, nextStepAt } from "./store/claim.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
-/** Interval of the background loops. A hint (bus message) starts a loop earlier; the interval guarantees progress if it is lost. */
+/** Interval of the background loops. A hint (bus message) starts a loop earlier; the interval guarantees progress if a hint is lost. */
 const WORK_EVERY_MS = 5_000;
 const SCHEDULE_EVERY_MS = 30_000;
 const REPAIR_EVERY_MS = 30_000;
@@ -55,7 +55,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     next_step.set(soon());
     const more = await advanceDeployments(db, plane, postponed);
     const next_at = await nextStepAt(db);
-    // A failed rollout stays due, so its time is ignored here: it would start the loop again immediately.
+    // A failed rollout stays due, so its due time is ignored here: setting the alarm to it would start the loop again immediately.
     if (!more && (next_at === null || next_at > clock.now())) next_step.set(next_at);
     return more;
   });

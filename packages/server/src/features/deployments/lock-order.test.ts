@@ -92,7 +92,7 @@ test("every deployment transaction locks rows in the documented order", { timeou
   for (const order of orders) {
     const locked = order.split(" → ") as Locked[];
     if (locked.includes("deployment_target")) assert.equal(locked[0], "deployment", order);
-    // Reports lock robots' rows before targets, whose deployments they have locked first.
+    // Reports lock robots' rows before targets. This cannot deadlock, because they have locked the deployments of these targets first.
     const others: readonly Locked[] = locked.filter((name) => name !== "deployment_target");
     const ranks = others.map((name) => Math.min(ORDER.indexOf(name), ORDER.indexOf("robot_app")));
     assert.deepEqual(ranks, ranks.toSorted(), order);

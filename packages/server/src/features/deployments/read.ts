@@ -187,7 +187,7 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): D
   const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
   const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
   const status = statusOf(deployment, row);
-  // The last wave passes when its deployment ends. Its row may have no `passed_at`, because no further step is taken.
+  // The last wave passes when the deployment ends. Its row may then have no `passed_at`, because no further step of the rollout sets it.
   const passed_at = row.passed_at ?? (status === "passed" ? deployment.finished_at : null);
   const soaks_until = row.passed_at === null ? null : new Date(row.passed_at.getTime() + soak_seconds * 1_000);
   return {

@@ -136,7 +136,7 @@ test("keeps a deployment that is retried while the retention run deletes others"
   assert.deepEqual(await countRows(it, source), { events: 0, targets: 0, deployments: 0 });
 });
 
-test("deletes old follow attempts for releases and configs that no fleet has any more", TIMEOUT, async () => {
+test("deletes old records of automatic deployments whose release or config no fleet has any more", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, robot_ids } = await startReportRig(it, 1);

@@ -48,8 +48,8 @@ export async function dropDeployments({ db, log }: RetentionPlane, before: Date)
 }
 
 /**
- * Deletes a deployment if it is still unneeded; the page that listed it may be minutes old. A retry or rollback also locks the deployment's
- * row, so it finds either all targets or no deployment.
+ * Deletes a deployment unless it is needed by now; the page that listed it may be minutes old. A request to retry it or roll it back also
+ * locks the deployment's row. So that request finds either all targets or no deployment.
  */
 async function drop(db: Plane["db"], deployment: FinishedDeployment, before: Date): Promise<void> {
   const { org_id, id } = deployment;

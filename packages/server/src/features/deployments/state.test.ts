@@ -68,7 +68,7 @@ row("applied", report("failed"), { ignored: "ended" });
 row("installing", report("cancelled"), { ignored: "too_late_to_cancel" });
 
 for (const [from, received, reason, attempt, verdict] of REPORTS) {
-  const outcome = "ignored" in verdict ? `is ignored: ${verdict.ignored}` : `makes it ${verdict.to}`;
+  const outcome = "ignored" in verdict ? `is ignored: ${verdict.ignored}` : `makes the target ${verdict.to}`;
   test(`${from} target: the report ${received}${reason === null ? "" : ` (${reason})`} of attempt ${attempt} ${outcome}`, () => {
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, { status: received, reason, attempt }, ON_TIME), verdict);
   });
@@ -262,7 +262,7 @@ test("handles every report in every target status during a rollback", () => {
           }
 });
 
-test("a requested rollback reverts robots that succeed to install; for robots that fail to, it is complete", () => {
+test("a requested rollback reverts robots that install successfully, and is complete for robots that fail to install", () => {
   for (const from of ACTIVE_STATUSES)
     for (const received of ["applied", "rolled_back", "failed"] as const) {
       const verdict = afterReport(
@@ -313,7 +313,7 @@ test("an offline robot may exceed the rollback timeout, but a connected one fail
   );
 });
 
-test("a rollback ends when no target is applied any more", () => {
+test("a rollback ends when no `applied` target is left", () => {
   for (const status of ["in_progress", "paused", "cancelling", "rolling_back"] as const)
     for (const open of ["pending", "queued", "active"] as const) assert.equal(isOver({ ...counts(1, 0, 0, 0), [open]: 1 }, status), false);
   assert.equal(isOver(counts(1, 0, 1, 1), "in_progress"), true);

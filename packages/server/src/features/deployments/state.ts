@@ -184,8 +184,8 @@ export function afterTimeout(target: TargetState, context: Requests & { online: 
 }
 
 /**
- * Whether to keep waiting for an offline robot that must roll back. The robot may reconnect until its deployment expires, so its step
- * does not time out before.
+ * Whether to keep waiting for an offline robot that must roll back. The robot may reconnect until its deployment expires, so the step does
+ * not time out before the expiry.
  */
 export const isAwaited = ({ task }: TargetState, { online }: { online: boolean }): boolean => isReturning(task) && !online;
 
@@ -347,7 +347,10 @@ function endReached(
   return { status, reason: endReason(deployment, status) };
 }
 
-/** Returns why a deployment that rolled back ended `failed`: because a rollback failed, otherwise because of its earlier failures. */
+/**
+ * Returns the reason of a rolled-back deployment that ended `failed`: `rollback_failed` if a robot could not roll back. Otherwise returns
+ * why the deployment failed before its rollback.
+ */
 function failedReturn({ reason, reason_counts }: FinalizeFacts): Reason | null {
   if ((reason_counts.failed?.rollback_failed ?? 0) > 0) return "rollback_failed";
   return reason === "threshold_exceeded" ? reason : commonestReason(reason_counts, ["failed"]);

@@ -152,11 +152,12 @@ const updateOf = (move: PreparedMove, now: Date): DeploymentUpdate => {
   };
 };
 
-/** Builds the events of a move; `row` is the deployment's row after it. */
+/** Builds the events of a move. `row` is the deployment's row after the move. */
 function eventsOf(engine: Engine, move: PreparedMove & { row: DeploymentRow }, actor: Actor, now: Date): NewEvent[] {
   const { deployment, row, changes, started } = move;
   const moved = row.status !== deployment.status;
-  // If the deployment ends, the events of its targets still have its earlier status: they precede the event that ends it.
+  // If this move ends the deployment, the events of its targets still have the deployment's earlier status, because they precede the event
+  // of its end.
   const status = moved && isTerminal(row.status) ? deployment.status : row.status;
   const first_seq = row.event_seq - updateOf(move, now).events + 1;
   const events = started === undefined ? [] : [deploymentEvent(engine, deployment, first_seq, actor, now)];

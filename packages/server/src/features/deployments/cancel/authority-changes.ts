@@ -18,7 +18,7 @@ const CHANGES_PER_TURN = 50;
 /** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
 
-/** Background: ends pending targets to which their deployment lost the authority to deploy. Returns true if there may be more. */
+/** Background: ends pending targets of robots to which the deployment may no longer deploy. Returns true if there may be more. */
 export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   const changes = await listAuthorityChanges(db, CHANGES_PER_TURN, postponed.ids(engine.clock.now()));
   const items = changes.map((change) => ({ ...change, id: change.subject_id }));
@@ -35,8 +35,8 @@ export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed
 }
 
 /**
- * Ends one chunk of the targets to which a deployment has lost the authority to deploy. An automatic deployment loses it for all targets
- * when its fleet no longer has the release or config. Returns true while there may be more.
+ * Ends one chunk of a deployment's targets of robots to which it may no longer deploy. An automatic deployment may no longer deploy to any
+ * robot when its fleet has another release or config, or none. Returns true while there may be more.
  */
 async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Promise<boolean> {
   const [row] = await lockDeployments(tx, org_id, [id]);

@@ -28,7 +28,7 @@ test("cancels a deployment for all robots that have not begun to install, in sev
   assert.deepEqual(await left(), { wanted: 0, late: 0 });
 });
 
-test("keeps a permission change that is recorded again while the first one is handled", { timeout: 120_000 }, async () => {
+test("does not delete a handled permission change that was recorded again meanwhile", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id } = await it.org();
   const db = it.plane.db.forOrg(org_id);

@@ -47,7 +47,7 @@ export async function cancelDeployment(
       return moveDeployment(tx, engine, row, "cancelled", "user_cancelled", actor);
     }
     if (mode === "rollback") await stopFollowing(tx, engine, row);
-    // The deployment is already being cancelled or rolled back, and continues with that.
+    // The cancellation or rollback of the deployment has already begun, and continues.
     if (row.status === "cancelling" || row.status === "rolling_back") return row;
     const cancelling = await moveDeployment(tx, engine, row, "cancelling", "user_cancelled", actor);
     return cancelPendingTargets(tx, engine, cancelling, actor, chunk);

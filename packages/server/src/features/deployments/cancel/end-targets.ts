@@ -18,7 +18,7 @@ import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } fr
 export const CHUNK_TARGETS = 2_000;
 const LATE_PER_RUN = 500;
 
-/** Returns the deadline by which a robot that is asked to stop now must acknowledge that it stopped. */
+/** Returns the deadline for the acknowledgment of a robot that is asked at `now` to stop. */
 const stoppedBy = (now: Date): Date => new Date(now.getTime() + CANCEL_ACK_SECONDS * 1_000);
 
 /**
@@ -40,8 +40,8 @@ export async function endPendingTargets(
 }
 
 /**
- * Ends the first chunk of a deployment's targets in the request that ends them. The other chunks are ended in the background. The caller
- * has locked the deployment's row.
+ * Ends the first chunk of a deployment's targets in the transaction of the request that cancels or rolls back the deployment. A background
+ * loop ends the other chunks. The caller has locked the deployment's row.
  */
 export async function cancelPendingTargets(
   tx: Db,
@@ -84,8 +84,8 @@ async function endTargets(
 }
 
 /**
- * Moves targets, and reverts the desired state of the robots of `stopping` and of targets that end. This includes a target that waits for
- * its next attempt, because its robot may still be working on the previous attempt.
+ * Moves targets. Reverts the desired state of the robots whose targets end or are in `stopping`. This includes targets that wait for their
+ * next attempt, because their robots may still be working on the previous attempt.
  */
 export async function endWith(
   tx: Db,

@@ -54,10 +54,10 @@ const at = (text: string): Date => new Date(text);
 const spoken = (window: ReturnType<typeof nextWindow>) => window && [window.opens_at.toISOString(), window.closes_at.toISOString()];
 
 const TABLE: [name: string, now: string, opens: string, closes: string][] = [
-  ["before it opens", "2030-01-01T00:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
-  ["as it opens", "2030-01-01T01:00:00Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
-  ["while it is open", "2030-01-01T02:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
-  ["as it closes", "2030-01-01T03:00:00Z", "2030-01-02T01:00:00.000Z", "2030-01-02T03:00:00.000Z"],
+  ["before a window opens", "2030-01-01T00:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["at its opening time", "2030-01-01T01:00:00Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["while a window is open", "2030-01-01T02:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["when a window closes", "2030-01-01T03:00:00Z", "2030-01-02T01:00:00.000Z", "2030-01-02T03:00:00.000Z"],
   ["after the window of a Friday", "2030-01-04T12:00:00Z", "2030-01-07T01:00:00.000Z", "2030-01-07T03:00:00.000Z"],
   ["in summer time", "2030-07-01T12:00:00Z", "2030-07-02T00:00:00.000Z", "2030-07-02T02:00:00.000Z"],
 ];
@@ -85,7 +85,7 @@ test("the next deployment window is open now or later, and has the requested dur
       const found = nextWindow(policy, now);
       assert.ok(found !== null && found.closes_at > now);
       assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), policy.duration_minutes * 60_000);
-      // A call while the window is open returns a window that has not closed.
+      // At any time while this window is open, `nextWindow` returns a window that has not closed.
       const between = new Date(Math.max(now.getTime(), found.opens_at.getTime()));
       assert.ok((nextWindow(policy, between)?.closes_at ?? now) > between);
     }),

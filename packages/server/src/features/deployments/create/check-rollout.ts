@@ -70,7 +70,7 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** Returns what is wrong with a window, as a message for the user; undefined: nothing. */
+/** Returns what is wrong with a window, as a message for the user. Undefined if the window is valid. */
 export function checkWindow(window: Window, now: Date): string | undefined {
   if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is not a known time zone; use a name such as Europe/Berlin";
   try {

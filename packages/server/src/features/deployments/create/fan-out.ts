@@ -98,7 +98,7 @@ function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wav
 const subjectOf = ({ kind, app, namespace }: DeploymentRow): string =>
   kind === "release" ? (app ?? "main") : (namespace ?? ALL_NAMESPACES);
 
-/** Returns the queued target of a deployment to one robot. */
+/** Builds the row of the only target of a deployment to one robot. The target is queued. */
 export const targetOf = (engine: Pick<CreateContext, "id">, deployment: DeploymentRow, now: Date): TargetRow => ({
   org_id: deployment.org_id,
   deployment_id: deployment.id,
@@ -167,7 +167,7 @@ export async function membersOf(tx: Db, deployment: Of, after: string, limit: nu
   return (await listMembers(tx, org_id, membership, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
 }
 
-/** Returns how the members of the deployment's fleet are selected; undefined if it has no fleet. */
+/** Returns the criteria that select the robots of the deployment's fleet. Undefined if the deployment has no fleet. */
 async function membershipOf(tx: Db, { org_id, fleet_id, release_id, app, order_number }: Of): Promise<Membership | undefined> {
   if (fleet_id === null) return undefined;
   const arch = app === AGENT_APP ? await findAgentArch(tx, org_id, release_id) : null;
@@ -183,7 +183,8 @@ export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
 }
 
 /**
- * Returns the ended deployment that this one retries or rolls back, and how its targets are selected; undefined for any other deployment.
+ * Returns the ended deployment that this one retries or rolls back, and the criteria that select its targets. Undefined for any other
+ * deployment.
  */
 export function sourceOf({
   retry_of,

@@ -39,7 +39,7 @@ export async function createFromEnded(
   // A robot whose release is unavailable fails separately. Start nothing only if every release is unavailable and no robot removes the app.
   if (deployable === undefined && wanted.length === groups.length)
     throw refusal ?? conflict(`the releases for the robots of deployment ${id} were deleted: ${wanted.join(", ")}`);
-  // If no release can be deployed, the new deployment refers to the release of the ended one, which robots remove.
+  // If no release can be deployed, the new deployment still refers to one: the ended deployment's release, which some of the robots remove.
   const release_id = deployable ?? ended.release_id;
   return startDeployment(tx, engine, {
     org_id,
@@ -62,8 +62,8 @@ export async function createFromEnded(
 }
 
 /**
- * Returns the first of these releases that exists and that robots would accept. If there is none, returns why the first that exists is
- * refused.
+ * Returns the first of these releases that exists and that robots would accept. If there is none, returns why robots would refuse the first
+ * one that exists.
  */
 export async function findDeployable(
   tx: Db,

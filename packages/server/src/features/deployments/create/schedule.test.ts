@@ -147,7 +147,7 @@ async function fleetThenRobot() {
   return { it, plane, ids, assertInOrder };
 }
 
-test("keeps the order of a fleet's and a robot's deployment of which another node lists only one", { timeout: 120_000 }, async () => {
+test("keeps the order of a fleet's and a robot's deployment if another node lists only one of them", { timeout: 120_000 }, async () => {
   const { it, plane, ids, assertInOrder } = await fleetThenRobot();
   await using _ = it;
   const [locked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];

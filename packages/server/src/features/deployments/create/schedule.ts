@@ -49,7 +49,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const org = db.forOrg(org_id);
     const can_batch = own.every(isForOneRobot);
-    // All deployments of a robot are in one batch. If all can start in batches, no order over all of them is needed.
+    // All deployments of a robot are in one batch. If every deployment can start in a batch, their order across batches does not matter.
     const separate = can_batch ? await startInBatches(org, engine, org_id, own, false) : own;
     const in_order = await storeOrder(org, org_id, separate);
     const is_ordered = in_order !== undefined;
@@ -64,7 +64,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
 
 /**
  * Stores the order numbers of deployments that start in several transactions, and returns the deployments in this order. If that fails,
- * returns undefined, and each draws its own number.
+ * returns undefined; each deployment then draws its own number when it starts.
  */
 async function storeOrder(org: Db, org_id: string, due: readonly Due[]): Promise<readonly Due[] | undefined> {
   if (due.length === 0) return due;

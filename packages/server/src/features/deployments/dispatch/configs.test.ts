@@ -52,7 +52,7 @@ async function dispatchedConfig() {
   };
 }
 
-test("a newer config of the only namespace supersedes a config of all namespaces that is on its way", TIMEOUT, async () => {
+test("a newer config of the only namespace supersedes an undelivered config of all namespaces", TIMEOUT, async () => {
   const { it, rig, deploy, arrive, end } = await dispatchedConfig();
   await using _ = it;
   const newer = await deploy(NAMESPACE);
@@ -61,20 +61,20 @@ test("a newer config of the only namespace supersedes a config of all namespaces
   assert.deepEqual(await end(newer), { status: "applied", reason: null, attempt: 1 });
 });
 
-test("a config of all namespaces ends without the file that a newer config has replaced", TIMEOUT, async () => {
+test("a config of all namespaces is applied without the file that a newer config replaced", TIMEOUT, async () => {
   const { it, deploy, addNamespace, arrive, end } = await dispatchedConfig();
   await using _ = it;
   await addNamespace("second");
   const [before, after] = [await deploy(), await deploy()];
   assert.deepEqual(await end(before), { status: "cancelled", reason: "superseded", attempt: 1 });
-  // The other file arrives before the newer config is dispatched.
+  // The file of the second namespace arrives before the newer config is dispatched.
   await arrive("second");
   assert.equal((await end(after)).status, "dispatched");
   const newer = await deploy(NAMESPACE);
   assert.deepEqual(await end(after), { status: "applied", reason: null, attempt: 1 });
   await arrive(NAMESPACE);
   assert.deepEqual(await end(newer), { status: "applied", reason: null, attempt: 1 });
-  // The other file arrives after it.
+  // The file of the third namespace arrives after the newer config is dispatched.
   await addNamespace("third");
   const third = await deploy();
   await deploy(NAMESPACE);
@@ -83,18 +83,22 @@ test("a config of all namespaces ends without the file that a newer config has r
   assert.deepEqual(await end(third), { status: "applied", reason: null, attempt: 1 });
 });
 
-test("a config whose robot acknowledges the desired state and never has the file fails after three timeouts", TIMEOUT, async () => {
-  const { it, rig, plane, report, end } = await dispatchedConfig();
-  await using _ = it;
-  const [, deployment_id] = rig.deployment_ids;
-  for (let attempt = 1; attempt <= 3; attempt += 1) {
-    await report({ kind: "observed", generation: 2 * attempt });
-    await report(rig.about(0, 1, { status: "downloading", attempt }));
-    assert.deepEqual(await end(deployment_id), { status: "downloading", reason: null, attempt });
-    await it.clock.advance({ minutes: 10 });
-    await endLateSteps(plane.db, plane);
-    await it.clock.advance({ minutes: 1 });
-    while (await dispatchQueued(plane.db, plane, new Postponed()));
-  }
-  assert.deepEqual(await end(deployment_id), { status: "failed", reason: "timeout", attempt: 3 });
-});
+test(
+  "a config target fails after three timeouts if its robot acknowledges the desired state but never reports the file",
+  TIMEOUT,
+  async () => {
+    const { it, rig, plane, report, end } = await dispatchedConfig();
+    await using _ = it;
+    const [, deployment_id] = rig.deployment_ids;
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      await report({ kind: "observed", generation: 2 * attempt });
+      await report(rig.about(0, 1, { status: "downloading", attempt }));
+      assert.deepEqual(await end(deployment_id), { status: "downloading", reason: null, attempt });
+      await it.clock.advance({ minutes: 10 });
+      await endLateSteps(plane.db, plane);
+      await it.clock.advance({ minutes: 1 });
+      while (await dispatchQueued(plane.db, plane, new Postponed()));
+    }
+    assert.deepEqual(await end(deployment_id), { status: "failed", reason: "timeout", attempt: 3 });
+  },
+);

@@ -52,7 +52,7 @@ test("notifies a robot whose target fails because of the maximum number of apps"
 
 test("dispatches only the newest deployment to each robot even if a run claims only some targets", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
-  // A run divides the 500 targets that it claims between the deployments, so it claims only part of each.
+  // A run divides the 500 targets that it claims between the deployments, so it claims only some targets of each deployment.
   const { org_id, caller, release_id } = await startReportRig(it, 300);
   const { plane, clock } = it;
   const org = plane.db.forOrg(org_id);

@@ -300,7 +300,7 @@ async function lastOrderNumbers(tx: Db, org_id: string, targets: readonly Target
   return last;
 }
 
-/** Returns the robots' state of the targets' apps, by `keyOf`. */
+/** Returns the state of each target's app on its robot, by `keyOf`. */
 async function appsOf(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, AppState>> {
   if (targets.length === 0) return new Map();
   const subjects = [...new Set(targets.map(({ subject }) => subject))];

@@ -31,7 +31,7 @@ async function heldUpdate() {
   };
   const hold = (robot_id = rig.robot_ids[0] ?? "", attempt = 1) => send(robot_id, attempt, { waiting_for: "robot" });
   const progress = (attempt = 1) => send(rig.robot_ids[0] ?? "", attempt, {});
-  /** Lets this time pass in steps of half a minute. In each, calls `step`, then does the background work. */
+  /** Advances the clock by `minutes` in steps of half a minute. After each step, calls `step` and then runs the background work. */
   const pass = async (minutes: number, step: () => Promise<void>) => {
     for (let steps = 0; steps < 2 * minutes; steps += 1) {
       await it.clock.advance({ seconds: 30 });
@@ -95,7 +95,7 @@ for (const [status, message] of [
   ["dispatched", "hold"],
   ["staged", "hold"],
 ] as const)
-  test(`a rollback ends a ${status} target after a minute, although its robot keeps sending ${message} messages`, TIMEOUT, async () => {
+  test(`a rollback ends a ${status} target after a minute even if its robot keeps sending ${message} messages`, TIMEOUT, async () => {
     const held = await heldUpdate();
     const { it, rig, plane, deployment_id, target, say, pass } = held;
     await using _ = it;
@@ -105,7 +105,7 @@ for (const [status, message] of [
     assert.deepEqual([(await target()).status, (await target()).reason], ["cancelled", "rollback_requested"]);
   });
 
-test("a rollback asks a robot to stop whose target has no deadline", TIMEOUT, async () => {
+test("a rollback asks a robot to stop even if its target has no deadline", TIMEOUT, async () => {
   const { it, rig, plane, deployment_id, target, say, pass } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");

@@ -42,9 +42,9 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
 
 /**
  * Sessions of robots that have seen a later generation than the database has, because the database was restored from a copy. Such a robot
- * first gets an empty desired state, which changes nothing on it; the value is the generation of this state. When the robot reports that
- * generation, all its earlier reports have arrived and what it runs is recorded. Then it is sent its desired state. The map is weak,
- * because the state belongs to this feature and ends with the session.
+ * first gets an empty desired state, which changes nothing on it. The value in this map is the generation of that empty state. When the
+ * robot reports that generation, all its earlier reports have arrived, so the database has the releases that it runs. Then the robot is
+ * sent its real desired state. The map is weak, because the state belongs to this feature and ends with the session.
  */
 const ahead = new WeakMap<Session, number>();
 
@@ -84,8 +84,8 @@ export async function greetRobot(plane: GreetingPlane, session: Session): Promis
 }
 
 /**
- * Handles a robot's report that it stored a desired state. If the robot was ahead of the database, sends it its desired state, which by now
- * is what the robot has reported.
+ * Handles a robot's report that it stored a desired state. If the robot was ahead of the database, it now gets its real desired state,
+ * which by then equals what the robot has reported.
  */
 export async function answerRobotAhead(
   plane: Pick<Plane, "db" | "clock" | "link" | "log" | "secrets">,

@@ -14,10 +14,11 @@ export const isLimited = ({ rollout }: Pick<DeploymentRow, "rollout">): boolean 
   rollout.max_parallel !== undefined || rollout.max_unavailable !== undefined;
 
 /**
- * Maximum robots of a deployment whose groups are counted each time a robot finishes. Counting more takes a considerable part of a second.
+ * Up to this number of robots in a deployment, its groups are counted each time a robot finishes. Counting more robots takes a considerable
+ * part of a second. For groups, see `max_unavailable`.
  */
 const EXACT_COUNT_ROBOTS_MAX = 5_000;
-/** Interval at which the groups of larger deployments are counted instead. */
+/** Interval at which the groups of larger deployments are counted. */
 export const PERIODIC_COUNT_MS = 1_000;
 
 /** Whether the groups are too large to count each time a robot finishes. */

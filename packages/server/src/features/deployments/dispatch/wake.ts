@@ -60,7 +60,7 @@ function wakingsOf(engine: WakingEngine): KeyedBatcher<string, void> {
     items_max: WOKEN_MAX,
     concurrency_max: WOKEN_AT_ONCE,
     work: async (org_id, robot_ids) => {
-      // Use a transaction, because it is retried after a deadlock with a transaction that ends these targets.
+      // Use a transaction, because transactions are retried after a deadlock. A transaction that ends these targets may cause one.
       const woken = await engine.db
         .forOrg(org_id)
         .transaction((tx) => wakeWaitingForRobots(tx, org_id, robot_ids, ROLLBACK_SECONDS, engine.clock.now()));
@@ -73,8 +73,8 @@ function wakingsOf(engine: WakingEngine): KeyedBatcher<string, void> {
 }
 
 /**
- * Wakes the queued targets of a robot that connected, and queues a check of the robot against its fleet. Call it after the connection is
- * committed.
+ * Wakes the queued targets of a robot that connected, and queues a check of the robot against its fleet. Call this function after the
+ * connection is committed.
  */
 export async function robotOnline(engine: WakingEngine, org_id: string, robot_id: string): Promise<void> {
   connectionSyncOf(engine).add(org_id, robot_id);

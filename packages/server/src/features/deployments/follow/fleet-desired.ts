@@ -52,7 +52,7 @@ export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bu
   const [release] = release_id === null ? [] : await listReleases(tx, org_id, [release_id]);
   const desired = release === undefined ? null : { id: release.id, tag: release.tag, deployment_id: id };
   await setFleetDesired(tx, fleet, app, desired, now);
-  // Robots that are being updated to what the fleet had before get the new release instead.
+  // Robots that are being updated to the fleet's previous release get the new release instead.
   if (has.desired[app] !== undefined && has.desired[app].id !== desired?.id)
     await noteAuthorityChange(tx, engine, org_id, "fleet", [fleet_id]);
 }

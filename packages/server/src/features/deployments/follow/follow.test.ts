@@ -45,7 +45,7 @@ test("a retry or rollback takes the order number of its original deployment", ()
   assert.equal(countsSince(origins, "unknown"), null);
 });
 
-test("a retry includes all deployments that it retries, a rollback only itself", () => {
+test("the chain of a retry includes all deployments that it retries, and that of a rollback only the rollback", () => {
   assert.deepEqual(retryChain(origins, "and_again"), ["and_again", "again", "back"]);
   assert.deepEqual(retryChain(origins, "back"), ["back"]);
 });

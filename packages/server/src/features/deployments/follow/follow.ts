@@ -25,9 +25,9 @@ const ROBOTS_AT_ONCE = 500;
 const FAILED_AGAIN_MS = 4_000;
 
 /**
- * Deploys a fleet's release and config to robots that joined the fleet after its deployment, or that reconnected after it had expired.
- * Each robot gets its own deployment, which is verified and rolled back like any other. Returns the number of deployments. One statement
- * checks all robots; robots that need nothing cause no further queries.
+ * Deploys a fleet's release and config to robots that joined the fleet after its deployment, or that reconnected after that deployment had
+ * expired. Each robot gets its own deployment, which is verified and rolled back like any other. Returns the number of deployments. One
+ * statement checks all robots; robots that need nothing cause no further queries.
  */
 export async function followFleet(
   db: Db,
@@ -97,7 +97,7 @@ function deploymentFor(engine: CreateContext, { robot_id, fleet_id, kind, app, w
 
 /**
  * Background: checks robots that have just connected, org by org. Robots whose check fails are put back and retried a little later, without
- * delaying others. Returns true if there are more to check now.
+ * delaying others. Returns true if more robots can be checked now.
  */
 export async function followConnections(db: SystemDb, engine: CreateContext, connections: ConnectionSync): Promise<boolean> {
   const { clock, log } = engine;
@@ -128,7 +128,7 @@ export async function followConnections(db: SystemDb, engine: CreateContext, con
 /**
  * Background: checks the members of fleets whose release or config changed, or for which automatic updates were enabled again. After a
  * change, robots may lack the release because they joined while the fleet's deployment ran. Members whose check fails are retried like
- * robots that connect. Returns true while there are more.
+ * robots that connect. Returns true while members remain to be checked.
  */
 export async function followFleets(
   db: SystemDb,

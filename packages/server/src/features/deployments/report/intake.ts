@@ -8,7 +8,10 @@ import type { Engine } from "../transition.ts";
 /** Maximum reports per transaction. It is low, so that other transactions wait only briefly for the transaction's locks. */
 const BATCH_REPORTS_MAX = 500;
 const BATCH_BYTES_MAX = 512 * 1024;
-/** Maximum queues (lanes) per transaction. Most are of one deployment: its row is locked, and it needs a few statements. */
+/**
+ * Maximum lanes (queues of reports) per transaction. Most lanes contain the reports of one deployment, whose row the transaction locks.
+ * Each such lane takes a few statements.
+ */
 const BATCH_LANES_MAX = 8;
 /** Maximum concurrent transactions per org, so that database connections remain for other orgs. */
 const BATCHES_AT_ONCE = 3;

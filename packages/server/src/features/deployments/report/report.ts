@@ -179,7 +179,9 @@ async function configsArrived(tx: Db, org_id: string, targets: readonly TargetRo
   return new Map(whole.map(([target_id, files]) => [target_id, { changed: files.some(({ unchanged }) => !unchanged) }]));
 }
 
-/** Stores download progress, or that the robot delays the update. Progress also extends the step's deadline. */
+/**
+ * Stores a progress message: the downloaded bytes, or that the robot delays the update. Downloaded bytes also extend the step's deadline.
+ */
 export async function takeProgress(
   db: Db,
   engine: Engine,
@@ -278,7 +280,7 @@ async function recordCurrentReleases(tx: Db, { org_id, app }: DeploymentRow, mov
   if (runs.length > 0) await setAppsApplied(tx, org_id, app ?? "main", runs, now);
 }
 
-/** Returns the windows that were sent to these robots, by robot; empty if the policy has none. */
+/** Returns the app states with the install windows that were sent to these robots, by robot. Empty if the policy has no window. */
 async function installWindows(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<Map<string, AppState>> {
   if (deployment.rollout.window === undefined || targets.length === 0) return new Map();
   const robot_ids = targets.map(({ robot_id }) => robot_id);
@@ -286,8 +288,9 @@ async function installWindows(tx: Db, deployment: DeploymentRow, targets: readon
 }
 
 /**
- * Returns the event's data with the robot's message, because only the robot knows why it failed. `detail` is also shown as the event's
- * message: for a signature error, and for a version of the agent, whose failures have no other log on the server.
+ * Returns the event's data with the robot's message, because only the robot knows why its target failed. For a signature error and for a
+ * version of the agent, returns the message also as `detail`, which users see in the event's message. A failure of the agent has no other
+ * log on the server.
  */
 function explain({ app }: DeploymentRow, reason: TargetChange["reason"], message: string): Record<string, string> {
   if (reason === "signature_invalid") return { detail: message };

@@ -102,7 +102,7 @@ async function takeStep(
   const { org_id, id, current_wave } = deployment;
   const now = engine.clock.now();
   const whole = (row: DeploymentRow) => ({ row, chunk_full: false });
-  // An opened target publishes its own event, so this step needs no change of the waves.
+  // Each opened target publishes its own event, so `open` does not publish a change of the waves.
   if (step.do !== "open") announce(tx, engine, org_id, deploymentChange(deployment, "waves"));
   switch (step.do) {
     case "open":

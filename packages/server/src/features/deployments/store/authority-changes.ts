@@ -6,8 +6,8 @@ import { targetRow } from "./rows.ts";
 export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
 
 /**
- * `version` is the row's xmin: recording a change again gives the row a new one, independent of clocks. A separate column would not do,
- * because a server of the previous version does not write it.
+ * `version` is the row's xmin. Recording a change again gives the row a new xmin, whatever the clocks of the servers. A separate column
+ * would not do, because a server of the previous version does not write it.
  */
 const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, version: text });
 
@@ -53,8 +53,8 @@ function concerns(kind: Exclude<AuthoritySubject, "robot">, subject_id: string):
 }
 
 /**
- * Locks targets at places to which the deployment may no longer deploy: targets whose robots have changed nothing yet, and targets that are
- * rolling back while their robots are offline. `denied` selects these places: a condition ` and …` on r.site_id and r.fleet_id.
+ * Locks targets of robots to which the deployment may no longer deploy: those whose robots have changed nothing yet, and those that roll
+ * back while their robots are offline. `denied` selects the robots by a condition ` and …` on r.site_id and r.fleet_id.
  */
 export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied: Statement<unknown>, limit: number) =>
   db.many(sql(targetRow)`

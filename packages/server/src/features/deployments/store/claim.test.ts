@@ -99,7 +99,7 @@ test("paused targets at the head of the queue do not slow down a dispatch run", 
   assert.ok(explained.rows < 2_000);
 });
 
-test("claiming due deployments does not read the deployments of the past", TIMEOUT, async (t) => {
+test("claiming due deployments does not read deployments that are not due", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { db, clock } = it.plane;
   const { org_id } = await it.org();

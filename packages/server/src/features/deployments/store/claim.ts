@@ -139,8 +139,8 @@ const ENDING_DEPLOYMENTS_MAX = 20;
 
 /**
  * Condition: target t must be ended, by the same rules as `decideEnding`. Deployment d has expired, or its end was requested. A robot that
- * is downloading is asked to stop only once. It was not asked yet if the target is still its desired one, or if the target's deadline is
- * absent or later than `stopped_by`.
+ * is downloading is asked to stop only once. It was not asked yet in two cases: its app's desired state still comes from the target, or the
+ * target's deadline is absent or later than `stopped_by`.
  */
 const mustEnd = (now: Date, stopped_by: Date) => sql`(
   t.status in ('pending', 'queued')

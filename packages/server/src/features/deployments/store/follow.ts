@@ -80,8 +80,8 @@ export interface Attempt {
 }
 
 /**
- * Records the automatic deployment of each robot, which gets only one. Returns the recorded deployments; for the others, another
- * transaction recorded one first.
+ * Records the automatic deployment of each robot. A robot gets only one per subject; another one may replace only those in `earlier_ids`.
+ * Returns the ids of the recorded deployments. An id is absent if another transaction recorded a deployment for its robot first.
  */
 export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[], earlier_ids: readonly string[], now: Date) =>
   db.many(sql(row({ deployment_id: text }))`

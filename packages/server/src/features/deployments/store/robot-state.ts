@@ -74,8 +74,8 @@ export const listPositions = (db: Db, org_id: string, robot_ids: readonly string
   );
 
 /**
- * Advances the outbox position of each robot, at most once, and locks the rows in the order of robot ids. Returns the robots whose report
- * is new; all other reports were already taken.
+ * Advances the outbox positions of robots; each robot may appear once. Locks the rows in the order of robot ids. Returns the robots whose
+ * report is new; the reports of all other robots were already stored.
  */
 export const takePositions = (
   db: Db,
@@ -107,7 +107,7 @@ const appStateRow = row({
 });
 export type AppState = RowOf<typeof appStateRow>;
 
-/** Returns the robots' state of one app, or of all apps if `app` is null. */
+/** Returns the state of one app on each of these robots, or of all their apps if `app` is null. */
 export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string[], app: string | null) =>
   db.many(sql(appStateRow)`
     select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])
@@ -129,7 +129,7 @@ export interface DesiredAppChange {
   install_until?: Date | null;
 }
 
-/** Builds the change by which a target requests a release from its robot, or none, without an install window. */
+/** Builds the change of a robot's desired app for its target: to `release_id`, or to no release if that is null. Sets no install window. */
 export const desiredBy = (
   { id, order_number, rollout }: Pick<DeploymentRow, "id" | "order_number" | "rollout">,
   target: TargetRow,
@@ -345,8 +345,8 @@ export const listConfigStates = (db: Db, org_id: string, targets: readonly Targe
     where org_id = ${org_id} and ${ofTargets(targets)}`);
 
 /**
- * Returns the highest order number of a config deployment that was dispatched to each robot and that had all files of this namespace: one of
- * the namespace, or of all namespaces (stored as '').
+ * Returns, for each robot, the highest order number of a dispatched config deployment that contained this namespace: one of only this
+ * namespace, or one of all namespaces (stored as '').
  */
 export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
   db.many(sql(row({ robot_id: text, last_order_number: bigint }))`
@@ -367,7 +367,7 @@ export const setConfigOrders = (db: Db, org_id: string, robot_ids: readonly stri
     select ${org_id}, r.id, ${namespace}, ${order_number} from unnest(${list(robot_ids.toSorted())}::text[]) as r (id)
     on conflict (org_id, robot_id, namespace) do update set last_order_number = greatest(robot_config_order.last_order_number, excluded.last_order_number)`);
 
-/** Records that the config targets ended with their files on the robots. */
+/** Records that these config targets ended `applied`: their files stay the desired ones, and the previous files are deleted. */
 export const releaseConfigs = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.run(sql`
     update robot_config set target_id = null, deployment_id = null, previous_content = null, previous_sha256 = null
@@ -386,7 +386,7 @@ export async function revertConfigs(db: Db, org_id: string, targets: readonly Ta
   return [...gone, ...back];
 }
 
-/** Returns the namespaces of each robot's files. */
+/** Returns the config namespaces in which each robot has a desired file. */
 export const listConfigNamespaces = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(row({ robot_id: text, namespace: text }))`
     select robot_id, namespace from robot_config where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`);

@@ -2,8 +2,8 @@ import type { Db } from "../../../kernel/db.ts";
 import { int, nullable, row, sql, text } from "../../../kernel/sql.ts";
 
 /**
- * Returns the releases that robots ran before this deployment, most frequent first; null for none. Considers only robots that run the
- * deployment's release or are installing it.
+ * Returns the releases that robots ran before this deployment, most frequent first; null means that robots ran none. Considers only robots
+ * that run the deployment's release or are installing it.
  */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
   db.many(sql(row({ release_id: nullable(text) }))`
@@ -35,7 +35,7 @@ const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sq
             and a.target_id is null and a.current_release_id is not distinct from t.release_id)`
     }`;
 
-/** Returns robots after a cursor, with the release that each gets; null: none. */
+/** Returns robots after a cursor, with the release that each robot gets. Null means none. */
 export const listSourceMembers = (db: Db, org_id: string, source: Source, after: string, limit: number) =>
   db.many(sql(memberRow)`
     select t.robot_id, ${source.as === "retry" ? sql`t.release_id` : sql`t.previous_release_id`} as release_id ${ofSource(org_id, source)} and t.robot_id > ${after}

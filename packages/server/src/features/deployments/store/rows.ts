@@ -72,7 +72,7 @@ export const deploymentRow = row({
   finished_at: nullable(timestamptz),
   created_at: timestamptz,
   updated_at: timestamptz,
-  /** Decides which of two deployments is newer: drawn from a sequence on creation, and again when a scheduled one starts. */
+  /** Decides which of two deployments is newer. Drawn from a sequence on creation, and again when a scheduled deployment starts. */
   order_number: bigint,
 });
 export type DeploymentRow = RowOf<typeof deploymentRow>;
@@ -131,7 +131,7 @@ export const eventRow = row({
 });
 export type EventRow = RowOf<typeof eventRow>;
 
-/** Represents all namespaces, where a config deployment has no namespace. */
+/** The value that is stored as the namespace if a config deployment is for all namespaces. */
 export const ALL_NAMESPACES = "";
 
 const EVERYTHING = sql``;
@@ -150,7 +150,7 @@ export const reachedDeployments = (caller: Caller): Statement<unknown> =>
         -- reads tables of other features: fleet
         select from fleet f where f.org_id = deployment.org_id and f.id = deployment.fleet_id ${visible(caller, "f.site_id", "f.id")}))`;
 
-/** Like `reachedDeployments` for targets, by the current place of their robots. */
+/** Like `reachedDeployments`, but for targets, by the current site and fleet of their robots. */
 export const reachedTargets = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
@@ -158,7 +158,7 @@ export const reachedTargets = (caller: Caller): Statement<unknown> =>
         -- reads tables of other features: robot
         select from robot r where r.org_id = deployment_target.org_id and r.id = deployment_target.robot_id ${visible(caller, "r.site_id", "r.fleet_id")})`;
 
-/** Like `reachedDeployments` for events. Events of the deployment itself name no robot and stay visible. */
+/** Like `reachedDeployments`, but for events. Events of the deployment itself name no robot and stay visible. */
 export const reachedEvents = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING

@@ -58,7 +58,10 @@ export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
     )`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
   );
 
-/** Locks those of these targets that belong to these deployments. Skips others: their deployment must be locked first. */
+/**
+ * Locks the targets in `ids` that belong to `deployment_ids`. Skips targets of other deployments, because those deployments must be locked
+ * first.
+ */
 export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly string[], ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
@@ -202,8 +205,9 @@ const IS_ENDING = sql`exists (select from deployment d where d.org_id = t.org_id
   and (d.cancel_requested_at is not null or d.rollback_requested_at is not null))`;
 
 /**
- * Stores download progress. It also restarts the step's timeout, unless the robot was asked to stop: then it keeps the deadline for its
- * acknowledgement. A robot that rolls back downloads its previous release, so its deadline is only ever extended.
+ * Stores download progress. It also restarts the step's timeout, unless the robot was asked to stop: then the deadline for its
+ * acknowledgment stays. A robot that rolls back at the request of the server downloads its previous release, and progress only ever extends
+ * its deadline.
  */
 export const setProgress = (
   db: Db,
@@ -218,8 +222,8 @@ export const setProgress = (
 
 /**
  * Records that the robot delays the update. Until the robot begins, the only deadline of its target is that of the install window. Skips
- * robots that were asked to stop, because they must acknowledge it. A requested rollback may be delayed until its deployment expires; a
- * rollback that the robot began itself may not, because no expiry ends it.
+ * robots that were asked to stop, because they must acknowledge that request. A requested rollback may be delayed until its deployment
+ * expires. A rollback that the robot began itself may not, because no expiry ends it.
  */
 export const setDelayedByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
   db.many(sql(seenRow)`

@@ -6,8 +6,8 @@ import { type DeploymentRow, targetRow, waveRow } from "./rows.ts";
 export type WaveDelta = Counts & { wave: number };
 
 /**
- * Changes the counters of these waves by `deltas`, and returns the waves. Skips a wave that is not inserted yet: its insert counts its
- * targets.
+ * Changes the counters of these waves by `deltas`, and returns the waves. Skips a wave whose row is not inserted yet, because the insert
+ * counts the wave's targets.
  */
 export const moveWaveCounters = (db: Db, org_id: string, deployment_id: string, deltas: readonly WaveDelta[]) =>
   db.many(sql(waveRow)`
@@ -24,7 +24,7 @@ export const countAssigned = (db: Db, org_id: string, deployment_id: string, wav
   db.one(sql(row({ count: int }))`
     select count(*)::int as count from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave < ${waves}`);
 
-/** Assigns the next unassigned targets, which are in the last wave, to this one, in the order of their robots. */
+/** Moves up to `limit` unassigned targets from the last, implicit wave (`rest`) to this wave, in the order of their robots. */
 export const assignToWave = (
   db: Db,
   org_id: string,
