@@ -6,8 +6,9 @@ import { sql, type Statement } from "../../kernel/sql.ts";
 import { shareCredentials, shareMemberships } from "./store.ts";
 
 /**
- * Identifies whose permissions apply when a stored object runs later, for example a scheduled deployment: those of a user with a token, of
- * a token of the org, or of the fleet that a robot follows. An empty object means the system, whose permissions are unlimited.
+ * Identifies the user, token or fleet whose permissions apply when a stored object runs later, for example a scheduled deployment. A
+ * user_id may come with the id of the token that the user used. A fleet_id is the fleet that a robot follows. An empty object means the
+ * system, whose permissions are unlimited.
  */
 export interface Authority {
   user_id?: string;
@@ -15,7 +16,7 @@ export interface Authority {
   fleet_id?: string;
 }
 
-/** Returns the authority of the caller of a request. It is stored with an object that runs later. */
+/** Returns the authority of the caller of a request, to store it with an object that runs later. */
 export const authorityOf = ({ actor, token_id }: Pick<Caller, "actor" | "token_id">): Authority =>
   actor.type === "user" && actor.id !== null ? { user_id: actor.id, token_id } : { token_id };
 
@@ -55,7 +56,7 @@ export async function readAuthorities(tx: Db, org_id: string, rows: readonly Aut
 type Memberships = Awaited<ReturnType<typeof shareMemberships>>;
 type Credentials = Awaited<ReturnType<typeof shareCredentials>>;
 
-/** The permissions of the authorities of some rows, as they were when they were read. */
+/** A snapshot of the permissions of the authorities of some rows. */
 class Authorities {
   readonly #memberships: ReadonlyMap<string, Memberships>;
   readonly #credentials: ReadonlyMap<string, Credentials[number]>;
@@ -66,7 +67,8 @@ class Authorities {
   }
 
   /**
-   * Returns why the row's authority has less than the role operator at the place. Null if it has the role, or if the place does not exist.
+   * Returns why the row's authority is not an operator of a site and fleet (`place`). Null if it is an operator. Without a place, because
+   * the object does not exist, checks only whether the creator was removed.
    */
   denialAt(row: Authorized, place: Place | undefined): AuthorityDenial | null {
     const standing = this.#standingOf(storedAuthority(row));
@@ -85,8 +87,8 @@ class Authorities {
   }
 
   /**
-   * Returns an SQL condition `and …` that selects the places where the row's authority is not an operator. Undefined if it is one
-   * everywhere.
+   * Returns an SQL condition `and …` that selects the sites and fleets of which the row's authority is not an operator. Undefined if it is
+   * an operator everywhere.
    */
   deniedPlaces(row: Authorized, site_column: string, fleet_column: string): Statement<unknown> | undefined {
     const standing = this.#standingOf(storedAuthority(row));
@@ -117,7 +119,8 @@ class Authorities {
     }
     const memberships = this.#memberships.get(user_id);
     if (memberships === undefined) return "removed";
-    // A user's token may belong to another org, where this lookup does not find it. Then only the user's membership limits the permissions.
+    // The token of a user may belong to another org; this lookup searches only one org. Then only the user's memberships limit the
+    // permissions.
     if (token === undefined) return { grants: memberships, limit: [] };
     return { grants: memberships.map(({ role, scopes }) => ({ role: lowerRole(role, token.role), scopes })), limit: token.scopes };
   }

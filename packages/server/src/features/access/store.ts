@@ -25,7 +25,7 @@ export const shareCredentials = (tx: Db, org_id: string, ids: readonly string[])
 const foundRow = row({ id: text, site_id: nullable(text), fleet_id: nullable(text), shared: bool, fleets: jsonb<string[]>() });
 type FoundRow = RowOf<typeof foundRow>;
 
-/** Returns the places (site and fleet) of objects. They are needed for callers whose role is limited to certain sites or fleets. */
+/** Returns the place of each object: its site and fleet. Callers whose role is limited to certain sites or fleets need it. */
 export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
   const rows = await db.many(STATEMENTS[kind](org_id, list(ids), list(fleets)));
   return new Map(rows.map(({ id, site_id, fleet_id, ...rest }) => [id, { place: { site_id, fleet_id }, ...rest } satisfies Found]));

@@ -106,7 +106,7 @@ test("returns 404 for scopes that do not exist in the org, and for entries of ot
   assert.equal((await rig.get(`/api/configs/${body.data.id}`)).status, 404);
 });
 
-test("lists config entries newest first, by field and in pages", TIMEOUT, async () => {
+test("lists config entries newest first, in pages, and filters them by field", TIMEOUT, async () => {
   await using rig = await start();
   const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
   await rig.set({ key: "a", value: 1 });

@@ -94,7 +94,7 @@ export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "sec
 const keysOfOthers = (db: SystemDb, master_key_id: string) =>
   pages(REWRAP_ROWS_MAX, (last: OwnedKeyRow | undefined) => listKeysOfOthers(db, master_key_id, last?.id ?? "", REWRAP_ROWS_MAX));
 
-/** Counts the data keys that this server can decrypt, those whose master key it lacks, and damaged ones. Changes none. */
+/** Counts the data keys that this server can decrypt, those whose master key it lacks, and damaged ones. Changes no key. */
 export async function countDataKeys(
   db: SystemDb,
   { secrets }: Pick<Plane, "secrets">,

@@ -14,7 +14,7 @@ function stateOf({ version, sha256, reported_version, reported_sha256, target_id
   return target_id === null && reported_version === version ? "drifted" : "pending";
 }
 
-/** Returns the worst state of a robot's namespaces; unknown if nothing was ever deployed. */
+/** Returns the worst state of a robot's namespaces, or `unknown` if nothing was ever deployed. */
 const worstOf = (states: readonly ConfigState[]): ConfigState =>
   (["drifted", "pending", "in_sync"] as const).find((state) => states.includes(state)) ?? "unknown";
 

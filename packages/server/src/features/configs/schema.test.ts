@@ -23,7 +23,7 @@ function refusal(schema: unknown): string {
   assert.fail("the schema was accepted");
 }
 
-test("validates one key alone, and constraints between keys only for the whole object", () => {
+test("validates the value of one key alone, and constraints between keys only on the whole object", () => {
   const schema = compileSchema({
     type: "object",
     required: ["speed", "mode"],
@@ -111,7 +111,10 @@ test("matches patterns in linear time, and refuses a value that is too large for
 const TIMEOUT = { timeout: 120_000 };
 const KEY = "api_password";
 
-/** Two values of a secret. A schema must not reveal which one it is; each schema below accepts only one of them. */
+/**
+ * Two possible values of one secret. Each schema below accepts only one of them; the result of validation must not reveal which value is
+ * stored.
+ */
 const SECRETS: readonly JsonValue[] = ["hunter2", { user: "x", pin: [1, 2] }];
 const PROBES: readonly object[] = [
   { properties: { [KEY]: { type: "string" } } },
@@ -240,7 +243,7 @@ test("an operator can neither restore an old secret nor guess it through a confi
   assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
 });
 
-test("the error about a secret key names only places that the caller may see", TIMEOUT, async () => {
+test("the error about a secret key names only sites, fleets and robots that the caller may see", TIMEOUT, async () => {
   await using it = await start();
   const mine = await seedRobot(it.rig.plane, it.org_id);
   const outside = await seedRobot(it.rig.plane, it.org_id);

@@ -170,8 +170,8 @@ const hiddenKeyword: FuncKeywordDefinition = {
 };
 
 /**
- * Keywords whose subschemas apply to the same object as the schema that contains them. Definitions are treated alike, because a reference
- * may apply them to that object.
+ * Keywords whose subschemas apply to the same object as the schema that contains them. Definitions are treated the same way, because a
+ * reference may apply them to that object.
  */
 const SAME = ["not", "if", "then", "else"];
 const SAME_LISTS = ["allOf", "anyOf", "oneOf"];

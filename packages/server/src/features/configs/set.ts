@@ -57,8 +57,8 @@ export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Bo
 }
 
 /**
- * Sets a value and adds it to the history. Throws 400 if the value violates the schema, and 409 if its key is a secret at another place but
- * not here, or the reverse.
+ * Sets a value and adds it to the history. Throws 400 if the value violates the schema. Throws 409 if its key is a secret in another scope
+ * but not in this one, or the reverse.
  */
 async function putValue(
   plane: Sealing,
@@ -90,8 +90,8 @@ async function putValue(
 }
 
 /**
- * Throws 409 if the key is a secret at another place but would not be here, or the reverse. So a user who omits `secret` by mistake does
- * not store a secret as readable text.
+ * Throws 409 if the key is a secret in another scope but would not be one in this scope, or the reverse. So a user who omits `secret` by
+ * mistake does not store a secret as readable text.
  */
 async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, secret: boolean): Promise<void> {
   const other = await findKeyThatIs(tx, caller, !secret, place);
@@ -101,7 +101,7 @@ async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, sec
   const key = `key ${printable(place.key)} of namespace ${printable(place.namespace)}`;
   throw secret
     ? conflict(
-        `${key} is set ${where} unencrypted: unset it there first, and use a new secret, because the old value is readable in its history`,
+        `${key} is set without encryption ${where}: unset it there first, and use a new secret, because the old value is readable in its history`,
       )
     : conflict(`${key} is a secret ${where}: set it with secret: true (rf: --secret)`);
 }
@@ -118,8 +118,7 @@ function readScope({ scope = "org", scope_id }: Body): { scope: Scope; scope_id:
     if (scope_id === undefined) throw badRequest(`field scope_id is required: the id of the ${scope} that the value is for`);
     return { scope, scope_id };
   }
-  if (scope_id !== undefined)
-    throw badRequest("field scope_id needs field scope to be one of site, fleet, robot; at scope org it must be absent");
+  if (scope_id !== undefined) throw badRequest("field scope_id can only be used with scope site, fleet or robot; omit it for scope org");
   return { scope, scope_id: "" };
 }
 
@@ -169,7 +168,7 @@ export async function listHistory(
   );
 }
 
-/** The maximum of a 32-bit integer, which no version reaches. The history is listed from here down. */
+/** The maximum of a 32-bit integer, which no version reaches. The history is listed from this number downward. */
 const VERSIONS_END = 2_147_483_647;
 
 function readVersion(after: string | null): number {

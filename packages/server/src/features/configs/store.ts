@@ -42,7 +42,7 @@ const entryRow = row({
 });
 export type EntryRow = RowOf<typeof entryRow>;
 
-/** The place where a value is set. */
+/** Identifies a value by its namespace, key and scope. `scope_id` is the id of the site, fleet or robot. */
 export type EntryPlace = Pick<EntryRow, "namespace" | "key" | "scope" | "scope_id">;
 
 interface EntryChange extends EntryPlace {
@@ -134,8 +134,8 @@ interface EntryFilter {
 const NOTHING = sql``;
 
 /**
- * Returns an SQL condition `and …` for the entries that the caller may see: those of the org, and those of places within its scopes. An
- * entry of a site needs access to the whole site.
+ * Returns an SQL condition `and …` for the entries that the caller may see: those of the org, and those of sites, fleets and robots within
+ * the caller's scopes. To see an entry of a site, the caller needs access to the whole site.
  */
 const reached = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
@@ -154,14 +154,14 @@ export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, lim
       ${equals({ namespace: f.namespace, key: f.key, scope: f.scope, scope_id: f.scope_id })}
     order by id desc limit ${limit}`);
 
-/** Finds a place where this key is a secret (or, with `secret` false, is not one). Prefers a place that the caller may see. */
+/** Finds a scope in which this key is a secret or, with `secret` false, is not a secret. Prefers a scope that the caller may see. */
 export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespace, key }: EntryPlace) =>
   db.maybe(sql(row({ scope: textOf<Scope>(), scope_id: text, is_reached: bool }))`
     select scope, scope_id, (true ${reached(caller)}) as is_reached from config_entry
     where org_id = ${caller.org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret}
     order by is_reached desc limit 1`);
 
-/** Returns an SQL condition for entries that apply to robots at these places. Entries of the org always do. */
+/** Returns an SQL condition for entries of the org and of the sites, fleets and robots in `scope_ids`. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
   ${equals({ namespace: namespace ?? undefined })}`;
@@ -173,13 +173,13 @@ export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<strin
     )`select ${entryRow} from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`,
   );
 
-/** Returns the size in bytes of the values set at each of these places. The org is the place ''. */
+/** Returns the size in bytes of the values set for the org (`scope_id` is '') and for each site, fleet and robot in `scope_ids`. */
 export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
   db.many(sql(row({ scope_id: text, bytes: bigint }))`
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
     from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
 
-/** Returns the values of a namespace that are not secret, at all places, in order of id after the id `after`. */
+/** Returns the values of a namespace that are not secret, in all scopes, in order of id after the id `after`. */
 export const listOpenEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
     select ${entryRow} from config_entry where org_id = ${org_id} and namespace = ${namespace} and removed_at is null and sealed is null and id > ${after} order by id limit ${limit}`);
