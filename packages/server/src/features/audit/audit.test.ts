@@ -164,7 +164,7 @@ test("returns 503 with a reason when the database cancels a slow statement", TIM
   assert.match(message, /took too long/);
 });
 
-test("deletes audit entries past the retention time, also of deleted orgs and of the service", TIMEOUT, async () => {
+test("deletes audit entries past the retention time, including those of deleted orgs and of the service", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const orgs = ["", (await it.org()).org_id, "org_gone"];

@@ -1,4 +1,4 @@
-// Separate process: it uses up its file descriptors.
+// Separate process: a test uses up the file descriptors of the process.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -14,7 +14,7 @@ import { openDashboard, readSite } from "./site.ts";
 const TIMEOUT = { timeout: 120_000 };
 const UNPRIVILEGED_UID = 65_534;
 const DESCRIPTORS = 256;
-/** Replaces the bundler: copies its source and appends a line for each build. */
+/** Source of a program that replaces the bundler. It copies the dashboard's source, and appends one line for each build to built.txt. */
 const PROGRAM = `
 import { appendFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
 const [directory] = process.argv.slice(2);
@@ -29,7 +29,7 @@ interface Clone {
   directory: string;
   lines: string[];
   build(): Promise<string>;
-  /** Changes the only source. */
+  /** Overwrites the only source file. */
   write(text: string): Promise<void>;
   /** Returns one line for each build: the names of its environment variables. */
   built(): Promise<string[]>;
@@ -114,7 +114,7 @@ test("reports that the server's user may not write the dashboard build", TIMEOUT
   const clone = await makeClone(t);
   await chmod(clone.directory, 0o755);
   await chmod(path.join(clone.directory, "packages/dashboard"), 0o555);
-  // Root may write anywhere.
+  // Root may write anywhere, so act as another user.
   const is_root = process.getuid?.() === 0;
   if (is_root) process.seteuid?.(UNPRIVILEGED_UID);
   try {

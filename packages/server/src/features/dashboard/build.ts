@@ -95,7 +95,7 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
   throw new NotBuilt(`${why} See the server's log for the reason, and run “npm run build” to try again.`);
 }
 
-/** Renames the finished build to its final directory. Uses the identical build of another server if that one was faster. */
+/** Renames the finished build to its final directory. If another server has renamed an identical build first, uses that one. */
 async function publish(unfinished: string, built: string): Promise<void> {
   try {
     await rename(unfinished, built);

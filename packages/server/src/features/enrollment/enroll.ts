@@ -156,8 +156,9 @@ function defaultName(robot_id: string, hostname: string | undefined): string {
 }
 
 /**
- * Throws 403 unless the creator of the key may still enroll robots at the place. Locks the creator's permission until the transaction ends.
- * The result `trusted` is true if the robot may get secrets: the key is trusted, and its creator is still an admin of the whole org.
+ * Throws 403 unless the creator of the key may still enroll robots in this site and fleet. Locks the creator's permission until the
+ * transaction ends. The result `trusted` is true if the robot may get secrets: the key is trusted, and its creator is still an admin of the
+ * whole org.
  */
 async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ trusted: boolean }> {
   const authorities = await readAuthorities(tx, key.org_id, [key]);

@@ -73,7 +73,7 @@ test("a replacement computer that enrolls with the key becomes the same robot an
   unwatch();
 });
 
-test("closes the old computer's link if it is recorded after the replacement", TIMEOUT, async () => {
+test("closes the old computer's link if that link is recorded after the replacement", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity, replace, enroll, robot, unwatch, admit } = await withRobot();
   await using _ = it;
   const { key } = (await replace()).body.data;

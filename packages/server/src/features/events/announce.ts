@@ -7,7 +7,7 @@ import type { Db } from "../../kernel/db.ts";
 export interface AnnouncedChange extends Change {
   /**
    * The places (site and fleet) of the object, the current one first; several if the object was moved. If absent, the places are looked up
-   * when a reader may see only certain places. Set this for objects that no longer exist.
+   * in the database when a reader may see only certain places. Set this field for objects that no longer exist.
    */
   places?: readonly Place[];
 }

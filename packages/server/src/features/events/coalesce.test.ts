@@ -16,7 +16,7 @@ const target = (id: number, more: Partial<Change> = {}): Change => ({
 });
 const targets = (count: number, more: Partial<Change> = {}): Change[] => Array.from({ length: count }, (_, i) => target(i, more));
 
-test("sends only the newest change of each object and aspect, in order", () => {
+test("sends only the newest change of each object and type, in order", () => {
   const coalescer = new Coalescer(clockOf());
   const taken = coalescer.take([
     target(1, { status: "downloading" }),

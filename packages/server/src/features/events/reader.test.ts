@@ -140,7 +140,7 @@ test("sends heartbeats to a subscriber even during changes that it may not see",
   assert.equal(eventsOf(reader).filter(({ event }) => event === "beat").length, 10);
 });
 
-test("a subscriber that is ended before its first event gets only the reason", () => {
+test("a subscriber whose stream is ended before its first event gets only the reason", () => {
   const reader = new Reader(new Ring("boot", 100), { caller: viewer, held });
   reader.finish("draining", "the server is stopping");
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -158,7 +158,7 @@ test("sends a `lost` event to a subscriber whose permissions change", () => {
   assert.deepEqual(idsOf(reader), ["lost"]);
 });
 
-test("sends users and tokens only to admins, and objects only to callers that may see their place", () => {
+test("sends changes of users and tokens only to admins, and of objects only to callers that may see their site or fleet", () => {
   const at = (fleet_id: string) => ({ site_id: "sit_1", fleet_id });
   const robot = placedByPublisher({ kind: "robot", id: "rob_1", change: "updated", places: [at("flt_1")] });
   const token = placedByPublisher({ kind: "token", id: "tok_1", change: "created" });
@@ -174,7 +174,7 @@ test("sends users and tokens only to admins, and objects only to callers that ma
   assert.deepEqual(WHOLE_ORG, { site_id: null, fleet_id: null });
 });
 
-test("sends a robot's move without the place that the caller may not see", () => {
+test("sends a robot's move without the site and fleet that the caller may not see", () => {
   const [from, to] = [
     { site_id: "sit_1", fleet_id: "flt_1" },
     { site_id: "sit_2", fleet_id: "flt_2" },

@@ -35,7 +35,7 @@ test("the ring buffer accepts only event ids that it created", () => {
     assert.equal(ring.numberOf(id), undefined, id);
 });
 
-test("a subscriber cannot resume from before lost changes, and receives all changes after them", () => {
+test("a subscriber cannot resume at a position before lost changes, and receives all later changes", () => {
   const ring = filled(3, 10);
   ring.lose();
   assert.equal(ring.has(3), false);

@@ -81,7 +81,7 @@ async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise
 const orNameConflict = <T>(name: string, write: Promise<T>): Promise<T> =>
   mapUniqueViolation(write, () => conflict(`a fleet with the name ${printable(name)} exists already at this site`));
 
-/** Returns the fleet's place, or throws 404. Inside a transaction, locks the fleet against deletion. */
+/** Returns the id, site and name of a fleet, or throws 404. Inside a transaction, locks the fleet against deletion. */
 export const requireFleet = async (db: Db, org_id: string, id: string): Promise<FleetPlace> =>
   found(await shareFleet(db, org_id, id), "fleet", id);
 

@@ -96,11 +96,11 @@ export const updateFleet = (
       follow_cursor = case when ${change.follow === true} and not follow then '' else follow_cursor end, updated_at = ${now}
     where org_id = ${org_id} and id = ${id}`);
 
-/** Returns the fleet's place. Locks the fleet against deletion until the transaction ends. */
+/** Returns the id, site and name of a fleet. Locks the fleet against deletion until the transaction ends. */
 export const shareFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for key share`);
 
-/** Returns the fleet's place. Locks the fleet, so that no robot can join it until the transaction ends. */
+/** Locks a fleet and returns its id, site and name. No robot can join the fleet until the transaction ends. */
 export const lockFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for update`);
 
@@ -122,7 +122,7 @@ interface FleetRelease {
 }
 
 const hasRow = row({ desired: jsonb<Record<string, FleetRelease>>(), config_revision: nullable(text) });
-/** Returns the fleet's desired releases and config revision, and locks its row until the transaction ends. */
+/** Locks a fleet until the transaction ends. Returns its desired releases and its config revision. */
 export const lockFleetDesired = (db: Db, org_id: string, id: string) =>
   db.maybe(sql(hasRow)`select ${hasRow} from fleet where org_id = ${org_id} and id = ${id} for no key update`);
 

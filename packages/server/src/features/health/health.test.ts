@@ -82,7 +82,7 @@ test("ignores an older health snapshot of the same boot unless a minute has pass
   assert.equal(await uptime(), 1);
 });
 
-test("replaces an invalid time by the time of receipt, and characters that cannot be stored", TIMEOUT, async () => {
+test("replaces characters that cannot be stored, and an invalid time by the time of receipt", TIMEOUT, async () => {
   await using of = await start();
   const bytes = JSON.stringify({ type: "health", snapshot: healthOf({ at: "yesterday", boot_id: "a\0b\ud800", metrics: { "x\0y": 1 } }) });
   const message = parseMessage(Buffer.from(bytes));

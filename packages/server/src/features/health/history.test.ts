@@ -68,7 +68,7 @@ test("writes buffered health points when the server stops", TIMEOUT, async () =>
   assert.equal((await of.read()).body.items.length, 2);
 });
 
-test("keeps the points since a write whose commit succeeded but reported an error", TIMEOUT, async () => {
+test("keeps the points added since a write that was committed but reported an error", TIMEOUT, async () => {
   await using of = await start();
   const { plane, clock } = of.rig;
   const first_at = clock.now();

@@ -56,7 +56,7 @@ function sane(at: string, now: Date): string {
 
 const FAILING_SHOWN = 20;
 
-/** Returns the verdict on a snapshot. Checks that the robot reports as errors are failing; warnings are not. */
+/** Returns the verdict on a snapshot. A check with the status `error` is failing; a check with a warning is not. */
 function verdictOf({ checks, status }: Pick<HealthBody, "checks" | "status">): Verdict {
   const failed = checks.filter((check) => check.status === "error");
   if (failed.length === 0)

@@ -76,7 +76,7 @@ export interface NewBatch {
 
 /**
  * Inserts batches of any number of robots in one statement. A row may exist already, if an earlier attempt was committed but its success
- * was not confirmed. Then the batch replaces the row: it has the same points, and those added since.
+ * was not confirmed. Then the batch replaces the row, because it contains the row's points and those added since.
  */
 export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<number> =>
   db.run(sql`

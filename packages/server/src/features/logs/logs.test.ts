@@ -248,7 +248,7 @@ test("returns 404 for the logs of another org's robot or fleet", TIMEOUT, async 
   assert.equal((await rig.call("GET", `/api/fleets/${place.fleet_id}/logs`, { token: other.token })).status, 404);
 });
 
-test("requests live logs from a robot for its first follower until its last follower leaves", TIMEOUT, async () => {
+test("requests live logs from a robot from its first follower until the last one leaves", TIMEOUT, async () => {
   const { rig, plane, org_id, robot_id, link } = await startRig();
   await using _ = rig;
   const follows = ({ sent }: { sent: ServerMessage[] }) => sent.filter(({ type }) => type === "log_follow");

@@ -51,8 +51,8 @@ const deploymentsRow = row({
 
 /**
  * Counts the deployments that the caller may see: the unfinished ones, and the failed ones created since `failed_since`. A deployment
- * belongs to the present place of its robot or fleet; that of a deleted fleet belongs to the whole org. Deployments to robots that follow
- * their fleet are counted separately, because one release may create thousands of them.
+ * belongs to the present site and fleet of its robot or fleet. A deployment to a deleted fleet belongs to the whole org. Deployments to
+ * robots that follow their fleet are counted separately, because one release may create thousands of them.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
   // reads tables of other features: deployment, deployment_target, robot, fleet

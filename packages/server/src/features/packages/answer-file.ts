@@ -40,7 +40,7 @@ export async function answerFile(url: string, file: string, headers: IncomingHtt
     if (!seen.isFile()) throw notFound("path", url);
     const { size, mtime } = seen;
     const etag = `"${stampOf(seen)}"`;
-    // Packages of one name may change, so every use is revalidated, usually with a 304.
+    // A file may change under the same name, so every use is revalidated, usually with a 304.
     const common = { etag, "cache-control": "no-cache", "accept-ranges": "bytes", "last-modified": mtime.toUTCString() };
     if (matches(headers["if-none-match"], etag)) {
       await handle.close();

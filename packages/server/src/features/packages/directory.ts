@@ -19,7 +19,7 @@ const MANIFEST = "manifest.json";
 const APT_KEY = "apt/roamfleet.gpg";
 const SIGNING_KEY = "signing-key.pem";
 const SIGNING_KEY_PEM = /^-----BEGIN PUBLIC KEY-----\n[A-Za-z0-9+/=\n]+-----END PUBLIC KEY-----\n?$/;
-/** Further files of the directory that are public. A file that is in none of these lists is not served, such as a private key. */
+/** Further public files of the directory. A file that is in none of these lists, such as a private key, is not served. */
 const PUBLIC_FILES = [MANIFEST, "SHA256SUMS", "SHA256SUMS.sig", SIGNING_KEY];
 const PUBLIC_APT_DIRECTORIES = ["dists", "pool"];
 const KEY_BYTES_MAX = 64 * 1024;

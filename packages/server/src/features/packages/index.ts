@@ -11,7 +11,10 @@ const NONE_HOSTED =
   "this server hosts no packages: build them with `npm run package`, then start the server with --packages dist/packages (ROAMFLEET_PACKAGES)";
 const NONE = { version: null, commit: null, built_at: null, architectures: [], install: null };
 
-/** Serves the packages for robots: the install script, the apt repository, the files, and what clients show about them. */
+/**
+ * Serves the packages for robots: the install script, the apt repository, the files, and the data from which clients show the install
+ * command.
+ */
 export function packageRoutes(http: Http, plane: Plane): void {
   const { packages } = plane.settings;
   const directory = packages === undefined ? undefined : new PackageDirectory(packages, plane.log);

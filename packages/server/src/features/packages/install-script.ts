@@ -11,8 +11,9 @@ const ORIGIN = /^https?:\/\/([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$
 const BASE64_COLUMNS = /.{1,76}/g;
 
 /**
- * Returns the address of this server for the script: the address of the request, if it is one of this server's names. Null if the names are
- * unknown, which is the case behind a proxy without --host-name, or if the address has other characters than a shell needs no quotes for.
+ * Returns the address of this server for the script. This is the address of the request if it is one of this server's names, and otherwise
+ * null. Also null if the names are unknown, which is the case behind a proxy without --host-name. Also null if the address contains
+ * characters that a shell needs quotes for.
  */
 export function checkedOrigin({ hosts }: Pick<Plane, "hosts">, site: Site): string | null {
   if (site.origin === undefined || !hosts.is_known || !ORIGIN.test(site.origin)) return null;

@@ -73,7 +73,7 @@ test("sends ranges, 304 for a known ETag, only the headers for HEAD, and 405 for
   }
 });
 
-test("no path reaches a file outside the public ones", TIMEOUT, async () => {
+test("serves only public files, whatever the path", TIMEOUT, async () => {
   const { directory } = packages;
   await writeFile(path.join(directory, "../private.key"), "SECRET");
   await writeFile(path.join(directory, "signing-key.private"), "SECRET");
@@ -115,7 +115,7 @@ test("no path reaches a file outside the public ones", TIMEOUT, async () => {
   }
 });
 
-test("the install script has the address of the request only if it is a checked name of this server", TIMEOUT, async () => {
+test("the install script has the address of the request only if it is one of this server's configured names", TIMEOUT, async () => {
   const serverOf = (script: string): string | undefined => /^SERVER='(.*)'$/m.exec(script)?.[1];
   const script = async (host: string): Promise<string> => (await it.call<string>("GET", "/install.sh", { headers: { host } })).body;
   assert.equal(serverOf(await script("fleet.test")), "http://fleet.test");
@@ -210,7 +210,7 @@ test("refuses downloads beyond the maximum until others end", { timeout: 60_000 
   }
 });
 
-test("the command verifies the script's SHA-256 if the server has its own certificate authority", () => {
+test("the install command verifies the script's SHA-256 if the server has its own certificate authority", () => {
   const parts = { server: "https://fleet.test", script_sha256: "ab".repeat(32), ca_fingerprint: null };
   assert.equal(
     installCommand(parts, "https://fleet.test", "rf_enroll_1"),

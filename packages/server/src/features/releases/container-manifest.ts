@@ -22,7 +22,7 @@ export function checkContainerManifest(value: Record<string, unknown>): void {
     "device in the container",
   );
   if (manifest.restart?.max_retries !== undefined && manifest.restart.policy !== "on_failure")
-    throw wrong("restart.max_retries", "is for the policy on_failure only");
+    throw wrong("restart.max_retries", "can only be used with the policy on_failure");
   for (const [name, limit] of Object.entries(manifest.ulimits ?? {})) {
     if (limit.hard !== -1 && (limit.soft === -1 || limit.soft > limit.hard)) throw wrong(`ulimits.${name}.soft`, "must not be above hard");
   }
@@ -34,7 +34,7 @@ function checkPorts({ ports = [], host_network, replace }: ContainerManifest): v
     throw wrong("ports", "cannot be used with host_network: the container uses the robot's ports");
   const bound = ports.filter(({ host }) => host !== undefined);
   if (replace === "beside" && bound.length > 0)
-    throw wrong("replace", "must not be beside if a port of the robot is fixed: two containers cannot use the port at the same time");
+    throw wrong("replace", 'must not be "beside" if a port of the robot is fixed: two containers cannot use that port at the same time');
   requireDistinct(
     "ports",
     bound.map(({ host, host_address, protocol }) => `${host_address ?? ""}:${host}/${protocol ?? "tcp"}`),
@@ -51,7 +51,7 @@ function checkMount({ type, source, size_bytes }: ContainerMount, path: string):
   if (type === "bind" && source?.startsWith("/") !== true) throw wrong(`${path}.source`, "must be an absolute path for a bind mount");
   if (type === "volume" && source?.startsWith("/") === true) throw wrong(`${path}.source`, "must be the name of a volume, not a path");
   if (type === "tmpfs" && source !== undefined) throw wrong(`${path}.source`, "cannot be used with a tmpfs");
-  if (type !== "tmpfs" && size_bytes !== undefined) throw wrong(`${path}.size_bytes`, "is for a tmpfs only");
+  if (type !== "tmpfs" && size_bytes !== undefined) throw wrong(`${path}.size_bytes`, "can only be used with a tmpfs");
 }
 
 function checkHealth({ health }: ContainerManifest): void {

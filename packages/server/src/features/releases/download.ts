@@ -11,7 +11,7 @@ interface DownloadRequest {
   sha256: string;
   size: number;
   /**
-   * Where the bytes are, if they are only a part of an artifact: that artifact, and their offset in it. Undefined if they are a whole
+   * The artifact that contains the bytes, and their offset in it, if they are only a part of an artifact. Undefined if they are a whole
    * artifact.
    */
   within?: { artifact_sha256: string; start: number };

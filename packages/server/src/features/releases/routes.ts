@@ -98,8 +98,8 @@ const removeRelease = (plane: Pick<Plane, "clock" | "bus">, db: Db, { org_id }: 
         `release ${printable(release.tag)} is in use: a robot runs it, will run it or keeps it for a rollback, or a deployment of it has not ended`,
       );
     }
-    // Check fleets after deployments. If a deployment ends between the two checks, it has already updated its fleet, so the second check
-    // finds it.
+    // Check fleets after checking deployments. A deployment that ends between the two checks has already updated its fleet, so the second
+    // check finds the release there.
     const fleet = await findFleetWith(tx, org_id, id);
     if (fleet !== undefined) {
       throw conflict(

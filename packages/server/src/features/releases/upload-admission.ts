@@ -160,7 +160,7 @@ export class UploadAdmission {
     if (sumOf(own, ({ size }) => size) + bytes > share && (await hasOtherOrgs(db, org_id)))
       throw httpError(
         413,
-        `the open uploads of one org may use ${upload_disk_share_percent}% (upload_disk_share_percent) of the server's disk, ${sizeText(Math.max(0, Math.floor(share)))} now: ${sizeText(bytes)} more would exceed that`,
+        `the open uploads of one org may use ${upload_disk_share_percent}% (upload_disk_share_percent) of the server's disk, at present ${sizeText(Math.max(0, Math.floor(share)))} now; ${sizeText(bytes)} more would exceed this limit`,
       );
   }
 

@@ -31,8 +31,8 @@ export class UploadLeases {
   readonly #seen = new LRUCache<string, Lease & { since: number }>({ max: SEEN_MAX });
 
   /**
-   * `quiet_ms` is the time without renewal after which a lease can be taken. `expiry` returns when an upload that receives a byte now
-   * expires.
+   * `quiet_ms` is the time without renewal after which a lease can be taken. `expiry` returns the expiry time of an upload that receives a
+   * byte now.
    */
   constructor(plane: LeasesPlane, quiet_ms: number, expiry: () => Date) {
     this.#plane = plane;

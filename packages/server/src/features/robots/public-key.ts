@@ -12,13 +12,13 @@ const SPKI_PREFIXES: Record<PublicKeyType, Buffer> = {
   ecdsa_p256: Buffer.from("3059301306072a8648ce3d020106082a8648ce3d030107034200", "hex"),
 };
 const P256_POINT_BYTES = 65;
-/** The hash that a signature covers; null: the signature scheme contains one. */
+/** The hash algorithm that is applied to a text before signing. Null if the signature scheme includes its own. */
 const DIGESTS: Record<PublicKeyType, string | null> = { ed25519: null, ecdsa_p256: "sha256" };
 
 /** Returns the type of a public key by its length. */
 export const publicKeyType = (public_key: Buffer): PublicKeyType => (public_key.length === P256_POINT_BYTES ? "ecdsa_p256" : "ed25519");
 
-/** Whether the bytes are a public key that signatures can be verified with; not if they are no point on the curve. */
+/** Whether the bytes are a valid public key. False, for example, for a P-256 key that is not a point on the curve. */
 export function isPublicKey(public_key: Buffer): boolean {
   try {
     keyObject(public_key);

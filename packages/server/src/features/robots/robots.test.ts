@@ -188,7 +188,7 @@ test("returns 403 when an operator deletes or a viewer changes a robot", TIMEOUT
   assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token: viewer.token, body: {} })).status, 403);
 });
 
-test("shows current and desired releases per app, and those of the app main on the robot", TIMEOUT, async () => {
+test("shows the current and desired release of each app, and those of the app main also as fields of the robot", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const { robot_id } = await enrollRobot(it, await makePlace(it, token));

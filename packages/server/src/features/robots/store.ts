@@ -127,7 +127,7 @@ export const setApproved = (db: Db, org_id: string, id: string, now: Date): Prom
 interface NewComputer {
   org_id: string;
   id: string;
-  /** The Ed25519 public key as 32 raw bytes. */
+  /** The raw public key; its length states its type: see `publicKeyType`. */
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
@@ -153,7 +153,7 @@ export interface NewRobot {
   site_id: string;
   fleet_id: string;
   labels: Record<string, string>;
-  /** The Ed25519 public key as 32 raw bytes. */
+  /** The raw public key; its length states its type: see `publicKeyType`. */
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;

@@ -7,7 +7,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { Recorder } from "./recorder.ts";
 import { insertSession } from "./store.ts";
 
-test("records shell output that arrives during a slow write soon after that write", { timeout: 240_000 }, async () => {
+test("writes shell output that arrived during a slow write soon after that write ends", { timeout: 240_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { db, node } = it.plane;
   const { org_id } = await it.org({ role: "admin" });

@@ -33,7 +33,7 @@ export function shellRoutes(http: Http, plane: Plane): void {
   }));
   serve(http, plane, routes.getShellRecording, async (_, { caller, params, db, audit }) => {
     const session = await requireSession(db, caller.org_id, params.id);
-    if (session.recording_dropped_at !== null) throw notFound("kept recording of the shell session", params.id);
+    if (session.recording_dropped_at !== null) throw notFound("recording of shell session", params.id);
     // Reading a recording is audited too.
     audit.changed = true;
     audit.data = { robot_id: session.robot_id };

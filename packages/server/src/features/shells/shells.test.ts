@@ -72,7 +72,7 @@ test("closes the shell sessions of a dead server once, as aborted", TIMEOUT, asy
   assert.equal(closed, 1);
 });
 
-test("stops the recording of a shell session that was closed as aborted, and ends the shell", TIMEOUT, async () => {
+test("stops recording and ends the shell after its session was closed as aborted", TIMEOUT, async () => {
   await using one = await startRegistry();
   const registry = new ShellRegistry(one.plane);
   const reasons: string[] = [];

@@ -39,8 +39,8 @@ export function signingRoutes(http: Http, plane: Plane): void {
 
 /**
  * Stores the next statement of an org's signing keys. One of the org's present keys must have signed it. Robots apply the same rule, so the
- * server sends them no statement that they would refuse. With `start_over`, one of the statement's own keys may have signed it instead.
- * Throws 400 if the statement is invalid, and 409 if its serial is not the next one, for example because another statement was stored
+ * server sends them no statement that they would refuse. With `start_over`, one of the keys in the statement may have signed it instead.
+ * Throws 400 if the statement is invalid. Throws 409 if its serial is not the next one, for example because another statement was stored
  * first.
  */
 async function changeKeys(
@@ -53,7 +53,7 @@ async function changeKeys(
   const next = parseTrustStatement(statement.text);
   if (next === undefined) throw badRequest("field statement: its text is not a statement of signing keys");
   if (Date.parse(next.issued_at) > now.getTime() + AHEAD_MAX_MS)
-    throw badRequest(`field statement: it was made at ${next.issued_at}, which is more than a day ahead`);
+    throw badRequest(`field statement: issued_at ${next.issued_at} is more than a day ahead of the server's clock`);
   if (next.require_signature && next.keys.length === 0)
     throw badRequest("field statement: it requires signatures but contains no key, so no release could be signed");
   const changed = db.transaction(async (tx) => {
@@ -69,7 +69,7 @@ async function changeKeys(
   return await mapUniqueViolation(changed, () => serialConflict(next.serial, next.serial));
 }
 
-/** Returns trusted keys that are already those of the statement, so that one of them may sign it. */
+/** Returns a state that already trusts the keys of the new statement, so that one of these keys may sign the statement. */
 const startedOver = (serial: number, { keys }: Pick<Trust, "keys">): Trust => ({ serial, require_signature: false, keys });
 
 const serialConflict = (sent: number, serial: number): Fault =>
@@ -104,7 +104,7 @@ export async function requireSignatureOf(plane: Pick<Plane, "clock">, db: Db, or
   if ("refusal" in verdict) throw badRequest(`field signature: ${verdict.refusal.message} (${verdict.refusal.check})`);
   const { issued_at } = verdict.statement;
   if (Date.parse(issued_at) > now_ms + AHEAD_MAX_MS)
-    throw badRequest(`field signature: it was made at ${issued_at}, which is more than a day ahead`);
+    throw badRequest(`field signature: issued_at ${issued_at} is more than a day ahead of the server's clock`);
 }
 
 /** Throws 409 if the org's robots would refuse the release because its signature is missing or invalid. */

@@ -182,7 +182,7 @@ test("returns 409 for a deployment whose signature robots would refuse", TIMEOUT
   await rig.push(rig.sign(second));
   await rig.it.clock.advance({ days: 40 });
   assert.match(await deploy("v1"), /^409 .*expired at 2030-02-01/);
-  // If no signature is required, an unsigned release is accepted, but not an invalid signature.
+  // If no signature is required, a release without a signature is accepted, but a release with an invalid one is not.
   await rig.change(rig.say(3, [second], second));
   await rig.push(undefined, { tag: "v2" });
   assert.match(await deploy("v2"), /^201/);

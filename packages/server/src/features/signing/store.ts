@@ -6,7 +6,7 @@ import { int, json, jsonb, row, type RowOf, sql, timestamptz } from "../../kerne
 const statementRow = row({ serial: int, statement: jsonb<SignedText>(), created_at: timestamptz });
 export type StatementRow = RowOf<typeof statementRow>;
 
-/** Maximum statements in one response. More than this are rare; a robot that is further behind requests the rest later. */
+/** Maximum statements in one response. Few orgs have more; a robot that lacks more statements requests the rest later. */
 const STATEMENTS_MAX = 1_000;
 
 /** Returns the statements with a serial number above `after`, oldest first. */

@@ -18,7 +18,8 @@ const REPLAYED_RECORDS_MAX = 2_000;
 /** Interval of the check for new servers, and for robots that joined or left the fleet. */
 const MEMBERS_EVERY_MS = 5_000;
 /**
- * The same interval for viewers that may not see all fleets. After a robot has left the fleet, they get its records for at most this time.
+ * The same interval for viewers that may not see all fleets. After a robot has left the fleet, such a viewer gets the robot's records for
+ * at most this time.
  */
 const MEMBERS_EVERY_MS_LIMITED = 1_000;
 /** Interval at which the positions up to which logs were sent are compared with the stored positions, to find missed records. */
@@ -235,8 +236,8 @@ class FleetPositions {
   }
 
   /**
-   * Schedules reading the logs of robots that were not sent up to their stored position: the present stored position if live flushes may be
-   * missing, and otherwise that of the last comparison.
+   * Schedules reading the logs of robots that were not sent up to a stored position. This is the present stored position if live flushes
+   * may be missing, and otherwise the stored position at the last comparison.
    */
   compare(stored: Map<string, LogPosition | undefined>): void {
     const goal = this.#suspected ? stored : this.#stored;

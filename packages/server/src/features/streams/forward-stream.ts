@@ -44,7 +44,7 @@ class Tunnel {
   readonly #params: Required<ForwardParams>;
   readonly #bytes = { to_robot: 0, from_robot: 0 };
   /**
-   * Undefined until the robot has connected to the target. `at` is the time of that, and `written` resolves when the timeline entry is
+   * Undefined until the robot has connected to the target. `at` is when it connected, and `written` resolves when the timeline entry is
    * written.
    */
   #opened: { at: number; written: Promise<void> } | undefined;

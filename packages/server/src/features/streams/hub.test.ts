@@ -23,7 +23,7 @@ async function sockets(t: TestContext, clock: Clock = systemClock): Promise<() =
   const server: Server = createServer();
   const pace = new FrameRateLimiter(clock);
   const admitted = { caller: { org_id: "org_1" } } as Admitted;
-  // By request path, because concurrent connections may arrive in any order.
+  // Keyed by request path, because concurrent connections may arrive in any order.
   const viewers = new Map<string, Viewer>();
   server.on("upgrade", (request, socket: Duplex, head) =>
     accepted.handleUpgrade(
@@ -74,7 +74,7 @@ test("viewers share one channel, which closes when the last of them leaves", LIM
   const c = await watch("c");
   assert.deepEqual([got.toSorted(), opened.length, hub.size], [["a 1", "b 1", "c 1"], 1, 1]);
   for (const { ws } of [a, c]) ws.close();
-  // The server detects the end of a socket later than the client.
+  // The server detects that a socket has closed later than the client does.
   await until("both to have left", () => [a, c].every(({ viewer }) => viewer.ws.readyState === viewer.ws.CLOSED));
   await opened[0]!.write(Buffer.from("2"));
   await until("the remaining viewer's message", () => got.includes("b 2"));

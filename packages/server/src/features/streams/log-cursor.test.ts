@@ -139,7 +139,7 @@ test("refuses a log cursor that is malformed, has expired or belongs to another 
   assert.throws(() => LogCursor.decode(cursor, { id, plane: { ...it.plane, clock: { ...it.plane.clock, ...late } } }), /has expired/);
 });
 
-test("a log cursor has positions of the most recent robots, and one time for the others", () => {
+test("a log cursor has a position for each robot that logged recently, and one time for all others", () => {
   const id = idSource(systemClock);
   const time = (i: number): string => new Date(Date.UTC(2030, 0, 1, 0, 0, i)).toISOString();
   const positions = new Map(range(1, 1_000).map((i) => [id("rob"), i > 990 ? undefined : { received_at: time(i), seq: i }]));

@@ -63,7 +63,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}, feature
   };
 }
 
-test("topic viewers with the same parameters share one channel, and later ones get the last message", LIMIT, async (t) => {
+test("topic viewers with the same parameters share one channel, and later viewers get the last message", LIMIT, async (t) => {
   const { watch, opened, echo } = await topicsRig(t);
   const [a, b, other] = await Promise.all([
     watch("&topic=/chatter&rate=5"),
@@ -86,7 +86,7 @@ test("topic viewers with the same parameters share one channel, and later ones g
   assert.deepEqual([late.frames, opened.length], [a.frames, 2]);
 });
 
-test("passes the topic type to the robot, and refuses it for agents that would ignore it", LIMIT, async (t) => {
+test("passes the topic type to the robot, and refuses that parameter for agents that would ignore it", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t);
   await watch("&topic=/tf&type=tf2_msgs/TFMessage");
   await until("the channel", () => opened.length === 1);

@@ -44,7 +44,7 @@ export function prepareRosEcho(query: URLSearchParams): StartStream {
     throw badRequest(`query parameter rate must be a number of messages per second, above 0 and at most ${RATE_MAX}`);
   if (field !== null && field.length > FIELD_CHARACTERS_MAX)
     throw badRequest(`query parameter field must have at most ${FIELD_CHARACTERS_MAX} characters`);
-  if (full !== null && full !== "true" && full !== "false") throw badRequest('the query parameter "full" must be true or false');
+  if (full !== null && full !== "true" && full !== "false") throw badRequest("query parameter full must be true or false");
   const params: TopicsParams = {
     op: "echo",
     topic: topic.startsWith("/") ? topic : `/${topic}`,

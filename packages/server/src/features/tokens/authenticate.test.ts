@@ -159,7 +159,7 @@ test("two servers that write last_used_at of the same tokens do not deadlock", T
   const ids: string[] = [];
   for (let i = 0; i < 200; i += 1)
     ids.push((await createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "viewer", label: "t" })).id);
-  // Rejects if PostgreSQL aborts one of them because of a deadlock.
+  // The promise rejects if PostgreSQL aborts one of the two statements because of a deadlock.
   for (let round = 1; round <= 20; round += 1) {
     const uses = (order: string[]): Map<string, Date> => new Map(order.map((id) => [id, new Date(it.clock.now().getTime() + round)]));
     await Promise.all([updateLastUsed(it.plane.db, uses(ids)), updateLastUsed(it.plane.db, uses(ids.toReversed()))]);

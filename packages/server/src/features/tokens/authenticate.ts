@@ -120,8 +120,8 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
 }
 
 /**
- * Writes when tokens or sessions were last used, and removes what was written from the map. If a write fails, keeps the entry for the next
- * flush.
+ * Writes when tokens or sessions were last used, and removes the written entries from the map. If a write fails, keeps its entries for the
+ * next flush.
  */
 async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
   const failures = await isolateFailures([...uses], isOutage, async (some) => {

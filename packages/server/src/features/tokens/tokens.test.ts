@@ -81,7 +81,7 @@ test("a user's token never has more permissions than its user, also after the us
   assert.match(refused.body.error.message, /field role: user usr_\w+ has the role viewer/);
 });
 
-test("a replayed creation or rotation of a token returns no secret and creates no further one", TIMEOUT, async () => {
+test("a replayed creation or rotation of a token returns no secret and creates no further token", TIMEOUT, async () => {
   await using rig = await startRig();
   const headers = { "idempotency-key": "once" };
   const twice = async (url: string, body: object) => {

@@ -71,7 +71,7 @@ class FleetShare {
   readonly #every_ms: number;
   readonly #gaps = new Gaps();
   /**
-   * For each robot, one flush without records that represents all unsent flushes without matching records. It starts at the end of the last
+   * For each robot, one flush without records that represents all unsent flushes without matching records. Its start is the end of the last
    * sent flush.
    */
   readonly #unmatched = new Map<string, MatchedFlush>();
@@ -118,7 +118,7 @@ class FleetShare {
     return this.#ws.bufferedAmount < SHARE_BYTES_MAX && this.#gaps.none;
   }
 
-  /** Returns the flush. If unsent flushes without matching records directly precede it, the returned flush starts where those start. */
+  /** Returns the flush. If unsent flushes without matching records directly precede it, the result starts at the first of those. */
   #afterUnmatched(flush: MatchedFlush): MatchedFlush {
     const unwanted = this.#unmatched.get(flush.robot_id);
     const follows = isSame(unwanted && endOfFlush(unwanted), flush.before);

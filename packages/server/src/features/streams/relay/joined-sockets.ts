@@ -84,8 +84,8 @@ export function closeFrame(code: number, reason: string): Buffer {
 /** Time limit for closing both sockets. If they are not closed by then, they are disconnected. */
 const END_TIMEOUT_MS = 2_000;
 /**
- * A viewer that has not read pending data for this long is disconnected. A viewer without relay that answers no ping is disconnected after
- * the same time.
+ * A viewer that has not read pending data for this long is disconnected. A viewer that is not relayed is disconnected after the same time
+ * if it answers no ping.
  */
 const STUCK_MS = 60_000;
 

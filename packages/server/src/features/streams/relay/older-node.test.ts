@@ -13,7 +13,10 @@ import { flush, range, startRig } from "../testing/rig.ts";
 const TIMEOUT = { timeout: 120_000 };
 type Take = Parameters<Nodes["onUpgrade"]>[0];
 
-/** A plane that relays to itself, as if its robot were connected to another node. That node ignores the parameter `ignored`. */
+/**
+ * Starts a plane that relays to itself, as if its robot were connected to another node. Acting as that node, it ignores the query parameter
+ * `ignored`.
+ */
 async function startRelayed(ignored: string | undefined) {
   let take: Take = () => {};
   const server = createServer();
@@ -59,7 +62,7 @@ for (const [name, ignored, first] of [
     await until("the cursor", () => viewer.cursors.length === 1);
     viewer.ws.terminate();
     await it.rig.clock.advance({ seconds: 1 });
-    // More than the records that a stream without a position starts with.
+    // More records than a stream without a position sends at its start.
     for (let seq = 11; seq <= 310; seq += 10) await ingestLogs(it.plane, it.session, flush(seq, seq + 9));
     await relayed.move();
     const again = it.view(`${it.path}?token=${it.token}&cursor=${viewer.cursors[0]}`);
