@@ -40,8 +40,9 @@ function storedAuthority({ authority, created_by }: Authorized): Authority {
 type Standing = "removed" | "unlimited" | { fleet_id: string } | { grants: Grant[]; limit: Scopes };
 
 /**
- * Reads the current permissions of the authorities of these rows. Inside a transaction, also locks them: the removal or demotion of a user
- * and the revocation of a token wait until the transaction ends. So no work starts after such a change has been committed.
+ * Reads the current permissions of the authorities of these rows. Inside a transaction, also locks the permissions: the removal or demotion
+ * of a user and the revocation of a token wait until the transaction ends. So no work with these permissions starts after such a change has
+ * been committed.
  */
 export async function readAuthorities(tx: Db, org_id: string, rows: readonly Authorized[]): Promise<Authorities> {
   const stored = rows.map(storedAuthority);

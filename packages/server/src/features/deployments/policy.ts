@@ -28,7 +28,7 @@ export function deadlineOf(status: TargetStatus, verify_seconds: number, now: Da
   return seconds === undefined ? null : new Date(now.getTime() + seconds * 1_000);
 }
 
-/** Returns when a target may be retried after its attempt failed: after 10 s, 20 s, 40 s … */
+/** Returns the time of a target's next attempt after attempt number `attempt` failed at `now`: 10 s, 20 s, 40 s … later. */
 export const retryAt = (attempt: number, now: Date): Date => new Date(now.getTime() + RETRY_BASE_SECONDS * 1_000 * 2 ** (attempt - 1));
 
 /** How long a robot verifies a new version under this policy. */

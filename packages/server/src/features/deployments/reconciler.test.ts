@@ -57,7 +57,7 @@ test("postpones a failing target alone, or its deployment if all its targets fai
 
 test("postpones only failing targets, even if many of them fail in one run", async () => {
   const { it, run } = rig((id) => id.startsWith("tgt_bad"));
-  // Every second target fails, also in the part of the batch that the run does not divide further.
+  // Every second target fails, including those in the part of the batch that the run does not divide further.
   const targets = Array.from({ length: 100 }, (_, n) => ({
     org_id: "org",
     deployment_id: "dep",

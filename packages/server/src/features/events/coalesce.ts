@@ -54,8 +54,8 @@ export class Coalescer {
 }
 
 /**
- * Returns the newest change of each object and type, in order. Keeps moves from different places separately, because the robot counts of
- * each of these places change.
+ * Returns the newest change of each object and type, in order. Keeps moves from different sites or fleets separately, because the robot
+ * counts of each of these change.
  */
 function newest(changes: readonly Change[]): Iterable<Change> {
   const by_key = new Map<string, Change>();

@@ -12,8 +12,8 @@ const isChange = (change: unknown): boolean =>
   ["kind", "id", "change"].every((field) => isText((change as Record<string, unknown>)[field]));
 
 /**
- * Maximum changes queued while their places are looked up in the database. If there are more, all are dropped and the readers are notified
- * to reload.
+ * Maximum changes queued while the sites and fleets of their objects are looked up in the database. If there are more, all are dropped and
+ * the readers are notified to reload.
  */
 const WAITING_CHANGES_MAX = 2 * CHANGES_PER_MESSAGE_MAX;
 
@@ -21,8 +21,8 @@ type FeedPlane = Pick<Plane, "bus" | "db" | "findPlaces" | "log" | "id" | "clock
 
 /**
  * Delivers the changes of one org to its readers on this node. It is created, and subscribes to the bus, when the first reader connects.
- * The places of changes are looked up only while a reader may see only certain places. One lookup serves all readers, and all changes that
- * arrived during the previous lookup.
+ * The sites and fleets of changed objects are looked up only while a reader is limited to certain sites or fleets. One lookup serves all
+ * readers, and all changes that arrived during the previous lookup.
  */
 export class Feed {
   readonly ring: Ring;
@@ -63,7 +63,8 @@ export class Feed {
     await this.#listening;
     const after = last_event_id === undefined ? undefined : ring.numberOf(last_event_id);
     const resumed = after !== undefined && ring.has(after + 1);
-    // The changes that the reader missed may have arrived while no limited reader was connected. Then their places were not looked up.
+    // The changes that the reader missed may have arrived while no reader was limited to sites or fleets. Then the sites and fleets of
+    // these changes were not looked up.
     if (resumed && isLimited(reader.caller)) await this.#place(ring.from(after + 1));
     if (resumed) reader.begin({ after, resumed, lost: false });
     else reader.begin({ after: ring.position, resumed, lost: last_event_id !== undefined });
@@ -86,7 +87,10 @@ export class Feed {
     if (!this.#taking) void this.#take();
   }
 
-  /** Appends the queued changes to the ring, in order. Looks up their places first if a reader may see only certain places. */
+  /**
+   * Appends the queued changes to the ring, in order. First looks up the sites and fleets of the changes if a reader is limited to certain
+   * sites or fleets.
+   */
   async #take(): Promise<void> {
     this.#taking = true;
     try {

@@ -34,22 +34,25 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   signing_keys: "admins",
 };
 
-/** A change with its places (site and fleet). They decide whether a reader that is limited to certain places may see the change. */
+/**
+ * A change with the places (site and fleet) of its object. They decide whether a reader that is limited to certain sites or fleets may see
+ * the change.
+ */
 export interface PlacedChange {
   change: AnnouncedChange;
   /**
-   * Undefined if the places are not looked up yet. Empty if the object is in no place, so that readers limited to places do not see the
-   * change.
+   * Undefined if the places are not looked up yet. Empty if the object has no site or fleet, so that readers limited to sites or fleets do
+   * not see the change.
    */
   found?: readonly Found[];
 }
 
-/** Whether the caller may see only certain places, so that the places of changes have to be looked up. */
+/** Whether the caller may see only certain sites or fleets, so that those of changed objects have to be looked up. */
 export const isLimited = (caller: Caller): boolean => !seesWholeOrg(caller);
 
 /**
- * Returns the part of a change that the caller may see, or undefined. If an object moved and the caller sees only one of the two places,
- * omits the other place.
+ * Returns the part of a change that the caller may see, or undefined. If an object moved and the caller sees only its old or only its new
+ * site and fleet, omits the other ones.
  */
 export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): AnnouncedChange | undefined {
   const audience = AUDIENCE[change.kind];
@@ -60,13 +63,13 @@ export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): An
   if (seen.length === found.length) return found.length === 0 ? undefined : change;
   const [first] = seen;
   if (first === undefined) return undefined;
-  // The caller sees only one of the two places of a move: omit the other one.
+  // The caller sees only the old or only the new site and fleet of a move: omit the other ones.
   const { from_fleet_id: _fleet, from_site_id: _site, ...rest } = change;
   const { fleet_id, site_id } = first.place;
   return { ...rest, ...(fleet_id === null ? {} : { fleet_id }), ...(site_id === null ? {} : { site_id }) };
 }
 
-/** Returns the object whose place must be looked up; undefined when the place is known or not needed. */
+/** Returns the object whose site and fleet must be looked up. Undefined if they are known or not needed. */
 function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: string } | undefined {
   const audience = AUDIENCE[change.kind];
   if (typeof audience === "string") return undefined;
@@ -76,13 +79,13 @@ function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: strin
   return id === undefined ? undefined : { of: audience.of, id };
 }
 
-/** Adds the places that the publisher passed with a change, if any. */
+/** Adds the places (site and fleet) that the publisher passed with a change, if any. */
 export const placedByPublisher = (change: AnnouncedChange): PlacedChange =>
   change.places === undefined ? { change } : { change, found: change.places.map((place) => ({ place, shared: false, fleets: [] })) };
 
 /**
- * Looks up the missing places of changes and stores them in `changes`, with one statement for each kind of object. `callers` are the
- * readers that are limited to places. Rejects if the database fails.
+ * Looks up missing sites and fleets of changed objects and stores them in `changes`, with one statement for each kind of object. `callers`
+ * are the readers that are limited to sites or fleets. Rejects if the database fails.
  */
 export async function place(
   find: FindPlaces,

@@ -80,7 +80,7 @@ export interface LogKey extends BatchKey {
   seq: number;
 }
 
-/** Reads batches, newest first, starting with the batch `from`. If it returns fewer than `limit`, there are no older batches. */
+/** Reads batches, newest first, starting with the batch `from`. If the result has fewer than `limit` batches, there are no older ones. */
 export type BatchScan = (from: BatchKey | undefined, limit: number) => Promise<BatchRow[]>;
 
 interface LogScan {
@@ -136,7 +136,7 @@ const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
 interface LogTail {
   /** The matching records, oldest first. */
   records: LogRecord[];
-  /** The end position of the log, which all later records are after. Undefined if the log is empty. */
+  /** The end position of the log; later records have later positions. Undefined if the log is empty. */
   end: LogPosition | undefined;
 }
 

@@ -101,7 +101,7 @@ export const listLoggingRobots = async (db: Db, org_id: string): Promise<string[
 const oldestRow = row({ period_at: nullable(timestamptz) });
 
 /**
- * Returns when the oldest stored logs were received, rounded down to ten minutes. Undefined if there are no logs. Reads the counts instead
+ * Returns the receive time of the oldest stored logs, rounded down to ten minutes. Undefined if there are no logs. Reads the counts instead
  * of the batches.
  */
 export const oldestLogAt = async (db: Db): Promise<Date | undefined> =>

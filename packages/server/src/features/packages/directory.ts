@@ -27,7 +27,7 @@ export const APT_FILES_MAX = 10_000;
 
 /**
  * A directory of packages. Lists its files when manifest.json has changed, so new packages are served without a restart. A request can name
- * only a listed file, so no path in a request reaches another one.
+ * only a listed file, so no request can read another file.
  */
 export class PackageDirectory {
   readonly #directory: string;

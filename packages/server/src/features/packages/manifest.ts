@@ -10,7 +10,7 @@ export interface Manifest {
 }
 
 export const MANIFEST_BYTES_MAX = 1024 ** 2;
-/** Letters that need no quotes in a shell script or a URL. */
+/** Only characters that need no quotes in a shell script or a URL. */
 const VERSION = /^[0-9A-Za-z][0-9A-Za-z.+~-]{0,63}$/;
 const FILE_NAME = /^[0-9A-Za-z][0-9A-Za-z._+~-]{0,199}$/;
 const ARCHITECTURE = /^[a-z0-9]{1,20}$/;

@@ -200,7 +200,7 @@ test("refuses downloads beyond the maximum until others end", { timeout: 60_000 
   assert.deepEqual([refused.status, refused.headers["retry-after"]], [503, "10"]);
   for (const socket of sockets) socket.destroy();
   await until("a download to be accepted", async () => (await it.call("GET", DEB)).status === 200);
-  // Every way in which a request ends counts: a whole file, a range, a known ETag, HEAD and an error.
+  // Each of these requests counts as a download until it ends: a whole file, a range, a known ETag, an error, and HEAD.
   const etag = String((await it.call("GET", DEB)).headers["etag"]);
   const requests = [{}, { range: "bytes=0-0" }, { "if-none-match": etag }, { range: "bytes=99999999-" }];
   for (let i = 0; i <= DOWNLOADS_MAX; i += 1) {

@@ -87,7 +87,7 @@ export async function createRelease(
   throw conflict(`release ${printable(tag)} is being created and deleted by other requests; try again`);
 }
 
-/** Versions of the agent name directories on robots. */
+/** The version of an agent is the name of a directory on robots. */
 const AGENT_VERSION = /^\d[0-9A-Za-z.+~-]{0,63}$/;
 const AGENT_ARCH = /^[a-z0-9]{1,20}$/;
 

@@ -130,7 +130,7 @@ async function recordChanges(
   const to = { site_id: fleet.site_id, fleet_id: fleet.id };
   const ids = moved.map(({ id }) => id);
   for (const { id, site_id, fleet_id } of moved) {
-    // Publish the move to users who can see the old place or the new one.
+    // Publish the move to users who can see the old or the new site and fleet.
     const places = [to, { site_id, fleet_id }];
     announce(tx, plane, org_id, { kind: "robot", id, change: "moved", ...to, from_fleet_id: fleet_id, from_site_id: site_id, places });
   }

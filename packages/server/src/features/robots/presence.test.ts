@@ -158,7 +158,7 @@ test("refuses a signature for another host name, and names the setting to change
   const request = { host, channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
   const signature = signText(identity, httpRequestText(robot_id, request));
   await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { code: "unauthorized", message: expected_message });
-  // The refusal did not use up the nonce, and the host of the request counts, not what the robot claims.
+  // The refused request did not use up the nonce. The server checks the host of the request, whatever the robot claims.
   const own = { ...request, host: CHALLENGE.host };
   await authenticateRobot(it.plane, robot_id, own, signText(identity, httpRequestText(robot_id, own)));
   await assert.rejects(authenticateRobot(it.plane, robot_id, own, signature), { message: "the robot's signature is not valid" });

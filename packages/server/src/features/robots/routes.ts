@@ -76,8 +76,8 @@ function readLabel(text: string): { key: string; value: string } {
 const readRobot = async (db: Db, org_id: string, id: string): Promise<Robot> => toWire(found(await findRobot(db, org_id, id), "robot", id));
 
 /**
- * Returns the robot's place and whether it is online. Throws 404 if the org does not have the robot. Finds decommissioned robots too,
- * because their history can be read.
+ * Returns the robot's site and fleet, and whether it is online. Throws 404 if the org does not have the robot. Finds decommissioned robots
+ * too, because their history can be read.
  */
 export const requireRobot = async (db: Db, org_id: string, id: string): Promise<RobotPlace> =>
   found(await findPlace(db, org_id, id), "robot", id);

@@ -111,7 +111,7 @@ export async function readDeployment(
   return { release, target, rollout, scheduled_at };
 }
 
-/** Creates a deployment of the effective config. The values are frozen per robot when its target is dispatched. */
+/** Creates a deployment of the effective config. The values for each robot are frozen when the robot's target is dispatched. */
 export async function createConfigDeployment(
   db: Db,
   engine: CreateContext,

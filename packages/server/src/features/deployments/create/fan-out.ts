@@ -16,7 +16,10 @@ import { groupSourceMembers, listSourceMembers, type Source } from "../store/rol
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { parseTime } from "../../../kernel/time.ts";
 
-/** Targets per transaction. The locks and 12 ms of CPU of one transaction delay no other request; 100,000 targets take 50 transactions. */
+/**
+ * Targets per transaction. Such a transaction takes 12 ms of CPU, and neither this nor its locks delay other requests. 100,000 targets take
+ * 50 transactions.
+ */
 const CHUNK_TARGETS = 2_000;
 const DEPLOYMENTS_PER_RUN = 20;
 
@@ -199,7 +202,8 @@ const HOUR_MS = 3_600_000;
 const HOURS_PER_DAY = 24;
 
 /**
- * Returns when a deployment that begins at `from` expires: as its policy states, otherwise after the period of the org or of the server.
+ * Returns the expiry time of a deployment that begins at `from`. This is the time in its policy, or otherwise the end of the org's or the
+ * server's default period.
  */
 export async function expiresAt(
   db: Db,

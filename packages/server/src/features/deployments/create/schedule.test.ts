@@ -55,7 +55,7 @@ test("keeps the order of scheduled deployments that two nodes start concurrently
     ids.push((await createDeployment(org, plane, caller, body)).row.id);
   }
   await clock.advance({ minutes: 3 });
-  // The other node draws its order numbers after this one, starts the first deployment and fails before the second.
+  // The other node draws its order numbers after this node has drawn its own. It starts the first deployment and fails before the second.
   const other = watched(plane.db, {
     before: (transaction) => (transaction === 2 ? Promise.reject(new Error("planned: the node fails")) : Promise.resolve()),
   });

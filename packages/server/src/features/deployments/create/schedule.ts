@@ -54,7 +54,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
     const in_order = await storeOrder(org, org_id, separate);
     const is_ordered = in_order !== undefined;
     for (const part of is_ordered ? partsOf(in_order) : [separate]) {
-      // Deployments of a batch that failed start separately.
+      // Deployments whose batch failed start separately.
       const in_batches = is_ordered && !can_batch && part.every(isForOneRobot);
       await startSeparately(org, in_batches ? await startInBatches(org, engine, org_id, part, true) : part, is_ordered);
     }

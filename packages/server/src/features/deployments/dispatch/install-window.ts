@@ -16,8 +16,8 @@ interface InstallWindow {
 }
 
 /**
- * Returns when a robot that gets this deployment now may install it: in the open window or, if none is open, in the next one. Returns nulls
- * if it may install at any time.
+ * Returns the period in which a robot that gets this deployment at `now` may install it: the open window or, if none is open, the next one.
+ * Both times are null if it may install at any time.
  */
 export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: Date): InstallWindow {
   if (rollout.window === undefined) return { install_from: null, install_until: null };

@@ -81,7 +81,7 @@ export const nextOrderNumbers = (db: Db, ids: readonly string[]) =>
   db.many(sql(drawnRow)`select id, nextval('order_number') as order_number from unnest(${list(ids)}::text[]) as d (id)`);
 
 const expiryRow = row({ days: nullable(int) });
-/** Returns after how many days the org's deployments expire; null if it has no setting. */
+/** Returns the number of days after which the org's deployments expire. Null if the org has no such setting. */
 export const expiryDays = async (db: Db, org_id: string): Promise<number | null> =>
   // reads tables of other features: org
   (await db.one(sql(expiryRow)`select (settings ->> 'deployment_expires_days')::int as days from org where id = ${org_id}`)).days;

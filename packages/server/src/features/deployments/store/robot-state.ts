@@ -43,7 +43,7 @@ export const lockGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`,
   );
 
-/** Raises the generation above the one that the robot has seen. After a restore of the database, the robot ignores lower ones. */
+/** Raises the generation above `seen`, the last that the robot has seen: after a database restore, it would ignore a lower one. */
 export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
   db.run(sql`
     insert into robot_desired (org_id, robot_id, generation, updated_at) values (${org_id}, ${robot_id}, ${seen + 1}, ${now})
@@ -129,7 +129,7 @@ export interface DesiredAppChange {
   install_until?: Date | null;
 }
 
-/** Builds the change of a robot's desired app for its target: to `release_id`, or to no release if that is null. Sets no install window. */
+/** Builds the change of a target's app to the desired release `release_id`; null removes the app. Sets no install window. */
 export const desiredBy = (
   { id, order_number, rollout }: Pick<DeploymentRow, "id" | "order_number" | "rollout">,
   target: TargetRow,
@@ -145,7 +145,7 @@ export const desiredBy = (
   verify_seconds: verifySecondsOf(rollout),
 });
 
-/** Sets the desired release of each of these apps, on behalf of the target in its change. */
+/** Sets the desired releases in `changes`, and records which target requested each. */
 export const setDesiredApps = (db: Db, org_id: string, changes: readonly DesiredAppChange[], now: Date) =>
   db.run(sql`
     insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
@@ -180,7 +180,7 @@ export const revertDesiredApps = (db: Db, org_id: string, targets: readonly Targ
     where org_id = ${org_id} and ${ofTargets(targets)}
     returning robot_id`);
 
-/** Records that the robots run their targets' release. If no newer target is open, it also becomes the desired one. */
+/** Records that the robots run their targets' release, and makes it the desired release of robots without a newer open target. */
 export const setAppsApplied = (
   db: Db,
   org_id: string,
@@ -217,7 +217,7 @@ const desiredAppRow = row({
   manifest: nullable(jsonb<unknown>()),
   signature: nullable(jsonb<unknown>()),
 });
-/** Returns the apps with a desired release or a target; the agent only with a target, so that an older release never replaces a newer package. */
+/** Returns apps with a desired release or a target. The agent needs a target, so that no old release replaces a newer package. */
 export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(desiredAppRow)`
     -- reads tables of other features: release
@@ -367,7 +367,7 @@ export const setConfigOrders = (db: Db, org_id: string, robot_ids: readonly stri
     select ${org_id}, r.id, ${namespace}, ${order_number} from unnest(${list(robot_ids.toSorted())}::text[]) as r (id)
     on conflict (org_id, robot_id, namespace) do update set last_order_number = greatest(robot_config_order.last_order_number, excluded.last_order_number)`);
 
-/** Records that these config targets ended `applied`: their files stay the desired ones, and the previous files are deleted. */
+/** Records that these config targets ended `applied`, and deletes the previous files that would be restored after a failure. */
 export const releaseConfigs = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.run(sql`
     update robot_config set target_id = null, deployment_id = null, previous_content = null, previous_sha256 = null

@@ -90,7 +90,9 @@ export const setAppsReported = (
     on conflict (org_id, robot_id, app) do update set current_release_id = excluded.current_release_id, previous_release_id = excluded.previous_release_id, status = excluded.status,
       desired_release_id = case when robot_app.target_id is null then excluded.current_release_id else robot_app.desired_release_id end, updated_at = excluded.updated_at`);
 
-/** Returns those of these robots that have APPS_MAX apps. The caller has locked their generations, so that none is added meanwhile. */
+/**
+ * Returns those of these robots that have APPS_MAX apps. The caller has locked the robots' generations, so that no app is added meanwhile.
+ */
 export const listFullRobots = async (db: Db, org_id: string, robot_ids: readonly string[]): Promise<Set<string>> =>
   new Set(
     (

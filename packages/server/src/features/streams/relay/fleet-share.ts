@@ -141,7 +141,7 @@ class FleetShare {
 }
 
 const OPEN_TIMEOUT_MS = 5_000;
-/** Maximum length of a message from another node. A message of a robot has at most 64 KiB, but these may be compressed. */
+/** Maximum length of a message from another node. It is not compressed, unlike a log message of a robot, which has at most 64 KiB. */
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
 
 /** Receives the logs of a fleet's robots that are connected to other nodes. */

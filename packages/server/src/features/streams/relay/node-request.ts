@@ -60,8 +60,8 @@ const CHARACTERS_MAX = 16 * 1024;
 export const encodeHeader = (said: object): string => Buffer.from(JSON.stringify(said)).toString("base64url");
 
 /**
- * Returns the parsed value of that header, which the caller must validate. Returns undefined if the header is missing, too long or not
- * JSON.
+ * Returns the parsed value of the header NODE_HEADER, which the caller must validate. Returns undefined if the header is missing, too long
+ * or not JSON.
  */
 export function decodeHeader({ headers }: IncomingMessage): unknown {
   const text = headers[NODE_HEADER];
