@@ -39,7 +39,7 @@ export async function requireDeployment(db: Db, org_id: string, kind: Deployment
   return row;
 }
 
-/** Returns a deployment, locked; 404 if it does not exist. */
+/** Locks a deployment and returns its row. Throws 404 if it does not exist. */
 export async function lockDeployment(tx: Db, org_id: string, kind: DeploymentKind, id: string): Promise<DeploymentRow> {
   const [row] = await lockDeployments(tx, org_id, [id]);
   if (row?.kind !== kind) throw notFound(NOUNS[kind], id);

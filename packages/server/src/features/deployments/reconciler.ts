@@ -51,8 +51,9 @@ export interface WorkItem {
 
 /**
  * Applies claimed work with one call of `apply` per batch. A batch that fails is bisected to find the failing items. These are postponed
- * with backoff and logged, and all others are applied. If very many items fail, some others are left for the next run. If every target of a
- * deployment in a batch fails, the deployment is postponed. Throws only if the connection to the database is lost.
+ * with backoff and logged, and all other items are applied. If very many items fail, some items that would not fail are left for the next
+ * run. If every target of a deployment in a batch fails, the deployment is postponed. Throws only if the connection to the database is
+ * lost.
  */
 export async function processItems<T extends WorkItem>(
   { clock, log }: Pick<Engine, "clock" | "log">,

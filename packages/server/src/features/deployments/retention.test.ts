@@ -74,7 +74,7 @@ test("deletes an ended deployment with its rows unless a robot, fleet or retry s
   assert.ok(await isThere(config));
 });
 
-test("keeps an Idempotency-Key exactly as long as the deployment that it created", TIMEOUT, async () => {
+test("keeps an Idempotency-Key exactly as long as the deployment that was created with it", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, release_id, robot_ids } = await startReportRig(it, 1);

@@ -163,7 +163,7 @@ test("every target ends after a bounded number of steps, whatever the robots rep
           if ("to" in verdict) move(verdict.to);
         }
       }
-      // Timeouts alone end a target from any state.
+      // Without any report, timeouts end a target, whatever its status.
       for (let turns = 0; !isTerminal(target.status); turns += 1) {
         assert.ok(turns <= ATTEMPTS_MAX, "timeouts alone do not end it");
         dispatch();

@@ -39,7 +39,7 @@ export const REVOCABLE_STATUSES = ["dispatched", "downloading", "staged"] as con
 const includes = (statuses: readonly TargetStatus[], status: TargetStatus): boolean => statuses.includes(status);
 export const isActive = (status: TargetStatus): boolean => includes(ACTIVE_STATUSES, status);
 export const isRevocable = (status: TargetStatus): boolean => includes(REVOCABLE_STATUSES, status);
-/** Whether the robot is already changing what it runs. It finishes first, regardless of requests. */
+/** Whether the robot is already changing what it runs. Such a robot finishes first, regardless of requests. */
 export const isCommitted = (status: TargetStatus): boolean => isActive(status) && !isRevocable(status);
 
 /** Default for the maximum number of attempts before a delivery failure is final. */
@@ -49,8 +49,8 @@ export const ATTEMPTS_MAX = MAX_ATTEMPTS_DEFAULT;
 const RETRYABLE: readonly Reason[] = ["download_failed", "timeout", "agent_lost"];
 
 /**
- * What the robot is asked to do: install a release or config; remove the app; or, in a rollback requested by the server after the release
- * was applied, return to the previous release, or to none.
+ * What the robot is asked to do: install a release or config, or remove the app. In a rollback that the server requests after the release
+ * was applied: return to the previous release, or to no release.
  */
 export type Task = "install" | "remove" | "return" | "return_to_none";
 
@@ -155,7 +155,7 @@ function ofRemoval({ status, reason }: { status: ReportedStatus; reason: Reason 
 }
 
 /**
- * Decides what a report changes during a rollback to the previous release, or to none. Until the rollback ends, the target stays
+ * Decides what a report changes during a rollback to the previous release or to no release. Until the rollback ends, the target stays
  * `rolling_back`.
  */
 function afterReturn({ task }: TargetState, status: ReportedStatus): Verdict {

@@ -100,7 +100,7 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   return moved.map(({ row }) => row);
 }
 
-/** Writes the targets of all moves. Returns the ids of the changed targets, without those of inserted ones. */
+/** Writes the targets of all moves. Returns the ids of the changed targets, without the ids of inserted targets. */
 async function writeTargets(tx: Db, org_id: string, wanted: readonly Move[], now: Date): Promise<Set<string>> {
   const inserted = wanted.flatMap(({ started, changes }) =>
     started === undefined ? [] : [changes.reduce<TargetRow>((target, change) => ({ ...target, ...afterChange(change) }), started)],
@@ -302,7 +302,7 @@ export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRo
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
 }
 
-/** Writes timelines and metrics, and wakes targets that waited for the changed ones. */
+/** Writes timelines and metrics, and wakes targets that waited for the changed targets. */
 async function followUp(tx: Db, engine: Engine, moves: readonly (Move & { row: DeploymentRow })[], actor: Actor): Promise<void> {
   const shown = moves.flatMap(({ row, changes }) => changes.filter(isShown).map((change) => timelineOf(row, change, actor)));
   await recordTimelineMany(tx, engine, shown);

@@ -20,8 +20,8 @@ interface CancelOptions {
 }
 
 /**
- * Cancels a deployment. Targets that were not dispatched end immediately. Robots that are downloading are asked to stop and acknowledge it.
- * Robots that are installing or verifying finish first; with the mode `rollback`, they then roll back.
+ * Cancels a deployment. Targets that were not dispatched end immediately. Robots that are downloading are asked to stop, and must
+ * acknowledge the request. Robots that are installing or verifying finish first; with the mode `rollback`, they then roll back.
  */
 export async function cancelDeployment(
   db: Db,

@@ -57,8 +57,8 @@ export async function cancelPendingTargets(
 }
 
 /**
- * Ends targets whose robots have changed nothing. Asks robots that are downloading to stop and to acknowledge it. If the deployment rolls
- * back, also rolls back the robots that have its release.
+ * Ends targets whose robots have changed nothing. Asks robots that are downloading to stop and to acknowledge the request. If the
+ * deployment rolls back, also rolls back the robots that have its release.
  */
 async function endTargets(
   tx: Db,

@@ -24,8 +24,9 @@ const FAILED_AGAIN_MS = 5_000;
 
 /**
  * Background: starts scheduled deployments that are due. Thousands may be due at one moment, so deployments to one robot each are started
- * and dispatched in batches, one transaction per batch. The others start one by one, and create their targets first. The transaction that
- * starts a deployment also deletes its schedule row, so each is started once even if a process crashes. Returns true if there may be more.
+ * and dispatched in batches, one transaction per batch. All other deployments start one by one, and create their targets first. The
+ * transaction that starts a deployment also deletes its schedule row. So each deployment is started once even if a process crashes. Returns
+ * true if there may be more.
  */
 export async function releaseDue(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
   const now = engine.clock.now();

@@ -80,10 +80,10 @@ export async function writeDesiredConfigs(
   return changes;
 }
 
-/** Whether the robot is sent the files of its target, or needs none. */
+/** Whether the files of the target are sent to its robot, or the robot needs no files. */
 export const isHandedOut = ({ to }: TargetChange): boolean => to === "dispatched" || to === "applied";
 
-/** Returns, by robot, the namespaces for which a newer deployment was dispatched; none if this deployment is of one namespace. */
+/** Returns, for each robot, the namespaces for which a newer deployment was dispatched. Empty if this deployment is of one namespace. */
 async function newerNamespaces(
   tx: Db,
   { org_id, namespace, order_number }: DeploymentRow,

@@ -52,7 +52,7 @@ export async function desiredOf(db: Db, org_id: string, robot_ids: readonly stri
 
 const IMAGE_KIND = "container_image";
 
-/** An image in an uploaded archive. A robot that has none of its parts downloads the sum of their sizes. */
+/** An image in an uploaded archive. A robot that has none of the image's parts downloads all of them: the sum of their sizes. */
 export interface ReleaseImage {
   /** `os/architecture` or `os/architecture/variant`; "" if the archive does not state the platform. */
   platform: string;

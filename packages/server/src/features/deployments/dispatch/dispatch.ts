@@ -55,7 +55,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Po
     failed += 1;
     // Logs only the first failure of a run, because one cause may affect hundreds of deployments.
     if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
-    // After many failures, some targets are not retried separately. The next run dispatches them, unless all targets failed.
+    // After many failures, the remaining targets are not tried separately. The next run dispatches them, unless all targets failed.
     const undivided = new Set(failures.failed.length < own.length ? failures.undivided : []);
     more ||= undivided.size > 0;
     const isolated = failures.failed.filter((target) => !undivided.has(target));

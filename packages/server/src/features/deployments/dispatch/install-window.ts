@@ -26,8 +26,8 @@ export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: 
 }
 
 /**
- * Returns what a target whose robot has downloaded the release waits for, and the target's deadline. It waits for its window until the
- * window opens, and then for nothing. If the window has closed, the deadline is `now`, so that the robot is sent the next window.
+ * For a target whose robot has downloaded the release, returns what the target waits for and its deadline. It waits for its window until
+ * the window opens, and then for nothing. If the window has closed, the deadline is `now`, so that the robot is sent the next window.
  */
 export function waitForWindow(
   { install_from, install_until }: InstallWindow,

@@ -1,6 +1,6 @@
 /**
- * Queue of robots that connected to this node and are not yet checked against their fleet. It is in memory only: if the node stops, its
- * robots lose their links and connect again.
+ * Queue of robots that connected to this node and whose releases and configs are not yet compared with those of their fleet. It is in
+ * memory only: if the node stops, its robots lose their links and connect again.
  */
 export class ConnectionSync {
   readonly #robots = new Map<string, Set<string>>();

@@ -67,8 +67,9 @@ export function followAgain(tx: Db, engine: Pick<Plane, "bus">, { org_id, robot_
 }
 
 /**
- * Returns the release that a deployment gave the fleet; null if none. In a rollback, or a retry of one, each robot gets its own release,
- * and `release_id` is only a placeholder. Therefore the result for a retry or rollback is the release that most robots got.
+ * Returns the release that a deployment gave the fleet, or null if it gave none. In a rollback, or in a retry of a rollback, each robot
+ * gets its own release, and `release_id` is only a placeholder. Therefore the result for a retry or rollback is the release that most
+ * robots got.
  */
 async function releaseFor(tx: Db, deployment: DeploymentRow, origins: ReadonlyMap<string, Origin>): Promise<string | null> {
   const { org_id, id, release_id, retry_of, rollback_of } = deployment;

@@ -170,7 +170,7 @@ function decideFile(target: TargetRow, arrived: ReadonlyMap<string, Arrived>): R
 
 type Arrived = { changed: boolean };
 
-/** Returns the config targets of which every file is on the robot, and whether any file changed there. */
+/** Returns the config targets whose files are all on the robot, and for each whether any of its files changed there. */
 async function configsArrived(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, Arrived>> {
   const configs = targets.filter(({ kind }) => kind === "config");
   if (configs.length === 0) return new Map();

@@ -13,8 +13,8 @@ import type { DeploymentRow } from "../store/rows.ts";
 import { type CreateContext, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
 
 /**
- * Restores the releases that the robots of a deployment ran before it. Rolls back an open deployment. For an ended one, creates a new
- * deployment and returns it with `is_new`. Throws 409 if there is nothing to roll back.
+ * Restores the releases that the robots of a deployment ran before that deployment. Rolls back an open deployment. For an ended one,
+ * creates a new deployment and returns it with `is_new`. Throws 409 if there is nothing to roll back.
  */
 export async function rollBackDeployment(
   db: Db,

@@ -11,7 +11,7 @@ import { type Engine, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment, noteDeploymen
 import { countsOf } from "../state.ts";
 import { advanceRollout, waveFacts } from "./advance.ts";
 
-/** Returns the deployment's row, locked; 404 if it does not exist, 409 if it has ended, is ending or has not started. */
+/** Locks a deployment and returns its row. Throws 404 if it does not exist, and 409 if it has ended, is ending or has not started. */
 async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentRow> {
   const row = await lockDeployment(tx, org_id, "release", id);
   if (isTerminal(row.status)) throw conflict(`deployment ${id} has ended: ${row.status}`);
@@ -51,7 +51,10 @@ export async function resumeDeployment(db: Db, engine: Engine, org_id: string, i
   });
 }
 
-/** Starts the next wave without the rest of the soak time and despite a closed gate. Throws 409 if the current wave has not passed. */
+/**
+ * Starts the next wave without waiting for the rest of the soak time, even if its gate is closed. Throws 409 if the current wave has not
+ * passed.
+ */
 export async function promoteDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);

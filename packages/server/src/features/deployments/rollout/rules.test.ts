@@ -146,7 +146,7 @@ test("after a resume, only a further failure exceeds the failure threshold again
       const accepted = acceptedByResume(fared, policy(threshold), 0);
       assert.equal(accepted > 0, isExceeded(fared, policy(threshold), 0));
       assert.equal(isExceeded(fared, policy(threshold), accepted), false);
-      // Robots dispatched since then reduce the percentage; that must not allow a further failure.
+      // Robots that were dispatched since the resume lower the percentage of failures. Even then, a further failure must not be allowed.
       const worse = { ...fared, failed: fared.failed + 1, dispatched: fared.dispatched + 1_000, applied: fared.applied + 999 };
       assert.equal(isExceeded(worse, policy(threshold), accepted), accepted > 0 || isExceeded(worse, policy(threshold), 0));
       assert.equal(acceptedByResume(worse, policy(threshold), accepted) >= accepted, true);

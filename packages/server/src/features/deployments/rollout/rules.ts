@@ -6,11 +6,14 @@ export interface WaveFacts {
   /** Number of the wave, counted from 0, and the number of all waves. */
   wave: number;
   wave_count: number;
-  /** Numbers of its targets: not opened yet (`pending`), `active`, and ended as `applied`, `failed` or `rolled_back` (`decided`). */
+  /** Numbers of the wave's targets: not opened yet (`pending`), `active`, and ended as `applied`, `failed` or `rolled_back` (`decided`). */
   pending: number;
   active: number;
   decided: number;
-  /** Numbers of its queued targets: all (`queued`), not waiting for their robot to connect (`blocked`), waiting for the gate (`gated`). */
+  /**
+   * Numbers of the wave's queued targets: all (`queued`), not waiting for their robot to connect (`blocked`), waiting for the gate
+   * (`gated`).
+   */
   queued: number;
   blocked: number;
   gated: number;

@@ -219,7 +219,10 @@ export interface Membership {
   fleet_id: string;
   /** Order number of the deployment: robots that joined after it started are excluded. */
   before: number;
-  /** The architecture of the release, as robots report it; null if the release is for any. Robots that reported none are then excluded. */
+  /**
+   * The architecture of the release, as robots report it. Null if the release is for any architecture. Otherwise, robots that reported no
+   * architecture are excluded.
+   */
   arch: string | null;
 }
 

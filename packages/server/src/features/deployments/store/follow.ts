@@ -23,9 +23,10 @@ const behindRow = row({
 export type Behind = RowOf<typeof behindRow>;
 
 /**
- * Returns the connected robots that lack a release or config of their fleet, because they joined it later or were offline until its
- * deployment expired. Leaves out robots with an open target for the app or config, robots to which a user has deployed something else
- * since, and robots that already had an automatic deployment for it: one attempt per stay in the fleet.
+ * Returns the connected robots that lack a release or config of their fleet: they joined the fleet after its deployment, or were offline
+ * until that deployment expired. Leaves out robots with an open target for the app or config, and robots to which a user has deployed
+ * something else since. Also leaves out robots that already had an automatic deployment of the release or config: one attempt per stay in
+ * the fleet.
  */
 export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(behindRow)`
@@ -62,8 +63,8 @@ export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[])
 
 const unwantedRow = row({ id: text, reason: textOf<"superseded" | "rollback_requested">() });
 /**
- * Returns the automatic deployments among these whose release or config the fleet no longer has. The reason is `superseded` if the fleet
- * has another release, and `rollback_requested` if it has none since a rollback.
+ * Returns those of these automatic deployments whose release or config the fleet no longer has. The reason is `superseded` if the fleet has
+ * another release, and `rollback_requested` if it has had none since a rollback.
  */
 export const listUnwantedFollows = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(unwantedRow)`
@@ -80,8 +81,9 @@ export interface Attempt {
 }
 
 /**
- * Records the automatic deployment of each robot. A robot gets only one per subject; another one may replace only those in `earlier_ids`.
- * Returns the ids of the recorded deployments. An id is absent if another transaction recorded a deployment for its robot first.
+ * Records the automatic deployment of each robot. Only one is recorded per robot and `subject` (a release or config); it may replace one of
+ * `earlier_ids`. Returns the ids of the recorded deployments. An id is absent if another transaction recorded a deployment for its robot
+ * first.
  */
 export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[], earlier_ids: readonly string[], now: Date) =>
   db.many(sql(row({ deployment_id: text }))`
@@ -137,7 +139,7 @@ export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
       select d.id, d.retry_of, d.rollback_of, d.order_number from origin o join deployment d on d.org_id = ${org_id} and d.id = coalesce(o.retry_of, o.rollback_of))
     select ${originRow} from origin`);
 
-/** Returns the release that most robots of these ended deployments got; null if most got none. */
+/** Returns the release that most robots of these ended deployments got. Null if most got no release. */
 export const commonestApplied = async (db: Db, org_id: string, deployment_ids: readonly string[]): Promise<string | null> =>
   (
     await db.maybe(sql(row({ release_id: nullable(text) }))`

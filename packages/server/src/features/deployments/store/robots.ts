@@ -102,7 +102,7 @@ export const listFullRobots = async (db: Db, org_id: string, robot_ids: readonly
     ).map(({ robot_id }) => robot_id),
   );
 
-/** Returns how many apps a robot has besides this one. */
+/** Returns how many apps a robot has besides `app`. */
 export const countOtherApps = async (db: Db, org_id: string, robot_id: string, app: string): Promise<number> =>
   (
     await db.one(sql(row({ apps: int }))`
