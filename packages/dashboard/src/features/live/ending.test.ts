@@ -31,7 +31,7 @@ test("explains that an agent is too old for a stream and suggests no retry", () 
 });
 
 test("shows the server's message for a refused stream, except for status 426", () => {
-  assert.equal(explainRefusal(426, "this path opens a WebSocket"), undefined);
+  assert.equal(explainRefusal(426, "this path requires a WebSocket upgrade"), undefined);
   assert.equal(explainRefusal(403, "operator is needed")?.text, "Operator is needed.");
   assert.equal(explainRefusal(403, "")?.again, "never");
 });

@@ -38,7 +38,7 @@ export class OrgSecrets {
     const [, id = "", text = ""] = SEALED.exec(sealed) ?? [];
     const key = this.#keys.get(id);
     if (key === undefined)
-      throw httpError(503, "this server does not have the key that encrypted the secret; its administrator must restore it", {
+      throw httpError(503, "this server does not have the key that encrypted the secret; the server's administrator must restore the key", {
         "retry-after": RETRY_SECONDS,
       });
     return unseal(key, text, [this.#org_id, id, ...bound]).toString();
@@ -65,7 +65,7 @@ export async function openOrgSecrets(db: Db, { secrets }: Pick<Sealing, "secrets
   return new OrgSecrets(org_id, new Map(keys.map((key) => [key.id, secrets.unwrap(key, [org_id, key.id])])));
 }
 
-/** Reads the data keys of an org, and creates one if the org has none that this server can decrypt. */
+/** Reads the data keys of an org. Creates a data key if this server can decrypt none of them. */
 export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): Promise<OrgSecrets> {
   const there = await openOrgSecrets(db, plane, org_id);
   if (there.can_seal) return there;

@@ -92,7 +92,7 @@ function readLogin(value: JsonValue): RegistryLogin | undefined {
   return isText(username) && isText(password) && Object.keys(rest).length === 0 ? { username, password } : undefined;
 }
 
-/** Returns the effective logins of each of these robots, by host in lower case. Throws 503 if the server cannot decrypt one. */
+/** Returns the effective logins of each of these robots, by host in lower case. Throws 503 if the server cannot decrypt a login. */
 export async function registryLogins(
   db: Db,
   plane: Pick<Sealing, "secrets">,

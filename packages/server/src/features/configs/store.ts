@@ -259,7 +259,9 @@ export const countKeysOfOthers = (db: SystemDb, master_key_id: string): Promise<
 
 const namespaceRow = row({ value_schema: nullable(jsonb<JsonValue>()), schema_version: int });
 
-/** Locks a namespace, so that no other transaction changes its values or schema until this one ends. Returns the schema and its version. */
+/**
+ * Locks a namespace. Until this transaction ends, no other transaction changes its values or schema. Returns the schema and its version.
+ */
 export const lockNamespace = (db: Db, org_id: string, namespace: string): Promise<RowOf<typeof namespaceRow>> =>
   db.one(sql(namespaceRow)`
     insert into config_namespace (org_id, namespace) values (${org_id}, ${namespace})

@@ -84,7 +84,7 @@ async function findEnrolled(db: Db, key: KeyRow, public_key: Buffer): Promise<En
   const owner = await findOwner(db, public_key);
   if (owner === undefined) return undefined;
   if (owner.org_id !== key.org_id) throw forbidden("this public key is enrolled in another org");
-  if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enroll it with a new one");
+  if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enroll its computer with a new public key");
   if (key.robot_id !== null && key.robot_id !== owner.robot_id)
     throw forbidden("this public key belongs to another robot: use a new, empty state directory on the new computer");
   return { is_new: false, data: { robot_id: owner.robot_id, org_id: owner.org_id, name: owner.name } };

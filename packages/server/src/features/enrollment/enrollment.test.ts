@@ -257,7 +257,7 @@ test("returns 400 with the name of the invalid enrollment field", TIMEOUT, async
     [{ ...good, key: undefined }, "key"],
     [{ ...good, public_key: "short" }, "public_key"],
     [{ ...good, public_key: `${"!".repeat(43)}=` }, "public_key"],
-    // A point has the first byte 4, and is on the curve.
+    // An uncompressed point of P-256 starts with the byte 4 and lies on the curve.
     [{ ...good, public_key: Buffer.alloc(65, 5).toString("base64") }, "public_key"],
     [{ ...good, public_key: Buffer.alloc(65, 4).toString("base64") }, "public_key is not a point on the curve P-256"],
     [{ ...good, name: "" }, "name"],

@@ -27,7 +27,7 @@ const RETRY_MS_MAX = 3_600_000;
 interface Options {
   /** Writes the counts of log bytes that are still in memory. */
   flush: () => Promise<void>;
-  /** Whether to check also for single robots above their share of the org's limit. */
+  /** Whether to check also each robot against its share of the org's limit. */
   check_robots: boolean;
 }
 

@@ -48,7 +48,8 @@ export function orgRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getAnyOrg, async (_, { params, db }) => ({ data: toWire(await requireOrg(db, params.id)) }));
   serve(http, plane, routes.approveOrg, async (_, { params, db }) => ({ data: await approve(plane, db, params.id) }));
   serve(http, plane, routes.rejectOrg, async (_, { params, db }) => ({ data: await reject(db, params.id) }));
-  // Suspending and resuming set the status of the org, which requests, robot connections and the scheduler check. Both are idempotent.
+  // Suspending or resuming an org sets its status. Requests, robot connections and the scheduler check this status. Both routes are
+  // idempotent.
   serve(http, plane, routes.suspendOrg, async (_, { params, db }) => ({ data: await change(plane, db, params.id, "active", "suspended") }));
   serve(http, plane, routes.resumeOrg, async (_, { params, db }) => ({ data: await change(plane, db, params.id, "suspended", "active") }));
   serve(http, plane, routes.getStats, async (_, { db }) => ({ data: await figures(db) }));
@@ -132,7 +133,7 @@ async function change(plane: Plane, db: Db, id: string, from: "active" | "suspen
   throw conflict(`org ${id} is ${status}, not active or suspended; approve it first`);
 }
 
-/** Changes the name and settings of an org that are present in the body. Keeps the others. */
+/** Changes the org's name and settings that are present in the body. Keeps its other settings. */
 const changeOwnOrg = (plane: Plane, db: Db, id: string, body: BodyOf<Routes["updateOrg"]>): Promise<OwnOrg> =>
   db.transaction(async (tx) => {
     const org = await lockOrg(tx, id);

@@ -20,7 +20,10 @@ const CONTENT_TYPES: Record<string, string> = {
 const contentType = (file: string): string =>
   CONTENT_TYPES[path.extname(file)] ?? (path.extname(file) === "" ? "text/plain; charset=utf-8" : "application/octet-stream");
 
-/** Maximum concurrent downloads of packages from one server. Anyone may download them, so they must not use up its file descriptors. */
+/**
+ * Maximum concurrent downloads of packages from one server. Anyone may download packages, so downloads must not use up the server's file
+ * descriptors.
+ */
 export const DOWNLOADS_MAX = 200;
 let downloads = 0;
 

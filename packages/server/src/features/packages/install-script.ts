@@ -11,9 +11,9 @@ const ORIGIN = /^https?:\/\/([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$
 const BASE64_COLUMNS = /.{1,76}/g;
 
 /**
- * Returns the address of this server for the script. This is the address of the request if it is one of this server's names, and otherwise
- * null. Also null if the names are unknown, which is the case behind a proxy without --host-name. Also null if the address contains
- * characters that a shell needs quotes for.
+ * Returns the address of this server for the script: the address of the request, if it is one of this server's names. Otherwise returns
+ * null, for example behind a proxy without --host-name, where the names are unknown. Also returns null if the address contains characters
+ * that a shell needs quotes for.
  */
 export function checkedOrigin({ hosts }: Pick<Plane, "hosts">, site: Site): string | null {
   if (site.origin === undefined || !hosts.is_known || !ORIGIN.test(site.origin)) return null;

@@ -38,7 +38,7 @@ async function startShared(limits: Partial<Limits> = {}) {
   return { ...rig, disk, mine: rig.org.token, other_token: another.token, start, patch, look };
 }
 
-test("reservations of one org without bytes do not prevent another org from uploading", TIMEOUT, async () => {
+test("announced uploads of one org without any byte do not prevent another org from uploading", TIMEOUT, async () => {
   await using it = await startShared();
   const statuses = [];
   for (let i = 0; i < 20; i += 1) statuses.push((await it.start(it.mine, 100 * MIB)).answer.status);

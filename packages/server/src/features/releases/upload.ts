@@ -30,7 +30,7 @@ interface UploadRequest {
   release_id: string;
   headers: Record<string, string | string[] | undefined>;
   stream: Readable;
-  /** Sends the response 100 Continue, if the client waits for it before it sends the body (`Expect: 100-continue`). */
+  /** Sends the response 100 Continue, if the client waits for that response before it sends the body (`Expect: 100-continue`). */
   allowBody: () => void;
 }
 

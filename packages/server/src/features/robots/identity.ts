@@ -17,7 +17,9 @@ export const ORG_SUSPENDED = "the org is suspended";
 
 const QUARANTINED = "several machines use this robot's identity; an operator must decide which machine is the robot";
 
-/** A queue on a robot's disk for reports and logs. The robot names it when it connects. Each outbox has its own sequence numbers. */
+/**
+ * A queue on a robot's disk for reports and logs. The robot names its outbox when it connects. Each outbox has its own sequence numbers.
+ */
 interface Outbox {
   robot_id: string;
   outbox_id: string;

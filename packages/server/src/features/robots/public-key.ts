@@ -31,7 +31,10 @@ export function isPublicKey(public_key: Buffer): boolean {
 const keyObject = (public_key: Buffer): KeyObject =>
   createPublicKey({ key: Buffer.concat([SPKI_PREFIXES[publicKeyType(public_key)], public_key]), format: "der", type: "spki" });
 
-/** Whether `signature` (base64; of ECDSA in DER) is a valid signature of `text` for a robot's public key. */
+/**
+ * Whether `signature` is a valid signature of `text` for a robot's public key. The signature is in base64; an ECDSA signature is encoded in
+ * DER.
+ */
 export const isSignedBy = (public_key: Buffer, text: string, signature: string): boolean =>
   verify(DIGESTS[publicKeyType(public_key)], Buffer.from(text), keyObject(public_key), Buffer.from(signature, "base64"));
 

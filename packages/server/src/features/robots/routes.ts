@@ -53,7 +53,7 @@ export function robotRoutes(http: Http, plane: Plane): void {
     });
 }
 
-/** Parses the key in a cursor. Throws 400 for a key of another form, which this server did not create for this list. */
+/** Parses the key in a cursor. Throws 400 for a malformed key, which this server did not create for this list. */
 function readKey(text: string): RobotKey {
   try {
     const { id, name } = JSON.parse(text) as Partial<Record<"id" | "name", unknown>>;

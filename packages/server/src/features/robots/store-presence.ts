@@ -10,10 +10,10 @@ const presenceRow = row({ ...robotRef.columns, session_id: nullable(text) });
 type Presence = RobotRef & Partial<RowOf<typeof presenceRow>>;
 
 /**
- * Marks robots as offline if they are connected to this run of this node and, if a session is given, if it is still the current session.
- * Returns the robots that were online. Locks rows in the order of ids, so that transactions cannot deadlock. Finds each row by its id in a
- * lateral join, and checks the node only afterwards. Otherwise, if the statistics are from a time when no robot was online, the query
- * planner would scan all online robots for each of these rows.
+ * Marks robots as offline if they are connected to this run of this node. If a session is given, it must also be the robot's current
+ * session. Returns the robots that were online. Locks rows in the order of ids, so that transactions cannot deadlock. Finds each row by its
+ * id in a lateral join, and checks the node only afterwards. Otherwise the query planner would scan all online robots for each of these
+ * rows, if its statistics are from a time when none was online.
  */
 export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
@@ -93,8 +93,8 @@ export interface Seen extends RobotRef {
 }
 
 /**
- * Updates when robots were last seen, in one statement. The times never decrease. Locks rows in the order of ids, so that two nodes cannot
- * deadlock.
+ * Updates the times at which robots were last seen, in one statement. The times never decrease. Locks rows in the order of ids, so that two
+ * nodes cannot deadlock.
  */
 export const updateSeen = (db: Db, seen: readonly Seen[]): Promise<number> =>
   db.run(sql`

@@ -134,7 +134,7 @@ export class Recorder {
     this.#characters -= characters;
     this.#stored_bytes += bytes.length;
     if (this.#stored_bytes > RECORDING_BYTES_MAX) onFailure("its recording is full; open another shell");
-    // Schedule a write for output that arrived during this one.
+    // Schedule another write for output that arrived during this write.
     if (this.#characters > 0) this.#flushSoon();
   }
 

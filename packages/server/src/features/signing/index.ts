@@ -86,7 +86,10 @@ async function trustOfOrg(db: Db, org_id: string): Promise<Trust> {
   return latest === undefined ? { serial: 0, require_signature: false, keys: [] } : trustOf(latest);
 }
 
-/** Returns the latest statement of the org's signing keys. A robot gets it when it enrolls, and trusts it. Null if the org has none. */
+/**
+ * Returns the latest statement of the org's signing keys. A robot gets this statement when it enrolls, and trusts it. Null if the org has
+ * none.
+ */
 export const latestStatement = async (db: Db, org_id: string): Promise<SignedText | null> =>
   (await findLatest(db, org_id))?.statement ?? null;
 
@@ -120,8 +123,8 @@ export async function requireDeployable(plane: Pick<Plane, "clock">, db: Db, org
 }
 
 /**
- * Combines an org's statements, which must be sorted from oldest to newest, into its keys. Each key has the time at which it was added, and
- * possibly revoked.
+ * Combines an org's statements, which must be sorted from oldest to newest, into its keys. Each key has the time at which it was added and,
+ * if it was revoked, the time of its revocation.
  */
 function toWire(org_id: string, rows: readonly StatementRow[]): SigningKeys {
   const keys = new Map<string, SigningKeys["keys"][number]>();

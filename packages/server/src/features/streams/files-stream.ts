@@ -16,7 +16,7 @@ const PATH_CHARACTERS_MAX = 4096;
 export const startFiles: StartStream = async ({ plane }, viewer) => {
   const opened = openAtRobot(plane, viewer, "files", "camera", {});
   const session = new FileSession(plane, viewer);
-  // Receive the viewer's requests even before the channel to the robot is open. They wait until it is.
+  // Receive the viewer's requests even before the channel to the robot is open. Until then, the requests wait.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel === undefined) return;

@@ -105,7 +105,7 @@ class FleetLogStream {
   async #refresh(): Promise<void> {
     const now = this.#plane.clock.monotonic();
     if ((await this.#others?.refresh()) === true) this.#positions.suspect();
-    // Schedule robots whose log could not be read before, too.
+    // Also schedule robots whose log could not be read before.
     this.#positions.read(this.#followers.robots.filter((robot_id) => !this.#positions.has(robot_id)));
     if (!this.#positions.suspected && now - this.#compared_at < POSITIONS_EVERY_MS) return;
     this.#compared_at = now;

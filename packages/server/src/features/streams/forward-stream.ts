@@ -29,7 +29,7 @@ export function prepareForward(query: URLSearchParams): StartStream {
 async function startForward({ plane }: StreamContext, viewer: Viewer, params: Required<ForwardParams>): Promise<void> {
   const opened = openAtRobot(plane, viewer, "forward", "topics", params);
   const tunnel = new Tunnel(plane, viewer, params);
-  // Receive the viewer's messages even before the channel to the robot is open. They wait until it is.
+  // Receive the viewer's messages even before the channel to the robot is open. Until then, the messages wait.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel !== undefined) await tunnel.toRobot(channel, data, binary);

@@ -83,7 +83,7 @@ test("a fleet's log stream includes robots that join, and stays open while robot
   const viewer = it.view(path);
   await until("the stored records", () => viewer.records.length === 100);
   assert.ok(viewer.records.every(({ robot_id }) => robot_id === it.robot_id || robot_id === second.robot_id));
-  // Requesting immediate logs from a thousand robots would be too much load.
+  // A viewer of a fleet does not request immediate logs: those of a thousand robots would be too much load.
   assert.deepEqual(
     [...it.sent, ...two.sent].filter(({ type }) => type === "log_follow"),
     [],

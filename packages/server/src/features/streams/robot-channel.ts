@@ -122,5 +122,5 @@ export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admit
 /** Throws ChannelRefused if the connection of a robot has no room for another channel. The last channels are reserved for shells. */
 export function requireChannel({ channel_room }: Session, send_class: SendClass, { streams_kept_for_shells: kept }: StreamLimits): void {
   if (channel_room <= (send_class === "shell" ? 0 : kept))
-    throw new ChannelRefused({ code: CLOSE.too_many, reason: "the robot's link cannot carry another stream" });
+    throw new ChannelRefused({ code: CLOSE.too_many, reason: "the robot's link has no room for another stream" });
 }

@@ -48,7 +48,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}, feature
       await once(ws, "open");
       return { ws, frames, closed, echoed: () => frames.map((frame) => JSON.parse(frame) as Echoed) };
     },
-    /** Sends a message from the robot, which skipped `skipped` messages before it. */
+    /** Sends a message from the robot, as if the robot had skipped `skipped` messages before this message. */
     echo: async (number: number, { skipped = 0, padding = "" } = {}): Promise<void> => {
       const line = JSON.stringify({
         ...(skipped > 0 ? { skipped } : {}),

@@ -62,7 +62,7 @@ function commandIn(text: string): string[] {
 /** Serves a shell for one viewer. Its session is stored before the shell opens, and all its output is recorded. */
 async function startShell(context: StreamContext, viewer: Viewer, params: ShellQuery): Promise<void> {
   const opening = openShell(context, viewer, params);
-  // Receive the viewer's input even before the channel to the robot is open. It waits until the channel is open.
+  // Receive the viewer's input even before the channel to the robot is open. Until then, the input waits.
   viewer.receive(async (data, binary) => {
     const { shell, channel } = await opening;
     if (channel !== undefined) await shell.toRobot(channel, data, binary);

@@ -205,7 +205,7 @@ async function answerPlain(
   } finally {
     if (seen.org_id !== undefined) reply.header("x-service-org-id", seen.org_id);
   }
-  throw httpError(426, "this path opens a WebSocket", { upgrade: "websocket", connection: "upgrade" });
+  throw httpError(426, "this path requires a WebSocket upgrade", { upgrade: "websocket", connection: "upgrade" });
 }
 
 async function serveViewer(context: StreamContext, viewer: Viewer, { start, ...admitted }: Admitted): Promise<void> {

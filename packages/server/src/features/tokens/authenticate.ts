@@ -33,7 +33,8 @@ export interface PortalAuthenticator {
   /** Checks again whether a token or session is valid, by its hash. Throws 401 or 403. Does not count as use of a session. */
   recheck(held: HashedProof, org_id: string): Promise<Caller>;
   /**
-   * Writes when each token and session was last used. Call it every few seconds, because a write for each request would be too expensive.
+   * Writes the time at which each token and session was last used. Call this function every few seconds, because a write for each request
+   * would be too expensive.
    */
   flushUsed(): Promise<void>;
 }
@@ -55,7 +56,10 @@ interface Options {
   limits: Pick<Limits, "session_idle_hours">;
 }
 
-/** Creates the authenticator of API tokens and browser sessions. It finds them by the SHA-256 of their secret, cached for 1 s. */
+/**
+ * Creates the authenticator of API tokens and browser sessions. It finds tokens and sessions by the SHA-256 of their secret, and caches the
+ * results for 1 s.
+ */
 export function createPortalAuthenticator({ db, clock, limits }: Options): PortalAuthenticator {
   const tokens = new LookupCache<Token>(clock, (hash) => lookUpToken(db, hash));
   const sessions = new LookupCache<Session>(clock, (hash) => lookUpSession(db, hash));
@@ -83,7 +87,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     return caller;
   }
 
-  /** Returns the caller of a session. Requests pass `secret`, which counts as use of the session. Checks pass none, and do not count. */
+  /**
+   * Returns the caller of a session. Requests pass `secret`, which counts as use of the session. Checks of open streams pass no secret, and
+   * do not count as use.
+   */
   async function ofSession(hash: Buffer, org_id: string | undefined, secret?: string): Promise<Caller> {
     let found = await sessions.get(hash);
     // Look up the session again without the cache: it may just have switched to the named org on another node.
@@ -120,8 +127,8 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
 }
 
 /**
- * Writes when tokens or sessions were last used, and removes the written entries from the map. If a write fails, keeps its entries for the
- * next flush.
+ * Writes the times at which tokens or sessions were last used, and removes the written entries from the map. If a write fails, keeps its
+ * entries for the next flush.
  */
 async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
   const failures = await isolateFailures([...uses], isOutage, async (some) => {
@@ -169,7 +176,7 @@ function makeCaller(credential: FoundCredential, memberships: readonly Membershi
   if (org === undefined) {
     throw forbidden(
       named === undefined
-        ? "the token's default org no longer exists; set another one in X-Service-Org-Id"
+        ? "the token's default org no longer exists; name another org in X-Service-Org-Id"
         : `the token is not a member of org ${printable(named)}`,
     );
   }

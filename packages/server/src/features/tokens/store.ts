@@ -74,7 +74,10 @@ export const insertCredential = (db: Db, c: NewCredential): Promise<number> =>
     values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.every_org}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix},
       ${c.expires_at}, ${json(c.created_by ?? undefined)}, ${c.at}, ${c.at})`);
 
-/** Updates when tokens were last used, in one statement. The times never decrease. Locks rows in order of id to prevent deadlocks. */
+/**
+ * Updates the times at which tokens were last used, in one statement. The times never decrease. Locks rows in order of id to prevent
+ * deadlocks.
+ */
 export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (
@@ -219,7 +222,7 @@ export const moveSession = (db: Db, id: string, org_id: string, now: Date): Prom
 
 export const deleteSession = (db: Db, id: string): Promise<number> => db.run(sql`delete from web_session where id = ${id}`);
 
-/** Updates when sessions were last used, in one statement. The times never decrease. */
+/** Updates the times at which sessions were last used, in one statement. The times never decrease. */
 export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (

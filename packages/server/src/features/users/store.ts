@@ -18,7 +18,7 @@ export type UserRow = RowOf<typeof userRow>;
 const anyRow = row({ present: bool });
 const idRow = row({ id: text });
 
-/** Returns a query for the members of the org, with their grants, and when a token of the member was last used in this org. */
+/** Returns a query for the members of the org and their grants. It also returns when a token of each member was last used in this org. */
 const membersOf = (org_id: string, which: Statement<unknown> = sql``) =>
   // reads tables of other features: credential
   sql`

@@ -220,7 +220,7 @@ test("lists the tokens that the removal of a user revokes or keeps", TIMEOUT, as
   assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${of_org.id}`)).body.data.status, "active");
 });
 
-test("keeps a removed user's token for every org, which remains valid only in other orgs", TIMEOUT, async () => {
+test("keeps a removed user's token for every org, but the token remains valid only in other orgs", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const other = await rig.it.org();

@@ -69,7 +69,7 @@ export function encodeAdmission({ kind, robot_id, caller, held, ip, decommission
 export function decodeAdmission(request: IncomingMessage): Admission {
   const admission = decodeHeader(request);
   if (!isAdmission(admission))
-    throw badRequest("a server of another version relayed this stream in a format that this one does not support");
+    throw badRequest("a server of another version relayed this stream in a format that this server does not support");
   return admission;
 }
 

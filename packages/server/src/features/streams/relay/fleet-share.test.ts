@@ -51,7 +51,7 @@ test("sends a log batch with its key and only its matching records", LIMIT, asyn
   });
   await until("the error", () => share.flushes().length === 1);
   const [{ lines, ...key }] = share.flushes() as [ReturnType<typeof decodeFlush>];
-  // The flush that was sent starts at the position before the batch without a matching record.
+  // The sent flush starts where the earlier batch starts, because that batch has no matching record.
   const before = { received_at: "1970-01-01T00:00:00.000Z", seq: 0 };
   assert.deepEqual(key, { robot_id, received_at: "2030-01-01T00:00:00.000Z", first_seq: 4, last_seq: 5, before, seqs: [5] });
   assert.equal((JSON.parse(lines[0]!) as LogRecord).message, "a\nb");

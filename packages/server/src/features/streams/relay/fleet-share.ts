@@ -29,7 +29,7 @@ const POSITIONS_EVERY_MS = 20_000;
 /** The message that announces that all present robots are followed. The other node gets every record that is stored after it. */
 export const SHARE_READY = "";
 
-/** Encodes a flush for another node. The first line has its other fields, and each further line has one record, unchanged. */
+/** Encodes a flush for another node. The first line has all fields except the records, and each further line has one record, unchanged. */
 export const encodeFlush = ({ lines, ...key }: MatchedFlush): string => `${JSON.stringify(key)}\n${lines.join("\n")}`;
 
 export function decodeFlush(text: string): MatchedFlush {
@@ -51,7 +51,7 @@ export class FleetShares {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, asked: unknown, query: URLSearchParams): void {
     const { org_id, fleet_id, look_every_ms, positions = false } = (asked ?? {}) as Partial<ShareRequest>;
     if (typeof org_id !== "string" || typeof fleet_id !== "string" || typeof look_every_ms !== "number")
-      throw badRequest("a server of another version requests a fleet's log in a format that this one does not support");
+      throw badRequest("a server of another version requests a fleet's log in a format that this server does not support");
     const logs = readLogRequest(query, { id: fleet_id, plane: this.#plane });
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       void new FleetShare(this.#plane, ws, socket, logs, { org_id, fleet_id, look_every_ms, positions }).start();
@@ -141,7 +141,10 @@ class FleetShare {
 }
 
 const OPEN_TIMEOUT_MS = 5_000;
-/** Maximum length of a message from another node. It is not compressed, unlike a log message of a robot, which has at most 64 KiB. */
+/**
+ * Maximum length of a message from another node. Such a message is not compressed, unlike a log message of a robot, which has at most 64
+ * KiB.
+ */
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
 
 /** Receives the logs of a fleet's robots that are connected to other nodes. */
