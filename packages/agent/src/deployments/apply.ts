@@ -14,8 +14,8 @@ export interface StepContext {
   /** All executors, in the order in which they remove an app. Those that delete the app's whole directory come last. */
   readonly executors: readonly Executor[];
   /**
-   * Checks the release's signature and returns the form of the release that may be installed. Throws StepFailure (`signature_invalid`) or
-   * StepAborted.
+   * Checks the release's signature and returns the release in the form that may be installed: see `Guard.admit`. Throws StepFailure
+   * (`signature_invalid`) or StepAborted.
    */
   admit: (release: DesiredRelease, asked: "now" | "lately") => Promise<DesiredRelease>;
   keep_versions: (release_ids: string[]) => void;
@@ -218,7 +218,10 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   prune(context);
 }
 
-/** What runs again after the first release of a kind that restores what ran before, by kind. */
+/**
+ * By release kind: the name of what runs again after an app's first release was rolled back or removed. Contains the kinds whose releases
+ * replace something that no release installed.
+ */
 const EARLIER: Readonly<Record<string, string>> = { os_image: "the earlier system", agent: "the earlier agent" };
 
 async function rollBack(context: StepContext, before: Work, release: DesiredRelease, failure: Failure): Promise<void> {
@@ -246,7 +249,10 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   prune(context);
 }
 
-/** Starts the old release again, or what ran before without a release. Returns why it does not run; undefined if it does. The executor supervises it in both cases. */
+/**
+ * Starts the old release again; without one, restores what ran before the first release. Returns why that failed; undefined if it runs. The
+ * executor supervises it in both cases.
+ */
 async function bringBack(
   { state, executor, signal }: StepContext,
   old: DesiredRelease | null,

@@ -11,7 +11,7 @@ import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 import { end, type KilledRun, killEverywhere, runKilledAt } from "../testing/killed-agents.ts";
 
 const VERIFY = 0.1;
-/** More kill points than any run has. A run that passes this many was never killed. */
+/** `places_max` is higher than the number of kill points in any run. */
 const PLACES = { places_max: 200, parallel: 4 };
 
 /** Returns the tags of the app's running releases: one for each leader of a process group. */

@@ -18,7 +18,7 @@ export type Step =
   | { type: "stage"; work: Work; release: DesiredRelease }
   | { type: "install"; work: Work; release: DesiredRelease }
   | { type: "verify"; work: Work; release: DesiredRelease }
-  /** End the work as failed. Its phase was started too often without ending, so it probably crashes the agent or the robot. */
+  /** End the work as failed. Its phase was started too often without ending, so the release probably crashes the agent or the robot. */
   | { type: "give_up"; work: Work; failure: Failure }
   | { type: "roll_back"; work: Work; release: DesiredRelease; failure: Failure }
   | { type: "remove"; work: Work };

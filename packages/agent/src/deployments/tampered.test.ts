@@ -154,7 +154,7 @@ test("a tampered staged file is downloaded again before it is installed", LIMIT,
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
 
-test("a tampered staged file is never installed, and stays until a new copy is downloaded", LIMIT, async () => {
+test("a tampered staged file is never installed, but stays on disk until a new copy is downloaded", LIMIT, async () => {
   await using rig = await startSigned();
   const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");

@@ -48,7 +48,7 @@ export interface CommandContext {
   environment: Readonly<Record<string, string>>;
 }
 
-/** Runs a command of an image backend. Throws StepFailure `rejected_by_robot` with the end of its output. */
+/** Runs a command of an image backend. Throws StepFailure `rejected_by_robot` with the end of the command's output. */
 export async function runImageCommand(
   { clock, environment }: CommandContext,
   { command, timeout_ms }: HookCommand,

@@ -8,7 +8,7 @@ import { fieldsOf } from "../json.ts";
  */
 export type ImagePhase = "writing" | "written" | "activating" | "reverting";
 
-/** An image on its way. It is written durably before each step that changes what the next boot starts. */
+/** An image that is being installed. This record is made durable before each step that changes which slot the next boot starts. */
 export interface ImageChange {
   app: string;
   release_id: string;

@@ -39,7 +39,8 @@ type Slots = Required<SlotStatus>;
 
 /**
  * Installs releases of kind `os_image`: system images for robots with two slots, of which one runs. An image is written to the other slot
- * while the robot works. Its start is a reboot, and it is confirmed when it is healthy; until then the bootloader falls back to the old slot.
+ * while the robot works, and started by a reboot. Once the new system is healthy, the image is confirmed. Until then the bootloader falls
+ * back to the old slot.
  */
 export class OsImageExecutor implements Executor {
   readonly kind = "os_image";
@@ -87,7 +88,7 @@ export class OsImageExecutor implements Executor {
     const slots = await this.#slots(io.signal);
     const change = this.#changeOf(app, release);
     if (change?.phase === "written" || (change?.phase === "activating" && change.to === slots.booted)) return;
-    // The robot lost power after the image was complete, and before the old slot was made the next one again.
+    // The robot lost power after the image was complete, and before the old slot was activated again.
     if (change?.phase === "writing" && change.to === slots.booted) return void this.#update(change, { phase: "activating" });
     this.#checkFree(app, slots);
     if (this.#backend instanceof RaucBackend) checkStateDirectory(this.#options.config);
@@ -101,11 +102,15 @@ export class OsImageExecutor implements Executor {
     });
   }
 
-  /** Throws if the other slot belongs to an image of another app, or is the one to fall back to. */
+  /**
+   * Throws if the other slot must not be overwritten: another app is installing an image, or the running image is not confirmed and the
+   * other slot is its fallback.
+   */
   #checkFree(app: string, { booted }: Slots): void {
     const { change } = this.#record.value;
     const busy = this.#writer ?? (change !== null && change.phase !== "written" && change.app !== app ? change.app : null);
-    if (busy !== null) throw new StepFailure("rejected_by_robot", `app ${busy} is changing the OS image; a robot changes one at a time`);
+    if (busy !== null)
+      throw new StepFailure("rejected_by_robot", `app ${busy} is already installing an OS image; a robot installs one image at a time`);
     if (change !== null && change.phase !== "writing" && change.to === booted)
       throw new StepFailure("rejected_by_robot", `slot ${booted} runs image ${change.tag}, which is not confirmed yet`);
   }
@@ -148,7 +153,7 @@ export class OsImageExecutor implements Executor {
     if (change === null) {
       if (this.#isConfirmed(app, release, slots)) return void this.#running.set(app, release.id);
       if (!fresh) throw new StepFailure("health_check_failed", `the robot runs slot ${slots.booted}, which is not image ${release.tag}`);
-      // The record was lost. Write the image again, which restores it.
+      // The record was lost. Write the image again, which restores the record.
       await this.stage(app, release, { signal, progress: () => {} });
       return this.start(app, release, { fresh, signal });
     }
@@ -238,7 +243,10 @@ export class OsImageExecutor implements Executor {
     }
   }
 
-  /** Checks every app once: the status of an app that started lately may precede its first health check. Returns the first problem. */
+  /**
+   * Checks every app once: an app that started recently may have the status `running` before its first health check. Returns the first
+   * problem.
+   */
   async #probeApps(apps: readonly string[]): Promise<string | undefined> {
     const results = await Promise.all(apps.map(async (app) => ({ app, result: await this.#options.probe_app(app) })));
     const sick = results.find(({ result }) => result?.ok === false);
@@ -249,7 +257,7 @@ export class OsImageExecutor implements Executor {
     try {
       const slots = await this.#slots(new AbortController().signal);
       const ok = this.#isConfirmed(app, release, slots);
-      return { ok, message: ok ? "installed" : `slot ${slots.booted} does not run this image` };
+      return { ok, message: ok ? "installed" : `the robot runs slot ${slots.booted}, which does not contain this image` };
     } catch (error) {
       return { ok: false, message: errorText(error) };
     }
@@ -276,7 +284,7 @@ export class OsImageExecutor implements Executor {
 
   async stop(): Promise<void> {}
 
-  /** Boots the system from before the app's first image. Throws if that was overwritten. */
+  /** Boots the system from before the app's first image. Throws if that system was overwritten. */
   async remove(app: string, signal: AbortSignal): Promise<void> {
     const { confirmed, change } = this.#record.value;
     if (change?.app === app) {
@@ -287,7 +295,8 @@ export class OsImageExecutor implements Executor {
     this.#running.delete(app);
     const slots = await this.#slots(signal);
     if (slots.booted === confirmed.slot) {
-      if (confirmed.previous === null) throw new Error(`the system before ${app} was overwritten: deploy an OS image instead`);
+      if (confirmed.previous === null)
+        throw new Error(`the system from before app ${app} was overwritten: deploy another OS image instead of removing the app`);
       const { release_id, previous, slot: to } = confirmed;
       const back = { app, release_id, tag: release_id, sha256: "", phase: "reverting", from: previous, to, apps: [] } as const;
       await this.#boot({ ...back, boot_id: slots.boot_id, apps: [] }, previous, "reverting", { slots, signal });
@@ -302,12 +311,12 @@ export class OsImageExecutor implements Executor {
     this.abandonUnless(keep_release_ids);
   }
 
-  /** Ensures that no reboot starts an image that was being written and is none of these. */
+  /** Ensures that no reboot starts an image whose installation was interrupted, unless its release is one of these. */
   abandonUnless(wanted_release_ids: readonly string[]): void {
     const { change } = this.#record.value;
     if (change?.phase !== "writing" || wanted_release_ids.includes(change.release_id)) return;
     this.#abandon(change).catch((error: unknown) =>
-      this.#options.log.error({ app: change.app, err: error }, "an OS image that was cancelled may start at the next boot"),
+      this.#options.log.error({ app: change.app, err: error }, "a cancelled OS image may start at the next boot"),
     );
   }
 

@@ -24,7 +24,7 @@ test("writes an image to the other slot, reboots, verifies and confirms it", asy
   assert.deepEqual([machine.read("booted"), machine.read("slot.A")], ["A", "good v2"]);
 });
 
-test("an image that is refused ends as failed with the message of the hook, and the running system stays", async () => {
+test("a refused image ends as failed with the hook's message, and the running system stays", async () => {
   await using machine = await SlotMachine.create();
   const target = machine.want(imageRelease("v1", "broken"));
   machine.on();
@@ -45,7 +45,7 @@ test("an image that does not boot ends as rolled_back, since the bootloader star
   assert.deepEqual([machine.read("booted"), machine.read("primary")], ["A", "A"]);
 });
 
-test("an image with which the agent cannot connect is left by a reboot into the old slot", async () => {
+test("reboots into the old slot if the agent cannot connect with the new image", async () => {
   await using machine = await SlotMachine.create();
   const target = machine.want(imageRelease("v1", "offline"));
   machine.on();
@@ -55,7 +55,7 @@ test("an image with which the agent cannot connect is left by a reboot into the 
   assert.deepEqual(machine.calls, ["install v1", "activate A", "activate B", "boot B", "activate A", "boot A", "activate A"]);
 });
 
-test("an image with which an app is not healthy any more is left again", async () => {
+test("reboots into the old slot if an app is no longer healthy with the new image", async () => {
   await using machine = await SlotMachine.create();
   const marker = path.join(machine.slots, "boot_id");
   // The app is healthy only on the first boot.
@@ -72,12 +72,12 @@ test("an image with which an app is not healthy any more is left again", async (
   assert.equal(machine.read("booted"), "A");
 });
 
-test("a robot that loses power before the image is confirmed, and starts the old slot, ends as rolled_back", async () => {
+test("an image ends as rolled_back if the robot loses power before the confirmation and boots the old slot", async () => {
   await using machine = await SlotMachine.create({ connect_ms: 60_000 });
   const target = machine.want(imageRelease("v1", "offline"));
   machine.on();
   await until("slot B to run", () => machine.statuses(target).includes("verifying"));
-  // The bootloader has given up this slot.
+  // The bootloader has given up slot B.
   fs.writeFileSync(path.join(machine.slots, "primary"), "A");
   await machine.cutPower();
   const { status, message } = await machine.ended(target);
@@ -109,12 +109,12 @@ test("an image is staged while the safe-to-update check fails, and no boot start
   assert.ok(rig.deployments.kinds.includes("os_image"));
 });
 
-test("a robot without a hook and without RAUC does not announce the kind", async () => {
+test("a robot without a hook and without RAUC does not announce the release kind os_image", async () => {
   await using rig = await DeploymentsRig.start({ config: { system_root: "/nonexistent" } });
   assert.ok(!rig.deployments.kinds.includes("os_image"));
 });
 
-test("removing the app returns to the system before its first image", async () => {
+test("removing an app with OS images boots the system from before the app's first image", async () => {
   await using machine = await SlotMachine.create();
   const target = machine.want(imageRelease("v1", "good"));
   machine.on();

@@ -26,7 +26,7 @@ test("RAUC installs a bundle, the robot reboots into it, and RAUC marks it good"
   assert.deepEqual([machine.read("booted"), slotText(machine, "A")], ["A", "good v2"]);
 });
 
-test("RAUC refuses a bundle of a foreign key and a broken bundle; the target fails with its message", LIMIT, async () => {
+test("RAUC refuses a bundle of a foreign key and a broken bundle; the target fails with RAUC's message", LIMIT, async () => {
   await using machine = await RaucMachine.create();
   const foreign = machine.bundle("foreign", "good", "stranger");
   const whole = machine.bundle("whole", "good");
@@ -79,7 +79,7 @@ test("a power cut while RAUC writes or activates a slot leaves the old system, a
   }
 });
 
-test("an agent that was killed waits until RAUC has finished its installation, then installs again", LIMIT, async () => {
+test("a restarted agent waits until RAUC has finished an earlier installation, then installs again", LIMIT, async () => {
   await using machine = await RaucMachine.create();
   fs.writeFileSync(path.join(machine.slots, "hang"), "set-state B bad");
   const target = machine.want(machine.bundle("v1", "good"));
@@ -92,11 +92,11 @@ test("an agent that was killed waits until RAUC has finished its installation, t
   assert.deepEqual([machine.read("booted"), machine.read("primary")], ["B", "B"]);
 });
 
-test("reads the slots from RAUC's status, and refuses one without a second slot", () => {
+test("reads the slots from RAUC's status, and refuses a status without a second slot", () => {
   const slot = (bootname: string | null, type = "rootfs") => ({ [`${type}.${bootname}`]: { class: type, bootname } });
   const slots = [slot("A"), slot(null, "data"), slot("B")];
   assert.deepEqual(raucSlots({ booted: "B", slots }), { booted: "B", other: "A" });
-  assert.throws(() => raucSlots({ booted: "_external_", slots }), /does not know from which of two slots/);
-  assert.throws(() => raucSlots({ booted: "A", slots: [slot("A")] }), /does not know/);
-  assert.throws(() => raucSlots({}), /does not know/);
+  assert.throws(() => raucSlots({ booted: "_external_", slots }), /does not show which of two slots/);
+  assert.throws(() => raucSlots({ booted: "A", slots: [slot("A")] }), /does not show/);
+  assert.throws(() => raucSlots({}), /does not show/);
 });

@@ -6,7 +6,7 @@ import { StepFailure, throwIfAborted } from "../runtime/failure.ts";
 import { findProgram, runCommand } from "../runtime/spawn-child.ts";
 import { type CommandContext, type ImageBackend, type ImageFile, readImageCommand, runImageCommand, type SlotStatus } from "./backend.ts";
 
-/** Places where RAUC reads its configuration, in its order. */
+/** Paths of RAUC's configuration, in the order in which RAUC tries them. */
 const SYSTEM_CONFIGS = ["etc/rauc/system.conf", "run/rauc/system.conf", "usr/lib/rauc/system.conf"];
 const INSTALLER = ["de.pengutronix.rauc", "/", "de.pengutronix.rauc.Installer"];
 const BUSY_LOOK_MS = 1_000;
@@ -65,7 +65,10 @@ export class RaucBackend implements ImageBackend {
     }
   }
 
-  /** Returns what the service does; undefined if it cannot be asked. Then `rauc install` reports why. */
+  /**
+   * Returns the current operation of RAUC's service; undefined if the service cannot be queried. In that case `rauc install` reports the
+   * reason.
+   */
   async #operation(signal: AbortSignal): Promise<string | undefined> {
     const { clock, environment } = this.#context;
     const { output } = await runCommand({
@@ -93,6 +96,9 @@ export function raucSlots(status: unknown): SlotStatus {
   const running = list.find(({ bootname }) => bootname === booted && typeof bootname === "string");
   const other = list.find((slot) => slot["class"] === running?.["class"] && typeof slot["bootname"] === "string" && slot !== running);
   if (running === undefined || other === undefined)
-    throw new StepFailure("rejected_by_robot", `RAUC does not know from which of two slots the robot booted (booted: ${String(booted)})`);
+    throw new StepFailure(
+      "rejected_by_robot",
+      `the status of RAUC does not show which of two slots the robot booted (booted: ${String(booted)})`,
+    );
   return { booted: running["bootname"] as string, other: other["bootname"] as string };
 }

@@ -70,7 +70,7 @@ export class BundleExecutor implements Executor {
 
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths } = this.#options;
-    // Fails before the running program is stopped.
+    // Check the user now, so that a missing user fails the update before the running program is stopped.
     await this.#user();
     if (isStaged(paths, app, release.id) && !(await this.#isDamaged(app, release, "whole"))) return;
     await this.#fetch(app, release, io);
@@ -95,7 +95,7 @@ export class BundleExecutor implements Executor {
   async #isDamaged(app: string, release: DesiredRelease, depth: "quick" | "whole"): Promise<boolean> {
     const { paths, log } = this.#options;
     const file = await damagedEntry(paths, app, release, depth);
-    if (file !== undefined) log.warn({ app, release: release.tag, file }, "a staged release is damaged and is downloaded again");
+    if (file !== undefined) log.warn({ app, release: release.tag, file }, "a staged release is damaged; downloading it again");
     return file !== undefined;
   }
 
@@ -109,7 +109,7 @@ export class BundleExecutor implements Executor {
       await this.stage(app, release, { signal: limit.signal, progress: () => {} });
     } catch (error) {
       throwIfAborted(signal);
-      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be downloaded again: it is started anyway");
+      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be downloaded again; starting it anyway");
     }
   }
 
@@ -139,8 +139,8 @@ export class BundleExecutor implements Executor {
       log.warn({ app, names: names.slice(0, NAMES_LOGGED), count: names.length }, "deleted files that are not part of the signed release"),
     );
     if (problem !== undefined) {
-      log.error({ app, release: release.tag, problem }, "a signed release was changed on disk: it is not started, but downloaded again");
-      const message = `${app} is not started: ${problem} (release ${release.tag}); it is downloaded again`;
+      log.error({ app, release: release.tag, problem }, "a signed release was changed on disk; downloading it again before its start");
+      const message = `${app} is not started: ${problem} (release ${release.tag}); downloading the release again`;
       logs.write({ level: "error", source: "roamfleet", message, fields: { app, release: release.tag } });
     }
     return problem;
@@ -155,7 +155,8 @@ export class BundleExecutor implements Executor {
     // Stop before the download, so that a bad release stops even if the previous one cannot be downloaded.
     await this.stop(app);
     const adopted = fresh || problem !== undefined ? undefined : await this.#host.adopt(app, release.id);
-    // The program of another release or of a changed one is stopped with the timeout of the release that it was started from.
+    // Stop any program that was not adopted: one of another release, or of changed files. `clear` uses the stop timeout with which that
+    // program was started.
     if (adopted === undefined) await this.#host.clear(app);
     if (problem !== undefined) await this.#replace(app, release, problem, signal);
     const manifest = readBundleManifest(directory);
@@ -181,7 +182,7 @@ export class BundleExecutor implements Executor {
     return workload_user === undefined ? undefined : findWorkloadUser(workload_user);
   }
 
-  /** Looked up before each start, since a user may be changed while the agent runs. */
+  /** Look up the user before each start, since the user may be changed while the agent runs. */
   async #userOf(app: string): Promise<RunAs | undefined> {
     const user = await this.#user();
     if (user !== undefined) openStateTo(user, this.#options.paths, app);

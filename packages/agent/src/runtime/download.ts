@@ -150,7 +150,7 @@ async function checkSpace(artifact: Artifact, file: string, directory: string): 
   if (free < needed)
     throw new StepFailure(
       "insufficient_disk",
-      `the artifact needs ${needed} bytes (and ${DISK_FREE_FLOOR_BYTES} must stay free), ${free} are free`,
+      `the artifact needs ${needed} bytes (and ${DISK_FREE_FLOOR_BYTES} must stay free), but only ${free} are free`,
     );
 }
 

@@ -44,8 +44,8 @@ export interface Executor {
   /** Used after a rollback: returns whether the release that was just started stays up. */
   alive(app: string, signal: AbortSignal): Promise<ProbeResult>;
   /**
-   * Returns the robot to what it ran before this release was started. Used for a rollback instead of `start` and `remove` by a kind that
-   * replaces something that no release installed. Returns whether that runs again.
+   * Restores what the robot ran before this release was started, and returns whether it runs again. Implemented by kinds whose releases
+   * replace something that no release installed, such as the operating system. A rollback then calls this instead of `start` and `remove`.
    */
   restore?(app: string, release: DesiredRelease, signal: AbortSignal): Promise<ProbeResult>;
   /** Called when the change to this release has ended. From then on, its health is reported but causes no rollback. */

@@ -49,7 +49,7 @@ export class FileExecutor implements Executor {
     const staged = this.#artifact(app, release);
     if (fs.lstatSync(staged, { throwIfNoEntry: false })?.isFile()) {
       if ((await digestOf(staged)) === release.artifact_sha256) return;
-      log.error({ app, release: release.tag }, "the staged file was changed on disk: it is downloaded again");
+      log.error({ app, release: release.tag }, "the staged file was changed on disk; downloading it again");
       // The file is replaced atomically, so the robot always has a complete file, even after a crash or while the server is unreachable.
       return artifacts.with(release, io, async (file) => renameDurably(file, staged));
     }
@@ -97,7 +97,9 @@ export class FileExecutor implements Executor {
 
   #readPlaced(app: string): PlacedFiles {
     const { paths, log } = this.#options;
-    return readPlaced(paths, app, () => log.warn({ app }, "the list of installed files is damaged: none of them is removed"));
+    return readPlaced(paths, app, () =>
+      log.warn({ app }, "the list of installed files is damaged; files that earlier releases installed are not removed"),
+    );
   }
 
   running(app: string): string | null {
@@ -207,8 +209,8 @@ const NOTHING: PlacedFiles = { files: [], originals: {} };
 const placedFile = (paths: StatePaths, app: string): string => path.join(paths.app(app), "placed.json");
 
 /**
- * Reads the record of installed files. Returns an empty record and calls `damaged` if it is damaged. The agent deletes the files that it
- * names, and a single changed bit could name another file.
+ * Reads the record of installed files. Returns an empty record and calls `damaged` if it is damaged: the agent deletes the files that the
+ * record names, and with a single changed bit it could name another file.
  */
 function readPlaced(paths: StatePaths, app: string, damaged: () => void): PlacedFiles {
   const value = readJson(placedFile(paths, app), damaged);

@@ -37,7 +37,7 @@ const wrong: [string, unknown][] = [
   ["env must be an object", { start, env: [] }],
   ["env.A must be a string", { start, env: { A: 1 } }],
   ["env.A-B is not a name", { start, env: { "A-B": "1" } }],
-  ["env.ROAMFLEET_APP belongs to the agent", { start, env: { ROAMFLEET_APP: "x" } }],
+  ["env.ROAMFLEET_APP is reserved for the agent", { start, env: { ROAMFLEET_APP: "x" } }],
   ["health must have exactly one", { start, health: {} }],
   ["health must have exactly one", { start, health: { command: ["a"], file: {} } }],
   ["health.http.url must be", { start, health: { http: { url: "ftp://x" } } }],

@@ -108,7 +108,7 @@ export function environment(value: unknown): Record<string, string> {
   if (entries.length > MANIFEST_ENV_MAX) throw bad("env", `must have at most ${MANIFEST_ENV_MAX} fields`);
   for (const [name, content] of entries) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw bad(`env.${name}`, "is not a name for an environment variable");
-    if (name.startsWith("ROAMFLEET_")) throw bad(`env.${name}`, "belongs to the agent");
+    if (name.startsWith("ROAMFLEET_")) throw bad(`env.${name}`, "is reserved for the agent");
     if (typeof content !== "string" || content.includes("\0")) throw bad(`env.${name}`, "must be a string without NUL");
   }
   return Object.fromEntries(entries) as Record<string, string>;

@@ -60,8 +60,8 @@ const LEFT_OUT = [SHELL_VARIABLE, WRAPPER_VARIABLE];
 
 /**
  * Returns the processes whose environment contains all of `variables`. All descendants of a workload inherit its environment. So this finds
- * processes of a killed agent, even if it died before it stored their pid. Processes of a user's shell, and the wrapper around the program,
- * have the app's environment, too, and are left out unless `variables` contains their variable.
+ * processes of a killed agent, even if that agent died before it stored their pids. Processes of a user's shell, and the wrapper around the
+ * program, have the app's environment, too, and are left out unless `variables` contains their variable.
  */
 export function processesWithEnvironment(variables: Record<string, string>): ProcessEntry[] {
   const wanted = Object.entries(variables).map(([name, value]) => `${name}=${value}`);

@@ -33,8 +33,8 @@ const ignore = (): void => {};
 let is_protected: boolean | undefined;
 
 /**
- * Gives a child the normal score of the kernel's out-of-memory killer. The service protects the agent from it (OOMScoreAdjust), and a child
- * inherits that: a workload that needs too much memory would then outlive the rest of the robot's software.
+ * Gives a child the normal score of the kernel's out-of-memory killer. The agent's service sets a lower score (OOMScoreAdjust), which
+ * children inherit. With that score, a workload that uses too much memory would outlive the rest of the robot's software.
  */
 export function exposeToOomKiller(pid: number): void {
   try {

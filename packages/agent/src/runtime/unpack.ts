@@ -84,7 +84,7 @@ function countBytes(bounds: UnpackBounds, directory: string): Transform {
       next_check = bytes + UNPACK_SPACE_CHECK_BYTES;
       freeBytes(directory).then((free) => {
         if (free < DISK_FREE_FLOOR_BYTES)
-          done(new StepFailure("insufficient_disk", `only ${free} bytes are free, ${DISK_FREE_FLOOR_BYTES} must stay free`));
+          done(new StepFailure("insufficient_disk", `only ${free} bytes are free, but ${DISK_FREE_FLOOR_BYTES} must stay free`));
         else done(null, chunk);
       }, done);
     },
@@ -106,7 +106,7 @@ async function readEntries(extract: tar.Extract, directory: string, reading: Rea
     if (count > reading.bounds.entries) throw refuse(`it has more than ${reading.bounds.entries} entries`);
     const parts = checkEntryPath(entry.header.name);
     if (parts.length === 0) {
-      if (entry.header.type !== "directory") throw refuse(`entry ${quote(entry.header.name)} is the folder itself, but not a directory`);
+      if (entry.header.type !== "directory") throw refuse(`entry ${quote(entry.header.name)} is the root folder, but not a directory`);
       entry.resume();
       continue;
     }
@@ -122,7 +122,7 @@ async function writeEntry(entry: Entry, parts: string[], directory: string, { na
   switch (header.type) {
     case "directory":
       names.addDirectory(parts);
-      if (header.size !== 0) throw refuse(`folder ${quote(header.name)} has content`);
+      if (header.size !== 0) throw refuse(`entry ${quote(header.name)} is a folder, but contains data`);
       fs.mkdirSync(file, { recursive: true, mode: 0o755 });
       entry.resume();
       return;
@@ -144,7 +144,7 @@ async function writeEntry(entry: Entry, parts: string[], directory: string, { na
       return;
     default:
       // The types at run time include some that the library does not declare.
-      throw refuse(`entry ${quote(header.name)} is a ${header.type ?? "thing of unknown type"}`);
+      throw refuse(`entry ${quote(header.name)} is a ${header.type ?? "file of unknown type"}`);
   }
 }
 
@@ -179,7 +179,7 @@ function makeLinks(directory: string, names: EntryNames, links: Links): void {
   for (const { file, target } of links.symbolic) {
     const real = realPath(file);
     if (real !== root && !real?.startsWith(`${root}${path.sep}`)) {
-      throw refuse(`link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is not inside`);
+      throw refuse(`link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is not a path inside the archive`);
     }
   }
 }
@@ -221,7 +221,7 @@ function checkEntryPath(name: string): string[] {
   if (Buffer.byteLength(name) > ENTRY_PATH_BYTES_MAX) throw refuseEntry(name, `has a path of more than ${ENTRY_PATH_BYTES_MAX} bytes`);
   const parts = name.split("/").filter((part) => part !== "" && part !== ".");
   for (const part of parts) {
-    if (part === "..") throw refuseEntry(name, "leaves its folder");
+    if (part === "..") throw refuseEntry(name, "leads outside of the archive's root folder");
     if (Buffer.byteLength(part) > ENTRY_NAME_BYTES_MAX) throw refuseEntry(name, `has a name of more than ${ENTRY_NAME_BYTES_MAX} bytes`);
   }
   return parts;

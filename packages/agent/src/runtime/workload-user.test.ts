@@ -21,7 +21,7 @@ test("runs commands with the user's groups by setpriv, and without setpriv if th
 });
 
 test(
-  "gives only the user's group access to an app's versions and the configs, and writes nothing if it has that access",
+  "gives only the user's group access to an app's versions and the configs, and writes nothing if the group already has access",
   { skip },
   async (t) => {
     const paths = statePaths(path.join(temporaryDirectory(t), "state"));

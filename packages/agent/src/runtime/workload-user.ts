@@ -27,8 +27,9 @@ export async function findWorkloadUser(name: string): Promise<RunAs> {
 }
 
 /**
- * Gives a user access to what programs need in the state directory: the way to the app's versions, and the config files. Both use the group of
- * the user, so that other users cannot even enter the state directory. If the directory has the group of the agent's socket, all users may pass.
+ * Lets a user pass through the state directory to the app's versions, and read the config files. The directories and files get the user's
+ * group, so that other users cannot even enter the state directory. If a directory already has another group, that of the agent's socket,
+ * all users may pass through it.
  */
 export function openStateTo({ gid }: User, paths: StatePaths, app: string): void {
   for (const directory of [paths.root, paths.apps, paths.app(app), paths.versions(app)]) {

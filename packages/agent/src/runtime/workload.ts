@@ -20,8 +20,8 @@ interface WorkloadOptions extends Omit<ProgramSpec, "restarts" | "user"> {
 }
 
 /**
- * Runs one program, and restarts it with backoff when it exits. There are never two copies, since the host ends the rest of a program before
- * it reports its end.
+ * Runs one program, and restarts it with backoff when it exits. There are never two copies, since the host kills the remaining processes of
+ * a program before it reports that the program has ended.
  */
 export class Workload {
   /** Number of starts after the first one. */

@@ -22,12 +22,12 @@ export interface AgentExecutorOptions extends SelfUpdate {
   on_step: (name: string) => void;
 }
 
-/** Limit of an unpacked version: about ten times the size of today's. */
+/** Maximum bytes of an unpacked version: about ten times the current size. */
 const UNPACKED_BYTES_MAX = 1024 * 1024 * 1024;
-/** Limit of the time that a new version is watched before it is confirmed, so that few reboots fall into a trial. */
+/** Maximum time for which a new version is watched before it is confirmed. It is short, so that few reboots happen during a trial. */
 const VERIFY_SECONDS_MAX = 600;
 
-/** What is known of a staged release: its version, and the one that ran when it was staged. */
+/** The record of a staged release: its version, and the version that ran when the release was staged. */
 interface Staged {
   version: string;
   from: string;
@@ -44,7 +44,7 @@ export class AgentExecutor implements Executor {
   readonly kind = "agent";
   readonly #options: AgentExecutorOptions;
   readonly #versions: Versions;
-  /** Release by app that this process runs as. */
+  /** For each app, the id of the release that this process is. */
   readonly #running = new Map<string, string>();
   /** Version by digest of the artifacts that this process has unpacked. */
   readonly #fetched = new Map<string, string>();
@@ -74,7 +74,10 @@ export class AgentExecutor implements Executor {
   #requireSameBuild(version: string, commit: unknown): void {
     const installed = this.#versions.describe(this.#versions.directory(version))?.commit;
     if (installed === undefined || typeof commit !== "string" || installed === commit) return;
-    throw new StepFailure("rejected_by_robot", `agent ${version} is installed from commit ${installed}, the release is from ${commit}`);
+    throw new StepFailure(
+      "rejected_by_robot",
+      `agent ${version} is installed from commit ${installed}, but the release is from commit ${commit}`,
+    );
   }
 
   /** Returns the version that `#fetch` has unpacked from the release's artifact. */
@@ -162,7 +165,7 @@ export class AgentExecutor implements Executor {
     } else if (staged === undefined && fresh) {
       throw new StepFailure("rejected_by_robot", `the files of release ${release.tag} are missing`);
     }
-    // Without `fresh`, another version may run: a package has installed a newer one since.
+    // Without `fresh`, the running version may differ from the staged one, since a package may have installed a newer version.
     this.#running.set(app, release.id);
   }
 

@@ -47,10 +47,13 @@ const refuse = (check: SignatureCheck, message: string): SignatureRefusal => ({ 
 
 function refusalFor({ robot_id, labels }: AdmissionCase, { tag, robots, labels: wanted }: ReleaseStatement): SignatureRefusal | undefined {
   if (robots !== null && !robots.includes(robot_id))
-    return refuse("other_robot", `release ${tag} was signed for other robots than ${robot_id}`);
+    return refuse("other_robot", `release ${tag} was signed for robots other than ${robot_id}`);
   const missing = Object.entries(wanted ?? {}).find(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value);
   if (missing === undefined) return undefined;
-  return refuse("other_robot", `release ${tag} was signed for robots that run with the label ${missing.join("=")}, and this one does not`);
+  return refuse(
+    "other_robot",
+    `release ${tag} was signed for robots that run with the label ${missing.join("=")}, which this robot does not have`,
+  );
 }
 
 function refusalByHistory(history: SignedHistory | undefined, statement: ReleaseStatement): SignatureRefusal | undefined {
@@ -110,7 +113,7 @@ export interface Guard {
   /** True while this robot refuses unsigned releases. */
   readonly requires_signature: boolean;
   /**
-   * Returns the release in the form that may be installed. If signatures are used, it first queries the server for newer keys; with `asked`
+   * Returns the release in the form that may be installed. If signatures are used, first queries the server for newer keys; with `asked`
    * "lately", only if the last query is not recent. Throws StepFailure (`signature_invalid`) with the failed check in its message, or
    * StepAborted.
    */

@@ -127,7 +127,7 @@ test("deletes old images and layers except those of the current and previous rel
   for (const tag of ["v1", "v2", "v3"])
     assert.equal((await rig.ended(rig.deploy(await imageRelease(tag, await up(`# ${tag} of three`), {}, rig.server)))).status, "applied");
   await until("the oldest image to go", async () => (await imageReleases(engine(), rig.state)).join() === "rel_v2,rel_v3");
-  // Two configs, two scripts, and the shared shell layer.
+  // Five files remain: two configs, two script layers, and the shared shell layer.
   await until("its layers to go", () => fs.readdirSync(path.join(rig.state, "layers")).length === 5);
 });
 

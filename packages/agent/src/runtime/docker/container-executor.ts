@@ -127,7 +127,7 @@ export class ContainerExecutor implements Executor {
       if (!lacksImage(error)) throw error;
       this.#options.log.warn(
         { app, release: release.tag },
-        "the container engine no longer has the image of a release: it is loaded again",
+        "the container engine no longer has the image of a release; loading the image again",
       );
       await this.#load(app, release, { signal: options.signal, progress: () => {} });
       return this.#replacement.choose(app, release, options);
@@ -262,18 +262,18 @@ export class ContainerExecutor implements Executor {
     }
     if (container.down && running.spec.restart.policy === "always") await this.#restart(app, container);
     if (!container.gone) return;
-    log.warn({ app }, "the container no longer exists in the engine: it is created again");
+    log.warn({ app }, "the container no longer exists in the engine; creating it again");
     await this.#stopWatching(app, this.#detach(app));
     on_lost(app);
   }
 
   /**
-   * Starts a container that the engine did not restart: dockerd 20.10 does not do so after it was killed, even with policy `always`. A
-   * local `docker stop` does not change the desired state either.
+   * Starts a container that the engine did not restart: dockerd 20.10 does not do so after it was killed, even with policy `always`. Also
+   * starts the container after a local `docker stop`, which does not change the desired state.
    */
   async #restart(app: string, { container_id }: WatchedContainer): Promise<void> {
     const { log } = this.#options;
-    log.warn({ app }, "the container engine did not restart the container: the agent starts it");
+    log.warn({ app }, "the container engine did not restart the container; starting it");
     await this.#containers
       .start(container_id, this.#closing.signal)
       .catch((error: unknown) => log.warn({ app, reason: engineMessage(error) }, "the container could not be started"));

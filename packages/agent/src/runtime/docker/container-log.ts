@@ -92,7 +92,7 @@ export class ContainerLog {
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         if (statusOf(error) === 404) return;
-        log.debug({ app, reason: engineMessage(error) }, "a container's log broke off");
+        log.debug({ app, reason: engineMessage(error) }, "the connection to a container's log was lost");
       }
       from = this.#read_until;
       this.#repeated = this.#of_last_time;

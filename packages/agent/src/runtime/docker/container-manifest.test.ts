@@ -18,7 +18,7 @@ test("rejects an invalid container manifest and names the field", () => {
   const wrong: [Record<string, unknown>, string][] = [
     [{ comand: ["x"] }, "comand is unknown"],
     [{ entrypoint: [] }, "entrypoint must be a list"],
-    [{ env: { ROAMFLEET_APP: "x" } }, "env.ROAMFLEET_APP belongs to the agent"],
+    [{ env: { ROAMFLEET_APP: "x" } }, "env.ROAMFLEET_APP is reserved for the agent"],
     [{ ports: [{ container: 0 }] }, "ports[0].container must be a number"],
     [{ ports: [{ container: 80.5 }] }, "ports[0].container must be a whole number"],
     [{ host_network: true, ports: [{ container: 80 }] }, "ports cannot be used with host_network"],
@@ -26,7 +26,7 @@ test("rejects an invalid container manifest and names the field", () => {
     [{ mounts: [{ type: "bind", target: "/x" }] }, "mounts[0].source is missing"],
     [{ mounts: [{ type: "volume", source: "/srv", target: "/x" }] }, "mounts[0].source must be the name of a volume"],
     [{ devices: [{ host: "/etc/passwd" }] }, "devices[0].host must be below /dev"],
-    [{ restart: { policy: "always", max_retries: 3 } }, "restart.max_retries is for on_failure only"],
+    [{ restart: { policy: "always", max_retries: 3 } }, "restart.max_retries can only be used with on_failure"],
     [{ limits: { memory_bytes: 1 } }, "limits.memory_bytes must be a number"],
     [{ ulimits: { files: { soft: 1, hard: 1 } } }, "ulimits.files is unknown"],
     [{ health: { http: { url: "http://x", port: 80 } } }, "health.http must have exactly one of url, port"],

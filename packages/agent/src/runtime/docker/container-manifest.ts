@@ -144,8 +144,9 @@ function readMount(value: unknown, index: number): ContainerSpec["mounts"][numbe
   const field = `mounts[${index}]`;
   const fields = object(value, field, ["type", "source", "target", "read_only", "size_bytes"]);
   const type = oneOf(fields["type"], `${field}.type`, ["bind", "volume", "tmpfs"]);
-  if ((type === "tmpfs") === given(fields["source"])) throw bad(`${field}.source`, type === "tmpfs" ? "is not for tmpfs" : "is missing");
-  if (type !== "tmpfs" && given(fields["size_bytes"])) throw bad(`${field}.size_bytes`, "is for tmpfs only");
+  if ((type === "tmpfs") === given(fields["source"]))
+    throw bad(`${field}.source`, type === "tmpfs" ? "cannot be used with tmpfs" : "is missing");
+  if (type !== "tmpfs" && given(fields["size_bytes"])) throw bad(`${field}.size_bytes`, "can only be used with tmpfs");
   return {
     type,
     source: type === "tmpfs" ? null : mountSource(type, fields, `${field}.source`),
@@ -176,7 +177,7 @@ function readRestart(value: unknown): ContainerSpec["restart"] {
   const fields = given(value) ? object(value, "restart", ["policy", "max_retries"]) : {};
   const policy = oneOf(fields["policy"] ?? "always", "restart.policy", ["always", "on_failure", "never"]);
   if (!given(fields["max_retries"])) return { policy, max_retries: null };
-  if (policy !== "on_failure") throw bad("restart.max_retries", "is for on_failure only");
+  if (policy !== "on_failure") throw bad("restart.max_retries", "can only be used with on_failure");
   return { policy, max_retries: whole(fields["max_retries"], "restart.max_retries", 1, RETRIES_MAX) };
 }
 
@@ -220,7 +221,7 @@ function readHttp(value: unknown): { url: string; expect_status: number } | { po
     if (!/^\/[^\s]*$/.test(place)) throw bad("health.http.path", "must begin with / and have no spaces");
     return { port: port(fields["port"], "health.http.port"), path: place, expect_status };
   }
-  if (given(fields["path"])) throw bad("health.http.path", "is for a port; the url has its own");
+  if (given(fields["path"])) throw bad("health.http.path", "can only be used with port; include it in url");
   return { url: httpUrl(fields["url"]), expect_status };
 }
 

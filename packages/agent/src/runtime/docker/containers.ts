@@ -28,7 +28,7 @@ export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]
       const [inner, outer] = below ? [bind, other] : [other, bind];
       throw new StepFailure(
         "rejected_by_robot",
-        `manifest: mount ${inner.source} of app ${inner.app} lies below ${outer.source}, which app ${outer.app} may write: it could put a symlink there; mount one of them read_only, or the same directory in both`,
+        `manifest: mount ${inner.source} of app ${inner.app} lies below ${outer.source}, which app ${outer.app} may write and could therefore replace by a symlink: mount one of them read_only, or the same directory in both`,
       );
     }
 }
@@ -89,7 +89,7 @@ export class Containers {
       }));
   }
 
-  /** Returns the host directories mounted by containers of the robot's other apps, except those of the agent itself. */
+  /** Returns the host directories mounted by containers of the robot's other apps, except directories in the agent's state. */
   async binds(app: string, signal: AbortSignal): Promise<Bind[]> {
     const label = [`${LABELS.robot}=${this.#robot}`];
     const found = await this.#engine.use({ what: "list its containers", signal }, (docker, abortSignal) =>

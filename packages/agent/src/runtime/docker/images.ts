@@ -214,7 +214,7 @@ export class Images {
     if (free < needed)
       throw new StepFailure(
         "insufficient_disk",
-        `the image needs ${needed} bytes below ${root} (and ${DISK_FREE_FLOOR_BYTES} must stay free), ${free} are free`,
+        `the image needs ${needed} bytes below ${root} (and ${DISK_FREE_FLOOR_BYTES} must stay free), but only ${free} are free`,
       );
   }
 

@@ -131,7 +131,7 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     const image = (await containers.inspect(container_id, { signal }))?.Image;
     if (staged !== undefined && image !== undefined && bare(image) === bare(staged.image_id)) return true;
-    log.error({ app, release: release.tag }, "a container does not run the signed image: it is created again");
+    log.error({ app, release: release.tag }, "a container does not run the signed image; creating the container again");
     await containers.remove(container_id, signal);
     return false;
   }
@@ -175,7 +175,10 @@ export class Replacement {
     return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
   }
 
-  /** Returns the previous container if it belongs to this release, for a rollback. Then it also removes all other containers. */
+  /**
+   * For a rollback: if the previous container belongs to this release, removes all other containers and returns it. Otherwise returns
+   * undefined.
+   */
   async #restorePrevious(
     app: string,
     release: DesiredRelease,
@@ -235,7 +238,7 @@ export class Replacement {
   #mayRunBeside(app: string, spec: ContainerSpec, before: Found): boolean {
     if (spec.replace === "after") return false;
     if (!portsClash(spec, before.ports)) return true;
-    this.#options.log.warn({ app }, "both containers use the same port: the old one is stopped first");
+    this.#options.log.warn({ app }, "the old and the new container use the same port; stopping the old container first");
     return false;
   }
 }

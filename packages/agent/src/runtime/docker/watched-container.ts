@@ -121,8 +121,8 @@ export class WatchedContainer {
       return;
     }
     const { RestartCount: restarts, State: state } = info;
-    // Each counted restart is an exit, since the engine counts a restart when it begins to wait for it. Count here an exit without a
-    // restart.
+    // The engine counts a restart when the container has exited and the wait before the restart begins. So each counted restart is an exit,
+    // and only an exit without a restart must be added.
     const ended = state.Status === "exited" || state.Status === "dead";
     const ended_before = before?.Status === "exited" || before?.Status === "dead";
     const new_exits = Math.max(0, restarts - this.restarts) + (ended && !ended_before && restarts === this.restarts ? 1 : 0);
@@ -311,7 +311,7 @@ export async function checkAcrossRestarts<R>(
     await clock.sleep(1, signal);
     const interrupted = run.ended || engine.breaks !== breaks;
     if (!interrupted || tries === TRIES_MAX) return { result, interrupted };
-    log.warn({ app, tries }, "the container engine restarted during a check of the release: the check is repeated");
+    log.warn({ app, tries }, "the container engine restarted during a check of the release; repeating the check");
     if (container.down) await containers.start(container.container_id, signal);
     container.exits = 0;
   }

@@ -120,8 +120,8 @@ export class DetachedHost implements WorkloadHost {
   }
 
   /**
-   * Ends the app's processes, which are found by their record and by their environment, then what is left of their wrappers. A wrapper
-   * without a program may be about to start it.
+   * Ends the app's processes, which are found by their record and by their environment, then the remaining wrappers. A wrapper whose
+   * program does not run may be about to start that program.
    */
   async clear(app: string, grace_ms?: number): Promise<void> {
     const { paths, clock, log } = this.#options;
@@ -145,14 +145,14 @@ export class DetachedHost implements WorkloadHost {
   /** Logs the limits of a program that this robot cannot enforce. */
   #reportLimits({ app, limits, restarts }: ProgramSpec): void {
     if (restarts > 0 || Object.values(limits).every((limit) => limit === null)) return;
-    const message = `the limits of ${app} are not enforced: they need systemd, and the agent as its service with root's rights`;
+    const message = `the limits of ${app} are not enforced: this requires systemd, and an agent that runs as a systemd service with root's rights`;
     this.#options.sink.write({ level: "warn", source: "roamfleet", message, fields: { app } });
   }
 
   /** Logs how a program ended that was running when the last agent stopped. */
   #reportEnd(app: string, { run, boot_id }: ProcessRecord): void {
     const { sink, log } = this.#options;
-    if (boot_id !== readBootId("/")) return log.info({ app }, "the workload ended with the robot");
+    if (boot_id !== readBootId("/")) return log.info({ app }, "the workload ended at a restart of the robot");
     const how = describeStatus(storedStatus(this.#output(app, run)));
     sink.write({ level: "warn", source: "roamfleet", message: `${app} ${how} while no agent ran`, fields: { app } });
   }
@@ -189,7 +189,7 @@ export class DetachedHost implements WorkloadHost {
  */
 function pidFrom(wrapper: ChildProcess, on_exit: (status: ExitStatus) => void): Promise<number> {
   return new Promise((resolve, reject) => {
-    // The wrapper writes nothing here: these are messages of what starts it.
+    // The wrapper itself writes nothing to stderr. Any text is from the commands that start it, such as `systemd-run`.
     let messages = "";
     wrapper.stderr?.on("data", (chunk: Buffer) => (messages = (messages + chunk.toString("utf8")).slice(-OUTPUT_TAIL_CHARACTERS)));
     const fail = (why: string): void => reject(new Error(`could not be started: ${why}`));

@@ -15,7 +15,10 @@ const READ_AFTER_MS = 50;
 const READ_EVERY_MS = 500;
 /** Interval at which the process of an adopted program is checked. */
 const CHECK_EVERY_MS = 500;
-/** Maximum wait for the wrapper to copy the last output. It is longer only if a process outside the program's group still writes. */
+/**
+ * Maximum wait for the wrapper to copy the last output. The wrapper takes longer only if a process outside the program's group still
+ * writes.
+ */
 const DRAIN_MS = 2_000;
 
 interface DetachedOptions {
@@ -50,7 +53,7 @@ export class DetachedProgram implements HostedProgram {
     this.ended = new Promise((resolve) => (this.#resolve = resolve));
     this.#watchOutput();
     if (options.wrapper === undefined) this.#watchProcess();
-    // The pid was reported through the wrapper's stdout, so the wrapper cannot have been waited for yet.
+    // The pid was just read from the wrapper's stdout, so the wrapper cannot have emitted `close` yet.
     else options.wrapper.once("close", () => this.#watchProcess());
     this.#readSoon();
   }
@@ -93,7 +96,7 @@ export class DetachedProgram implements HostedProgram {
     });
   }
 
-  /** Runs `work` after the reads before it. Never rejects. */
+  /** Runs `work` after all earlier reads of the output. Never rejects. */
   #inTurn(work: () => Promise<void>): Promise<unknown> {
     const { app, log } = this.#options;
     this.#reading = this.#reading

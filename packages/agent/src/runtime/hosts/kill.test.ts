@@ -37,12 +37,12 @@ function messagesOf(state: string): string[] {
 const CASES: { before: boolean; memory?: string }[] = [true, false].flatMap((before) => [{ before }, { before, memory: "/dev/shm" }]);
 for (const { before, memory } of CASES)
   test(
-    `an agent killed ${before ? "before" : "after"} it stores a line loses and repeats none with output ${memory === undefined ? "on the disk" : "in memory"}, and the program keeps its pid`,
+    `an agent killed ${before ? "before" : "after"} it stores a line of output ${memory === undefined ? "on the disk" : "in memory"} neither loses nor repeats lines, and the program keeps its pid`,
     { timeout: 240_000 },
     async () => {
       const state = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-"));
       fs.mkdirSync(path.join(state, "apps", "main"), { recursive: true });
-      // It prints slowly enough that every agent has something to read, and ends when the last one runs.
+      // The program prints slowly enough that every agent has something to read, and ends when the last agent runs.
       const script = `i=0; while [ $i -lt ${LINES} ]; do echo "line $i"; i=$((i + 1)); [ $((i % 20)) -gt 0 ] || sleep 0.02; done
         while [ ! -e end ]; do sleep 0.05; done; printf "the end"; exit 5`;
       const in_memory = memory === undefined ? undefined : fs.mkdtempSync(path.join(memory, "roamfleet-kill-"));

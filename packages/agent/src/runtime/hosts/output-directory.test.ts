@@ -19,7 +19,7 @@ test("links the output of a run to a private directory in memory, and deletes bo
   assert.ok(!fs.existsSync(target));
 });
 
-test("deletes a link whose target disappeared at a restart of the robot", (t) => {
+test("deletes an output link whose target disappeared at a restart of the robot", (t) => {
   const root = temporaryDirectory(t);
   const output = path.join(root, "output/1");
   createOutput(output, root);
@@ -28,7 +28,7 @@ test("deletes a link whose target disappeared at a restart of the robot", (t) =>
   assert.deepEqual(fs.readdirSync(path.dirname(output)), []);
 });
 
-test("keeps output on the disk if there is no directory in memory, or if other runs use up the quarter of the memory", (t) => {
+test("keeps output on the disk if no directory in memory exists, or if other runs fill a quarter of that file system", (t) => {
   const root = temporaryDirectory(t);
   const memory = fs.mkdtempSync("/dev/shm/roamfleet-output-");
   t.after(() => fs.rmSync(memory, { recursive: true }));

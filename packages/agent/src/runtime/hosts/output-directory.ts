@@ -11,9 +11,9 @@ const MEMORY_SHARE = 1 / 4;
 const PREFIX = "output-";
 
 /**
- * Creates the directory for the output of a run. With `memory`, a directory on tmpfs, it is a link to a new directory there, unless that file
- * system is too small for one more. So agents that have no directory in memory find the output, too. Throws if the disk is full. Returns the
- * size in bytes of each output file.
+ * Creates the directory for the output of a run. If `memory` is a directory on tmpfs with room for one more run, `output` becomes a symlink
+ * to a new directory there. So an agent without a directory in memory finds the output, too. Throws if the disk is full. Returns the size
+ * in bytes of each output file.
  */
 export function createOutput(output: string, memory: string | undefined): number {
   fs.mkdirSync(path.dirname(output), { recursive: true, mode: 0o700 });

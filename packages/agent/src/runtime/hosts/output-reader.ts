@@ -22,9 +22,10 @@ interface OutputReaderOptions {
 }
 
 /**
- * Reads the output of one program from its files into the log, and deletes what was read. An agent that is killed at any point neither loses
- * nor repeats a line: before each batch it stores the batch's place in the file and its first number in the log, and after the batch its
- * end. If the end is missing, the next agent compares the number with the highest one in the log.
+ * Reads the output of one program from its files into the log, and deletes what was read. An agent that is killed at any point neither
+ * loses nor repeats a line. Before it logs a batch, it stores the batch's position in the file and the log number of the batch's first
+ * line. Afterwards it stores the end of the batch. If the end is missing, the next agent compares that number with the highest one in the
+ * log.
  */
 export class OutputReader {
   readonly #options: OutputReaderOptions;
@@ -94,14 +95,17 @@ export class OutputReader {
     writeSync(this.#handle, JSON.stringify(this.#positions).padEnd(POSITIONS_BYTES), 0);
   }
 
-  /** Runs `work`, which uses the disk. Logs the first error and returns undefined if it fails: the program continues, and later reads repeat it. */
+  /**
+   * Runs `work`, which uses the disk. If it fails, logs the first error and returns undefined. The program continues, and later reads try
+   * again.
+   */
   #attempt<T>(work: () => T): T | undefined {
     try {
       return work();
     } catch (error) {
       const { app, log } = this.#options;
       if (!this.#failed)
-        log.warn({ app, reason: errorText(error) }, "the output of a workload cannot be read, or its position not be stored");
+        log.warn({ app, reason: errorText(error) }, "the output of a workload cannot be read, or the read position cannot be stored");
       this.#failed = true;
       return undefined;
     }

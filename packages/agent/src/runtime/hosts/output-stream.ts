@@ -15,7 +15,7 @@ interface Place {
   offset: number;
 }
 
-/** What the agent was about to do with a part of a stream when it stored this record. */
+/** The part of a stream that the agent was about to log when it stored this record. After that, an empty part at the same end. */
 export interface StreamPosition {
   /** Start and end of the part. */
   from: Place;
@@ -41,7 +41,7 @@ export class OutputStream {
   readonly #path: string;
   readonly #splitter = splitLines((text, missing) => this.#line(text, missing));
   #lines: Line[] = [];
-  /** Number of lines at the beginning that are already in the log. */
+  /** Number of lines, from the start position on, that are already in the log. */
   #skip = 0;
   /** End of the last complete line. */
   #done: Place = { file: 1, offset: 0 };

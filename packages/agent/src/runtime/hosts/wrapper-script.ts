@@ -8,11 +8,11 @@ export const OUTPUT_FILES_MAX = 4;
 /**
  * Shell script that runs one program independently of the agent. Its arguments are the directory of this run, the size of an output file in
  * bytes (a multiple of 4096), the path of `setsid`, a user id, and the program with its arguments. The pipes for the output get this user as
- * their owner, so that the program can open `/dev/stdout`. With an empty id, they keep their owner. The script writes:
+ * their owner, so that the program can open `/dev/stdout`. With an empty id, the pipes keep their owner. The script writes:
  *
  * - to stdout, for the agent that started it: `pid N` before the program starts, `exit STATUS` after it has ended;
- * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about that size. It keeps the newest four of a stream, so
- *   the disk cannot fill while no agent reads them. The program writes to a pipe that is always read: on a full disk its output is lost, but
+ * - to DIRECTORY/out.N and DIRECTORY/err.N: the program's output, in numbered files of about that size. Only the newest four of each stream
+ *   are kept, so the disk cannot fill while no agent reads them. The program writes to a pipe that is always read: on a full disk its output is lost, but
  *   its writes neither fail nor block;
  * - to DIRECTORY/exit: the exit status. `137 memory` means that the program was killed after its app had reached the memory limit.
  *
