@@ -87,8 +87,8 @@ export class AdapterRunner {
   }
 
   /**
-   * Returns whether the adapter's latest topic list contains the topic and, if a type is given, with that type. Returns false if the
-   * adapter is not connected.
+   * Returns whether the adapter's latest topic list contains the topic; if a type is given, with that type. Returns false if the adapter is
+   * not connected.
    */
   offers(topic: string, type: string | undefined): boolean {
     return this.topics.latest.some((one) => one.name === topic && (type === undefined || one.type === type));
@@ -145,7 +145,7 @@ export class AdapterRunner {
     this.#result = is_needed ? { state: "lost", reason } : { state: "standby" };
     for (const list of [this.topics, this.nodes]) list.clear();
     changed();
-    await adapter.close().catch((error: unknown) => log.warn({ adapter: name, reason: errorText(error) }, "an adapter did not close"));
+    await adapter.close().catch((error: unknown) => log.warn({ adapter: name, reason: errorText(error) }, "a ROS adapter did not close"));
     if (is_needed && !this.#stopping.signal.aborted) log.warn({ adapter: name, reason }, "ROS is no longer reachable");
   }
 

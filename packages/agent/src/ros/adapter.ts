@@ -131,7 +131,7 @@ export class LazyMessage implements RosMessage {
     try {
       this.#message = this.#decode(bytes);
     } catch (error) {
-      this.#message = new UndecodedMessage(bytes, `its bytes do not match its type (${errorText(error)})`);
+      this.#message = new UndecodedMessage(bytes, `the bytes of the message do not match its type (${errorText(error)})`);
     }
     return this.#message;
   }

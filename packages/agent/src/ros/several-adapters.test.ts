@@ -78,7 +78,7 @@ test("subscribes to each ROS topic only at the first adapter that lists it", LIM
   assert.equal(got.at(-1), "scan of ROS 1 3");
 });
 
-test("moves subscriptions of a lost ROS adapter to another adapter until the first returns", LIMIT, async (t) => {
+test("moves subscriptions of a lost ROS adapter to another adapter until the lost one returns", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2];
   ros1.published = [SCAN_1, ARM];

@@ -48,7 +48,7 @@ export class RosSocket {
       try {
         on(Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]), binary);
       } catch (error) {
-        failure ??= `it sent an unreadable message (${errorText(error)})`;
+        failure ??= `the server sent an unreadable message (${errorText(error)})`;
         socket.terminate();
       }
     });

@@ -67,7 +67,7 @@ test("unacknowledged records survive kill -9 of the agent, in order and with the
   await rig.write("one", "two");
   rig.spool.next({ records: 1, bytes: 1e9 });
   await rig.write("three");
-  // The process ends without close.
+  // Open the spool again without closing it, as after kill -9.
   const { last_seq } = rig.spool;
   rig.open();
   assert.deepEqual(rig.messages(), ["before the link", "one", "two", "three"]);
@@ -77,7 +77,7 @@ test("unacknowledged records survive kill -9 of the agent, in order and with the
   rig.spool.close();
 });
 
-test("numbers are not used again after a power loss, which loses the records in memory", async (t) => {
+test("record numbers are not reused after a power loss, although the records in memory are lost", async (t) => {
   const rig = new Rig(t);
   rig.spool.linked = true;
   await rig.write("one", "two");
@@ -93,8 +93,8 @@ test("numbers are not used again after a power loss, which loses the records in 
 for (const [when, end] of [
   ["the link closes", (rig: Rig) => void (rig.spool.linked = false)],
   ["the agent stops", (rig: Rig) => rig.spool.close()],
-  ["a log source needs them there", (rig: Rig) => rig.spool.sync()],
-  [`they wait for ${STAGED_MS_MAX / 1_000} s`, (rig: Rig) => rig.clock.advance({ seconds: STAGED_MS_MAX / 1_000 })],
+  ["a log source requires it", (rig: Rig) => rig.spool.sync()],
+  [`they have waited for ${STAGED_MS_MAX / 1_000} s`, (rig: Rig) => rig.clock.advance({ seconds: STAGED_MS_MAX / 1_000 })],
 ] satisfies [string, (rig: Rig) => unknown][])
   test(`records are written to the disk when ${when}`, async (t) => {
     const rig = new Rig(t);
@@ -114,7 +114,7 @@ for (const [when, end] of [
     rig.spool.close();
   });
 
-test("records in memory stay within their bound", async (t) => {
+test("log records in memory stay within their size limit", async (t) => {
   const rig = new Rig(t);
   rig.spool.linked = true;
   for (let i = 0; i < 300; i += 1) await rig.write("x".repeat(10_000));
@@ -124,14 +124,14 @@ test("records in memory stay within their bound", async (t) => {
   rig.spool.close();
 });
 
-test("records that were killed on their way to the disk are sent once", async (t) => {
+test("sends log records once if the agent is killed while it moves them to the disk", async (t) => {
   const rig = new Rig(t);
   rig.spool.linked = true;
   await rig.write("one", "two", "three");
   const [name = ""] = readdirSync(rig.memory);
   copyFileSync(join(rig.memory, name), join(rig.disk, "copy"));
   rig.spool.linked = false;
-  // The file in memory was not deleted yet.
+  // Restore the file in memory, as if the agent was killed before it deleted that file.
   copyFileSync(join(rig.disk, "copy"), join(rig.memory, name));
   rmSync(join(rig.disk, "copy"));
   rig.open();
@@ -140,7 +140,7 @@ test("records that were killed on their way to the disk are sent once", async (t
   rig.spool.close();
 });
 
-test("writes to the disk if the directory in memory cannot be used", async (t) => {
+test("writes log records to the disk if the directory in memory cannot be used", async (t) => {
   const rig = new Rig(t);
   rmSync(rig.memory, { recursive: true });
   writeFileSync(rig.memory, "");

@@ -6,14 +6,14 @@ import { lastSeqOf, listSegments, sealLine, SegmentWriter } from "./segment-file
 
 /** Maximum time that records wait in memory for the server's acknowledgement. Then they are written to the disk. */
 export const STAGED_MS_MAX = 30_000;
-/** Maximum bytes of records in memory. Beyond it, they are written to the disk. */
+/** Maximum bytes of records in memory. When it is reached, all of these records are moved to the disk. */
 export const STAGED_BYTES_MAX = 1024 * 1024;
 
 interface StagingOptions {
   /** A directory in memory (tmpfs) for this agent only. */
   directory: string;
   clock: Clock;
-  /** Called when records have waited for STAGED_MS_MAX: moves those of parts that began before `before` to the disk. */
+  /** Called when records may have waited for STAGED_MS_MAX. It must move the parts that began before `before` to the disk. */
   overdue: (before: number) => void;
 }
 
@@ -69,7 +69,7 @@ export class Staging {
     return is_new ? this.#part : undefined;
   }
 
-  /** Ends the current part, so that it is deleted when its records are acknowledged, although more are added meanwhile. */
+  /** Closes the current part. Later records go to a new part, so the closed one can be deleted as soon as its records are acknowledged. */
   rotate(): void {
     this.#writer?.close();
     this.#writer = undefined;

@@ -223,7 +223,7 @@ const hex = (view: DataView, at: number, length: number): string => Buffer.from(
 
 /**
  * The functions below limit the memory that the RTPS library uses for fragmented messages. Without limits, any sender can make it allocate
- * a list of any length. It also keeps the whole datagram of each fragment.
+ * a list of any length. The library also keeps the whole datagram of each fragment.
  */
 
 /**

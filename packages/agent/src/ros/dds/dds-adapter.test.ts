@@ -129,7 +129,7 @@ test("decodes reliable, best-effort, latched and large ROS 2 messages of a Cyclo
   const secret = listener.of("/secret")[0]!.message as { bytes: { length: number }; reason: string };
   assert.deepEqual(
     [secret.bytes.length, secret.reason],
-    [12, `no definition of demo_msgs/msg/Secret: it is in none of ${ament}, and it is none of the common types`],
+    [12, `no definition of demo_msgs/msg/Secret: ${ament} do not contain it, and it is not a common type`],
   );
   publisher.stdin.write("go\n");
   await heard("one publisher is gone", listener, () => !listener.topics.some(({ name }) => name === "/leaving"));

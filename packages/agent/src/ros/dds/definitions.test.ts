@@ -75,7 +75,7 @@ test("an unknown message type fails with a reason, and its name cannot leave the
   };
   assert.equal(
     await why("a/msg/B", []),
-    "no definition of a/msg/B: AMENT_PREFIX_PATH is not set for the agent, and it is none of the common types",
+    "no definition of a/msg/B: AMENT_PREFIX_PATH is not set for the agent, and it is not a common type",
   );
   assert.match(await why("nav/msg/Goal", [directory]), /cannot be read: nav\/Place, which nav\/msg\/Goal contains, is missing/);
   assert.match(await why("nav/msg/Bad", [directory]), /cannot be read/);

@@ -109,8 +109,8 @@ export async function findDefinitions(type: string, prefixes: readonly string[],
   const common = await findCommon(type, distro);
   if (common !== undefined) return common;
   if (wrong.length > 0) throw new UnknownType(`the definition of ${type} cannot be read: ${wrong.join("; ")}`);
-  const where = prefixes.length === 0 ? "AMENT_PREFIX_PATH is not set for the agent" : `it is in none of ${prefixes.join(", ")}`;
-  throw new UnknownType(`no definition of ${type}: ${where}, and it is none of the common types`);
+  const where = prefixes.length === 0 ? "AMENT_PREFIX_PATH is not set for the agent" : `${prefixes.join(", ")} do not contain it`;
+  throw new UnknownType(`no definition of ${type}: ${where}, and it is not a common type`);
 }
 
 /** Returns a type's name without its folder, as definitions use it: `std_msgs/Header`. */
@@ -162,7 +162,7 @@ async function findIdl(type: string, prefixes: readonly string[]): Promise<TypeD
   const { parseRos2idl } = await import("@foxglove/ros2idl-parser");
   const parsed = parseRos2idl(Array.from(texts, ([name, text]) => `${SECTION}IDL: ${name}\n${text}`).join(""));
   const root = parsed.find(({ name }) => name === type || name === shortName(type));
-  if (root === undefined) throw new Error(`${type}.idl does not define it`);
+  if (root === undefined) throw new Error(`${type}.idl does not define the type`);
   return { definitions: [root, ...parsed.filter((one) => one !== root)], source: source ?? "" };
 }
 

@@ -112,14 +112,14 @@ class FoxgloveAdapter implements RosAdapter {
   async close(): Promise<void> {
     this.#subscriptions.clear();
     await this.#socket?.close();
-    this.#gone.resolve("it was closed");
+    this.#gone.resolve("the adapter was closed");
   }
 
   async #begin(id: number, channel: FoxgloveChannel): Promise<void> {
     const subscription = this.#subscriptions.get(id);
     if (subscription === undefined || subscription.channel !== undefined) return;
     subscription.channel = channel;
-    const reason = (error: unknown) => `its definition cannot be read (${errorText(error)})`;
+    const reason = (error: unknown) => `the definition of the message type cannot be read (${errorText(error)})`;
     const decode = await decoderOf(channel).catch(
       (error: unknown): Decode =>
         (bytes) =>

@@ -113,7 +113,7 @@ class Ros1Adapter implements RosAdapter {
   }
 
   async subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
-    const unread = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "its publisher did not send its type");
+    const unread = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "the publisher did not send the message type");
     const subscription: Subscription = { on, type: "*", decode: unread, begun: false };
     this.#subscriptions.set(topic, subscription);
     const end = (): void => {
@@ -137,7 +137,7 @@ class Ros1Adapter implements RosAdapter {
     this.#watch.cancel();
     this.#subscriptions.clear();
     await this.#endNode();
-    this.#gone.resolve("it was closed");
+    this.#gone.resolve("the adapter was closed");
   }
 
   async #makeNode(): Promise<RosNode> {
@@ -184,13 +184,13 @@ class Ros1Adapter implements RosAdapter {
           const message_reader = new MessageReader(parse(header.get("message_definition") ?? ""));
           subscription.decode = (bytes) => message_reader.readMessage(bytes);
         } catch (error) {
-          const reason = `its definition cannot be read (${errorText(error)})`;
+          const reason = `the definition of the message type cannot be read (${errorText(error)})`;
           subscription.decode = (bytes) => new UndecodedMessage(bytes, reason);
         }
       },
       message: (topic, bytes) => handOn(topic, bytes),
       oversized: (topic, bytes) => {
-        const reason = `it has ${bytes} bytes, over the limit of ${ROS_MESSAGE_BYTES_MAX}`;
+        const reason = `the message has ${bytes} bytes, over the limit of ${ROS_MESSAGE_BYTES_MAX}`;
         handOn(topic, new Uint8Array(), (none) => new UndecodedMessage(none, reason));
       },
     };

@@ -18,7 +18,7 @@ const lengthOf = (length: number): Buffer => {
 const framed = (bytes: Uint8Array): Buffer => Buffer.concat([lengthOf(bytes.length), bytes]);
 const HEADER = framed(TcpConnection.SerializeHeader(new Map([["type", "std_msgs/String"]])));
 
-/** Starts a publisher that runs `serve` for each connection, and a socket to it that records what it receives. */
+/** Starts a publisher that runs `serve` for each connection, and connects a socket that records what the publisher sends. */
 async function publisher(t: TestContext, serve: (socket: Socket) => void) {
   const connections = new Set<Socket>();
   const server = createServer((socket) => {

@@ -11,7 +11,7 @@ import { Documents, findRos2, readDocument, ROS2_DOCUMENT_CHARACTERS_MAX } from 
 
 const TIMEOUT_MS = 120_000;
 
-/** Prints output in the format of the real `ros2` command. It tests only the parsing, not ROS 2. */
+/** Script that replaces the `ros2` command and prints output in its format. So these tests cover the parsing, not ROS 2. */
 const STAND_IN = `#!/bin/bash
 echo "$$ $*" >> "$LOG"
 case "$1 $2" in

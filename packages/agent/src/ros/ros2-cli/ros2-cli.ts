@@ -93,7 +93,7 @@ class Ros2Adapter implements RosAdapter {
     this.#closing.abort();
     await Promise.all(this.#echoes);
     await this.#listing;
-    this.#gone.resolve("it was closed");
+    this.#gone.resolve("the adapter was closed");
   }
 
   /** Refreshes the lists in the background if they are old. The caller meanwhile uses the old lists. */

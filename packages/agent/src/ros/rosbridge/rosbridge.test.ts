@@ -154,5 +154,5 @@ test("an unreadable rosbridge message closes the connection with the reason", { 
   await adapter.subscribe("/chatter", () => {});
   await eventually(() => server.subscriptions.size === 1);
   for (const { socket } of server.subscriptions) socket.send('{"op":"publish","topic":{"toString":1}}');
-  assert.match(await adapter.gone, /it sent an unreadable message/);
+  assert.match(await adapter.gone, /the server sent an unreadable message/);
 });

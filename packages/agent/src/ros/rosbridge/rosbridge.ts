@@ -82,7 +82,7 @@ class RosbridgeAdapter implements RosAdapter {
     this.#subscriptions.clear();
     await this.#socket?.close();
     this.#calls.end();
-    this.#gone.resolve("it was closed");
+    this.#gone.resolve("the adapter was closed");
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { FindRosAdapter, RosAdapter, RosAdapterName, RosMessage, RosTopic } from "../adapter.ts";
 
-/** A ROS adapter that a test controls: it sets what is published and when, and sees the subscriptions. */
+/** A ROS adapter for tests. The test sets what is published and when, and reads the subscriptions. */
 export class ScriptedRos {
   readonly name: RosAdapterName;
   /** Whether searches find this adapter. */

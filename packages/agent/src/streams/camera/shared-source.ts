@@ -104,7 +104,7 @@ export class SharedSource {
     if (this.#run.signal.aborted) return;
     const { level } = this.#pace;
     if (level >= this.#levels - 1)
-      return this.#end({ failed: true, reason: "its frames are over 512 KiB: ask for a smaller width or quality" });
+      return this.#end({ failed: true, reason: "the camera's frames are over 512 KiB: request a smaller width or quality" });
     this.#setPace({ ...this.#pace, level: level + 1, frame_bytes: 0, age: 0, ease: 0 });
   }
 
@@ -120,7 +120,10 @@ export class SharedSource {
     this.#pace = pace;
     for (const output of this.#outputs) output.fps = pace.fps;
     if (pace.level === level) return;
-    this.#options.log.info({ camera: this.#options.name, level: pace.level, fps: pace.fps }, "adjusted a camera to the network");
+    this.#options.log.info(
+      { camera: this.#options.name, level: pace.level, fps: pace.fps },
+      "adapted the picture of a camera to the network",
+    );
     this.#run.abort();
   }
 
@@ -210,7 +213,7 @@ export class CameraOutput {
     const jpeg = this.#newest;
     if (jpeg === undefined) return;
     this.#newest = undefined;
-    // Do not send faster after a pause of the source to catch up.
+    // After a pause of the source, do not send faster to catch up.
     this.#due_at = Math.max(this.#due_at, now - this.#interval_ms) + this.#interval_ms;
     this.#sending_since = now;
     const sent = (await this.channel.write(dataMessage(jpeg))) && (await this.channel.drained());

@@ -161,7 +161,7 @@ async function takeBytes(
     const { data, control } = readMessage(message);
     if (data === undefined) {
       if (control.type === "end") return at;
-      throw new FileRefused("bad_request", "a file is being written: bytes or its end are expected");
+      throw new FileRefused("bad_request", "a file is being written: only data or the end of the file may follow");
     }
     if (at + data.length > size) throw new FileRefused("bad_request", "received more bytes than announced");
     hash.update(data);

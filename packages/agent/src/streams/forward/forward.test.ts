@@ -190,7 +190,7 @@ test("twenty concurrent tunnels do not mix their bytes", LIMIT, async () => {
   );
 });
 
-test("an endpoint that does not read blocks only one tunnel and buffers little data", LIMIT, async () => {
+test("an endpoint that does not read blocks only its own tunnel, and little data is buffered", LIMIT, async () => {
   let sent = 0;
   await using endless = await startLoopbackServer((socket) => {
     const more = (): void => {

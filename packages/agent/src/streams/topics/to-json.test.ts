@@ -102,8 +102,8 @@ test("a field path selects a part of a message", () => {
     [pick("a.b[1].c"), pick("ranges[0]"), pick("a.b[9].c"), pick("")],
     [{ value: 6 }, { value: 1 }, { value: null }, { value: message }],
   );
-  assert.deepEqual(pick("a.x"), { missing: "a.x: there is b" });
-  assert.deepEqual(pick("toString"), { missing: "toString: there is a, ranges" });
+  assert.deepEqual(pick("a.x"), { missing: "a.x (known fields: b)" });
+  assert.deepEqual(pick("toString"), { missing: "toString (known fields: a, ranges)" });
   assert.deepEqual(pick("a[0]"), { missing: "a[0]: this is not an array" });
   assert.deepEqual(pick("ranges.length"), { missing: "ranges.length: its parent is not an object" });
   for (const wrong of [".a", "a.", "a..b", "a[", "a[x]", "a b", "a[1]b", "a[-1]"]) assert.equal(parseFieldPath(wrong), undefined, wrong);

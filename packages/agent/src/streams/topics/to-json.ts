@@ -186,7 +186,7 @@ export function pickField(message: unknown, path: FieldPath): Picked {
       if (typeof value !== "object" || value === null || Array.isArray(value) || isTypedArray(value))
         return { missing: `${so_far}: its parent is not an object` };
       if (!Object.hasOwn(value, step))
-        return { missing: `${so_far}: there is ${Object.keys(value).slice(0, NAMES_MAX).join(", ") || "nothing"}` };
+        return { missing: `${so_far} (known fields: ${Object.keys(value).slice(0, NAMES_MAX).join(", ") || "none"})` };
       value = (value as Record<string, unknown>)[step];
     }
   }

@@ -61,7 +61,7 @@ test("an unknown field ends the topic stream with a list of known fields", LIMIT
   const channel = await open({ op: "echo", topic: "/pose", field: "z" });
   await eventually(() => ros.listened, ["/pose"]);
   ros.publish("/pose", { x: 1, y: 2 }, "a/msg/B");
-  assert.deepEqual(await channel.ended, { code: 4410, reason: "a/msg/B has no field z: there is x, y" });
+  assert.deepEqual(await channel.ended, { code: 4410, reason: "a/msg/B has no field z (known fields: x, y)" });
   await eventually(() => ros.listened, []);
 });
 
@@ -159,7 +159,7 @@ test("a topic stream with an unpublished message type ends with the reason", LIM
   channel.close();
 });
 
-test("refuses a topic stream without ROS, with invalid parameters, or if switched off", LIMIT, async (t) => {
+test("refuses a topic stream without ROS, with invalid parameters, or if topics are disabled", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.there = false;
   const none = await open({ op: "echo", topic: "/a" });

@@ -150,8 +150,8 @@ test("closes topic viewers with the robot's reason when the robot refuses or end
   assert.equal(await (await watch("&topic=/none")).closed, "4410 ROS does not respond on this robot");
   const two = await watch("&topic=/chatter&field=x");
   await until("its channel", () => opened.length === 2);
-  opened[1]!.channel.reset(4410, "a/msg/B has no field x: there is y");
-  assert.equal(await two.closed, "4410 a/msg/B has no field x: there is y");
+  opened[1]!.channel.reset(4410, "a/msg/B has no field x (known fields: y)");
+  assert.equal(await two.closed, "4410 a/msg/B has no field x (known fields: y)");
   const three = await watch("&topic=/chatter");
   await until("its channel", () => opened.length === 3);
   three.ws.close();

@@ -12,7 +12,7 @@
 
 static dds_entity_t participant;
 
-/* With KEEP_ALL it waits for a reader that is slow; with KEEP_LAST, the default of ROS 2, a reader that is ten behind loses some. */
+/* With KEEP_ALL the writer waits for a slow reader. With KEEP_LAST, the default of ROS 2, a reader that is over ten messages behind loses some. */
 static dds_entity_t writer(const dds_topic_descriptor_t *type, const char *name, dds_reliability_kind_t reliability, dds_durability_kind_t durability,
                            dds_history_kind_t history) {
   dds_qos_t *qos = dds_create_qos();
@@ -97,7 +97,7 @@ int main(void) {
   for (int number = 1;; number++) {
     if (poll(&input, 1, PERIOD_MS) > 0) {
       char order[16];
-      /* Any word takes one publisher away, the end of input all. */
+      /* A line on standard input removes one publisher; the end of input removes all. */
       if (fgets(order, sizeof order, stdin) == NULL) break;
       dds_delete(leaving);
     }
