@@ -31,7 +31,7 @@ test("the bundled agent runs without its sources, and its separate chunks load",
       run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state"), "--config", config]),
       /agent\.yaml: .*telepathy/,
     );
-    // Most runs unpack nothing, so this code is a separate chunk that loads on demand.
+    // The code that unpacks bundles is also a separate chunk, since most runs unpack nothing.
     const chunk = (await readdir(path.dirname(program))).find((name) => name.startsWith("unpack-"));
     assert.ok(chunk !== undefined);
     const { unpackBounds, unpackBundle } = (await import(pathToFileURL(path.join(path.dirname(program), chunk)).href)) as Unpack;

@@ -9,7 +9,7 @@ import { temporaryDirectory } from "./src/testing/agent-rig.ts";
 
 const LAUNCH = path.join(import.meta.dirname, "launch");
 const LIMIT = { timeout: 120_000 };
-/** The launcher's 60 s are 12 ticks. */
+/** Duration of a tick here; the launcher's default is 5 s. Its timeout of 60 s is 12 ticks. */
 const TICK_SECONDS = "0.1";
 
 const START = 'echo "start $ROAMFLEET_AGENT_LAUNCHED $$ $*" >>"$ROAMFLEET_AGENT_ROOT/starts"; trap "exit 0" TERM; i=0';
@@ -105,13 +105,13 @@ class Rig {
     );
   }
 
-  /** Trials that have not ended. */
+  /** Names of the files of requested and unfinished trials. */
   trials = (): string[] => fs.readdirSync(this.root).filter((name) => name === "next" || name.startsWith("trial"));
 
   failed = (): string[] => fs.readFileSync(path.join(this.root, "failed"), "utf8").split("\n").slice(0, 3);
 }
 
-/** A robot that runs version 1, and a second version with this agent. */
+/** Creates a robot that runs version 1. `second` is the script of version 2; absent: version 2 is not installed. */
 function rigOf(t: TestContext, second?: string): Rig {
   const rig = new Rig(t);
   rig.version("1", WELL);
@@ -120,7 +120,7 @@ function rigOf(t: TestContext, second?: string): Rig {
   return rig;
 }
 
-test("runs the current version with the given flags, and ends with it and its exit status", LIMIT, async (t) => {
+test("runs the current version with the given flags, and exits with the agent's exit status", LIMIT, async (t) => {
   const rig = rigOf(t);
   const launcher = rig.launch("--label", "a=b c");
   await rig.runs("1");
@@ -132,7 +132,7 @@ test("runs the current version with the given flags, and ends with it and its ex
   assert.equal(code, 4);
 });
 
-test("a version that the agent has requested becomes current when its agent confirms it", LIMIT, async (t) => {
+test("a requested agent version becomes current when the agent of that version confirms it", LIMIT, async (t) => {
   const rig = rigOf(t, beat(CONFIRM));
   rig.put("next", "2\n");
   rig.launch();
@@ -141,7 +141,7 @@ test("a version that the agent has requested becomes current when its agent conf
   assert.equal(rig.target("current"), "2");
 });
 
-test("a running agent is replaced when it ends after a request", LIMIT, async (t) => {
+test("a running agent that requests another version and ends is replaced by that version", LIMIT, async (t) => {
   const rig = rigOf(t, beat(CONFIRM));
   rig.version("1", `${START}; echo 2 >"$ROAMFLEET_AGENT_ROOT/next"; exit 75`);
   rig.launch();
@@ -160,7 +160,7 @@ for (const [what, script, reason, message] of [
   ["reports and then hangs", `${START}; ${REPORT} while :; do sleep 0.1; done`, "health_check_failed", /did not respond for 60 s/],
   ["has a Node for another processor", "\x7fELF\x02\x01\x01\0\0", "", /exit status/],
 ] as const)
-  test(`a new version that ${what} is replaced by the old one, which finds the reason`, LIMIT, async (t) => {
+  test(`a new version that ${what} is replaced by the old version, and the reason is recorded`, LIMIT, async (t) => {
     const rig = rigOf(t, script);
     rig.put("next", "2\n");
     rig.launch();
@@ -192,7 +192,7 @@ test("a confirmed agent that hangs is killed and started again", LIMIT, async (t
   await rig.runs("1", 1);
 });
 
-test("an agent that does not end after its request is killed", LIMIT, async (t) => {
+test("an agent that requests another version but does not end is killed", LIMIT, async (t) => {
   const rig = rigOf(t, beat(CONFIRM));
   rig.version("1", beat('trap "" TERM; echo 2 >"$ROAMFLEET_AGENT_ROOT/next";'));
   rig.launch();
@@ -212,7 +212,7 @@ test("SIGTERM during a trial ends the agent; the next start repeats the trial", 
   await rig.runs("2", 1);
 });
 
-test("a killed launcher leaves an agent that the next one ends; the third interruption ends the trial", LIMIT, async (t) => {
+test("the next launcher ends the agent of a killed launcher; the third interruption ends the trial", LIMIT, async (t) => {
   const rig = rigOf(t, beat(REPORT));
   rig.put("next", "2\n");
   for (let count = 0; count < 3; count += 1) {
@@ -226,7 +226,7 @@ test("a killed launcher leaves an agent that the next one ends; the third interr
   assert.deepEqual(rig.trials(), []);
 });
 
-test("a second launcher of the same directory ends, and the agent of the first continues", LIMIT, async (t) => {
+test("a second launcher of the same directory ends, and the agent of the first launcher continues", LIMIT, async (t) => {
   const rig = rigOf(t);
   rig.launch();
   await rig.runs("1");

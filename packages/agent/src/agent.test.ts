@@ -149,7 +149,7 @@ test("keeps the link open for an hour if the server only answers pings", LIMIT, 
 });
 
 test("the agent disconnects from a server that sends no challenge within ten seconds", LIMIT, async (t) => {
-  // The missing response counts as work in flight, and the test clock would wait for it.
+  // Pass an idle activity: otherwise the missing response counts as work in flight, and `advance` waits for it.
   const { peer, clock } = await startRig(t, ({ behavior }) => (behavior.mute = true), { activity: idleActivity });
   await until("the first attempt", () => peer.attempts === 1);
   await clock.advance({ seconds: 9 });

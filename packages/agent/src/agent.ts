@@ -53,7 +53,7 @@ export interface AgentOptions {
   log?: (line: string) => void;
   /** Aborts an enrollment that waits for its server. It does not stop a started agent: call `stop`. */
   signal?: AbortSignal;
-  /** Ends the process without stopping the workloads, so that the launcher starts another version. Absent: it cannot be replaced. */
+  /** Ends the process without stopping the workloads, so that the launcher starts another version. Absent: the agent cannot be replaced. */
   replace?: () => void;
   /** Creates the part that installs and runs releases; tests pass their own. */
   create_deployments?: CreateDeployments;
@@ -150,7 +150,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const { runtime_directory } = config;
   const spool = new LogSpool({
     directory: join(config.state_directory, "logs"),
-    // Named after the outbox, so that another identity never sends these records.
+    // The directory has the id of the outbox in its name, so that an agent with another identity never sends these records.
     memory_directory: runtime_directory === undefined ? undefined : join(runtime_directory, `logs-${outbox.outbox_id}`),
     bytes_max: config.log_spool_bytes_max,
     clock,

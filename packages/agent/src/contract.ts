@@ -118,7 +118,7 @@ export type AppPlace =
   | { container: { engine: EngineCalls; container_id: string } };
 
 export interface StopOptions {
-  /** True if the launcher starts an agent again right away, which then supervises the workloads. */
+  /** True if the launcher immediately starts another agent, which then supervises the workloads. */
   is_replaced: boolean;
 }
 

@@ -99,7 +99,7 @@ export function requireParentsOfRoot(state_directory: string, root = "/"): void 
   });
   if (open !== undefined)
     throw new UsageError(
-      `with --user every directory above the state directory must be root's, and writable by no others, but ${open} is not: take --state /var/lib/roamfleet-agent`,
+      `with --user, every directory above the state directory must belong to root and must not be writable by other users, but ${open} does not meet this: use --state /var/lib/roamfleet-agent`,
     );
 }
 

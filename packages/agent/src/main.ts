@@ -39,7 +39,7 @@ function withRunOptions(command: Command): Command {
         collect,
       )
       .option("--stop-workloads", "stop workloads when the agent stops (default: they keep running, and the next agent supervises them)")
-      // The default now. Units that an earlier version wrote still contain it.
+      // This flag is the default now. It is still accepted, since systemd units that an earlier version wrote contain it.
       .addOption(new Option("--keep-workloads").hideHelp())
       .option("--allow-files <dir>", "directory below which `file` releases may be installed; repeatable", collect)
       .option("--allow-devices", "containers may use the robot's devices (or ROAMFLEET_ALLOW_DEVICES=on)")
@@ -50,10 +50,10 @@ function withRunOptions(command: Command): Command {
         "unix socket of dockerd or podman, or none (default: their default sockets; or ROAMFLEET_CONTAINER_SOCKET)",
       )
       .option("--socket <path>", "unix socket for the robot's own software (default: run/agent.sock in the state directory)")
-      .option("--workload-user <name>", "user that programs of bundles run as; default: the agent's (or ROAMFLEET_WORKLOAD_USER)")
+      .option("--workload-user <name>", "user that programs of bundles run as; default: the agent's user (or ROAMFLEET_WORKLOAD_USER)")
       .option(
         "--tpm <mode>",
-        "where a new robot makes its key: auto (in the TPM if there is one and tpm2-tools), required, off (default: auto; or ROAMFLEET_TPM)",
+        "where a new robot creates its key: auto (in the TPM if the robot has a TPM and tpm2-tools, otherwise in a file), required (only in the TPM) or off (in a file); default: auto (or ROAMFLEET_TPM)",
       )
       .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
       .option(
@@ -63,7 +63,7 @@ function withRunOptions(command: Command): Command {
       .option("--safe-to-update-url <url>", "URL that decides before each update: status 200 means safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
       .option(
         "--safe-to-update-timeout <seconds>",
-        "timeout of that command or URL; no answer means not safe (default: 10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)",
+        "timeout of the safe-to-update command or URL; no answer means not safe (default: 10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)",
       )
       .option("--log-spool-mib <number>", "log records kept on disk while the server is unreachable, in MiB (default: 64)")
       .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (default: info)")
@@ -120,7 +120,7 @@ async function run(flags: ConfigFlags): Promise<void> {
 }
 
 /**
- * Shows the launcher that this agent does not hang. Calls `replace` if the launcher has ended without this agent: its service manager
+ * Shows the launcher that this agent does not hang. Calls `replace` if the launcher has ended without this agent: the service manager then
  * starts both again.
  */
 function watchLauncher({ launched }: AgentConfig, output: LineOutput, replace: () => void): () => void {
@@ -130,7 +130,7 @@ function watchLauncher({ launched }: AgentConfig, output: LineOutput, replace: (
     clock: systemClock,
     log,
     orphaned: () => {
-      log("the launcher has ended: the agent ends, too, and leaves its workloads running");
+      log("the launcher has ended; the agent ends, too, and leaves its workloads running");
       replace();
     },
   });

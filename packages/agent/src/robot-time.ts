@@ -33,8 +33,8 @@ export class RobotTime {
   /** Sets the server's current time (milliseconds since 1970). */
   sync(server_time: number): void {
     this.#server = { time: server_time, monotonic: this.#clock.monotonic() };
-    // A server's time before the stored one shows that the stored one came from a server with a wrong clock. Then store the new time
-    // immediately.
+    // If the server's time is before the stored time, the stored time came from a server with a wrong clock. In that case, store the new
+    // time immediately.
     const is_near = server_time >= this.#stored && server_time < this.#stored + STORE_AFTER_MS;
     if (this.#file === undefined || is_near) return;
     this.#stored = server_time;

@@ -104,9 +104,9 @@ export async function releaseLock(place: LockPlace, owner: string | undefined): 
 }
 
 /**
- * Runs a command while it owns the update lock, and releases the lock afterwards. Renews the lock while the command runs. The lock is bound
- * to the command's process, so it stays valid if only rf-agent is killed. Returns the command's exit code, or 128 plus the number of the
- * signal that ended it.
+ * Takes the update lock, runs a command, and releases the lock afterwards. Renews the lock while the command runs. The lock is bound to the
+ * command's process, so it stays valid if only rf-agent is killed. Returns the command's exit code, or 128 plus the number of the signal
+ * that ended it.
  */
 export async function runLocked(place: LockPlace, request: LockRequest, wait_ms: number, command: readonly string[]): Promise<number> {
   const { owner, ttl_seconds } = request;

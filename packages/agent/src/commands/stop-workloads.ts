@@ -25,7 +25,7 @@ const ENGINE_WAIT_MS = 5_000;
 
 /**
  * Stops the workloads of a robot on which no agent runs, for example before the agent is uninstalled. The end of their output stays in the
- * spool. The next agent starts the workloads again. Throws StateLockedError while an agent runs, since it would start them again.
+ * spool. The next agent starts the workloads again. Throws StateLockedError while an agent runs, since that agent would start them again.
  */
 export async function stopWorkloads(options: StopWorkloadsOptions): Promise<void> {
   const { state_directory, clock, print } = options;

@@ -115,7 +115,7 @@ export interface RobotConfig {
     interval_seconds?: number;
   };
   os_image: {
-    /** Absent: RAUC, if the robot has it. */
+    /** Commands that install OS images. Absent: RAUC installs them, if the robot has it. */
     hook?: OsImageHook;
     connect_ms: number;
   };

@@ -51,7 +51,7 @@ test("sends a snapshot again if it could not be queued", () => {
   assert.deepEqual(changes.next(snapshotOf()), { snapshot: snapshotOf() });
 });
 
-test("a changed value waits for a minute, and the ROS names are omitted if they did not change", async () => {
+test("sends a changed value after a minute, without the ROS names if these have not changed", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const changes = new HealthChanges({ clock, interval_ms: 15_000 });
   changes.sent(snapshotOf());

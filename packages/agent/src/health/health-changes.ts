@@ -8,7 +8,7 @@ const UNCHANGED_MS_MAX = 300_000;
 const VALUE_MS_MIN = 60_000;
 /** Maximum time until the lists of ROS names are sent again although they have not changed, in case the server has lost them. */
 const ROS_RESEND_MS = 3_600_000;
-/** Smallest changes of measured values that are sent before the next unchanged snapshot. */
+/** Minimum changes of measured values for a snapshot to be sent after VALUE_MS_MIN instead of UNCHANGED_MS_MAX. */
 const CHANGES_MIN = { cpu_percent: 20, memory_percent: 2, disk_percent: 1, temperature_celsius: 3, battery_percent: 2 };
 
 type Ros = Pick<HealthBody, "ros" | "ros_adapters">;
@@ -37,7 +37,7 @@ export class HealthChanges {
   }
 
   #isDue(last: { snapshot: HealthBody; at_ms: number }, snapshot: HealthBody, now: number): boolean {
-    // Timers are not exact, so a measurement may be half an interval early.
+    // Timers are not exact, so a measurement may come up to half an interval early.
     const elapsed_ms = now - last.at_ms + this.#interval_ms / 2;
     if (elapsed_ms >= UNCHANGED_MS_MAX) return true;
     return isStateChanged(last.snapshot, snapshot) || (elapsed_ms >= VALUE_MS_MIN && isValueChanged(last.snapshot, snapshot));

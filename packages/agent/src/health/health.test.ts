@@ -12,7 +12,7 @@ import { HealthMeter, runChecks, worstStatus } from "./health.ts";
 
 const GIB = 1024 ** 3;
 
-/** Creates a directory with these files, which replaces / in a test. */
+/** Creates a directory with these files, for tests that read it instead of `/`. */
 function fakeRoot(t: TestContext, files: Record<string, string>): string {
   const root = temporaryDirectory(t);
   for (const [path, content] of Object.entries(files)) {

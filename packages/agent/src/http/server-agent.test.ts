@@ -88,7 +88,7 @@ test("a robot whose clock is years behind skips only the check of the certificat
   assert.equal(await askFrom(t, -50, good.url, { ca: other.ca, least: 0 }), "UNABLE_TO_GET_ISSUER_CERT_LOCALLY");
   assert.equal(await askFrom(t, -50, named.url, { ca: misnamed.ca, least: 0 }), "ERR_TLS_CERT_ALTNAME_INVALID");
   assert.equal(await askFrom(t, -50, old.url, { ca: expired.ca, least: now - YEAR_MS / 2 }), "CERT_HAS_EXPIRED");
-  // A clock within the validity of an expired certificate is not enough when the real time is known to be later.
+  // The certificate is valid by the robot's clock, but it expired before `least`, the lower bound of the real time.
   assert.equal(await askFrom(t, -2.5, old.url, { ca: expired.ca, least: now - YEAR_MS / 2 }), "CERT_HAS_EXPIRED");
   assert.equal(await askFrom(t, 0, old.url, { ca: expired.ca, least: 0 }), "CERT_HAS_EXPIRED");
   assert.deepEqual([good.asked.length, named.asked.length, old.asked.length], [2, 0, 0], "nothing is sent to a server that is refused");

@@ -35,7 +35,7 @@ export function serverAgent(server: string, options: ServerAgentOptions): HttpAg
 
 type Created = (error: Error | null, socket: Duplex) => void;
 
-/** HTTPS agent that returns a connection only after its certificate is accepted, so that nothing is sent before. */
+/** HTTPS agent that returns a connection only after its certificate is accepted, so that nothing is sent to an unverified server. */
 class CheckingAgent extends HttpsAgent {
   readonly #options: ServerAgentOptions;
 

@@ -28,8 +28,8 @@ interface KeyOptions {
 }
 
 /**
- * Opens the robot's key, or creates it. A key never changes its place, since with a new key the robot would enroll as another robot. Rejects
- * if the key's file is damaged, and if a TPM is required but the key is not in one.
+ * Opens the robot's key, or creates it. A key stays in the file or the TPM where it was created, since with a new key the robot would
+ * enroll as another robot. Rejects if the key's file is damaged, and if a TPM is required but the key is not in one.
  */
 export async function openKey({ state_directory, tpm, environment, log }: KeyOptions): Promise<RobotKey> {
   if (hasTpmKey(state_directory)) return openTpmKey(state_directory, environment);

@@ -70,7 +70,7 @@ test("without a usable TPM the key is in a file, unless a TPM is required", LIMI
   assert.equal((await open(temporaryDirectory(t), without_tools).key).place, "file");
 });
 
-test("a key never changes its place", LIMIT, async (t) => {
+test("a key in a file stays there, even if a TPM is available", LIMIT, async (t) => {
   const state = temporaryDirectory(t);
   const tpm = await startSoftwareTpm(t, temporaryDirectory(t));
   const { public_key } = openFileKey(state);
@@ -79,7 +79,7 @@ test("a key never changes its place", LIMIT, async (t) => {
   await assert.rejects(open(state, tpm.environment, "required").key, /the robot's key is in .*key\.pem, but a TPM is required/);
 });
 
-test("a key whose creation was interrupted is made again", LIMIT, async (t) => {
+test("a key whose creation was interrupted is created again", LIMIT, async (t) => {
   const state = temporaryDirectory(t);
   const tpm: SoftwareTpm = await startSoftwareTpm(t, temporaryDirectory(t));
   const building = join(state, "identity", "tpm.new");

@@ -78,7 +78,7 @@ export function openTpmKey(state_directory: string, environment: Environment): R
 function readPublicKey(path: string): string {
   const key = createPublicKey(readFileSync(path, "utf8"));
   if (key.asymmetricKeyDetails?.namedCurve !== "prime256v1") throw new Error(`${path} does not contain a P-256 key`);
-  // The SPKI encoding ends with the point.
+  // The SPKI encoding ends with the public point.
   return key.export({ type: "spki", format: "der" }).subarray(-POINT_BYTES).toString("base64");
 }
 

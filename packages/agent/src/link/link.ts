@@ -70,7 +70,7 @@ export class Link {
   readonly #sources: ReadonlyMap<string, StreamSource>;
   readonly #stopping = new AbortController();
   readonly #reports: ReportSender;
-  /** Shared by all connections, so that reconnecting does not start with new bytes. */
+  /** Rate limiter of all connections, so that a reconnect does not reset the limit. */
   readonly #upload: ByteRate | undefined;
   #session: Session | undefined;
   #welcomed_at: number | undefined;

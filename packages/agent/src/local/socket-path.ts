@@ -55,7 +55,7 @@ function answers(path: string, clock: Clock): Promise<boolean> {
   });
 }
 
-/** Gives the socket's owner access to it and, if a group is named, that group. */
+/** Gives access to the socket to its owner and, if a group is named, to that group. */
 export function openToGroup(path: string, state_directory: string, group: string | undefined): void {
   chmodSync(path, SOCKET_MODE);
   if (group === undefined) return;

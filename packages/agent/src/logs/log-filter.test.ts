@@ -15,7 +15,7 @@ function startRig(rules: LogFilterRule[]) {
   return { clock, records, filter, write };
 }
 
-test("a log filter keeps records from its level on, and a record uses the first rule that matches", () => {
+test("a log filter keeps records at or above its level, and the first rule that matches a source applies", () => {
   const { records, write } = startRig([
     { source: "nav", level: "debug" },
     { source: "nav*", level: "error" },
@@ -75,7 +75,7 @@ test("a log filter limits the rate of each source, and the log contains the numb
   assert.equal(records.at(-1)?.message.split(" ")[0], "10");
 });
 
-test("records that are read late are limited by their own times", () => {
+test("a log filter computes the rate from the records' own times, even if they are read late", () => {
   const { records, write } = startRig([{ source: "*", records_per_second: 1 }]);
   for (let i = 0; i < 600; i += 1) write("journal.service", "info", new Date(Date.parse("2029-12-31T00:00:00Z") + i * 1_000));
   assert.equal(records.length, 600);

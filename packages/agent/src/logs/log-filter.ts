@@ -6,7 +6,7 @@ import { LogRateLimiter, SOURCE_LIMITS } from "./log-rate-limiter.ts";
 
 /** Source of the agent's records about missing records. They are never filtered. */
 const REPORTS = "roamfleet";
-/** A source may write the records of this many seconds at once. */
+/** A source may write a burst of as many records as its rate allows in this many seconds. */
 const BURST_SECONDS = 10;
 const RECORDS_BURST_MIN = 10;
 const REPORT_AFTER_MS = 60_000;
@@ -18,7 +18,7 @@ interface Filter {
   limiter: LogRateLimiter | undefined;
 }
 
-/** Filters the records of all sources as the robot's config file says. A record uses the first rule that matches its source. */
+/** Filters the records of all sources by the rules of the robot's config file. The first rule that matches a record's source applies. */
 export class LogFilter implements LogSink {
   readonly #sink: LogSink;
   readonly #clock: Clock;
@@ -45,8 +45,8 @@ export class LogFilter implements LogSink {
   }
 
   /**
-   * Writes the record, or drops it. Records below the level are dropped without a trace. Of records over the rate, the log contains the
-   * number. The rate is computed from the records' own times, so that lines that are read late do not count as a burst.
+   * Writes the record, or drops it. Records below the level are dropped without a trace. Records over the rate are dropped too, but the log
+   * contains their number. The rate is computed from the records' own times, so that lines that are read late do not count as a burst.
    */
   write(record: LogRecord): void {
     const filter = record.source === REPORTS ? undefined : this.#filters.find(({ matches }) => matches(record.source));

@@ -14,8 +14,8 @@ const SOURCE_BYTES_PER_SECOND = 512 * 1024;
 export const SOURCE_RECORDS_BURST = 20_000;
 export const SOURCE_BYTES_BURST = 16 * 1024 * 1024;
 /**
- * Records that a source must be allowed to write again before it resumes. Once it has dropped a record, it drops all records until then. So
- * there is one large gap instead of many small ones.
+ * Once a record of a source has been dropped, all its records are dropped until the limits allow this many again. So there is one large gap
+ * instead of many small ones.
  */
 const RESUME_RECORDS = 500;
 const RESUME_BYTES = 256 * 1024;
@@ -29,7 +29,7 @@ export interface LogLimits {
   report_after_ms: number;
 }
 
-/** The limits of each source, whatever the robot's config file says. */
+/** The limits of each source, which also apply to sources without a rule in the robot's config file. */
 export const SOURCE_LIMITS: LogLimits = {
   records_per_second: SOURCE_RECORDS_PER_SECOND,
   records_burst: SOURCE_RECORDS_BURST,

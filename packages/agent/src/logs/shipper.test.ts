@@ -49,7 +49,7 @@ class Rig {
   }
 }
 
-test("sends the record after a pause after one interval, and sustained logs every ten intervals", async () => {
+test("sends the first record after a pause within one interval, and sustained logs every ten intervals", async () => {
   const rig = new Rig();
   rig.start();
   await rig.log(35);
@@ -71,7 +71,7 @@ for (const [name, add] of [
   ["64 KiB of text", (rig: Rig) => rig.add("info", "x".repeat(70_000))],
   ["a viewer who follows", (rig: Rig) => rig.shipper.follow(true)],
 ] satisfies [string, (rig: Rig) => void][])
-  test(`sends sustained logs without delay because of ${name}`, async () => {
+  test(`sends sustained logs within one interval because of ${name}`, async () => {
     const rig = new Rig();
     rig.start();
     await rig.log(12);
@@ -81,7 +81,7 @@ for (const [name, add] of [
     assert.equal(rig.batches.length, 1);
   });
 
-test("continues with a backlog at each acknowledgement, although a flush is pending", async () => {
+test("sends more of a backlog at each acknowledgement, even while a flush is pending", async () => {
   const rig = new Rig();
   rig.record_bytes = 1_000;
   for (let i = 0; i < 5_000; i += 1) rig.records.push(i + 1);

@@ -80,10 +80,7 @@ export class LogShipper {
     else this.recordAdded();
   }
 
-  /**
-   * Schedules a flush if none is pending. Must be called after each new record. So no timer runs while
-   * nothing is written.
-   */
+  /** Schedules a flush if none is pending. Must be called after each new record. No timer runs while no records are written. */
   recordAdded({ level, message }: Partial<Pick<LogRecord, "level" | "message">> = {}): void {
     if (this.#outlet === undefined) return;
     this.#waiting_bytes += message?.length ?? 0;
@@ -110,7 +107,10 @@ export class LogShipper {
     this.resume();
   }
 
-  /** Continues after a limit may be gone: bytes in flight or room in the send queue. Other records wait for their flush. */
+  /**
+   * Continues if the last `pump` stopped at a limit: unacknowledged bytes, or room in the send queue. Otherwise, new records wait for their
+   * flush.
+   */
   resume(): void {
     if (this.#is_behind) this.pump();
   }

@@ -43,7 +43,7 @@ export async function containersOf(engine: DockerEngine, state_directory: string
 export const runningTags = async (engine: DockerEngine, state_directory: string): Promise<string[]> =>
   (await containersOf(engine, state_directory)).filter(({ state }) => state === "running").map(({ tag }) => tag);
 
-/** Returns when the containers of a robot started and ended, oldest first, from the engine's events. */
+/** Returns the start and end events of a robot's containers, oldest first, as the engine recorded them. */
 export async function containerEvents(
   engine: DockerEngine,
   state_directory: string,

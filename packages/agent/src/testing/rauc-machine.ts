@@ -12,7 +12,7 @@ import { end } from "./killed-agents.ts";
 import { SCRIPT, SlotMachine } from "./slot-machine.ts";
 
 const IMAGE_BYTES = 512 * 1024;
-/** A file system other than that of the state directory: RAUC's robots have the state directory on a separate partition. */
+/** A file system other than that of the state directory: robots with RAUC have the state directory on a separate partition. */
 const OTHER_FILE_SYSTEM = "/dev/shm";
 
 /** Returns why RAUC cannot be run here; undefined if it can. */

@@ -33,8 +33,8 @@ export interface KillPoint {
 }
 
 /**
- * A robot with two slots, simulated by files, and an agent in a real process. A reboot ends the process; the next one starts as the
- * bootloader decides.
+ * A robot with two slots, simulated by files, and an agent in a real process. A reboot ends the process; the next process runs the slot
+ * that the bootloader chooses.
  */
 export class SlotMachine {
   readonly server: ArtifactServer;
@@ -161,7 +161,7 @@ export class SlotMachine {
     if (this.#child !== undefined) await end(this.#child, "SIGKILL");
   }
 
-  /** Cuts the power and switches the robot on again, as its bootloader decides. */
+  /** Cuts the power and switches the robot on again, with the slot that its bootloader chooses. */
   async cutPower(): Promise<void> {
     this.#off = true;
     await this.killAgent();

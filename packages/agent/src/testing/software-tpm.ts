@@ -16,7 +16,7 @@ export interface SoftwareTpm {
   readonly environment: Record<string, string>;
   /** Path of the socket to which QEMU connects. */
   readonly control: string;
-  /** Ends and starts the TPM, as a reboot of the machine does. `forget`: as another TPM, which has none of the keys. */
+  /** Restarts the TPM, as a reboot of the machine does. With `forget`, it loses all keys, as if it were another TPM. */
   restart(options?: { forget?: boolean }): Promise<void>;
 }
 

@@ -27,7 +27,8 @@ function withUnreadableInterpreter(target: string): void {
 }
 
 /**
- * Creates programs that the kernel refuses to start, each with a different error. `close` releases the files that must be open for that.
+ * Creates programs that the kernel refuses to start, each with a different error. `close` closes a file that must stay open for one of
+ * these errors.
  */
 export function unstartables(directory: string): { all: Unstartable[]; close: () => void } {
   const at = (name: string): string => path.join(directory, name);

@@ -14,7 +14,7 @@ export interface WorkloadKillTask {
   memory?: string;
   /** Number of records in the log after which the process kills itself with SIGKILL, counted from this start. 0: it does not kill itself. */
   kill_at: number;
-  /** Where it kills itself: before the record is in the log's memory, or after. */
+  /** True: it kills itself before that record is appended to the log. False: after the record was written. */
   before: boolean;
 }
 
@@ -41,7 +41,7 @@ async function main({ state, script, memory, kill_at, before }: WorkloadKillTask
         records += 1;
         if (before && records === kill_at) process.kill(process.pid, "SIGKILL");
         spool.append(record);
-        // The log writes a batch in one piece: write this record now, so that a part of a batch is stored.
+        // The log writes a batch in one piece. Flush it now, so that only a part of the batch is stored.
         if (records === kill_at) spool.next({ records: 0, bytes: 0 });
         if (records === kill_at) process.kill(process.pid, "SIGKILL");
       },

@@ -18,7 +18,7 @@ import {
   type TailState,
 } from "./tail.ts";
 
-/** Maximum bytes that are read from one file before the next file gets its chance. */
+/** Maximum bytes that are read from one file before the next file is read. */
 const TURN_BYTES_MAX = 1024 * 1024;
 /**
  * Maximum unread bytes of a file. Above it, lines are counted and skipped, since the agent could never catch up with a writer that is
@@ -194,7 +194,10 @@ export class FileFollower {
     this.#moved = true;
   }
 
-  /** Adds files that were written and rotated while no agent was reading. They come after a file that was only partly read. */
+  /**
+   * Adds files that were written and rotated while no agent was reading. They are read after the file that was only partly read; `after_ms`
+   * is the modification time of that file.
+   */
   #addBetween(after_ms: number): void {
     for (const { path, mtime_ms } of rotatedFiles(this.path)) {
       // Include files with the same modification time, since file times are coarse. Files that were already read are recognized by their
@@ -276,7 +279,7 @@ export class FileFollower {
     this.#options.limiter.write({
       level: "warn",
       source: "roamfleet",
-      message: `${this.path} was rotated or emptied: its last lines before that may be missing`,
+      message: `${this.path} was rotated or truncated: the last lines of the old content may be missing`,
       fields: { source: this.path },
     });
   }

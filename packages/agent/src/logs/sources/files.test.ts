@@ -154,7 +154,7 @@ test("reads unread lines from the copy after a log rotation by copy and truncate
   truncateSync(rig.log);
   rig.write("4\n");
   const [told, line] = await rig.lines();
-  assert.match(told ?? "", /app\.log was rotated or emptied/);
+  assert.match(told ?? "", /app\.log was rotated or truncated/);
   assert.equal(line, "4");
 });
 
@@ -181,7 +181,7 @@ test("resumes reading at the saved position after a restart, even if log files w
   unlinkSync(`${rig.log}.3`);
   rig.write("6\n");
   rig.start();
-  assert.match((await rig.lines()).join("\n"), /rotated or emptied.*\n6$/);
+  assert.match((await rig.lines()).join("\n"), /rotated or truncated.*\n6$/);
   assert.deepEqual(await rig.restart().lines(ROTATED_QUIET_MS / 1_000 + 1), []);
 });
 

@@ -22,7 +22,7 @@ export interface LogSourcesOptions {
   spoolHasRoom: () => boolean;
   spool: SafeSpool;
   boot_id: string;
-  /** Directory for positions of the last second, which need not survive a power loss. Prefer one in memory. */
+  /** Directory for the positions that are written each second and need not survive a power loss; preferably in memory. */
   recent_directory: string;
   /** Gives access to the robot's ROS; absent: the agent has no ROS. */
   ros?: RosoutTopic;

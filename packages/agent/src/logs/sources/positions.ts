@@ -16,7 +16,7 @@ const SAVE_EVERY_MS = 30_000;
 const ACK_LOOK_MS = 5_000;
 const ACK_LOOKS_MAX = 5;
 
-/** What positions need of the spool. */
+/** The methods of the spool that saving positions needs. */
 export interface SafeSpool {
   /** Number of the newest record. */
   readonly last_seq: number;

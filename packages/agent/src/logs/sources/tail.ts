@@ -225,8 +225,8 @@ export function rotatedFiles(path: string): Sibling[] {
 }
 
 /**
- * Opens the file at the path at its saved position. Returns undefined if it is not the file of the saved state or, with `copy`, not a copy
- * of it.
+ * Opens the file at the path at its saved position. Returns undefined if that file is neither the file of the saved state nor, with `copy`,
+ * a copy of that file.
  */
 export function reopen(path: string, state: TailState, how: "same_file" | "copy"): Tail | undefined {
   const opened = openRegular(path);
