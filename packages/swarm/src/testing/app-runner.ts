@@ -79,7 +79,7 @@ export class AppRunner {
     else if (last !== undefined) this.#reportFinished(last);
   }
 
-  /** Stops all waiting; nothing more is reported. */
+  /** Cancels all waits; the app then reports nothing. */
   stop(): void {
     this.#stuck = true;
     this.#stopWaiting();

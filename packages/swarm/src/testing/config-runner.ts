@@ -67,7 +67,7 @@ export class ConfigRunner {
     const changed = this.#sha256() !== wish.sha256;
     if (changed) {
       const content = await this.#robot.fetchConfig(this.#namespace, wish.sha256).catch(() => undefined);
-      if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // a newer config is desired by now
+      if (this.#wish !== wish) return this.#finish(wish, { status: "cancelled" }); // A newer config is desired by now.
       if (content === undefined || hash("sha256", content) !== wish.sha256)
         return this.#finish(wish, { status: "failed", reason: content === undefined ? "download_failed" : "digest_mismatch" });
       this.#content = content;

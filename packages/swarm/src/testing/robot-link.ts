@@ -54,7 +54,7 @@ export class RobotLink {
     });
     this.#socket.on("message", (data) => this.#receive(data as Buffer));
     this.#socket.on("upgrade", (response) => (this.#channel = channelBinding(response.socket)));
-    this.#socket.on("error", (error) => this.#welcomed.reject(error)); // a close event follows
+    this.#socket.on("error", (error) => this.#welcomed.reject(error)); // A `close` event follows.
     this.#socket.on("close", (code, reason) => this.#onClose(code, reason.toString("utf8")));
   }
 

@@ -132,7 +132,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
     await this.#link?.close();
   }
 
-  /** Simulates a power failure: the link breaks without a close message. Current work resumes where it was after the restart. */
+  /** Simulates a power failure: the link breaks without a close message. After the restart, current work resumes where it was. */
   async restart(): Promise<void> {
     this.#wants_link = false;
     await this.#link?.terminate();
@@ -180,7 +180,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
     if (this.connected) this.#link?.send({ type: "logs", records: [record] });
   }
 
-  /** Appends to the outbox and sends it if connected; tests use it to report what no real robot would. */
+  /** Appends to the outbox and sends it if connected; tests use it to report what no real robot would report. */
   report(body: ReportBody): void {
     const report = this.#outbox.add(body, this.clock.now().toISOString());
     if (this.connected) this.#link?.send(report);
@@ -239,7 +239,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
     if (!this.#wants_link || !this.#swarm.reconnects || this.#swarm.stopped) return;
     const ceiling_ms = Math.min(RECONNECT_LAST_MS, RECONNECT_FIRST_MS * 2 ** Math.min(this.#failures, 10));
     this.#failures += 1;
-    this.#retry = this.clock.setTimer(this.clock.random() * ceiling_ms, () => void this.#open().catch(() => {})); // a close event follows
+    this.#retry = this.clock.setTimer(this.clock.random() * ceiling_ms, () => void this.#open().catch(() => {})); // A `close` event follows.
   }
 
   #hello(nonce: string, channel: string): Hello {

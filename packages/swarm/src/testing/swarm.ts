@@ -18,7 +18,7 @@ export interface Member {
   readonly connected: boolean;
   connect(): Promise<void>;
   beat(): void;
-  /** A simulated health measurement. */
+  /** Sends a simulated health measurement. */
   sendHealth(): void;
   barrier(): Promise<void>;
   close(): Promise<void>;
