@@ -19,7 +19,7 @@ const REPORT = 'touch "$ROAMFLEET_AGENT_RUN/reported";';
 const CONFIRM = `${REPORT} ln -s "$ROAMFLEET_AGENT_LAUNCHED" "$ROAMFLEET_AGENT_ROOT/c"; mv -T "$ROAMFLEET_AGENT_ROOT/c" "$ROAMFLEET_AGENT_ROOT/current";`;
 const WELL = beat();
 
-/** A directory of versions whose agents are shell scripts, and launchers that run them. */
+/** A directory of agent versions, which are shell scripts, and launchers that start these. */
 class Rig {
   readonly root: string;
   readonly run: string;

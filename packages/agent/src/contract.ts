@@ -40,7 +40,7 @@ export interface LogSink {
   write(record: LogRecord): void;
 }
 
-/** The log as the sink of output that is stored in files until it is read. */
+/** A log sink for the output of programs, which waits in files until the agent reads it. */
 export interface OutputSink extends LogSink {
   /** Returns whether the source may write a burst now. A reader of files waits until then. Absent: always. */
   hasRoom?: (source: string) => boolean;
@@ -162,7 +162,7 @@ export interface DeploymentsOptions {
   server_time?: () => number;
   /** Returns whether the agent is connected to its server. Absent: it counts as connected. */
   connected?: () => boolean;
-  /** How the agent installs other versions of itself. Absent: it was not started by the launcher, and cannot. */
+  /** How the agent installs other versions of itself. Absent: the launcher did not start this agent, so it cannot install any. */
   self_update?: SelfUpdate;
   on_app?: () => void;
   on_config?: (namespace: string) => void;

@@ -15,7 +15,7 @@ const MADE_AT = Date.parse(metadata.made_at);
 
 /**
  * Estimates the current time on a robot whose clock may be wrong (no battery, no NTP). Takes the server's time from the last welcome or
- * heartbeat and advances it by the monotonic clock. So setting the robot's clock does not change it.
+ * heartbeat and advances it by the monotonic clock. So setting the robot's clock does not change the estimate.
  */
 export class RobotTime {
   readonly #clock: Clock;

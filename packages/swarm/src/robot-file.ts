@@ -107,8 +107,8 @@ const PKCS8_HEAD = Buffer.from("302e020100300506032b657004220420", "hex");
 const RAW_KEY_BYTES = 32;
 
 /**
- * Derives the 32 bytes of a robot's key from the seed and number, so that the next run uses the same robots, and from the enrollment key,
- * so that they cannot be derived without it.
+ * Derives the 32 bytes of a robot's key from the seed, the robot's number and the enrollment key. So the next run uses the same robots, and
+ * their keys cannot be derived without the enrollment key.
  */
 export function deriveRobotKey(enroll_key: string, seed: number, number: number): Buffer {
   return createHmac("sha256", enroll_key).update(`roamfleet swarm\n${seed}\n${number}`).digest();

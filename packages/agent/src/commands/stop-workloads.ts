@@ -24,8 +24,9 @@ interface StopWorkloadsOptions {
 const ENGINE_WAIT_MS = 5_000;
 
 /**
- * Stops the workloads of a robot on which no agent runs, for example before the agent is uninstalled. The end of their output stays in the
- * spool. The next agent starts the workloads again. Throws StateLockedError while an agent runs, since that agent would start them again.
+ * Stops the workloads of a robot on which no agent runs, for example before the agent is uninstalled. The last output of the workloads
+ * stays in the spool. The next agent starts the workloads again. Throws StateLockedError while an agent runs, since that agent would start
+ * them again.
  */
 export async function stopWorkloads(options: StopWorkloadsOptions): Promise<void> {
   const { state_directory, clock, print } = options;

@@ -146,7 +146,10 @@ function readLogFilter(section: Section): LogFilterRule {
   return { source, ...(level === undefined ? {} : { level }), ...(records_per_second === undefined ? {} : { records_per_second }) };
 }
 
-/** Bounds of the rates in KiB per second. With less, the agent would repeat a batch of log records before it was sent. */
+/**
+ * Bounds of the rates in KiB per second. At a lower rate, a batch of log records would count as lost and be repeated before it was sent
+ * completely.
+ */
 const NETWORK_KIB = { min: 16, max: 1024 * 1024 };
 
 function readNetwork(section: Section): RobotConfig["network"] {

@@ -53,7 +53,7 @@ export interface OsImageHook {
 export const OS_IMAGE_DEFAULTS = {
   command_ms: 60_000,
   install_ms: 30 * 60_000,
-  /** Time after the boot of a new image within which it must connect and all apps must be healthy. */
+  /** Time after the boot of a new image within which the agent must connect and all apps must be healthy. */
   connect_ms: 240_000,
   reboot: ["systemctl", "reboot"],
 };

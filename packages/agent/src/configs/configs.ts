@@ -294,7 +294,9 @@ export interface ConfigState {
   namespace: string;
   /** The last written version; the file may have been changed by hand since. null: nothing written yet. */
   applied: { version: number; sha256: string } | null;
-  /** Digest of the file, journaled before it is written. After a crash it shows that the agent changed the file. */
+  /**
+   * Digest of the new file, journaled before the file is written. After a crash, the digest shows that the agent itself changed the file.
+   */
   writing_sha256: string | null;
   finished: FinishedConfig[];
 }

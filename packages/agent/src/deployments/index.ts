@@ -173,8 +173,8 @@ class RobotDeployments implements Deployments {
   }
 
   /**
-   * Wakes the worker of an app whose workload has disappeared. Without a name it wakes all workers, because the container engine is
-   * reachable again and any app may need it.
+   * Wakes the worker of an app whose workload has disappeared. Without a name, wakes all workers: the container engine is reachable again,
+   * and any app may need the engine.
    */
   #lookAgain(app?: string): void {
     for (const worker of this.#workers.values()) if (app === undefined || worker.app === app) worker.lookAgain();

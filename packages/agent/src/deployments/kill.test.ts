@@ -39,7 +39,7 @@ function killGroup(group: number): void {
   }
 }
 
-/** Kills the agent at one point on a copy of `base`, restarts it, and checks the outcome. Returns false if the run had no such point. */
+/** Kills the agent at one point on a copy of `base`, restarts it, and checks the outcome. Returns false if the run had fewer points. */
 async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
   const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-")));
   fs.cpSync(base, state, { recursive: true, verbatimSymlinks: true });

@@ -87,8 +87,8 @@ function planNew({ state, desired, kinds, running, may_converge, may_install }: 
 const PASSING_REASONS: readonly (string | null)[] = ["download_failed", "insufficient_disk", "timeout"];
 
 /**
- * Returns whether the last attempt of this release was rolled back, or failed for a reason other than PASSING_REASONS. Then only a
- * deployment installs it again.
+ * Returns whether the last attempt of this release was rolled back, or failed for a reason other than PASSING_REASONS. Only a deployment
+ * installs such a release again.
  */
 function provenBad(state: AppState, release_id: string): boolean {
   const last = state.finished.findLast((one) => one.release_id === release_id && one.status !== "cancelled");

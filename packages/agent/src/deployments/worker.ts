@@ -153,7 +153,7 @@ export class AppWorker {
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) continue;
-        // The step usually failed because the journal could not be written. Then it has had no effect, and is retried.
+        // Retry the step. It usually failed because the journal could not be written, and then it had no effect.
         failures += 1;
         this.#options.log.error({ app: this.app, step, err: error }, "a deployment step failed, trying again");
         if (step === "ensure_running") this.#startFailed();

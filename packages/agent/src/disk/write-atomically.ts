@@ -71,7 +71,7 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
     try {
       point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
       writeWhole(handle, bytes);
-      // The umask may have reduced the mode that openSync was called with, so set it here.
+      // The umask may have reduced the mode that openSync was called with, so set the mode here.
       fchmodSync(handle, mode);
       fsyncSync(handle);
     } finally {

@@ -26,7 +26,7 @@ export class HealthChanges {
     this.#interval_ms = interval_ms;
   }
 
-  /** Returns what to send of a new snapshot; undefined: nothing. Call `sent` if it was queued. */
+  /** Returns the parts of a new snapshot to send; undefined: send nothing. Call `sent` once they were queued. */
   next(snapshot: HealthBody): Omit<Health, "type"> | undefined {
     const now = this.#clock.monotonic();
     const has_ros = this.#ros !== undefined && now - this.#ros.at_ms < ROS_RESEND_MS && isDeepStrictEqual(this.#ros.names, rosOf(snapshot));

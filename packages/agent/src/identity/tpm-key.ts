@@ -150,7 +150,7 @@ function describe(program: string, error: unknown): string {
   const { stderr, killed, message } = fieldsOf(error);
   if (killed === true) return `${program} did not end within ${COMMAND_MS_MAX / 1_000} s`;
   const text = typeof stderr === "string" ? stderr : "";
-  // TPM_RC_INTEGRITY: the key was encrypted by another TPM, or by this one before it was cleared.
+  // TPM_RC_INTEGRITY: the key was encrypted by another TPM, or by this TPM before it was cleared.
   if (text.includes("integrity check failed"))
     return "this key belongs to another TPM, or the TPM was cleared: use a new state directory, and replace the robot's computer by `rf robots replace`";
   const errors = text.split("\n").filter((line) => line.startsWith("ERROR: "));

@@ -91,7 +91,7 @@ export function streamEvents(request: IncomingMessage, response: ServerResponse,
   };
   const last_id = request.headers["last-event-id"];
   const missed = typeof last_id === "string" ? ring.after(last_id) : [];
-  // A reader that missed events must read the complete state again. Send the latest id, so that it can continue from there.
+  // A reader that missed events must read the complete state again. Send the latest id, so that the reader can continue from there.
   if (missed === undefined) write(textOf({ id: ring.last_id, type: "events.missed", data: { last_event_id: last_id } }));
   else write(": listening\n\n");
   for (const event of missed ?? []) write(textOf(event));

@@ -16,7 +16,7 @@ export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
 /** Time limit for receiving a complete request. */
 export const REQUEST_TIMEOUT_MS = 10_000;
 export const HEADER_BYTES_MAX = 8 * 1024;
-/** Delay before the server tries again to listen. It may fail while a disk is full or read-only. */
+/** Delay before the server tries again to listen. Listening may fail while a disk is full or read-only. */
 const LISTEN_RETRY_MS = 10_000;
 
 interface LocalApiOptions {

@@ -9,7 +9,7 @@ export const SOURCE_RECORDS_PER_SECOND = 1_000;
 const SOURCE_BYTES_PER_SECOND = 512 * 1024;
 /**
  * Maximum records that a source may write at full speed after a quiet time, such as a stack trace of all threads or the start of a large
- * program. They fill at most a quarter of the spool.
+ * program. These records fill at most a quarter of the spool.
  */
 export const SOURCE_RECORDS_BURST = 20_000;
 export const SOURCE_BYTES_BURST = 16 * 1024 * 1024;

@@ -7,8 +7,8 @@ const LOG_BATCH_BYTES_MAX = 256 * 1024;
 /** Maximum bytes sent but not yet acknowledged. */
 const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
 /**
- * While records keep coming, a batch is sent only every 10 flush intervals, or every 10 s if that is less: it takes fewer packets, and its text
- * compresses better. A record after a pause is sent after one interval, and so are errors and larger batches.
+ * While records keep coming, a batch is sent only every 10 flush intervals, or every 10 s if that is less: large batches take fewer packets
+ * and compress better. A record after a pause is sent after one interval, and so are errors and batches over SUSTAINED_BYTES_MAX.
  */
 const SUSTAINED_INTERVALS = 10;
 const SUSTAINED_MS_MAX = 10_000;

@@ -47,7 +47,9 @@ export interface RosAdapter {
   readonly distro: string | null;
   /** Resolves with a reason when the adapter stops answering or was closed. Never rejects. */
   readonly gone: Promise<string>;
-  /** Returns the names of all known nodes, as ROS writes them. If the adapter has to query them, it takes up to ROS_ASK_TIMEOUT_MS. */
+  /**
+   * Returns the names of all known nodes, as ROS writes them. If the adapter has to query the names, this takes up to ROS_ASK_TIMEOUT_MS.
+   */
   nodes(): string[] | Promise<string[]>;
   /** Returns the topics that have a publisher. */
   topics(): RosTopic[] | Promise<RosTopic[]>;

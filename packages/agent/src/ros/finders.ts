@@ -24,8 +24,8 @@ const listens = async (url: string, { clock, signal }: Pick<RosAdapterOptions, "
 const ROS1_DISTROS = new Set(["indigo", "kinetic", "lunar", "melodic", "noetic"]);
 
 /**
- * Returns whether the agent should join the DDS domain if no setting requests it. It should only if the environment, the configuration or
- * installed packages indicate ROS 2. On other robots it should neither open ports for DDS nor send multicast.
+ * Returns whether the agent should join the DDS domain if no setting requests it. It should do so only if the environment, the
+ * configuration or installed packages indicate ROS 2. On other robots it should neither open ports for DDS nor send multicast.
  */
 export function isDdsLikely({ domain_id, prefixes, distro }: Pick<RosSettings, "domain_id" | "prefixes" | "distro">): boolean {
   return domain_id !== undefined || prefixes.length > 0 || (distro !== undefined && !ROS1_DISTROS.has(distro));

@@ -17,8 +17,8 @@ class KeyedMutex {
   }
 
   /**
-   * Locks the key and runs `work`. Callers of the same key run in the order of their calls. An aborted caller stops waiting, since
-   * the current one may take hours.
+   * Locks the key and runs `work`. Callers of the same key run in the order of their calls. An aborted caller stops waiting, since the
+   * current call may take hours.
    */
   async run(name: string, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
     const before = this.#last.get(name) ?? Promise.resolve();
@@ -42,7 +42,10 @@ class KeyedMutex {
 
 type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
 
-/** Downloads by digest. Two apps with the same artifact download one after the other, so that a file has one writer. */
+/**
+ * Downloads artifacts to files that are named by digest. Two apps with the same artifact download one after the other, so that a file has
+ * one writer.
+ */
 export class ArtifactStore {
   protected readonly options: ArtifactStoreOptions;
   protected readonly mutex = new KeyedMutex();

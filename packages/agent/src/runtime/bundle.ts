@@ -53,8 +53,8 @@ const NAMES_LOGGED = 20;
 const FETCH_AGAIN_MS = 120_000;
 
 /**
- * Installs and runs releases of kind `app_bundle`: a tar.gz with a program. It is unpacked into a separate directory and runs under
- * supervision.
+ * Installs and runs releases of kind `app_bundle`: tar.gz files with a program. Each is unpacked into a separate directory, and its program
+ * runs under supervision.
  */
 export class BundleExecutor implements Executor {
   readonly kind = "app_bundle";

@@ -14,8 +14,8 @@ import { hashPart, readAll } from "./byte-reader.ts";
 const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
 
 /**
- * Returns the wait before a retry in milliseconds: a random half to all of the backoff. If the server asked for a wait, it is at least that
- * wait times a random factor from 1 to 1.5, so that robots do not retry simultaneously.
+ * Returns the wait before a retry in milliseconds: a random half to all of the backoff. If the server asked for a wait, the result is at
+ * least that wait times a random factor from 1 to 1.5, so that robots do not retry simultaneously.
  */
 export const retryWaitMs = (clock: Clock, timing: Timing, failures: number, asked_ms = 0): number =>
   Math.max(

@@ -33,7 +33,10 @@ interface FileOptions extends RuntimeOptions {
 
 const ARTIFACT = "artifact";
 
-/** Installs releases of kind `file`: one file, which it replaces atomically. It can notify the program that reads the file. */
+/**
+ * Installs releases of kind `file`. Each is one file, which the executor replaces atomically. It can notify the program that reads the
+ * file.
+ */
 export class FileExecutor implements Executor {
   readonly kind = "file";
   readonly #options: FileOptions;
@@ -115,7 +118,7 @@ export class FileExecutor implements Executor {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
     const copy = path.join(this.#options.paths.app(app), `original.${hash("sha256", destination).slice(0, 16)}`);
     makeDirectory(this.#options.paths.app(app), 0o755);
-    // The copy must be durable before the original is replaced, since it is then the only copy.
+    // The copy must be durable before the original is replaced, since the copy is then the only one.
     copyAtomically(destination, copy);
     failpoint("file.original:copied", "file");
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };

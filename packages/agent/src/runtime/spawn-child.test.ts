@@ -62,7 +62,8 @@ test("retries a workload that cannot be started", LIMIT, async (t) => {
     await workload.start();
     while (workload.restarts < 2) await new Promise((resolve) => setImmediate(resolve));
     await workload.stop();
-    // A shell starts the program: it reports errors of the system call with status 126 or 127, and their text in the program's log.
+    // The program is started by a shell. The shell reports errors of the system call with status 126 or 127, and prints their text to the
+    // program's log.
     assert.match(workload.last_exit ?? "", /^could not be started: |^exited with 12[67]$/, code);
   }
 });

@@ -71,7 +71,7 @@ interface CommandOptions {
   env: Readonly<Record<string, string>>;
   timeout_ms: number;
   clock: Clock;
-  /** Aborting it ends the command in the same way as the timeout. */
+  /** Aborting the signal ends the command in the same way as the timeout. */
   signal?: AbortSignal | undefined;
   /**
    * If set, the result contains all of stdout instead of the end of the output, and stderr is ignored. The command fails if its stdout is
@@ -147,7 +147,8 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
 export const SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin";
 
 /**
- * Finds a program as a shell in the directory `cwd` would, with the PATH `search`. Returns its absolute path; undefined if there is none.
+ * Finds a program like a shell that runs in the directory `cwd` with the PATH `search`. Returns its absolute path; undefined if there is
+ * none.
  */
 export function findProgram(name: string, search: string, cwd = "/"): string | undefined {
   const candidates = name.includes("/")

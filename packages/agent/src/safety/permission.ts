@@ -55,7 +55,7 @@ interface RobotPermissionOptions {
 
 /** Decides from the update lock, then from the safe-to-update check, whether the robot may be changed. */
 export class RobotPermission implements Permission {
-  /** Called when the update lock changes, so that the workers check it again. */
+  /** Called when the update lock changes, so that the workers check the lock again. */
   on_event: (event: LockEvent) => void = () => {};
   readonly #options: RobotPermissionOptions;
   readonly #stopping = new AbortController();

@@ -46,7 +46,7 @@ export class AgentExecutor implements Executor {
   readonly #versions: Versions;
   /** For each app, the id of the release that this process is. */
   readonly #running = new Map<string, string>();
-  /** Version by digest of the artifacts that this process has unpacked. */
+  /** For the digest of each artifact that this process has unpacked, the version in it. */
   readonly #fetched = new Map<string, string>();
 
   constructor(options: AgentExecutorOptions) {

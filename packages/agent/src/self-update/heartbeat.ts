@@ -6,7 +6,7 @@ import type { Launched } from "./launched.ts";
 
 /** The launcher kills an agent whose heartbeat does not change for 60 s. */
 const BEAT_MS = 5_000;
-/** Number of digits of the counter: the file keeps its size, so that writing needs no space. */
+/** Number of digits of the counter. It is fixed, so that writing the file needs no additional space. */
 const DIGITS = 12;
 
 /**

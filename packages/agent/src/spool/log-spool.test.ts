@@ -299,7 +299,7 @@ test("on a full disk, keeps the newest log records in memory and counts dropped 
   assert.equal(arrived.length + counted, total);
   assert.equal(arrived[0], 0);
   assert.equal(arrived.at(-1), total - 1);
-  // All records were returned, so they can be acknowledged, and the next record finds the disk writable.
+  // Acknowledge all returned records. The next record then finds the disk writable.
   spool.acknowledge(records.at(-1)!.seq);
   write(spool, "after");
   assert.deepEqual(

@@ -111,7 +111,7 @@ export class LogSpool {
     return this.#unflushed.length > 0 || this.#entries.some((entry) => lastOf(entry) > this.#sent);
   }
 
-  /** Numbers a record and stores it; never throws. A microtask writes it before the next event is handled, so kill -9 loses none. */
+  /** Numbers a record and stores it; never throws. A microtask writes it to a file, so kill -9 in a later event loses no record. */
   append(record: LogRecord): void {
     if (this.#closed) return;
     const text = encodeRecord(this.#next, record, this.#options.now);
@@ -354,8 +354,8 @@ export class LogSpool {
   }
 
   /**
-   * Continues after the server's number, which is higher than any used here: this disk is an old copy. Replaces its records by one gap,
-   * since they cannot be distinguished from newer ones.
+   * Continues after the server's number, which is higher than any used here: this disk is an old copy. Replaces the records of this copy by
+   * one gap, since they cannot be distinguished from newer ones.
    */
   #startBehind(acked: number): void {
     this.#flush();

@@ -6,7 +6,7 @@ import { lastSeqOf, listSegments, sealLine, SegmentWriter } from "./segment-file
 
 /** Maximum time that records wait in memory for the server's acknowledgement. Then they are written to the disk. */
 export const STAGED_MS_MAX = 30_000;
-/** Maximum bytes of records in memory. When it is reached, all of these records are moved to the disk. */
+/** Maximum bytes of records in memory. At this limit, all of them are moved to the disk. */
 export const STAGED_BYTES_MAX = 1024 * 1024;
 
 interface StagingOptions {

@@ -72,7 +72,7 @@ export interface Behavior {
   /** If true, the peer never sends a challenge. */
   mute?: boolean;
   ignore_pings?: boolean;
-  /** Returns the time that the peer sends with each heartbeat. Absent: the peer behaves like a server that does not support it. */
+  /** Returns the time that the peer sends with each heartbeat. Absent: the peer sends none, like a server without this feature. */
   server_time?: () => number;
   ack?: boolean;
   welcome: Partial<Welcome>;

@@ -40,7 +40,7 @@ export class ConfigRunner {
     void this.#work();
   }
 
-  /** Changes the file manually: the robot reports it. */
+  /** Changes the file manually; the robot then reports the change. */
   edit(content: string): void {
     this.#content = content;
     this.#reportFile();

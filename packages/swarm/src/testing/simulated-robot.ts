@@ -109,7 +109,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
     this.#configOf(namespace).edit(content);
   }
 
-  /** Sets the behavior for this release (tag or id), or without one for all others. */
+  /** Sets the behavior for the release with this tag or id; without `release`, for all other releases. */
   behave(behavior: Behavior, release?: string): void {
     if (release === undefined) this.#behavior = behavior;
     else this.#behaviors.set(release, behavior);

@@ -26,8 +26,8 @@ const TURN_BYTES_MAX = 1024 * 1024;
  */
 export const FILE_BACKLOG_BYTES_MAX = 64 * 1024 * 1024;
 /**
- * A rotated file is closed once it has not grown for this long. Before that, its writer may still append to it, because the writer has not
- * reopened its log yet.
+ * A rotated file is closed once it has not grown for this long. Until then, a writer that has not reopened its log may still append to the
+ * file.
  */
 export const ROTATED_QUIET_MS = 10_000;
 /** Maximum rotated files of one path that are still read. */

@@ -221,7 +221,7 @@ export function boundedLines(stream: Readable, bytes_max: number, take: (line: s
 /** Log levels by syslog priority (the index): emerg, alert, crit, err, warning, notice, info, debug. */
 const LEVELS: readonly LogLevel[] = ["fatal", "fatal", "fatal", "error", "warn", "info", "info", "debug"];
 
-/** The fields that are requested from the journal. It always returns the cursor and the time, too. */
+/** The fields that are requested from the journal. The journal always returns the cursor and the time, too. */
 const JOURNAL_FIELDS = [
   "MESSAGE",
   "PRIORITY",

@@ -9,7 +9,10 @@ import { LogSpool } from "../../spool/log-spool.ts";
 import type { LogKillTask } from "../../testing/log-kill-driver.ts";
 
 const DRIVER = join(import.meta.dirname, "../../testing/log-kill-driver.ts");
-/** Lines of a complete run, and the lines after which it is killed: the first, those around each rotation, and the last but one. */
+/**
+ * Number of lines in a complete run, and the line numbers after which a run is killed: the first, those around each rotation, and the last
+ * but one.
+ */
 const LINES = 30;
 const KILL_AT = [1, 10, 11, 20, 29];
 const WAIT_MS = 60_000;
@@ -78,7 +81,7 @@ for (const is_connected of [false, true])
         const lines = stored(state, memory);
         const missing = Array.from({ length: LINES }, (_, i) => `line ${i + 1} of ${LINES}`).filter((line) => !lines.includes(line));
         assert.deepEqual(missing, [], `killed behind ${kill_at}: ${lines.join(", ")}`);
-        // The agent may die before it saves its position, so the lines that it sent before may repeat once.
+        // The agent may die before it saves its position. Then the next run sends the lines before the kill again.
         assert.ok(lines.length <= LINES + kill_at, `killed behind ${kill_at}: ${lines.length} lines`);
         rmSync(base, { recursive: true });
       }

@@ -12,7 +12,10 @@ import { fieldsOf } from "../../json.ts";
 const NOTE_AFTER_MS = 1_000;
 /** Interval of durable saves while records are read. After a power loss, the agent sends the records since the last one again. */
 const SAVE_EVERY_MS = 30_000;
-/** How often, and how many times, a save waits for the server to acknowledge the records. Then it writes them to the disk itself. */
+/**
+ * Interval and maximum number of checks whether the server has acknowledged the records of a save. After the last check, the save flushes
+ * the records to the disk.
+ */
 const ACK_LOOK_MS = 5_000;
 const ACK_LOOKS_MAX = 5;
 
@@ -120,7 +123,7 @@ export class Positions {
     });
   }
 
-  /** Saves positions when the server has their records, so that the spool need not write these to the disk. */
+  /** Saves the positions once the server has all records before them, so that the spool need not write these records to the disk. */
   #saveAcknowledged(positions: Record<string, unknown>, last_seq: number, looks = 0): void {
     const { clock, spool } = this.#options;
     const is_safe = spool.isAcknowledged(last_seq);

@@ -222,8 +222,8 @@ function disposedEntityOf(view: DataView, writer: number, inline: Parameters, en
 const hex = (view: DataView, at: number, length: number): string => Buffer.from(view.buffer, view.byteOffset + at, length).toString("hex");
 
 /**
- * The functions below limit the memory that the RTPS library uses for fragmented messages. Without limits, any sender can make it allocate
- * a list of any length. The library also keeps the whole datagram of each fragment.
+ * The functions below limit the memory that the RTPS library uses for fragmented messages. Without limits, any sender can make the library
+ * allocate a list of any length. The library also keeps the whole datagram of each fragment.
  */
 
 /**

@@ -28,11 +28,11 @@ const LEASE_MS_MIN = 20_000;
 const TIDY_MS = 1_000;
 /**
  * Maximum messages of one writer that are reassembled at the same time. FRAGMENTED_ROUNDS_MAX limits the cleanup rounds in which a message
- * makes no progress; after that it is dropped.
+ * makes no progress; after that, the message is dropped.
  */
 const FRAGMENTED_MAX = 4;
 const FRAGMENTED_ROUNDS_MAX = 10;
-/** Maximum number of participants. Real networks have fewer, so more of them must be forged. */
+/** Maximum number of participants. Real networks have fewer, so any further participants are forged. */
 const PARTICIPANTS_MAX = 1_000;
 /** Minimum interval in milliseconds between two logged warnings of the library. */
 const FAILURE_LOG_MS = 60_000;
@@ -247,8 +247,8 @@ const LITTLE_ENDIAN_LIST = 3;
 const RELIABLE_PARAMETER = [0, 2, 0, 0x19999999];
 
 /**
- * Adds reliability to the announcement of a writer that states none. Cyclone omits it for reliable writers, and the library ignores writers
- * without it.
+ * Adds reliability to the announcement of a writer that states none. Cyclone omits the reliability of reliable writers, and the library
+ * ignores writers that state none.
  */
 function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array {
   const given = rtps.ParametersView.FromCdr(parameters);

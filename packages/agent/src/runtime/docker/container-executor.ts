@@ -268,8 +268,8 @@ export class ContainerExecutor implements Executor {
   }
 
   /**
-   * Starts a container that the engine did not restart: dockerd 20.10 does not do so after it was killed, even with policy `always`. Also
-   * starts the container after a local `docker stop`, which does not change the desired state.
+   * Starts a container that the engine did not restart: after dockerd 20.10 was killed, it restarts no containers, even with policy
+   * `always`. Also starts the container after a local `docker stop`, which does not change the desired state.
    */
   async #restart(app: string, { container_id }: WatchedContainer): Promise<void> {
     const { log } = this.#options;
@@ -335,7 +335,7 @@ export class ContainerExecutor implements Executor {
     this.#options.layers.prune(keep);
   }
 
-  /** Runs cleanup in the background. Steps that it could disturb wait for it. If it fails, the next cleanup repeats it. */
+  /** Runs cleanup in the background. Steps that the cleanup could disturb wait for its end. The next cleanup repeats a failed one. */
   #cleanUp(app: string, work: () => Promise<void>): void {
     const before = this.#cleanups.get(app) ?? Promise.resolve();
     const turn = before.then(work).catch((error: unknown) => {

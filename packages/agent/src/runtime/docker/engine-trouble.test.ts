@@ -119,7 +119,7 @@ test("a restart of the container engine during verification only delays the depl
     assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
     assert.deepEqual(await runningTags(own, rig.state), [tag]);
   }
-  // The engine restarts the containers without the agent, which then detects them.
+  // The engine itself restarts the containers. The agent then detects that they run.
   await own.stop();
   await own.restart();
   await until("it to run again", async () => (await runningTags(own, rig.state)).join() === "v2");

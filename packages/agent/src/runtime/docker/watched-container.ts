@@ -292,8 +292,8 @@ const TRIES_MAX = 3;
 export const EVERY_TIME = `; the container engine restarted during each of ${TRIES_MAX} checks`;
 
 /**
- * Runs a check of a container. Repeats it if it fails while the engine restarts, since that ends all containers. Returns the last result,
- * and whether the engine also ended during that check. Throws StepFailure (`timeout`) if the engine does not return.
+ * Runs a check of a container. Repeats a check that fails while the engine restarts, since a restart ends all containers. Returns the last
+ * result, and whether the engine also ended during that check. Throws StepFailure (`timeout`) if the engine does not return.
  */
 export async function checkAcrossRestarts<R>(
   { app, engine, container, containers, clock, log, signal }: RestartOptions,

@@ -87,7 +87,7 @@ export class DetachedHost implements WorkloadHost {
     try {
       writeRecord(this.#options.paths.process(app), record);
     } catch (error) {
-      // The next agent also finds the process by its environment.
+      // Continue: the next agent can also find the process by its environment variables.
       log.warn({ app, err: error }, "could not record the workload's process");
     }
     failpoint("workload:recorded", "step");

@@ -9,7 +9,7 @@ import { openSpool, type WorkloadKillTask } from "../../testing/workload-kill-dr
 
 const DRIVER = path.join(import.meta.dirname, "../../testing/workload-kill-driver.ts");
 const LINES = 3_000;
-/** Records after which each agent kills itself. The last agent reads the rest. */
+/** Numbers of records after which the successive agents kill themselves. The last agent reads the remaining output. */
 const KILL_AT = [1, 2, 7, 100, 499, 500, 501, 30];
 
 /** Runs one agent until it is killed or the program ends. Returns the lines that it printed. */

@@ -2,7 +2,9 @@ import fs from "node:fs";
 import path from "node:path";
 import { OUTPUT_FILE_BYTES, OUTPUT_FILES_MAX } from "./wrapper-script.ts";
 
-/** Size in bytes at which the wrapper begins the next file of a stream in memory. A file exceeds it by less than that size. */
+/**
+ * Size in bytes at which the wrapper begins the next file of a stream in memory. A file may be larger, but is smaller than twice this size.
+ */
 export const MEMORY_FILE_BYTES = 256 * 1024;
 /** Maximum bytes of the output of one run in memory: two streams. */
 export const MEMORY_RUN_BYTES_MAX = 2 * OUTPUT_FILES_MAX * 2 * MEMORY_FILE_BYTES;

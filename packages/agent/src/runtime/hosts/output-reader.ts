@@ -45,7 +45,7 @@ export class OutputReader {
     this.#positions = { ...(position.out && { out: position.out }), ...(position.err && { err: position.err }) };
   }
 
-  /** Reads all complete lines. Returns false if it stopped before their end because the log has no room at the moment. */
+  /** Reads all complete lines. Returns false if some lines are left because the log has no room at the moment. */
   async read(): Promise<boolean> {
     return this.#readAll(false);
   }

@@ -6,7 +6,7 @@ import { findProgram, runCommand, SYSTEM_PATH } from "../spawn-child.ts";
 /** Path that exists if the machine was booted with systemd, so that its commands work. */
 export const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SLICE = "roamfleet.slice";
-/** Room for the processes of the wrapper in the limit of a scope, which counts them too. */
+/** Added to the process limit of a scope, which also counts the processes of the wrapper. */
 const WRAPPER_TASKS = 16;
 /** Additional time after the stop timeout, in seconds, in which systemd kills the remaining processes. */
 const STOP_SLACK_SECONDS = 30;
@@ -18,8 +18,8 @@ interface ScopeSpec {
 }
 
 /**
- * Creates and stops transient scope units of systemd, one for each app. The cgroup of a scope contains all processes of the app and enforces
- * the limits of its manifest. It exists until these processes have ended, whether an agent runs or not.
+ * Creates and stops transient scope units of systemd, one for each app. The cgroup of a scope contains all processes of the app and
+ * enforces the limits of its manifest. A scope exists until its processes have ended, whether an agent runs or not.
  */
 export class Scopes {
   readonly #run: string;

@@ -20,7 +20,10 @@ export interface ProgramSpec {
 /** A program that runs independently of the agent. */
 export interface HostedProgram {
   readonly pid: number;
-  /** Resolves when the program has ended and all its output is in the log, with how it ended: `exited with 3`, `ended by SIGKILL`. */
+  /**
+   * Resolves once the program has ended and all its output is in the log. The value describes how it ended: `exited with 3`, `ended by
+   * SIGKILL`.
+   */
   readonly ended: Promise<string>;
   /** Sends a signal to the program alone. Returns false if it cannot be signaled. */
   signal(signal: NodeJS.Signals): boolean;

@@ -1,6 +1,6 @@
 import { WRAPPER_VARIABLE } from "../processes.ts";
 
-/** Size in bytes at which the wrapper begins the next file of a stream on the disk. A file exceeds it by less than that size. */
+/** Size in bytes at which the wrapper begins the next file of a stream on the disk. A file may be larger, but is smaller than twice this size. */
 export const OUTPUT_FILE_BYTES = 1024 * 1024;
 /** Maximum files of one stream. The wrapper deletes older ones, whether the agent has read them or not. */
 export const OUTPUT_FILES_MAX = 4;

@@ -5,8 +5,8 @@ import { type CameraRequest, type FrameSource, LEVELS_COUNT, pictureAt, type Sou
 
 const OBSERVE_MS = 1_000;
 /**
- * Waits in milliseconds before the restarts of a failed source that has viewers. If it fails after the last restart, the failure is final.
- * Their sum is long enough for a network camera, which takes about a minute to boot.
+ * Waits in milliseconds before the restarts of a failed source that has viewers. If the source fails after the last restart, the failure is
+ * final. The sum of the waits is long enough for a network camera, which takes about a minute to boot.
  */
 const RESTART_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000, 15_000, 15_000];
 /** Maximum wait for the camera's previous source to end. */

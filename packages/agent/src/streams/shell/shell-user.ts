@@ -17,8 +17,8 @@ interface ShellUserOptions {
 
 /**
  * Returns the user that shells run as: the one in the robot's config file (`named`), or the agent's own user. `environment` contains the
- * home of the agent's user if it has no passwd entry. Throws ShellRefused if the user does not exist, is root without being named, or does
- * not meet the conditions of `kept_from`. Also throws it if the agent may not switch to the user.
+ * home of an agent's user without a passwd entry. Throws ShellRefused if the user does not exist, is root without being named, or does not
+ * meet the conditions of `kept_from`. Also throws it if the agent may not switch to the user.
  */
 export async function findShellUser(named: string | undefined, { environment = {}, kept_from }: ShellUserOptions = {}): Promise<RunAs> {
   const own = process.getuid?.() ?? 0;
