@@ -17,7 +17,7 @@ export interface TrackedActivity extends Activity {
 
 /**
  * Number of consecutive event loop turns without pending work after which the process counts as idle. The code between two queries takes
- * fewer.
+ * fewer turns.
  */
 const QUIET_TURNS = 6;
 const IDLE_TIMEOUT_MS = 120_000;

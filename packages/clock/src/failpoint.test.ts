@@ -65,7 +65,7 @@ test("truncates a write only if its failpoint kills the process", LIMIT, async (
   assert.equal(readFileSync(run.torn, "utf8"), "half");
 });
 
-test("arming failpoints with list logs every failpoint once without side effects", LIMIT, async (t) => {
+test("arming failpoints with `list` logs every reached failpoint once and kills nothing", LIMIT, async (t) => {
   const run = pass(directoryOf(t), "list");
   assert.deepEqual(await run.ended, [0, null]);
   assert.deepEqual(
@@ -88,10 +88,10 @@ test("a failpoint with !hold stops the process until SIGCONT", LIMIT, async (t) 
   const run = pass(directoryOf(t), "b!hold");
   await until("its line", () => run.lines().length > 0);
   assert.deepEqual(run.lines(), [{ point: "b", nth: 1, within: "journal", action: "held" }]);
-  // The line is written before the stop; SIGCONT has an effect only on a stopped process.
+  // The process writes its log line before it stops. Wait for the stop, because SIGCONT has an effect only on a stopped process.
   const state = (): string | undefined => /\) (\w)/.exec(readFileSync(`/proc/${run.child.pid}/stat`, "utf8"))?.[1];
   await until("it to be stopped", () => state() === "T");
-  // The main thread stops before the others; a SIGCONT in between is lost.
+  // The main thread stops before the other threads. A SIGCONT in between is lost, so it is sent repeatedly.
   const nudge = setInterval(() => run.child.kill("SIGCONT"), 20);
   assert.deepEqual(await run.ended.finally(() => clearInterval(nudge)), [0, null]);
 });

@@ -39,7 +39,8 @@ export function idSource(clock: Pick<Clock, "now" | "randomBytes">): IdSource {
 }
 
 /**
- * Returns a lower bound for ids with this prefix: a text that sorts after all ids created before that millisecond, and before all others.
+ * Returns a lower bound for ids with this prefix: a text that sorts after all ids created before the millisecond of `at`, and before all
+ * later ids.
  */
 export function idFloor(prefix: string, at: Date): string {
   let text = "";

@@ -28,7 +28,7 @@ test("drops output lines that are not read and reports their number in their pla
   const [dropped] = (await once(child, "message")) as [number];
   assert.ok(dropped > LINES / 2 && dropped < LINES, String(dropped));
   const reading = read();
-  // The next line is written when the waiting lines have been read.
+  // Request the last line after reading has begun, so that the buffer has room for it again.
   await once(stdout, "data");
   child.send("write the last line");
   const lines = await reading;

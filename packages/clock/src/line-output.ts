@@ -5,7 +5,7 @@ import { within } from "./time-limit.ts";
 /** Maximum characters buffered for the reader of a stream: about 5,000 log lines. */
 const WAITING_MAX = 1024 ** 2;
 
-/** Maximum time that a process waits, before it ends, for the readers of its output. */
+/** Maximum time that an ending process waits for the readers of its output. */
 const EXIT_FLUSH_MS = 1_000;
 
 /**

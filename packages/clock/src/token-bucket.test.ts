@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ByteRate } from "./index.ts";
 
-test("a byte rate admits one second at once, then only its bytes per second", () => {
+test("a byte rate allows one second's bytes at once, then only its bytes per second", () => {
   const rate = new ByteRate(1_000, 0);
   assert.equal(rate.spend(1_000, 0), 0);
   assert.equal(rate.spend(500, 0), 500);

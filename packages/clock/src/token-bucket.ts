@@ -10,7 +10,10 @@ export interface Bucket {
   at: number;
 }
 
-/** Takes `cost` tokens from a bucket, even if it becomes negative. Returns the milliseconds until it is no longer negative. */
+/**
+ * Takes `cost` tokens from a bucket, even if its balance becomes negative. Returns the milliseconds until the balance is no longer
+ * negative.
+ */
 export function owe(bucket: Bucket, rate: Rate, cost: number, now: number): number {
   refill(bucket, rate, now);
   bucket.tokens -= cost;
@@ -41,7 +44,7 @@ export class ByteRate {
     this.#bucket = { tokens: bytes_per_second, at: now };
   }
 
-  /** Counts transferred bytes. Returns the milliseconds until more may be transferred. With 0 bytes, it only returns them. */
+  /** Counts transferred bytes. Returns the milliseconds until more may be transferred. With 0 bytes, only returns the milliseconds. */
   spend(bytes: number, now: number): number {
     return owe(this.#bucket, this.#rate, bytes, now);
   }

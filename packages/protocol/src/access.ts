@@ -23,7 +23,10 @@ export type ObjectKind =
   | "target"
   | "config_scope";
 
-/** A field of a request that contains the id of an object: its place, name and kind, and the required role. */
+/**
+ * A field of a request that contains the id of an object: the part of the request, the name of the field, the kind of the object, and the
+ * required role.
+ */
 export interface ObjectField {
   in: "params" | "query" | "body";
   field: string;
@@ -48,8 +51,8 @@ export interface AccessRow {
 }
 
 /**
- * Fields of requests that contain the id of an object, with the object's kind. The field `id` is missing, because its kind depends on the
- * route.
+ * Fields of requests that contain the id of an object, with the object's kind. The field `id` is not listed, because the kind of its object
+ * depends on the route.
  */
 export const OBJECT_FIELDS = {
   site_id: "site",
@@ -169,8 +172,8 @@ export const access = {
   // A ticket needs the same role as its stream.
   createStreamTicket: at("viewer", ["robot_id", "fleet_id"]),
 
-  // A caller that may deploy to only one fleet must still see all releases. It may not change them, because releases are deployed to every
-  // fleet.
+  // A caller that may deploy to only one fleet must still see all releases. It may not change them, because a release can be deployed to
+  // any fleet.
   listReleases: shared("viewer", "releases"),
   createRelease: whole("operator", "releases"),
   getRelease: shared("viewer", "releases"),

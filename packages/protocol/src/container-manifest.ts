@@ -79,7 +79,7 @@ const Device = Shape({
 });
 
 const Http = Shape({
-  /** Address of the health check, which the robot requests. Alternatively, `port` and `path` specify an address of the container. */
+  /** URL of the health check, which the robot requests. Alternatively, `port` and `path` specify an address of the container. */
   url: Maybe(Type.String({ maxLength: 2_000, pattern: "^https?://[^\\s]+$", description: "an http or https address" })),
   port: Maybe(Port),
   /** Path of the health check. Default: /. */
@@ -147,7 +147,7 @@ export const ContainerManifest = Shape({
   replace: Maybe(OneOf(CONTAINER_REPLACE_MODES)),
   /** Seconds between SIGTERM and SIGKILL when the container is stopped. Default: 10. */
   stop_timeout_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 600 })),
-  /** How the container is notified of a new config. By default it is not: it watches the config file. */
+  /** How the container is notified of a new config. By default it is not notified and must watch the config file. */
   reload: Maybe(Shape({ signal: Maybe(OneOf(CONTAINER_RELOAD_SIGNALS)), command: Maybe(Argv) }, { minProperties: 1, maxProperties: 1 })),
 });
 

@@ -11,8 +11,8 @@ const shellWord = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? wor
 /**
  * Returns the shell command that installs the agent on a robot and enrolls it. `server` is the address of the server as robots use it.
  *
- * Programs on a robot cannot verify a certificate of the server's own authority. In that case the command verifies the script's SHA-256
- * before it runs the script, and the script verifies the authority's fingerprint before it downloads anything else.
+ * If the server has its own authority, programs on a robot cannot verify its certificate. In that case the command verifies the script's
+ * SHA-256 before it runs the script, and the script verifies the authority's fingerprint before it downloads anything else.
  */
 export function installCommand({ server: in_script, script_sha256, ca_fingerprint }: Parts, server: string, key: string): string {
   const script = shellWord(`${server}/install.sh`);

@@ -208,5 +208,5 @@ const SHELL_ENDS: Readonly<Record<string, string>> = {
   server_lost: "the server failed",
 };
 
-/** Converts the reason why a shell session ended to text. Reasons from robots are texts already and stay unchanged. */
+/** Converts the reason why a shell session ended to text. Reasons from robots are already text and stay unchanged. */
 export const shellEndText = (reason: string): string => (Object.hasOwn(SHELL_ENDS, reason) ? SHELL_ENDS[reason]! : reason);

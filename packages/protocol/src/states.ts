@@ -83,7 +83,9 @@ export const RELEASE_KINDS = ["container_image", "app_bundle", "file", "os_image
 /** The app of all releases of kind `agent`, and of no other kind: a robot has one agent. */
 export const AGENT_APP = "roamfleet-agent";
 
-/** Debian's names of architectures, which the agent's packages and its releases use, where they differ from the names that robots report. */
+/**
+ * Debian's names of architectures by the names that robots report, where they differ. The agent's packages and releases use Debian's names.
+ */
 const DEBIAN_ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64" };
 
 /** Returns Debian's name of an architecture that a robot reports: `amd64` of `x64`. */

@@ -64,10 +64,10 @@ const REASONS: Record<string, string> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "its certificate is signed by an authority not trusted here",
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another name",
   CERT_HAS_EXPIRED: "its certificate has expired",
-  ERR_SSL_WRONG_VERSION_NUMBER: "the server does not use TLS there (http:// instead of https://?)",
-  ERR_SSL_PACKET_LENGTH_TOO_LONG: "the server does not use TLS there (http:// instead of https://?)",
-  EPROTO: "the server does not use TLS there (http:// instead of https://?)",
-  HPE_INVALID_CONSTANT: "the server does not use plain HTTP there (https:// instead of http://?)",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the server does not use TLS at this address (http:// instead of https://?)",
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: "the server does not use TLS at this address (http:// instead of https://?)",
+  EPROTO: "the server does not use TLS at this address (http:// instead of https://?)",
+  HPE_INVALID_CONSTANT: "the server does not use plain HTTP at this address (https:// instead of http://?)",
 };
 
 const UNTRUSTED = new Set([

@@ -10,7 +10,7 @@ export async function readIncoming(incoming: IncomingMessage): Promise<Response>
   let size = 0;
   for await (const chunk of incoming as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > ANSWER_BYTES_MAX) throw new Error("the answer is too long");
+    if (size > ANSWER_BYTES_MAX) throw new Error("the response is too long");
     chunks.push(chunk);
   }
   const headers = new Headers();

@@ -135,7 +135,8 @@ test("a stream blocks its sender until a slow server reads or disconnects", { ti
       const sender = (async () => {
         for (; taken < 64; taken += 1) await stream.send(part);
       })();
-      // The kernel buffers some of the data. Both ends are in this process, so a sender that is not blocked proceeds with the event loop.
+      // Wait until the sender is blocked, after the kernel has buffered some of the data. Both ends are in this process, so a sender that
+      // is not blocked sends more within 100 turns of the event loop.
       for (let before = -1; taken > before;) {
         before = taken;
         for (let turn = 0; turn < 100; turn += 1) await setImmediate();

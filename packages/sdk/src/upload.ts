@@ -47,8 +47,8 @@ function sender(connection: Connection, { file, signal }: UploadFileArguments, a
     answered.catch(() => {});
     try {
       if (part === undefined) request.end();
-      // Wait for the first of both: a server that refuses the upload may respond before it has read everything. Its response matters, not
-      // the broken pipe.
+      // Wait for the response or for the end of sending. A server that refuses the upload may respond before it has read everything. Then
+      // its response matters, not the broken pipe.
       else await Promise.race([answered, sendPart(file, part, request)]);
       return await readIncoming(await answered);
     } catch (error) {

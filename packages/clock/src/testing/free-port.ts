@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { createServer, type ListenOptions, type Server } from "node:net";
 
-/** Range from which ports are taken. The system assigns ports automatically (for port 0 and outgoing connections) only above it. */
+/** Range from which ports are taken. The system assigns ports automatically (for port 0 and outgoing connections) only above this range. */
 const PORTS = { from: 20_000, to: 32_000 };
 const PORTS_TRIED_MAX = 100;
 

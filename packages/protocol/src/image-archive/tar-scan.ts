@@ -38,7 +38,7 @@ export interface TarContents {
 
 /**
  * Scans a tar archive in one pass and records only the positions and digests of its files. Returns undefined if it is not a tar archive.
- * Throws ImageRefused if it is malformed, has names that lead outside, or has more entries than an image can have.
+ * Throws ImageRefused if it is malformed, has names that lead outside of the archive, or has more entries than an image can have.
  */
 export async function scanTar(stream: AsyncIterable<Buffer>, archive_bytes: number): Promise<TarContents | undefined> {
   const reader = new Reader(stream);

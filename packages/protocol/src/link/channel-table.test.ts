@@ -204,7 +204,7 @@ test("ignores late frames of a closed channel but rejects protocol violations", 
   const channel = await server.table.open("deaf", "topics");
   channel.reset(1000, "");
   await turns();
-  // These frames are late, since the channel existed before.
+  // The channel existed before, so these frames count as late and are ignored.
   server.table.receive(frame(FrameType.DATA, channel.id, Buffer.alloc(10)));
   server.table.receive(frame(FrameType.CLOSE, channel.id));
   for (const broken of [

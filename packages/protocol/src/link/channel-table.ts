@@ -7,7 +7,7 @@ import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
 export const CHANNELS_MAX = 64;
 /** Maximum queues of one link: one for each channel, one for control and one for logs. */
 const LANES_MAX = CHANNELS_MAX + 2;
-/** Maximum bytes that a channel may queue, so that a stuck channel leaves room for others. A single longer message is allowed. */
+/** Maximum bytes that a channel may queue, so that a stuck channel leaves room for other channels. A single longer message is allowed. */
 const CHANNEL_SEND_BYTES_MAX = 64 * 1024;
 const OPEN_TIMEOUT_MS = 10_000;
 const REASON_CHARACTERS_MAX = 500;
@@ -111,7 +111,7 @@ export class ChannelTable {
     const channel = this.#channels.get(frame.channel);
     if (channel === undefined) {
       this.#assertKnown(frame.channel);
-      // Drop the unsent data of a channel that this end has closed: it waits for credit, which the other end no longer grants.
+      // Drop the unsent data of a channel that this end has closed. The data waits for credit, which the other end no longer grants.
       if (frame.type === FrameType.RESET) this.#options.queue.dropChannel(frame.channel);
       return;
     }

@@ -196,7 +196,7 @@ export class Channel implements AsyncIterable<Uint8Array> {
 }
 
 /**
- * Copies a message that shares the socket's buffer, so that the buffer can be freed. Does not copy a message of at least half of the
- * buffer.
+ * Copies a message that shares the socket's buffer, so that the buffer can be freed. Does not copy a message that is at least half as large
+ * as the buffer.
  */
 const alone = (message: Uint8Array): Uint8Array => (message.length * 2 >= message.buffer.byteLength ? message : Uint8Array.from(message));

@@ -16,7 +16,10 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 export const FLAG_MORE = 1;
 export const FLAG_REPLY = 2;
 export const FLAG_BULK = 4;
-/** In every frame of a compressed message. Only robots send it, on the control and the log channel, to servers with the feature `packed`. */
+/**
+ * This flag is set in every frame of a compressed message. Only robots send it, on the control and the log channel, to servers with the
+ * feature `packed`.
+ */
 export const FLAG_PACKED = 8;
 
 export const FRAME_HEADER_BYTES = 8;

@@ -187,8 +187,8 @@ export const Health = Shape({
   type: Type.Literal("health"),
   snapshot: HealthBody,
   /**
-   * True if `ros` and `ros_adapters` are as in the robot's last snapshot of this link. They are then null and absent in this one. Sent only to
-   * servers with the feature `health_changes`.
+   * True if `ros` and `ros_adapters` are as in the robot's last snapshot of this link. In this snapshot, `ros` is then null and
+   * `ros_adapters` is absent. Sent only to servers with the feature `health_changes`.
    */
   ros_unchanged: Maybe(Type.Literal(true)),
 });

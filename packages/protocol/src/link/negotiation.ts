@@ -21,7 +21,7 @@ export const commonProtocol = (peer_versions: readonly number[]): number | undef
 
 /** Returns an error message with the versions of both ends and which end to upgrade. */
 export const describeNoProtocol = (server: readonly number[], agent: readonly number[]): string =>
-  `the server speaks version ${server.join(", ")} of the link, and the agent version ${agent.join(", ")}: ` +
+  `the server supports version ${server.join(", ")} of the link protocol, and the agent supports version ${agent.join(", ")}: ` +
   `upgrade the ${Math.max(...agent) < Math.max(...server) ? "agent" : "server"}`;
 
 /** Returns the features that both ends support. An older peer lists none. */

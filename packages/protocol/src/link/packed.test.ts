@@ -39,8 +39,8 @@ test("refuses a compressed message that is damaged, truncated or too long", () =
   assert.ok(process.memoryUsage().external - before < 16 * 1024 * 1024);
 });
 
-// Other agents and servers have the same text. A change would make their messages unreadable: add a feature with another name instead.
-test("the text that both ends give to deflate does not change", () => {
+// Other agents and servers use the same dictionary. A change would make their messages unreadable: add a feature with another name instead.
+test("the preset dictionary of compressed messages does not change", () => {
   const message = Buffer.from(
     '{"type":"logs","records":[{"seq":1,"at":"2026-01-01T00:00:00.000Z","level":"info","source":"main","message":"'.repeat(3),
   );

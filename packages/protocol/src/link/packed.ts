@@ -1,12 +1,13 @@
 import { constants, deflateRawSync, inflateRawSync } from "node:zlib";
 import { FrameError } from "./frame.ts";
 
-/** Messages with fewer bytes are sent as they are: compression would save less than its cost. */
+/** Messages with fewer bytes are not compressed: compression would save less than its cost. */
 const PACKED_BYTES_MIN = 200;
 
 /**
- * Text that both ends give to deflate, so that even a short message compresses well: what messages of robots have in common, the most
- * common parts last. It is part of the feature `packed` and never changes: other text would need a feature with another name.
+ * Preset dictionary for deflate at both ends, so that even a short message compresses well. It contains text that is common in messages of
+ * robots, the most common parts last. The dictionary is part of the feature `packed` and never changes: another dictionary would need a
+ * feature with another name.
  */
 const DICTIONARY = Buffer.from(
   '"ros_adapters":[{"name":"rosbridge","state":"not_found"},{"name":"dds","state":"connected","distro":"humble","nodes":0,"topics":0},' +
@@ -25,7 +26,7 @@ const DICTIONARY = Buffer.from(
     '{"type":"logs","records":[{"seq":1,"at":"2026-01-01T00:00:00.000Z","level":"info","source":"main","message":"',
 );
 /**
- * Messages with more bytes are compressed with the fastest level. The other level blocks the event loop for 7 ms if a message of this size
+ * Messages with more bytes are compressed with the fastest level. THOROUGH_LEVEL blocks the event loop for 7 ms if a message of this size
  * consists of short repetitions. Level 9 would save 2% more of usual logs, but block it for 40 ms.
  */
 const THOROUGH_BYTES_MAX = 32 * 1024;

@@ -21,7 +21,7 @@ const DISTANCE_SHARE_MIN = 0.75;
 /** Rate (2 Mbit/s) below which bulk data is sent in small slices. */
 const SLOW_BYTES_PER_SECOND = 250_000;
 export const SLOW_SLICE_BYTES = 4 * 1024;
-/** A measured rate is dropped if the link does not reach it again within one to two of these periods: the link then became slower. */
+/** A measured rate is dropped if the link does not reach it again within one to two of these periods: the link has then become slower. */
 const RATE_KEPT_MS = 1_000;
 /**
  * Minimum duration from which a rate is computed, in milliseconds. A shorter one counts as this long, because it would give no usable rate.

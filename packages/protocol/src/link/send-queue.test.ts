@@ -211,7 +211,7 @@ function sizesOf(frames: readonly { payload: Uint8Array; flags: number }[]): num
   return sizes;
 }
 
-test("with a limited rate, bulk waits for the bytes per second while control and shell are sent immediately", () => {
+test("a rate limit delays bulk data, but not control and shell frames", () => {
   const socket = new StuckSocket();
   let [tokens, timers] = [10 * KIB, [] as (() => void)[]];
   const limit: SendLimit = {
@@ -229,7 +229,7 @@ test("with a limited rate, bulk waits for the bytes per second while control and
   const sent = (channel: number): number => socket.sent.filter((one) => one.channel === channel).length;
   for (let i = 0; i < 3; i += 1) assert.ok(queue.pushMessage(1, new Uint8Array(8 * KIB)));
   socket.readAll();
-  // The second message was begun with the last of the first second's bytes.
+  // The second message starts within the first 10 KiB of tokens and exceeds them. The third message waits for the timer.
   assert.deepEqual([sent(1), timers.length], [2, 1]);
   queue.pushMessage(2, Buffer.of(1));
   queue.pushControl(FrameType.PING, 0, Buffer.of(1));

@@ -302,7 +302,7 @@ export class SendQueue {
     return true;
   }
 
-  /** Returns whether bulk must wait for the limit of the rate. If so, a timer continues when it may be sent. */
+  /** Returns whether bulk must wait because of the rate limit. If so, a timer resumes sending when bulk is allowed again. */
   #isOverLimit(): boolean {
     const { limit } = this.#options;
     const wait_ms = limit?.spend(0) ?? 0;

@@ -47,7 +47,8 @@ export interface Change {
 
 /**
  * A summary in a `changes` event. It replaces many changes of one kind and contains their number and the fields that all of them share. If
- * the id of the object, place or deployment is absent, any of them may have changed; if `change` is absent, any aspect.
+ * `id` or the id of the robot, fleet, site or deployment is absent, any of these may have changed. If `change` is absent, any aspect may
+ * have changed.
  */
 export interface ChangeSummary extends Partial<Change> {
   kind: ChangeKind;

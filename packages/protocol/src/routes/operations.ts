@@ -4,12 +4,12 @@ import { Count, DataOf, defineRoutes, Entity, Id, Labels, Name, type Of, Time } 
 import { Maybe, Nullable, Shape } from "../schema.ts";
 import { SignedText } from "./releases.ts";
 
-/** base64 of 32 bytes, or of 65 bytes of which the first is 4: the mark of an uncompressed point. */
+/** Matches base64 of 32 bytes (Ed25519), or of 65 bytes that start with 4, the prefix of an uncompressed point (ECDSA). */
 const ROBOT_PUBLIC_KEY_PATTERN = "^(?:[A-Za-z0-9+/]{43}=|B[A-P][A-Za-z0-9+/]{85}=)$";
 
 const Document = Type.Record(Type.String(), Type.Unknown());
 
-/** What a client needs to print the command that installs the agent on a robot; `installCommand` makes it. */
+/** What a client needs to print the command that installs the agent on a robot. `installCommand` builds the command. */
 export const InstallParts = Entity("InstallParts", {
   server: Nullable(
     Type.String({ description: "The server's address in the script, where robots connect; null: the command must contain it" }),

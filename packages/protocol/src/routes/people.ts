@@ -25,7 +25,7 @@ export const Me = Entity("Me", {
 });
 export type Me = Of<typeof Me>;
 
-/** An object that a user created or owns, and its outcome when the user is removed. */
+/** An object that a user created or owns, and what happens to the object when the user is removed. */
 export const UserHolding = Entity("UserHolding", {
   kind: OneOf(["deployment", "config_deployment", "enrollment_key", "token"]),
   id: Id,

@@ -143,7 +143,7 @@ export const DeploymentWave = Entity("DeploymentWave", {
 });
 export type DeploymentWave = Of<typeof DeploymentWave>;
 
-/** Maximum robots listed in a plan; its counts include all. */
+/** Maximum robots listed in a plan. The plan's counts include all robots. */
 export const PLAN_ROBOTS_MAX = 10_000;
 
 const PlanCounts = {

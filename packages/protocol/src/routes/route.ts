@@ -44,8 +44,8 @@ interface RouteParts {
   /** Set if a plain digest of the body could reveal values that can be guessed. Replays are then compared by a keyed digest. */
   secret_body?: true;
   /**
-   * Which requests are audited. `on_change_of_state`: those that were refused, or whose handler reports a visible change; for uploads in
-   * many parts. `always`: all, including those that only read.
+   * Which requests are audited. `on_change_of_state`, for uploads in many parts: requests that were refused, or whose handler reports a
+   * visible change. `always`: all requests, including those that only read.
    */
   audit?: "on_change_of_state" | "always";
   /** Error statuses in addition to those of all similar routes. 404 means that an id in the path, query or body does not exist. */
@@ -70,7 +70,7 @@ export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteP
     access: (typeof access)[N]["access"];
   };
 
-/** Defines routes by name; `tag` is the default of their group in the document. */
+/** Defines routes by name; `tag` is the default group of the routes in the document. */
 export function defineRoutes<const R extends { [N in RouteName]?: RouteParts }>(
   tag: string,
   specs: R,

@@ -191,7 +191,8 @@ test("accepts only a key statement with a higher serial, signed by a current key
     unreadable: nextTrust(third.trust, "org_1", { key_id: "x", text: "y", value: "z" }),
   }))
     assert.ok("refusal" in refused, why);
-  // Without keys and requirement, a new first statement is accepted; a damaged store (required, no keys) accepts nothing.
+  // If there are no keys and no signature is required, a new first statement is accepted. A damaged store that requires signatures but has
+  // no keys accepts nothing.
   assert.ok("trust" in take({ serial: 4, require_signature: false, keys: [] }, trust({ serial: 5, keys: of(a) }), a.private_key));
   assert.ok("refusal" in take({ serial: 0, require_signature: true, keys: [] }, trust({ serial: 5, keys: of(a) }), a.private_key));
 });
