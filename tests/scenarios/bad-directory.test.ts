@@ -25,7 +25,7 @@ async function refused(data: string, expected: RegExp): Promise<void> {
   assert.match(lines[0] ?? "", expected);
   assert.deepEqual(
     [code, lines.length, lines[1]],
-    [2, 2, "roamfleet: roamfleet doctor, with the same flags and environment, shows details"],
+    [2, 2, "roamfleet: for details, run roamfleet doctor with the same flags and environment"],
     serve.output,
   );
   const doctor = new Program("packages/server/src/main.ts", ["doctor", "--json", "--data", data, "--listen", "127.0.0.1:0"]);
@@ -59,8 +59,8 @@ test("serve refuses a disk that is read-only, too small or full with a one-line 
     /the disk of .* has (19|20) MiB free, and a new database needs 128 MiB to start: free disk space/,
   );
   assert.equal(spawnSync("mount", ["-o", "remount,ro", disk.directory]).status, 0);
-  await refused(path.join(disk.directory, "data"), /cannot be created in .* \(EROFS\): mount it writable/);
-  await refused(disk.directory, /cannot be written \(EROFS\): mount it writable/);
+  await refused(path.join(disk.directory, "data"), /cannot be created in .* \(EROFS\): mount its file system writable/);
+  await refused(disk.directory, /cannot be written \(EROFS\): mount its file system writable/);
 });
 
 test("serve refuses a database that is damaged, insecure or of a later version with a one-line message", LIMIT, async () => {
@@ -93,6 +93,9 @@ test("serve refuses a database that is damaged, insecure or of a later version w
 
   const doctor = new Program("packages/server/src/main.ts", ["doctor", "--json", "--data", data, "--listen", "127.0.0.1:0"]);
   await doctor.ended;
-  assert.match(doctor.output, new RegExp(`its database was last started by version ${version}, with migration ${migrations.at(-1)}`));
+  assert.match(
+    doctor.output,
+    new RegExp(`the embedded database was last started by version ${version}, with migration ${migrations.at(-1)}`),
+  );
   await server.restart();
 });

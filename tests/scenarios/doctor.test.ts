@@ -34,7 +34,7 @@ test("doctor finds no problem of a running server, and reports it as running", L
   const failed = report.findings.filter(({ status }) => status === "problem");
   assert.deepEqual([code, report.problems, failed], [0, 0, []]);
   const seen = (check: string): string => report.findings.flatMap((one) => (one.check === check ? [one.seen] : [])).join("\n");
-  assert.match(seen("data directory"), /a server is using it/);
+  assert.match(seen("data directory"), /a server is using this directory/);
   assert.match(seen("address"), /a Roamfleet server already listens at 127\.0\.0\.1:\d+/);
   assert.match(seen("TLS"), /the server's own certificate authority, valid for \d+ days/);
   assert.match(seen("database"), /^embedded, PostgreSQL \d+/);
@@ -82,14 +82,14 @@ test("a server that fails to start recommends the command doctor", LIMIT, async 
   const data = await temporary(t);
   const refused = await runCommand(["serve", "--data", data, "--listen", "0.0.0.0:0"]);
   assert.equal(refused.code, 2);
-  assert.match(refused.output, /\nroamfleet: roamfleet doctor, with the same flags and environment, shows details\n$/);
+  assert.match(refused.output, /\nroamfleet: for details, run roamfleet doctor with the same flags and environment\n$/);
   const away = await runCommand(["serve", "--data", data, "--listen", "127.0.0.1:0"], {
     DATABASE_URL: "postgres://fleet:geheim@127.0.0.1:1/x",
   });
   assert.equal(away.code, 1);
   assert.match(
     away.output,
-    /^roamfleet: the database cannot be reached: connect ECONNREFUSED 127\.0\.0\.1:1\nroamfleet: roamfleet doctor/m,
+    /^roamfleet: the database cannot be reached: connect ECONNREFUSED 127\.0\.0\.1:1\nroamfleet: for details, run roamfleet doctor/m,
   );
   assert.ok(!away.output.includes("geheim"));
   assert.ok(!(await runCommand(["fingerprint", "--data", data])).output.includes("doctor"));

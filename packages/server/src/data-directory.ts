@@ -45,7 +45,7 @@ export async function findObstacle(data_directory: string, { is_embedded }: { is
   if (!is_new && (mode & 0o002) !== 0)
     return {
       seen: `${directory} can be written by every user of this machine`,
-      hint: `chmod o-w ${directory}, and check its contents for changes by others`,
+      hint: `chmod o-w ${directory}, and check its contents for changes by other users`,
     };
   if (!is_new && (await isForeign(directory)))
     return { seen: `${directory} contains files that do not belong to Roamfleet`, hint: "choose a new or empty directory with --data" };
@@ -58,10 +58,10 @@ function deniedObstacle(directory: string, place: string, code: string): Obstacl
       ? `${directory} cannot be written (${code})`
       : `${directory} does not exist and cannot be created in ${place} (${code})`;
   if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "free disk space, or choose another directory with --data" };
-  if (code === "EROFS") return { seen, hint: "mount it writable, or choose another directory with --data" };
+  if (code === "EROFS") return { seen, hint: "mount its file system writable, or choose another directory with --data" };
   return {
     seen,
-    hint: "it must belong to the user who starts the server: chown it, start the server as its owner, or choose another directory with --data",
+    hint: "the directory must belong to the user who starts the server: chown it, start the server as its owner, or choose another directory with --data",
   };
 }
 
@@ -102,7 +102,7 @@ async function versionObstacle(directory: string): Promise<Obstacle | undefined>
   if (unknown.length === 0 || oneAhead(record.migrations, known) !== undefined) return undefined;
   return {
     seen: `the database in ${directory} belongs to a newer version of Roamfleet (${record.version}): it has the migrations ${unknown.join(", ")}`,
-    hint: "start the newer version, or restore a backup from before it",
+    hint: "start the newer version, or restore a backup made before the upgrade",
   };
 }
 

@@ -136,7 +136,7 @@ const textOf = (error: unknown): string => (error instanceof Error ? (error.stac
 
 /** Suggests `roamfleet doctor` after a failed start, because the error rarely names every problem. */
 function suggestDoctor(): void {
-  if (is_starting) warn("roamfleet doctor, with the same flags and environment, shows details");
+  if (is_starting) warn("for details, run roamfleet doctor with the same flags and environment");
 }
 
 try {

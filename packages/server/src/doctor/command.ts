@@ -46,7 +46,7 @@ export function addDoctor(program: Command): void {
 function readTimeout(text: string): number {
   const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m)$/.exec(text) ?? [];
   const ms = Number(number) * { ms: 1, s: 1_000, m: 60_000 }[unit as "ms" | "s" | "m"];
-  if (!(ms > 0 && ms <= TIMEOUT_MS_MAX)) throw new InvalidArgumentError("expected a time such as 5s, 500ms or 1m, 10m at most");
+  if (!(ms > 0 && ms <= TIMEOUT_MS_MAX)) throw new InvalidArgumentError("expected a time of at most 10m, such as 500ms, 5s or 1m");
   return ms;
 }
 

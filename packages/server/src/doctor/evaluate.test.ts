@@ -114,9 +114,9 @@ test("reports disks that are full, nearly full or on a network file system", () 
   assertUnwell(evaluateDisk({ ...disk, bavail: 1_000 }, settings), /^problem: 3.9 MiB are free/);
   assertUnwell(evaluateDisk({ ...disk, bavail: 100_000 }, settings), /^warning: 391 MiB/);
   assertUnwell(evaluateDisk({ ...disk, ffree: 3 }, settings), /^warning: only 3 more files/);
-  assertUnwell(evaluateDisk({ ...disk, type: 0x6969 }, settings), /^warning: it is on NFS/);
-  // Some kernels return the type sign-extended.
-  assertUnwell(evaluateDisk({ ...disk, type: 0xfe534d42 | 0 }, settings), /^warning: it is on SMB/);
+  assertUnwell(evaluateDisk({ ...disk, type: 0x6969 }, settings), /^warning: the data directory is on NFS/);
+  // Some kernels return the type of the file system sign-extended.
+  assertUnwell(evaluateDisk({ ...disk, type: 0xfe534d42 | 0 }, settings), /^warning: the data directory is on SMB/);
 });
 
 test("reports an occupied address as a problem, or as a warning if Roamfleet uses it", () => {
@@ -133,7 +133,10 @@ test("warns about missing host names behind a proxy, and about robots refused fo
   assert.deepEqual(unwell([...of([], []), ...of(["fleet.test"], ["10.0.0.1"])]), []);
   assertUnwell(of([], ["10.0.0.1"]), /^warning: not set: behind a proxy/);
   const refused = of(["fleet.test"], ["10.0.0.1"], ["evil.test", "robots.fleet.test"]);
-  assertUnwell(refused, /^warning: in the last 24 hours, requests were refused that robots had signed for evil\.test, robots\.fleet\.test/);
+  assertUnwell(
+    refused,
+    /^warning: in the last 24 hours, this server refused requests that robots had signed for evil\.test, robots\.fleet\.test/,
+  );
   assert.match(refused[0]?.hint ?? "", /--host-name/);
 });
 
@@ -142,7 +145,7 @@ test("reports a node address that is local, occupied or on the port of --listen"
   const of = (node_listen: string, port: number, listen_host: string, at = told) =>
     evaluateNodeAddress({ host: node_listen, port }, at, { host: listen_host, port: 7600 });
   assert.deepEqual(of("0.0.0.0", 7601, "0.0.0.0"), [
-    { status: "ok", seen: "for other servers: 0.0.0.0:7601 is free, and they connect to 10.0.0.7:7601" },
+    { status: "ok", seen: "0.0.0.0:7601 is free for connections of other servers, which use the address 10.0.0.7:7601" },
   ]);
   assertUnwell(of("0.0.0.0", 7600, "127.0.0.1"), /^problem: --node-listen 0.0.0.0:7600 and --listen 127.0.0.1:7600 are the same port/);
   assert.deepEqual(unwell(of("10.0.0.7", 7600, "127.0.0.1")), []);
@@ -221,9 +224,9 @@ test("reports a database with unsuitable version, durability, permissions, conne
     evaluateDatabase({ ...database, ...seen }, { ...settings, database_url });
   assert.deepEqual(of({}), [{ status: "ok", seen: "postgres://db.example.com/plant, PostgreSQL 15.4, 0.4 ms round trip" }]);
   assertUnwell(of({ version: 140_011, version_name: "14.11" }), /^problem: PostgreSQL 14.11; 15 or newer/);
-  assertUnwell(of({ encoding: "SQL_ASCII" }), /^problem: its encoding is SQL_ASCII/);
-  assertUnwell(of({ read_only: "replica" }), /^problem: it is a read-only replica/);
-  assertUnwell(of({ read_only: "settings" }), /^problem: its sessions are read-only/);
+  assertUnwell(of({ encoding: "SQL_ASCII" }), /^problem: the encoding of the database is SQL_ASCII/);
+  assertUnwell(of({ read_only: "replica" }), /^problem: the database server is a read-only replica/);
+  assertUnwell(of({ read_only: "settings" }), /^problem: sessions of the database are read-only/);
   assertUnwell(
     of({ durability: { fsync: "off", synchronous_commit: "off", full_page_writes: "on" } }),
     /^problem: fsync is off/,
@@ -232,10 +235,10 @@ test("reports a database with unsuitable version, durability, permissions, conne
   assertUnwell(of({ may_create: false, may_serve_orgs: false }), /^problem: .* may not create tables/, /^problem: .* pg_database_owner/);
   assertUnwell(of({ connections_max: 8 }), /^problem: 12 connections are needed/);
   assertUnwell(of({ connections_max: 40, connections_of_others: 35 }), /^warning: 12 connections are needed/);
-  assertUnwell(of({ clock_ahead_ms: -2_500 }), /^warning: its clock is 2.5 s behind/);
-  assertUnwell(of({ clock_ahead_ms: 300_000 }), /^problem: its clock is 5 min ahead/);
+  assertUnwell(of({ clock_ahead_ms: -2_500 }), /^warning: the database's clock is 2.5 s behind/);
+  assertUnwell(of({ clock_ahead_ms: 300_000 }), /^problem: the database's clock is 5 min ahead/);
   // A clock difference of less than half a round trip proves nothing.
-  assertUnwell(of({ clock_ahead_ms: 1_400, round_trip_ms: 1_000 }), /^warning: a round trip takes 1.0 s/);
+  assertUnwell(of({ clock_ahead_ms: 1_400, round_trip_ms: 1_000 }), /^warning: a round trip to the database takes 1.0 s/);
   assertUnwell(of({ is_encrypted: false }), /^warning: .* not encrypted/);
   assert.deepEqual(unwell(of({ is_encrypted: false }, "postgres://fleet:geheim@127.0.0.1/plant")), []);
 });

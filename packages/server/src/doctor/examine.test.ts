@@ -134,7 +134,7 @@ test("reports a secrets key that does not decrypt the database's data keys", LIM
   assert.ok(!JSON.stringify(found).includes(ROAMFLEET_SECRETS_KEY));
 });
 
-test("accepts a durable database, and reports a wrong password, name or port without the password", LIMIT, async (t) => {
+test("accepts a durable database, and reports a wrong password, name or port without showing the password", LIMIT, async (t) => {
   await using place = await scratch();
   const hba_file = path.join(place.root, "hba.conf");
   await writeFile(hba_file, "local all all trust\nhost all all 127.0.0.0/8 scram-sha-256\n");
@@ -170,7 +170,7 @@ test("accepts a durable database, and reports a wrong password, name or port wit
     // The same PostgreSQL, now examined as the embedded database of a running server.
     const findings = await examined(t, {}, { data: place.root });
     assert.deepEqual(problems(findings), []);
-    assert.match(unwell(findings, "data directory").join(), new RegExp(`a server is using it \\(process ${process.pid}\\)`));
+    assert.match(unwell(findings, "data directory").join(), new RegExp(`a server is using this directory \\(process ${process.pid}\\)`));
     assert.ok(findings.some(({ check, seen }) => check === "database" && seen.startsWith("embedded, PostgreSQL")));
   } finally {
     await embedded.stop();
@@ -286,7 +286,7 @@ test("reports a data directory that is read-only, not a directory or partly rest
   assert.match(await told(file), /^data directory problem: .*file is not a directory$/);
   assert.match(await told(path.join(file, "below")), /^data directory problem: .*file is not a directory$/);
   await writeFile(path.join(directory, "restore-unfinished"), "");
-  assert.match(await told(directory), /^data directory problem: a restore into it has not finished/);
+  assert.match(await told(directory), /^data directory problem: a restore into this directory has not finished/);
 });
 
 test("reports a listen address that another process uses", LIMIT, async (t) => {
@@ -306,7 +306,7 @@ test("reports a listen address that another process uses", LIMIT, async (t) => {
   );
 });
 
-test("reports a check that times out or throws, without the database password", LIMIT, async () => {
+test("reports a check that times out or throws, without showing the database password", LIMIT, async () => {
   const DATABASE_URL = "postgres://a:geheim@db/x";
   const { settings, wrong_parts } = readAllSettings({}, { DATABASE_URL });
   const context = {

@@ -64,7 +64,7 @@ interface ExamineOptions {
   told?: (findings: readonly Finding[]) => void;
 }
 
-/** How long a check may clean up after its time limit. If the time limit is shorter than this, the time limit applies. */
+/** Maximum time for a check to clean up after its time limit. A check with a shorter time limit may clean up only as long as that limit. */
 const GRACE_MS = 2_000;
 
 /** Runs all checks concurrently and returns their findings in order. Never rejects. The checks remove everything that they create. */

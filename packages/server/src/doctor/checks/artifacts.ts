@@ -23,7 +23,7 @@ async function lookAtDirectory({ data_directory }: Settings): Promise<Seen[]> {
   if (!there) return [ok(`${directory} is created at the first start`)];
   const denied = await writeDenied(directory);
   if (denied === undefined) return [ok(directory)];
-  return [problem(`${directory} cannot be written (${denied})`, "it must belong to the user who starts the server")];
+  return [problem(`${directory} cannot be written (${denied})`, "the directory must belong to the user who starts the server")];
 }
 
 /** The permission that each S3 operation needs, by Amazon's names. Other stores use the same names, or a single permission. */
@@ -54,7 +54,12 @@ export function evaluateS3(seen: S3Seen, place: Place): Seen[] {
     );
   });
   if (seen.left.length > 0)
-    found.push(warning(`test objects of this check could not be removed: ${seen.left.join(", ")}`, "remove them below the prefix"));
+    found.push(
+      warning(
+        `test objects of this check could not be removed: ${seen.left.join(", ")}`,
+        "remove these objects by hand: they are below the prefix",
+      ),
+    );
   const ahead = seen.clock_ahead_ms;
   if (ahead !== undefined && Math.abs(ahead) > CLOCK_WARNING_MS)
     found.push(

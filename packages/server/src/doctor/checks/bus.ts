@@ -13,7 +13,7 @@ export const busCheck: Check = {
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
     if (wrong_parts.has("bus")) return [skipped("not checked: see the problem in settings")];
     if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set, which is correct for a single server")];
-    // Times out before the check does. Otherwise a NATS server that does not respond would hide the findings of the other servers.
+    // Times out before the check does. Otherwise a NATS server that does not respond would hide the findings about the other servers.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
     const use = wrong_parts.has("database") ? [] : evaluateUse(settings);
     return [...use, ...evaluateBus(seen, settings.bus.credentials !== undefined)];
@@ -44,14 +44,14 @@ function evaluateFailure({ server, failure }: NatsSeen, others_are_there: boolea
   if (failure?.refused === true)
     return problem(
       `${server} refuses the credentials in ROAMFLEET_BUS_URL`,
-      "correct them; special characters in user and password are written as %41",
+      "correct the credentials; special characters in user and password must be percent-encoded (@ is %40)",
     );
   const seen = `${server} ${reasonOf(failure?.reason ?? "")}`;
   if (others_are_there)
     return warning(seen, "the other NATS servers respond; remove this one from ROAMFLEET_BUS_URL if it no longer exists");
   return problem(
     seen,
-    "check that nats-server runs there and that firewalls allow port 4222; until it is reachable, changes by other servers arrive minutes late",
+    "check that nats-server runs there and that firewalls allow port 4222; until NATS is reachable, changes by other servers arrive minutes late",
   );
 }
 
@@ -72,7 +72,7 @@ function evaluateServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
     found.push(
       problem(
         `${server} reports: ${words}`,
-        "allow its user to publish and subscribe to the subjects <prefix>.>, where <prefix> is the path of ROAMFLEET_BUS_URL (default: roamfleet)",
+        "allow the user in ROAMFLEET_BUS_URL to publish and subscribe to the subjects <prefix>.>, where <prefix> is the path of ROAMFLEET_BUS_URL (default: roamfleet)",
       ),
     );
   if (forbidden.length === 0 && round_trip_ms === undefined)
@@ -80,7 +80,7 @@ function evaluateServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
   if (max_payload < PAYLOAD_BYTES_MIN)
     found.push(
       warning(
-        `${server} accepts messages up to ${shownBytes(max_payload)}: after a larger one every server reloads its state`,
+        `${server} accepts messages up to ${shownBytes(max_payload)}: after a larger message, every server reloads its state`,
         "set max_payload to its default, 1MB, in the configuration of nats-server",
       ),
     );

@@ -22,7 +22,7 @@ export const dataDirectoryCheck: Check = {
       await refuseUnfinished(directory);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      found.push(problem("a restore into it has not finished", error.message));
+      found.push(problem("a restore into this directory has not finished", error.message));
     }
     return [...found, ...(await readHolder(directory, !is_embedded)), ...evaluateDisk(await statfs(place), settings)];
   },
@@ -32,7 +32,7 @@ export const dataDirectoryCheck: Check = {
 async function readStopped(directory: string): Promise<Seen[]> {
   const record = await readSchemaRecord(directory);
   if (record === undefined) return [];
-  return [ok(`its database was last started by version ${record.version}, with migration ${record.migrations.at(-1) ?? "none"}`)];
+  return [ok(`the embedded database was last started by version ${record.version}, with migration ${record.migrations.at(-1) ?? "none"}`)];
 }
 
 async function readHolder(directory: string, has_database_url: boolean): Promise<Seen[]> {
@@ -40,9 +40,9 @@ async function readHolder(directory: string, has_database_url: boolean): Promise
   if (holder === undefined) return [];
   return [
     warning(
-      `a server is using it (${holder})`,
+      `a server is using this directory (${holder})`,
       has_database_url
-        ? "that server uses the embedded database; stop it before you start another server here with DATABASE_URL"
+        ? "that server uses the embedded database; stop it before you start another server on this directory with DATABASE_URL"
         : "the checks apply to a second server, which needs another --data",
     ),
   ];
@@ -65,7 +65,7 @@ const DOUBTFUL: ReadonlyMap<number, readonly [name: string, why: string]> = new 
   [0x517b, ["SMB", "a network file system: the database is not safe on it"]],
   [0xfe534d42, ["SMB", "a network file system: the database is not safe on it"]],
   [0xff534d42, ["CIFS", "a network file system: the database is not safe on it"]],
-  [0x01021997, ["9p", "a directory of the host by 9p: the database is slow on it, and may not be safe"]],
+  [0x01021997, ["9p", "a directory of the host, mounted over 9p: the database is slow on it, and may not be safe"]],
   [0x00c36400, ["Ceph", "a network file system: the database is slow on it"]],
   [0x65735546, ["FUSE", "a user-space file system: whether writes are durable depends on it"]],
 ]);
@@ -78,9 +78,9 @@ export function evaluateDisk(disk: FileSystem, { limits, database_url, blobs }: 
   if (doubt !== undefined)
     findings.push(
       warning(
-        `it is on ${doubt[0]}, ${doubt[1]}`,
+        `the data directory is on ${doubt[0]}, ${doubt[1]}`,
         database_url !== undefined && blobs !== undefined
-          ? "with DATABASE_URL and ROAMFLEET_BLOBS_URL it only contains node-id, and secrets.key and tls/ unless they are configured"
+          ? "with DATABASE_URL and ROAMFLEET_BLOBS_URL, the data directory only contains node-id, and secrets.key and tls/ unless key and certificate are configured elsewhere"
           : "choose a local disk or a volume with --data",
       ),
     );
@@ -99,7 +99,10 @@ export function evaluateDisk(disk: FileSystem, { limits, database_url, blobs }: 
   else findings.push(ok(room));
   if (disk.files > 0 && disk.ffree < FILES_FREE_MIN)
     findings.push(
-      warning(`only ${disk.ffree} more files fit on its file system`, "remove files, or create the file system with more inodes"),
+      warning(
+        `only ${disk.ffree} more files fit on the file system of the data directory`,
+        "remove files, or create the file system with more inodes",
+      ),
     );
   return findings;
 }

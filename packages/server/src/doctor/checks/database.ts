@@ -38,7 +38,9 @@ export const migrationsCheck: Check = {
     const reached = await database();
     if (!("seen" in reached)) return [skipped("the database is unreachable")];
     const { migrations, user } = reached.seen;
-    return [migrations === undefined ? skipped(`the user ${user} cannot read them`) : evaluateMigrations(migrations)];
+    return [
+      migrations === undefined ? skipped(`the user ${user} cannot read the migrations in the database`) : evaluateMigrations(migrations),
+    ];
   },
 };
 
@@ -46,21 +48,21 @@ const HINTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "check that PostgreSQL runs there and that its listen_addresses include that address",
   ENOTFOUND: "no such host: correct DATABASE_URL",
   EAI_AGAIN: "the DNS lookup failed temporarily",
-  ETIMEDOUT: "a firewall may block it",
+  ETIMEDOUT: "a firewall may block the connection",
   EHOSTUNREACH: "there is no route to that host",
   ENOENT: "the socket does not exist: check that PostgreSQL runs",
-  ERR_INVALID_URL: "it has the form postgres://USER:PASSWORD@HOST:5432/DATABASE, with special characters as %41",
-  "28P01": "correct user or password in DATABASE_URL; special characters are written as %41",
+  ERR_INVALID_URL: "expected postgres://USER:PASSWORD@HOST:5432/DATABASE, with special characters percent-encoded (@ is %40)",
+  "28P01": "correct user or password in DATABASE_URL; special characters must be percent-encoded (@ is %40)",
   "28000": "PostgreSQL's pg_hba.conf must allow this user from this machine, perhaps only with TLS: ?sslmode=require",
-  "3D000": "create it: create database roamfleet owner roamfleet",
+  "3D000": "create the database: create database roamfleet owner roamfleet",
   "53300": "max_connections is exhausted: raise it, or close other connections",
-  "57P03": "it is starting or stopping: try again",
-  "42501": "the user may not connect to this database: grant connect, or make it its owner",
-  DEPTH_ZERO_SELF_SIGNED_CERT: "its certificate is self-signed: add ?sslrootcert=FILE to trust it",
-  SELF_SIGNED_CERT_IN_CHAIN: "its certificate authority is unknown: add ?sslrootcert=FILE to trust it",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "its certificate authority is unknown: add ?sslrootcert=FILE to trust it",
-  ERR_TLS_CERT_ALTNAME_INVALID: "use the host name in its certificate",
-  CERT_HAS_EXPIRED: "its certificate has expired",
+  "57P03": "PostgreSQL is starting or stopping: try again",
+  "42501": "the user may not connect to this database: grant connect, or make the user the owner of the database",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "the certificate of PostgreSQL is self-signed: add ?sslrootcert=FILE to trust it",
+  SELF_SIGNED_CERT_IN_CHAIN: "the certificate authority of PostgreSQL is unknown: add ?sslrootcert=FILE to trust it",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "the certificate authority of PostgreSQL is unknown: add ?sslrootcert=FILE to trust it",
+  ERR_TLS_CERT_ALTNAME_INVALID: "use the host name in the certificate of PostgreSQL",
+  CERT_HAS_EXPIRED: "the certificate of PostgreSQL has expired",
 };
 
 /** Returns why connecting failed, without the password. */
@@ -83,7 +85,7 @@ export function evaluateDatabase(
   if (is_far && seen.round_trip_ms > ROUND_TRIP_SLOW_MS)
     found.push(
       warning(
-        `a round trip takes ${shownTime(seen.round_trip_ms)}, and every request needs several`,
+        `a round trip to the database takes ${shownTime(seen.round_trip_ms)}, and every request needs several`,
         "run server and database in the same data center",
       ),
     );
@@ -98,21 +100,27 @@ function evaluateServer(seen: DatabaseSeen): Seen[] {
   const found: Seen[] = [];
   if (seen.version < VERSION_MIN)
     found.push(
-      problem(`PostgreSQL ${seen.version_name}; 15 or newer is needed`, "upgrade it, or unset DATABASE_URL to use the embedded one"),
+      problem(
+        `PostgreSQL ${seen.version_name}; 15 or newer is needed`,
+        "upgrade PostgreSQL, or unset DATABASE_URL to use the embedded database",
+      ),
     );
   if (seen.encoding !== "UTF8")
     found.push(
-      problem(`its encoding is ${seen.encoding}`, `create another: create database ${seen.database} encoding 'UTF8' template template0`),
+      problem(
+        `the encoding of the database is ${seen.encoding}`,
+        `create another database: create database ${seen.database} encoding 'UTF8' template template0`,
+      ),
     );
   if (seen.read_only === "replica")
     found.push(
       problem(
-        "it is a read-only replica",
+        "the database server is a read-only replica",
         "use the primary in DATABASE_URL; with several hosts append ?target_session_attrs=read-write if your pooler supports it",
       ),
     );
   if (seen.read_only === "settings")
-    found.push(problem("its sessions are read-only", `alter database ${seen.database} reset default_transaction_read_only`));
+    found.push(problem("sessions of the database are read-only", `alter database ${seen.database} reset default_transaction_read_only`));
   for (const [name, value] of Object.entries(seen.durability)) {
     if (value !== "off") continue;
     found.push(
@@ -147,7 +155,7 @@ function evaluateClock({ clock_ahead_ms, round_trip_ms }: DatabaseSeen): Seen[] 
   const found: Seen[] = [];
   // The clock difference is measured with an error of up to half a round trip.
   const off = Math.max(0, Math.abs(clock_ahead_ms) - round_trip_ms / 2);
-  const seen = `its clock is ${shownTime(Math.abs(clock_ahead_ms))} ${clock_ahead_ms > 0 ? "ahead of" : "behind"} this machine's`;
+  const seen = `the database's clock is ${shownTime(Math.abs(clock_ahead_ms))} ${clock_ahead_ms > 0 ? "ahead of" : "behind"} this machine's`;
   if (off > CLOCK_PROBLEM_MS)
     found.push(problem(seen, "set both clocks by NTP (timedatectl): otherwise deployments start and sessions end at the wrong time"));
   else if (off > CLOCK_WARNING_MS) found.push(warning(seen, "set both clocks by NTP (timedatectl)"));
@@ -158,7 +166,7 @@ export function evaluateMigrations({ pending, unknown, is_new }: MigrationsSeen)
   if (unknown.length > 0)
     return problem(
       `the database belongs to a newer version: it has migrations that this version lacks: ${unknown.join(", ")}`,
-      "start the newer version, or restore a backup from before it",
+      "start the newer version, or restore a backup made before the upgrade",
     );
   if (is_new) return ok("the database is empty; the first start migrates it");
   if (pending.length === 0) return ok("up to date");

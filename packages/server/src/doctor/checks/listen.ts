@@ -45,10 +45,10 @@ export function evaluateNodeAddress(node_listen: HostPort, told: HostPort, liste
     return [
       warning(
         `the address that other servers use for this server is ${addressText(told)}, which is a loopback address`,
-        "set an address that they can reach with --node-address, unless all servers are on this machine",
+        "set --node-address to an address that other servers can reach, unless all servers are on this machine",
       ),
     ];
-  return [ok(`for other servers: ${at} is free, and they connect to ${addressText(told)}`)];
+  return [ok(`${at} is free for connections of other servers, which use the address ${addressText(told)}`)];
 }
 
 const WILDCARDS: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
@@ -79,16 +79,16 @@ export function evaluateListen(address: HostPort, code: string, occupant: Occupa
   if (code === "EADDRINUSE")
     return problem(
       `${at} is in use by another process`,
-      `ss -ltnp 'sport = :${address.port}' shows which; or choose another with ${flag} HOST:PORT`,
+      `ss -ltnp 'sport = :${address.port}' shows the process; or choose another address with ${flag} HOST:PORT`,
     );
   if (code === "EACCES")
     return problem(
       `this user may not listen at ${at}`,
-      `ports below 1024 need a privilege (AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit); or choose a higher one with ${flag} HOST:PORT`,
+      `ports below 1024 need a privilege (AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit); or choose a higher port with ${flag} HOST:PORT`,
     );
   if (code === "EADDRNOTAVAIL")
-    return problem(`this machine has no address ${address.host}`, "`ip address` lists its addresses; 0.0.0.0 means all");
-  return problem(`cannot listen at ${at} (${code})`, `choose another with ${flag} HOST:PORT`);
+    return problem(`this machine has no address ${address.host}`, "`ip address` lists its addresses; 0.0.0.0 means all addresses");
+  return problem(`cannot listen at ${at} (${code})`, `choose another address with ${flag} HOST:PORT`);
 }
 
 /** Identifies the program at the listen address by its response at /healthz, over HTTP or HTTPS. */

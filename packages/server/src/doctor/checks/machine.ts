@@ -47,7 +47,7 @@ export function evaluateOpenFiles(limit: number, { robots_max, unauthenticated_l
   if (limit >= needed) return ok(seen);
   return warning(
     seen,
-    `raise it where the server is started (LimitNOFILE=${needed} in a systemd unit, ulimit -n ${needed} in a shell), or --limit robots_max=${Math.max(0, limit - unauthenticated_links_max - FILES_BESIDE_ROBOTS)}`,
+    `raise the limit where the server is started (LimitNOFILE=${needed} in a systemd unit, ulimit -n ${needed} in a shell), or use --limit robots_max=${Math.max(0, limit - unauthenticated_links_max - FILES_BESIDE_ROBOTS)}`,
   );
 }
 

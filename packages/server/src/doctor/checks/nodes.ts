@@ -111,14 +111,14 @@ function evaluateAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen
       found.push(
         warning(
           `${id} does not listen for other servers: they cannot open streams of its robots`,
-          "start it with the same ROAMFLEET_BUS_URL as the others",
+          "start that server with the same ROAMFLEET_BUS_URL as the others",
         ),
       );
     if (is_reachable === false)
       found.push(
         warning(
           `${id} is unreachable at ${address}: this server cannot open streams of its robots`,
-          "check its --node-address and firewalls",
+          "check the --node-address of that server, and firewalls",
         ),
       );
     if (address !== null && others.some((other) => other.id < id && other.address === address))
@@ -140,5 +140,7 @@ function evaluatePools(others: number, connections_max: number, { limits }: Sett
 
 function evaluateSilent(nodes: readonly NodeSeen[], own_id: string): Seen[] {
   const dead = nodes.filter(({ id, is_alive }) => id !== own_id && !is_alive).map(({ id }) => id);
-  return dead.length === 0 ? [] : [ok(`no heartbeat during the check; the next server that starts marks as dead: ${dead.join(", ")}`)];
+  return dead.length === 0
+    ? []
+    : [ok(`no heartbeat during the check; the next server that starts will mark these servers as dead: ${dead.join(", ")}`)];
 }

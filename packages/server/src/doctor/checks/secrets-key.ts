@@ -43,7 +43,9 @@ async function readKeys({
     return {
       problem: problem(
         `${where} ${reason}`,
-        given === undefined ? "it must belong to the server's user" : "correct ROAMFLEET_SECRETS_KEY_FILE, or the permissions of the file",
+        given === undefined
+          ? "the file must belong to the server's user"
+          : "correct ROAMFLEET_SECRETS_KEY_FILE, or the permissions of the file",
       ),
     };
   }

@@ -125,14 +125,14 @@ export function evaluateHostNames(settings: Pick<Settings, "host_names" | "behin
     found.push(
       warning(
         "not set: behind a proxy, a robot's signature for another server is accepted if that server relays it",
-        "set the hosts that robots use as --server: --host-name NAME or ROAMFLEET_HOST_NAMES",
+        "use --host-name NAME or ROAMFLEET_HOST_NAMES to set the host names that robots use in --server",
       ),
     );
   if (refused.length > 0)
     found.push(
       warning(
-        `in the last 24 hours, requests were refused that robots had signed for ${refused.join(", ")}`,
-        "if that is a name of this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server with that name relays robots' requests",
+        `in the last 24 hours, this server refused requests that robots had signed for ${refused.join(", ")}`,
+        "if such a host is this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server with that name relays requests of robots",
       ),
     );
   if (found.length > 0) return found;

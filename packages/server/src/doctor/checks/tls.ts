@@ -17,7 +17,7 @@ export const tlsCheck: Check = {
     if (wrong_parts.has("tls")) return [skipped("not checked: see the problem in settings")];
     const { tls, behind_proxy } = settings;
     if (tls === undefined)
-      return [ok(behind_proxy.length > 0 ? "none: the proxy provides it" : "none: the server only listens on this machine")];
+      return [ok(behind_proxy.length > 0 ? "none: the proxy provides TLS" : "none: the server only listens on this machine")];
     if (tls.mode === "auto") return await lookAtOwn(settings, clock.now());
     return await lookAtFiles(tls, clock.now());
   },
@@ -60,7 +60,7 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
     return [
       problem(
         `the server's own certificate authority cannot be used: ${(error as Error).message}`,
-        `restore ${path.dirname(file)} from a backup; removing it creates a new authority, and every robot needs its new fingerprint`,
+        `restore ${path.dirname(file)} from a backup; removing that directory creates a new authority, and every robot then needs the new fingerprint`,
       ),
     ];
   }
@@ -68,7 +68,7 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
   const days = daysUntil(validToDate, now);
   const clock = `the clock of this machine shows ${now.toISOString().slice(0, 10)}`;
   const renew =
-    "set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and users";
+    "set the clock if it is wrong; otherwise remove the file and start again, then distribute the new fingerprint to robots and users";
   if (days <= 0) return [problem(`${file} expired on ${validToDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   if (validFromDate > now) return [problem(`${file} is valid from ${validFromDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   return [ok(`the server's own certificate authority, valid for ${days} days${further}`), ...(await evaluateKeyFile(key_file))];
@@ -104,7 +104,7 @@ export function evaluateChain(chain: readonly X509Certificate[], now: Date): See
       findings.push(
         problem(
           `${nameOf(signed)} is not signed by ${nameOf(certificate)}, which follows it`,
-          "put the chain in order: the server's certificate, then each one's issuer",
+          "put the chain in order: the server's certificate, then the issuer of each certificate",
         ),
       );
   }

@@ -88,7 +88,7 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
   const { validToDate: ends_at, validFromDate } = certificate;
   if (ends_at <= now)
     throw new TlsError(
-      `${file} expired on ${dayOf(ends_at)} and the clock shows ${dayOf(now)}: set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and users`,
+      `${file} expired on ${dayOf(ends_at)} and the clock shows ${dayOf(now)}: set the clock if it is wrong; otherwise remove the file and start again, then distribute the new fingerprint to robots and users`,
     );
   const made_at = validFromDate.getTime() + BACKDATED_MS;
   const timeOf = (at: Date): Date => new Date(Math.max(plausibleTime(at).getTime(), made_at));
