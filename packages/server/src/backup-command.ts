@@ -38,7 +38,7 @@ export function addBackup(program: Command): void {
     .action((flags: BackupFlags) => runBackup(flags))
     .command("verify")
     .description("compare every file of a backup with the checksums in its manifests; exits with 1 if a file differs")
-    .argument("<dir>", "the backup")
+    .argument("<dir>", "directory of the backup")
     .action((directory: string) => runVerify(directory));
 }
 
@@ -47,7 +47,7 @@ export function addRestore(program: Command): void {
   program
     .command("restore")
     .description("create a data directory and its database from a backup")
-    .requiredOption("--from <dir>", "the backup")
+    .requiredOption("--from <dir>", "directory of the backup")
     .option("--data <dir>", "the data directory, which must be new or empty (default: ./.roamfleet)")
     .option(
       "--revoke-tokens",
@@ -93,7 +93,8 @@ async function runBackup({ to, data, keep }: BackupFlags): Promise<void> {
   const is_elsewhere = readBlobs() !== undefined;
   const made: BackupMade & { removed?: string[] } =
     keep === undefined ? await makeBackup(options) : await makeRotatedBackup({ ...options, keep: Number(keep) });
-  for (const name of made.damaged) warn(`the stored artifact ${name} differs from what was uploaded; it was copied as it is`);
+  for (const name of made.damaged)
+    warn(`the stored artifact ${name} differs from its upload; the backup contains a copy of the stored bytes`);
   if (is_elsewhere) warn("artifacts are in the S3 store of ROAMFLEET_BLOBS_URL and not in the backup");
   if (made.left_out.length > 0) warn(`not in the backup, because they do not belong to Roamfleet: ${made.left_out.join(", ")}`);
   print(`backup written to ${made.directory}: the database and ${made.files} other files (${made.bytes} bytes)`);

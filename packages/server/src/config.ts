@@ -259,8 +259,8 @@ function readBus(url: string | undefined): NatsAddress | undefined {
   const address = parseNatsUrl(url);
   if (address === undefined)
     throw new SettingsError(
-      "ROAMFLEET_BUS_URL: expected nats://[USER:PASSWORD@]HOST[:4222][,HOST…][/PREFIX] or tls://…, with special characters as %41 " +
-        "in user and password, and letters, digits, - and _ in the prefix",
+      "ROAMFLEET_BUS_URL: expected nats://[USER:PASSWORD@]HOST[:4222][,HOST…][/PREFIX] or tls://…; special characters in user and " +
+        "password must be percent-encoded (@ is %40), and the prefix may contain letters, digits, - and _",
     );
   return address;
 }

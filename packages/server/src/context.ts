@@ -26,6 +26,6 @@ export interface Plane extends KernelPlane {
   tls: Tls | undefined;
   /** The host names for which the server accepts robots' signatures. */
   hosts: HostNames;
-  /** The id of this node, and the epoch of this run of it. Presence rows store both, to distinguish this run from earlier ones. */
+  /** Id of this node, and epoch of its current run. Presence rows store both, to distinguish this run from earlier ones. */
   node: { id: string; epoch: number };
 }

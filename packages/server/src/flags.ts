@@ -37,14 +37,14 @@ export const SERVE_FLAGS: readonly Flag[] = [
   {
     flags: "--host-name <name>",
     meaning:
-      "host name or address of this server for robots, besides those of its certificate and of --listen. Requests that a robot signed for another host are refused. Behind a proxy every host is accepted unless this is set. May be repeated",
+      "additional host name or address that robots use for this server, besides those of its certificate and of --listen. Requests that a robot signed for another host are refused. Behind a proxy every host is accepted unless this is set. May be repeated",
     repeatable: true,
   },
   {
     flags: "--packages <dir>",
     meaning: "host the packages in this directory, which `npm run package` makes: robots then install the agent from this server",
   },
-  { flags: "--no-dashboard", meaning: "serve the API only: without the dashboard, and without building it" },
+  { flags: "--no-dashboard", meaning: "serve only the API; do not build or serve the dashboard" },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
   {
@@ -104,31 +104,36 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   token_requests_per_minute: "requests per minute of one portal token to each server",
   token_burst: "burst of requests of one portal token to each server",
   api_requests_per_org_per_minute:
-    "requests per minute of all tokens and sessions of one org to each server, also as a burst; at least as many as for one token",
+    "requests per minute, and burst of requests, of all tokens and sessions of one org to each server; at least as many as for one token",
   unknown_requests_per_minute:
     "failed attempts per minute from one address (IPv6: /64) to each server: unknown tokens, enrollment keys and robot signatures, and wrong admin tokens",
   database_connections: "connections of each server to the database",
-  artifact_bytes_max: "total bytes of the artifacts of one org; an upload in one request to another server counts when it is complete",
+  artifact_bytes_max:
+    "total bytes of the artifacts of one org; an upload in a single request to another server counts only when it is complete",
   free_disk_bytes_min: "bytes that uploads must leave free in the data directory",
   uploads_per_org_max: "incomplete uploads of one org",
-  upload_disk_share_percent: "percent of the data directory's free disk that one org's incomplete uploads may take if there are other orgs",
-  upload_silence_seconds: "seconds without data after which an incomplete upload is deleted; it can be started again",
+  upload_disk_share_percent:
+    "percentage of the data directory's free disk space that one org's incomplete uploads may take if there are other orgs",
+  upload_silence_seconds: "seconds without data after which an incomplete upload is deleted; the client can then start it again",
   log_retention_days: "days that log records are kept; whole days are deleted",
   health_retention_days: "days that the health history of robots is kept; whole days are deleted",
   timeline_retention_days: "days that timeline entries of robots are kept; 0: forever",
   audit_retention_days: "days that audit entries are kept; 0: forever",
   deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
   deployment_retention_days:
-    "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key, and longer while robots or a fleet use its release or config; 0: forever",
-  shell_recording_days: "days that shell recordings are kept, at most as long as their sessions",
-  shell_session_retention_days: "days that shell sessions are kept, with the user and how they ended; 0: forever",
+    "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key; longer while robots or a fleet use its release or config; 0: forever",
+  shell_recording_days: "days that shell recordings are kept, at most as long as the records of their sessions",
+  shell_session_retention_days: "days that records of shell sessions are kept, with the user and how the session ended; 0: forever",
   shell_recording_bytes_max: "total bytes of the shell recordings of one org; the oldest are deleted first",
-  log_bytes_per_org_max: "bytes of the log records of one org in the database; beyond it the oldest are deleted; 0: no limit",
-  log_robot_share_percent: "percent of log_bytes_per_org_max for the log records of one robot; beyond it its oldest are deleted",
+  log_bytes_per_org_max:
+    "bytes of the log records of one org in the database; beyond this limit, the oldest records are deleted; 0: no limit",
+  log_robot_share_percent:
+    "percentage of log_bytes_per_org_max that the log records of one robot may take; beyond this limit, the robot's oldest records are deleted",
   log_bytes_per_robot_per_second:
     "bytes of uncompressed log records per second from one robot; a robot that logs more is slowed down, and its records wait in its spool",
-  log_burst_bytes_per_robot: "burst of bytes of log records from one robot, such as after a time without a link",
-  deployment_expiry_hours: "hours after its start when a deployment expires: targets that have not begun to install are then cancelled",
+  log_burst_bytes_per_robot: "bytes of log records that one robot may send in a burst, such as after it was offline",
+  deployment_expiry_hours:
+    "hours from the start of a deployment until it expires: targets that have not begun to install are then cancelled",
   heartbeat_seconds: "seconds between heartbeats of a robot; after three missed heartbeats its link is closed",
   health_seconds: "seconds between health measurements of a robot; it sends changes, and a snapshot every five minutes",
   log_flush_ms: "milliseconds that a robot collects log records before it sends them; ten times as long while records keep coming",
@@ -139,14 +144,16 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   streams_per_robot_max: "open streams of viewers for one robot (logs, shells, cameras, …); also for one fleet's logs on each server",
   streams_per_org_max:
     "open streams of viewers on each server, for the robots of one org that are connected there and for the logs of its fleets",
-  streams_kept_for_shells: "streams reserved for shells, in the two limits above and among the 64 streams of a robot's link",
+  streams_kept_for_shells:
+    "streams reserved for shells, within streams_per_robot_max and streams_per_org_max and among the 64 streams of a robot's link",
   event_streams_per_token_max: "open event streams of one token on each server; each page of the dashboard uses one",
   event_streams_per_org_max: "open event streams of one org on each server",
   org_requests_per_hour: "org requests per hour from one address to each server; 0: none allowed",
   pending_org_days: "days after which an org that was not approved is deleted; 0: never",
   session_idle_hours: "hours until an unused browser session ends",
   session_hours: "hours until a browser session ends, even if it is used",
-  drain_seconds: "seconds that a server continues to serve during shutdown, while /readyz reports it, so that load balancers notice",
+  drain_seconds:
+    "seconds that a server continues to serve during shutdown, while /readyz returns 503, so that load balancers remove the server",
 };
 
 const rows = (pairs: readonly (readonly [string, string])[]): string => {
