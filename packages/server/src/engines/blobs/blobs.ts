@@ -36,7 +36,7 @@ export interface Staged extends Completed {
 export interface ReceiveOptions {
   /** Maximum number of bytes. As soon as more bytes arrive, the upload is rejected with `too_large`. */
   max_bytes: number;
-  /** Expected digest and size. If the upload has others, it is rejected with `mismatch`. */
+  /** Expected digest and size. If those of the upload differ, it is rejected with `mismatch`. */
   expect?: { sha256?: string | undefined; size?: number | undefined };
   signal?: AbortSignal;
   /** Called for each chunk with its number of bytes. */

@@ -63,7 +63,7 @@ class DirectoryBlobs extends DirectoryUploads implements Blobs {
     try {
       const { size } = await handle.stat();
       if (range !== undefined && !(range.start >= 0 && range.start <= range.end && range.end < size)) {
-        throw new BlobError("bad_range", `bytes ${range.start} to ${range.end} of a blob of ${size} bytes`);
+        throw new BlobError("bad_range", `bytes ${range.start} to ${range.end} are outside of a blob of ${size} bytes`);
       }
       return { stream: handle.createReadStream(range ?? {}), size };
     } catch (error) {

@@ -72,7 +72,7 @@ export class DirectoryUploads {
   readonly #place: (file: string, key: string) => Promise<void>;
   readonly #digests = new LRUCache<string, Digest>({ max: DIGESTS_MAX });
 
-  /** `place` renames a file to its final place as a blob. */
+  /** `place` renames a complete upload to its path as a blob. */
   constructor(directory: string, place: (file: string, key: string) => Promise<void>) {
     this.#directory = directory;
     this.#place = place;

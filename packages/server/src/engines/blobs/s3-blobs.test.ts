@@ -30,7 +30,7 @@ before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
 beforeEach(() => s3.reset());
 
-/** Lists every object in a place. */
+/** Lists the keys of all objects below the prefix of `place`. */
 async function objectsIn(place: S3Settings): Promise<string[]> {
   const store = await openS3(place, log);
   try {
@@ -43,7 +43,7 @@ async function objectsIn(place: S3Settings): Promise<string[]> {
 const staged = async (place: S3Settings): Promise<number> =>
   new Set((await objectsIn(place)).filter((key) => key.startsWith("staging/")).map((key) => key.split("/")[1])).size + s3.begun.size;
 
-/** Runs `body` with a blob store in a place, by default a new one. */
+/** Runs `body` with a blob store below the prefix of `place`. Default: a new prefix. */
 async function withBlobs(body: (blobs: Blobs, place: S3Settings) => Promise<void>, place = s3.place()): Promise<void> {
   const blobs = await s3Blobs(place, options);
   try {
@@ -77,7 +77,7 @@ blobsSuite("S3", async () => {
   return { blobs, stagedCount: () => staged(place), close: () => blobs.close() };
 });
 
-test("joins appended chunks around the size limits of parts and segments into one blob", TIMEOUT, () =>
+test("joins appended chunks of sizes around the limits of parts and segments into one blob", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 45 * MIB);
     await appendAll(blobs, bytes, [5 * MIB - 1, 1, 1, 5 * MIB, 3 * MIB, SEGMENT, 2 * SEGMENT + 1, 7, 5 * MIB - 1, 0]);
@@ -146,7 +146,7 @@ test("buffers at most four segments and sends three concurrently while the store
   }),
 );
 
-/** Starts a process that uploads, and kills it when the place contains `objects` objects. */
+/** Starts a process that uploads, and kills it when there are `objects` objects below the prefix of `place`. */
 async function killUploading(mode: "receive" | "append", place: S3Settings, objects: number): Promise<void> {
   const file = path.join(import.meta.dirname, "testing/s3-uploading.ts");
   const child: ChildProcess = spawn(process.execPath, [file, mode, JSON.stringify(place)], { stdio: ["ignore", "ignore", "inherit"] });

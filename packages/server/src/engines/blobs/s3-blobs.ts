@@ -64,7 +64,7 @@ class S3Blobs extends S3Uploads implements Blobs {
   async read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }> {
     const { store, clock } = this.#context;
     const object = blobObject(key);
-    const outside = (): BlobError => new BlobError("bad_range", `bytes ${range?.start} to ${range?.end} of blob ${key}`);
+    const outside = (): BlobError => new BlobError("bad_range", `bytes ${range?.start} to ${range?.end} are outside of blob ${key}`);
     if (range !== undefined && !(range.start >= 0 && range.start <= range.end)) throw outside();
     const { body, size, etag } = await store.get(object, range).catch((error: unknown) => {
       if (error instanceof S3Error && error.reason === "NoSuchKey") throw new BlobError("not_found", `no blob ${key}`);

@@ -23,7 +23,7 @@ before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
 beforeEach(() => s3.reset());
 
-/** Runs `body` with a blob store in a new place. */
+/** Runs `body` with a blob store below a new prefix. */
 async function withBlobs(body: (blobs: Blobs) => Promise<void>): Promise<void> {
   const blobs = await s3Blobs(s3.place(), { clock: systemClock, log, quiet_ms: QUIET_MS });
   try {

@@ -23,7 +23,7 @@ test("joins consecutive segments from the first byte, and prefers the longest at
   assert.deepEqual([bytesOf(chainOf(objects).chain), bytesOf([])], [300, 0]);
 });
 
-test("ignores segments without the first one, and objects with a wrong length or name", () => {
+test("ignores segments if the first one is missing, and objects with a wrong length or name", () => {
   assert.deepEqual(stretches([object(100, 200)]), []);
   assert.deepEqual(stretches([object(0, 100, 99)]), []);
   const strange = { key: "uploads/org_1/rel_1/notes.txt", size: 5, stored_at };
@@ -35,7 +35,7 @@ test("uses segments of 8 MiB, or larger ones if an upload would exceed 10,000 pa
   for (const bytes of [70_000 * MIB, 72_001 * MIB, 4_000_000 * MIB]) assert.ok(bytes / segmentBytes(bytes) <= 9_000);
 });
 
-test("runs at most the given number of calls at once; after an error it waits for running calls, then rejects", async () => {
+test("forEachOf limits concurrent calls; after an error, it waits for the running calls and then rejects", async () => {
   let [running, most, ended] = [0, 0, 0];
   const work = async (item: number): Promise<void> => {
     running += 1;

@@ -97,7 +97,7 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
 async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    // The timer runs only while this waits for the store, so the time that a slow reader takes does not count.
+    // The timer runs only while this function waits for the store, so the time that a slow reader takes does not count.
     const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`no data for ${quiet_ms} ms`)));
     const { done, value } = await chunks.next().finally(() => late.cancel());
     if (done === true) return;
@@ -190,7 +190,7 @@ export class StagedSegments implements Staged {
 /**
  * Stores resumable uploads as objects `uploads/<owner>/<name>/<first byte>-<byte after the last>-<random>`, because S3 cannot append. The
  * stored objects are the only state, and no object is ever overwritten. So after any crash, the contiguous segments from byte 0 contain
- * exactly bytes that were received.
+ * only received bytes.
  */
 export class S3Uploads {
   readonly #context: S3Context;

@@ -7,7 +7,7 @@ import type { JsonValue } from "@roamfleet/protocol";
 export interface Bus {
   /** Publishes to every subscriber of exactly this subject, on every node. Never throws and never waits. */
   publish(subject: string, message: JsonValue): void;
-  /** Returns a function that ends the subscription. Errors of a listener are logged and do not affect others. */
+  /** Returns a function that ends the subscription. Errors of a listener are logged and do not affect other listeners. */
   subscribe(subject: string, listener: BusListener): () => void;
   /**
    * Resolves when the subscriptions made so far are active: messages that any node publishes afterwards are delivered. Never throws. If the

@@ -37,7 +37,7 @@ test("returns undefined for an invalid NATS URL", () => {
     assert.equal(parseNatsUrl(url), undefined, url);
 });
 
-test("maps every subject to a distinct valid NATS subject, and ordinary ones unchanged", () => {
+test("maps every subject to a distinct valid NATS subject, and leaves ordinary subjects unchanged", () => {
   for (const subject of ["rf.node.1", "rf.deployments.fan_out", "rf.changes.org_0198-A"])
     assert.equal(natsSubject("p", subject), `p.hint.${subject}`);
   const odd = ["", ".", "..", "a.", ".a", "a..b", "a.b", "a b", "a=20b", "a*", "a.>", "ä", "a\r\nb", "=", "=3d", "a=2eb"];

@@ -87,25 +87,29 @@ test("a node works without NATS, and connects when NATS becomes available", OPTI
   assert.equal(here.logged.length, 2);
 });
 
-test("waits only briefly for a subscription's confirmation, and reports a message gap once it is active", OPTIONS, async () => {
-  await using nats = await NatsServer.start();
-  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-  await using here = await listenConnected({ address: nats.address(), clock });
-  await using there = await listenConnected({ address: nats.address() });
-  await passed(there.bus, here.bus);
-  const before = here.gaps();
-  await nats.freeze();
-  const heard: unknown[] = [];
-  here.bus.subscribe("rf.late", (message) => void heard.push(message));
-  const subscribed = here.bus.subscribed();
-  await clock.advance({ seconds: 2 });
-  await subscribed;
-  assert.equal(here.gaps(), before);
-  nats.thaw();
-  await until("a gap is announced", () => here.gaps() > before);
-  there.bus.publish("rf.late", 1);
-  await until("what is published after it is heard", () => heard.length === 1);
-});
+test(
+  "waits only briefly for a subscription's confirmation, and reports a message gap once the subscription is active",
+  OPTIONS,
+  async () => {
+    await using nats = await NatsServer.start();
+    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+    await using here = await listenConnected({ address: nats.address(), clock });
+    await using there = await listenConnected({ address: nats.address() });
+    await passed(there.bus, here.bus);
+    const before = here.gaps();
+    await nats.freeze();
+    const heard: unknown[] = [];
+    here.bus.subscribe("rf.late", (message) => void heard.push(message));
+    const subscribed = here.bus.subscribed();
+    await clock.advance({ seconds: 2 });
+    await subscribed;
+    assert.equal(here.gaps(), before);
+    nats.thaw();
+    await until("a gap is announced", () => here.gaps() > before);
+    there.bus.publish("rf.late", 1);
+    await until("what is published after it is heard", () => heard.length === 1);
+  },
+);
 
 test("drops the connection to a frozen NATS after missed pings, and delivers no message twice", OPTIONS, async () => {
   await using nats = await NatsServer.start();
@@ -217,7 +221,7 @@ test("reports a message gap for an undecodable message, logs it at debug level a
   assert.equal(here.bus.connected, true);
 });
 
-test("logs a subscription that NATS refuses once, and the other subscriptions continue", OPTIONS, async () => {
+test("writes one log line for a subscription that NATS refuses, and the other subscriptions continue", OPTIONS, async () => {
   await using nats = await NatsServer.start({
     config:
       'authorization { users: [{ user: u, password: p, permissions: { publish: "roamfleet.>", subscribe: { deny: "roamfleet.hint.rf.no" } } }] }',

@@ -129,7 +129,7 @@ export class NatsBus implements Bus {
 
   async subscribed(): Promise<void> {
     const connection = this.#connection;
-    // While disconnected, it need not wait: each new connection reports a gap when the subscriptions are active.
+    // While disconnected, `subscribed` need not wait: each new connection reports a gap when the subscriptions are active.
     if (connection === undefined || !this.connected) return;
     let late = false;
     const confirmed = connection.flush().then(

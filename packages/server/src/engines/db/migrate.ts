@@ -89,7 +89,7 @@ async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<
   const unknown = run.filter((name) => !known.has(name));
   if (next === undefined && unknown.length > 0) {
     throw new Refusal(
-      `this database belongs to a newer version of Roamfleet: it has migration ${unknown.join(", ")}, which this program does not have. Start the newer version, or restore a backup from before it.`,
+      `this database belongs to a newer version of Roamfleet: it has migration ${unknown.join(", ")}, which this program does not have. Start the newer version, or restore a backup made before the upgrade.`,
     );
   }
   return next;

@@ -121,11 +121,11 @@ test("one() requires exactly one row, and maybe() at most one", TIMEOUT, async (
 test("rejects a result row that differs from its declared columns", TIMEOUT, async () => {
   const declared = row({ id: text, count: int });
   await db.run(insert("declared"));
-  await assert.rejects(db.many(sql(declared)`select id from counter`), /count is declared but not answered/);
+  await assert.rejects(db.many(sql(declared)`select id from counter`), /count is declared but not in the result/);
   await assert.rejects(db.many(sql(declared)`select id, count, 1 as more from counter`), /more is not declared/);
   await assert.rejects(db.many(sql(declared)`select id, count::bigint from counter`), /count is declared int but has type 20/);
   await assert.rejects(db.many(sql(declared)`select id, null::int as count from counter`), /count is null but not declared nullable/);
-  await assert.rejects(db.many(sql(declared)`select id, id, count from counter`), /id comes twice/);
+  await assert.rejects(db.many(sql(declared)`select id, id, count from counter`), /id occurs twice/);
   assert.ok((await db.many(sql(declared)`select count, id from counter`)).length > 0);
 });
 
@@ -219,7 +219,7 @@ test("retries a transaction that PostgreSQL aborts because of a deadlock", TIMEO
       await tx.run(sql`update counter set count = count + 1 where id = ${second}`);
     });
   await Promise.all([lock("d1", "d2"), lock("d2", "d1")]);
-  // One of the two was aborted at least once, and possibly again if it retried before the other continued.
+  // One of the two transactions was aborted at least once, and possibly again if it retried before the other one continued.
   assert.ok(attempts >= 3);
   assert.deepEqual([(await db.one(find("d1"))).count, (await db.one(find("d2"))).count], [2, 2]);
 });
@@ -267,7 +267,8 @@ test("reports a lost connection when the connection breaks during a commit", TIM
       await tx.run(insert(id));
     });
     await assert.rejects(write, (error) => error instanceof ConnectionLost);
-    // If the COMMIT was not forwarded, it cannot have happened. Otherwise it may have, so it must not be reported as failed.
+    // If the proxy did not forward COMMIT, the transaction cannot have been committed. Otherwise it may have been, so it must not be
+    // reported as failed.
     if (!pass) assert.equal(await db.maybe(find(id)), undefined);
     assert.equal(await proxy.engine.ready(5_000), true);
   }

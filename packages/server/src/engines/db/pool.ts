@@ -46,13 +46,13 @@ function findProblem(shape: RowShape, fields: readonly FieldDef[], rows: readonl
   for (const field of fields) {
     const column = shape.columns[field.name];
     if (column === undefined) return `column ${field.name} is not declared in the row`;
-    if (seen.has(field.name)) return `column ${field.name} comes twice`;
+    if (seen.has(field.name)) return `column ${field.name} occurs twice`;
     seen.add(field.name);
     if (!OIDS[column.kind].includes(field.dataTypeID))
       return `column ${field.name} is declared ${column.kind} but has type ${field.dataTypeID}`;
   }
   for (const [name, column] of Object.entries(shape.columns)) {
-    if (!seen.has(name)) return `column ${name} is declared but not answered`;
+    if (!seen.has(name)) return `column ${name} is declared but not in the result`;
     if (!column.nullable && rows.some((row) => (row as Record<string, unknown>)[name] === null))
       return `column ${name} is null but not declared nullable`;
   }

@@ -74,7 +74,7 @@ export async function probeDatabase(
 ): Promise<DatabaseSeen> {
   const examine = async (client: pg.Client): Promise<DatabaseSeen> => {
     const [row] = (await client.query<SeenRow>(SEEN)).rows;
-    if (row === undefined) throw new Error("the database answered nothing");
+    if (row === undefined) throw new Error("the database returned no row");
     return {
       ...row,
       read_only: row.read_only ?? undefined,

@@ -8,8 +8,8 @@ const indexRow = row({ table_name: text, definition: text });
 
 const policyRow = row({ table_name: text, definition: text });
 
-const HEADER = `-- The whole schema as it stands after every migration, for reading; the migrations make it.
--- Written by dumpSchema; a test compares it with a migrated database (UPDATE_SCHEMA=1 rewrites it).
+const HEADER = `-- The whole schema after all migrations, for reading; the migrations create it.
+-- Written by dumpSchema. A test compares this file with a migrated database; with UPDATE_SCHEMA=1 it rewrites the file.
 `;
 
 /**

@@ -21,39 +21,43 @@ test("names a failpoint after the nearest feature on the stack, or else after th
   assert.equal(nameFromStack(["Error", pool]), "elsewhere");
 });
 
-test("a transaction reaches its failpoints in order, a single write two and a single read none", { timeout: 120_000 }, async () => {
-  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
-  const log_file = path.join(directory, "points.log");
-  await using database = await createTestDatabase();
-  const db = await database.connect();
-  const reached = (): string[] =>
-    readFileSync(log_file, "utf8")
-      .trim()
-      .split("\n")
-      .map((line) => (JSON.parse(line) as Reached).point);
-  armFailpoints({ spec: "list", log_file });
-  try {
-    await db.many(sql`select 1 as one`);
-    await db.transaction(async (tx) => {
-      await tx.run(sql`create temporary table kept (n int)`);
-      await tx.run(sql`insert into kept values (1)`);
-    });
-    await db.run(sql`create temporary table other (n int)`);
-    await assert.rejects(db.transaction(() => Promise.reject(new Error("no"))));
-  } finally {
-    armFailpoints(undefined);
-  }
-  assert.deepEqual(reached(), [
-    "elsewhere:begin",
-    "elsewhere:statement-1",
-    "elsewhere:statement-2",
-    "elsewhere:before-commit",
-    "elsewhere:after-commit",
-    "elsewhere:before-write",
-    "elsewhere:after-write",
-  ]);
-  rmSync(directory, { recursive: true, force: true });
-});
+test(
+  "a transaction reaches its failpoints in order; a single write reaches two failpoints, a single read none",
+  { timeout: 120_000 },
+  async () => {
+    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
+    const log_file = path.join(directory, "points.log");
+    await using database = await createTestDatabase();
+    const db = await database.connect();
+    const reached = (): string[] =>
+      readFileSync(log_file, "utf8")
+        .trim()
+        .split("\n")
+        .map((line) => (JSON.parse(line) as Reached).point);
+    armFailpoints({ spec: "list", log_file });
+    try {
+      await db.many(sql`select 1 as one`);
+      await db.transaction(async (tx) => {
+        await tx.run(sql`create temporary table kept (n int)`);
+        await tx.run(sql`insert into kept values (1)`);
+      });
+      await db.run(sql`create temporary table other (n int)`);
+      await assert.rejects(db.transaction(() => Promise.reject(new Error("no"))));
+    } finally {
+      armFailpoints(undefined);
+    }
+    assert.deepEqual(reached(), [
+      "elsewhere:begin",
+      "elsewhere:statement-1",
+      "elsewhere:statement-2",
+      "elsewhere:before-commit",
+      "elsewhere:after-commit",
+      "elsewhere:before-write",
+      "elsewhere:after-write",
+    ]);
+    rmSync(directory, { recursive: true, force: true });
+  },
+);
 
 test("without armed failpoints, no statement is read and no stack trace is created", { timeout: 120_000 }, async () => {
   const before = Object.getOwnPropertyDescriptor(Error, "prepareStackTrace");

@@ -47,8 +47,9 @@ interface CopiedData {
 }
 
 /**
- * Copies a data directory's files, without the database. Call it after copying the database. Then every artifact in that copy is on disk:
- * an artifact is stored before the row of its release, and stays for a day after its last release is deleted.
+ * Copies a data directory's files, without the database. Call it after copying the database. Then every artifact to which the copied
+ * database refers is still on disk: an artifact is stored before the row of its release, and stays for a day after its last release is
+ * deleted.
  */
 export async function copyDataFiles(data_directory: string, to: string): Promise<CopiedData> {
   const files: BackupFile[] = [];

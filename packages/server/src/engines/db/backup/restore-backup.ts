@@ -64,7 +64,7 @@ async function requireEmpty(data_directory: string): Promise<void> {
   if ((await readdir(data_directory)).length === 0) return;
   const database = path.join(data_directory, "postgres");
   const locked = await exists(`${database}.lock`);
-  // Throws a Refusal that names the process if one uses the database.
+  // If another process uses the database, throws a Refusal that names that process.
   if (locked) await (await lockDirectory(database)).release();
   throw new Refusal(`${data_directory} is not empty: restore into a new --data directory`);
 }

@@ -192,7 +192,7 @@ async function copyRunning(client: pg.Client, dataDirectory: string, target: str
 
 async function one<Row extends pg.QueryResultRow>(client: pg.Client, text: string): Promise<Row> {
   const row = (await client.query<Row>(text)).rows[0];
-  if (!row) throw new Error("PostgreSQL answered no row");
+  if (!row) throw new Error("PostgreSQL returned no row");
   return row;
 }
 

@@ -151,7 +151,7 @@ export interface Cluster {
 export interface ClusterOptions {
   log: EngineLog;
   clock: Clock;
-  /** Settings that override those of settings.ts, such as `{ fsync: "off" }`. For tests. */
+  /** Settings that override those of `settingsFor`, such as `{ fsync: "off" }`. For tests. */
   parameters?: Parameters;
   /** False: do not use user namespaces, even if the kernel has them. */
   userNamespaces?: boolean;
@@ -163,7 +163,8 @@ export interface ClusterOptions {
  * Creates the parent directory if necessary and returns the absolute path, without links: /proc reports the working directory of a process
  * in this form.
  *
- * Mode 0711: if PostgreSQL runs under another account, it must be able to pass. Everything inside is closed to other users.
+ * The mode of the parent is 0711: if PostgreSQL runs under another account, that account must be able to traverse it. Everything inside is
+ * closed to other users.
  */
 export async function placeDirectory(directory: string): Promise<string> {
   const absolute = path.resolve(directory);

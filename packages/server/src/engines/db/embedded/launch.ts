@@ -167,7 +167,7 @@ async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running:
   }
   const { child, exited } = spawned;
   const { pid } = child;
-  if (pid === undefined) return { failure: "it has no process id" };
+  if (pid === undefined) return { failure: "the process could not be created" };
   const running: Running = {
     pid,
     adopted: false,
