@@ -48,7 +48,7 @@ function startBook(count: number, refused: (id: string) => boolean) {
   return book;
 }
 
-test("writes the close events of everything that a lost server left open, except those that fail", async () => {
+test("writes the close events of all sessions that a lost server left open, except those that fail", async () => {
   const book = startBook(PAGES * PAGE, (id) => id.endsWith("00"));
   await book.sweep();
   assert.equal(book.open.size, (PAGES * PAGE) / 100);
@@ -60,7 +60,7 @@ test("writes the close events of everything that a lost server left open, except
   assert.equal(book.open.size, 0);
 });
 
-test("a sweep with only failures stops early, and the next one continues after them", async () => {
+test("a sweep with only failures stops early, and the next sweep continues after the failed items", async () => {
   const book = startBook(PAGES * PAGE, () => true);
   for (let sweep = 1; sweep <= 4; sweep += 1) {
     await book.sweep();

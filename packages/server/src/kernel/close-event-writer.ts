@@ -101,6 +101,6 @@ export class CloseEventWriter {
   #log(id: string, error: unknown): void {
     if (this.#logged.has(id) || this.#logged.size >= LOGGED_MAX) return;
     this.#logged.add(id);
-    this.#plane.log.error({ err: error, of: this.#of, id }, "end could not be written, will retry");
+    this.#plane.log.error({ err: error, of: this.#of, id }, "a close event could not be written, will retry");
   }
 }

@@ -16,8 +16,8 @@ export interface DailyTable {
 }
 
 /**
- * Creates the partitions of the next days, by the wall clock. Drops those older than `days`, by the retention clock. Two nodes may call it
- * at the same time.
+ * Creates the partitions of the next days, by the wall clock. Drops partitions older than `days` days, by the retention clock. Two nodes
+ * may call it at the same time.
  */
 export async function keepPartitions(
   { db, clock, retention_clock, log }: { db: Db; clock: Pick<Clock, "now">; retention_clock: Pick<Clock, "now">; log: Logger },
@@ -69,7 +69,7 @@ const exclusively = <T>(db: Db, { lock }: DailyTable, work: (tx: Db) => Promise<
 const makePartition = (db: Db, table: DailyTable, day: Date): Promise<void> =>
   exclusively(db, table, async (tx) => {
     const name = nameOf(table, day);
-    // Another node may have created it first.
+    // Another node may have created the partition first.
     if (!(await listPartitions(tx, table)).includes(name)) await createPartition(tx, table, name, day);
   });
 

@@ -1,15 +1,15 @@
 import type { Statement } from "./sql.ts";
 
 /**
- * Runs statements on the connection pool or inside a transaction. A method rejects with PostgreSQL's error; if the connection is lost, with
- * a different error. After a lost connection, the outcome of a write is unknown: it may have been committed.
+ * Runs statements on the connection pool or inside a transaction. A method rejects with PostgreSQL's error, or, if the connection is lost,
+ * with an error that `isConnectionLost` accepts. After a lost connection, the outcome of a write is unknown: it may have been committed.
  */
 export interface Db {
   /** Returns all rows. */
   many<R>(statement: Statement<R>): Promise<R[]>;
   /** Returns the only row. Throws if there are none or several. */
   one<R>(statement: Statement<R>): Promise<R>;
-  /** Returns one row or undefined. Throws if there are more. */
+  /** Returns one row or undefined. Throws if there are several. */
   maybe<R>(statement: Statement<R>): Promise<R | undefined>;
   /** Returns the number of affected rows. */
   run(statement: Statement<unknown>): Promise<number>;
@@ -25,8 +25,8 @@ export interface Db {
    */
   afterCommit(effect: () => void): void;
   /**
-   * Sends the statement in one batch with COMMIT, which saves a round trip. Its error fails the transaction. Outside of a transaction it
-   * runs immediately.
+   * Sends the statement in one batch with COMMIT, which saves a round trip. If the statement fails, the transaction fails. Outside of a
+   * transaction it runs immediately.
    */
   atCommit(statement: Statement<unknown>): Promise<void>;
 }

@@ -42,7 +42,7 @@ export async function syncDirectory(directory: string): Promise<void> {
   await handle.sync();
 }
 
-/** Writes a file atomically and durably: after a crash it is complete or missing. It has this mode regardless of the umask. */
+/** Writes a file atomically and durably: after a crash it is complete or missing. The file has `mode` regardless of the umask. */
 export async function writeDurably(file: string, text: string, mode: number): Promise<void> {
   const draft = `${file}.new`;
   const handle = await open(draft, "w", mode);

@@ -21,7 +21,7 @@ export interface HostNamesOptions {
   onForeign: (host: string) => void;
 }
 
-/** The host names of this server. A robot's signature for another host was made for another server, which may be relaying it. */
+/** The host names of this server. A robot's signature for another host was made for another server, which may be relaying the request. */
 export class HostNames {
   /** False behind a proxy if no name is configured: the proxy's names are unknown, so every host is accepted. */
   readonly is_known: boolean;

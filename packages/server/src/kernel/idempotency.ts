@@ -144,6 +144,6 @@ export const deleteExpiredKeys = (db: Db, now: Date, limit: number, offset: numb
       select ctid from idempotency where expires_at is not null and expires_at <= ${now} order by expires_at, org_id, method, route, key limit ${limit} offset ${offset}
       for update skip locked))`);
 
-/** Deletes the Idempotency-Key with which a deployment was created. It is kept as long as the deployment. */
+/** Deletes the Idempotency-Key with which a deployment was created. The key is kept as long as the deployment. */
 export const deleteKeysOfDeployment = (tx: Db, org_id: string, deployment_id: string): Promise<number> =>
   tx.run(sql`delete from idempotency where org_id = ${org_id} and deployment_id = ${deployment_id}`);

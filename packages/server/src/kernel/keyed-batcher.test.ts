@@ -132,7 +132,7 @@ test("a full batch does not wait for the minimum interval", LIMIT, async () => {
   assert.deepEqual(batches[1]?.items, ["b", "c", "d"]);
 });
 
-test("the minimum interval starts again at a full batch that skipped it", LIMIT, async () => {
+test("a full batch that skips the minimum interval restarts it", LIMIT, async () => {
   const { clock, batcher, batches } = slow();
   for (const item of ["a", "b", "c"]) void batcher.add("org", item);
   batches[0]!.done();

@@ -14,9 +14,9 @@ export interface KeyedBatcherOptions<T, R> {
   min_interval_ms?: number;
   /** Maximum items of a batch. */
   items_max: number;
-  /** Maximum concurrent batches, each of another key. It leaves database connections for other work. */
+  /** Maximum concurrent batches, at most one per key. The limit leaves database connections for other work. */
   concurrency_max: number;
-  /** Processes all items of a batch and returns a result for each, in order. After a failure it may be called again with fewer of them. */
+  /** Processes all items of a batch and returns a result for each, in order. After a failure it may be called again with fewer items. */
   work: (key: string, items: readonly T[]) => Promise<readonly R[]>;
   /** Two items for which this returns the same value are never in one batch. Default: any items may share a batch. */
   uniqueBy?: (item: T) => string;
@@ -99,7 +99,7 @@ export class KeyedBatcher<T, R> {
     this.#startBatches();
   }
 
-  /** Returns whether one batch can take the whole queue and more. */
+  /** Returns whether one batch could take the whole queue and another item. */
   #hasRoom(queue: readonly Entry<T, R>[]): boolean {
     const { items_max, uniqueBy } = this.#options;
     if (queue.length >= items_max) return false;

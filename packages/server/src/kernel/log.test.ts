@@ -28,7 +28,7 @@ test("writes log levels as words", () => {
   );
 });
 
-test("writes 2,500 equal messages as one line, and their number after a second", async () => {
+test("writes the first of 2,500 equal messages, and the number of repeats after a second", async () => {
   const { lines, log, clock } = foldedLog();
   for (let robot = 0; robot < 2_500; robot += 1) log.info({ robot_id: `rob_${robot}` }, "robot came back");
   assert.deepEqual(lines, [{ level: "info", robot_id: "rob_0", msg: "robot came back" }]);

@@ -35,7 +35,7 @@ interface LogOptions {
   level: string;
   /** Output stream to use instead of stdout. */
   stream?: DestinationStream;
-  /** The output to stdout. A caller passes it to read its number of dropped lines later. */
+  /** The output to stdout. A caller that passes it can later read the number of dropped lines. */
   output?: LineOutput;
   /** False writes every line, for tests that count lines. */
   fold?: boolean;

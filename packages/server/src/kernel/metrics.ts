@@ -41,7 +41,7 @@ export function createMetrics() {
       "version",
     ]),
     nodes_living: gauge("roamfleet_nodes_living", "Running nodes on the database, as last seen by this node"),
-    bus_connected: gauge("roamfleet_bus_connected", "Whether this node receives messages of other nodes; 1 if there are none"),
+    bus_connected: gauge("roamfleet_bus_connected", "1 if this node receives the messages of other nodes or is the only node, otherwise 0"),
     bus_gaps: counter(
       "roamfleet_bus_gaps_total",
       "Number of times that messages of other nodes may have been lost, and the node reloaded its state",
@@ -87,11 +87,11 @@ interface LinkLoad {
 /** Gauges of the links, read at each scrape. */
 export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
-  gauge("roamfleet_links_in_line", "Connecting robots that wait to be accepted", ({ admissions }) => admissions.queued);
-  gauge("roamfleet_links_booked", "Robots that were given a time to reconnect", ({ admissions }) => admissions.booked);
+  gauge("roamfleet_links_in_line", "Robot connections waiting for admission", ({ admissions }) => admissions.queued);
+  gauge("roamfleet_links_booked", "Robots with a reserved time to reconnect", ({ admissions }) => admissions.booked);
   gauge(
     "roamfleet_link_admissions_per_second",
-    "Robots that this node can accept per second, as it measured",
+    "Estimated robot connections that this node can accept per second",
     ({ admissions }) => admissions.rate,
   );
   gauge("roamfleet_link_work_bytes", "Bytes of robots' messages waiting for the database", ({ work }) => work.bytes);

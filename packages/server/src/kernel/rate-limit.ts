@@ -35,7 +35,9 @@ export class RateLimit {
     return tryTake(this.bucketOf(key), this.#rate, cost, this.#clock.monotonic());
   }
 
-  /** Takes `cost` tokens, even if the bucket becomes negative. Returns the milliseconds until it is no longer negative. */
+  /**
+   * Takes `cost` tokens, even if the bucket's balance becomes negative. Returns the milliseconds until the balance is no longer negative.
+   */
   owe(key: string, cost: number): number {
     return owe(this.bucketOf(key), this.#rate, cost, this.#clock.monotonic());
   }

@@ -133,7 +133,7 @@ test("a start with a clock that is years ahead keeps the previous retention time
   assert.equal(it.logged.length, 2);
 });
 
-test("counts the running time until a changed clock is trusted across restarts", TIMEOUT, async () => {
+test("a restart does not reset the running time after which retention trusts a changed clock", TIMEOUT, async () => {
   await using it = await start();
   await (await it.open(START_AT)).stop();
   let now = Date.parse(START_AT) + 30 * DAY_MS;

@@ -360,7 +360,7 @@ export function serveStatic(http: RouteHost, { path, body, content_type, headers
 
 /**
  * Serves files below `prefix` without authentication. They are not API routes and not in the OpenAPI document. `answer` gets the decoded
- * path, which may contain anything, and throws a Fault for an unknown one.
+ * path, which may contain anything, and throws a Fault for an unknown path.
  */
 export function serveFiles(
   http: RouteHost,

@@ -1,4 +1,4 @@
-// Separate process: it uses up the composed texts that may be prepared.
+// Separate process: a test exceeds the limit of prepared statements with composed text, which is per process.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {

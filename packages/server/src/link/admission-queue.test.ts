@@ -9,7 +9,7 @@ const fill = (shares: AddressShares, address: (i: number) => string): (() => voi
   return held;
 };
 
-test("a network may use only half of the free slots, so that other networks find one", () => {
+test("one network takes at most half of the free slots, so that other networks find free slots", () => {
   const shares = new AddressShares(1_000);
   const first = fill(shares, () => "192.0.2.1");
   assert.equal(first.length, 500);
@@ -145,7 +145,7 @@ test("a robot that returns at its reserved time is not sent away again despite o
   assert.equal(ask(booking.slot).to, "later", "a slot lets in once");
 });
 
-test("a robot that leaves the admission queue is not admitted, and closing sends the others away", async () => {
+test("a robot that leaves the admission queue is not admitted, and closing the queue sends the other robots away", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 1);
   const seen: string[] = [];
@@ -205,7 +205,7 @@ test("admitted links that stay silent do not slow down further admissions", asyn
   assert.equal(queue.rate, 500);
 });
 
-test("a robot that declines its admission leaves it to the next in the queue", async () => {
+test("if a robot has disconnected when it is admitted, the next robot in the queue is admitted instead", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   const seen: number[] = [];
@@ -216,7 +216,7 @@ test("a robot that declines its admission leaves it to the next in the queue", a
   assert.ok(!seen.includes(10));
 });
 
-test("robots whose network has no free slot keep their position in the queue while others pass", async () => {
+test("robots whose network has no free slot keep their position in the queue while other robots are admitted", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   const seen: string[] = [];

@@ -83,7 +83,7 @@ const RATE_GROWTH = 1.25;
 const RATE_MIN = 5;
 /**
  * Assumed rate, in robots per second, that limits concurrent admissions before the first measurement. Even a slow node completes that many
- * before they time out. Meanwhile, slots are booked at the configured maximum rate.
+ * admissions before the robots time out. Meanwhile, slots are booked at the configured maximum rate.
  */
 const RATE_UNPROVEN = 100;
 /** Admissions start at up to this multiple of the measured rate, because the real rate may be higher by now. */

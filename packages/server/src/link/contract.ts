@@ -27,7 +27,7 @@ export interface Session {
   openChannel(kind: string, send_class: Exclude<SendClass, "control">, params?: unknown): Promise<Channel>;
   /** Number of streams that can still be opened to the robot. */
   readonly channel_room: number;
-  /** Stops reading from the robot for `ms`, a few seconds at most. The robot keeps its data meanwhile. */
+  /** Stops reading from the robot for `ms`, a few seconds at most. Meanwhile, the robot keeps the data that it has not sent. */
   pauseReading(ms: number): void;
   /** Ends the link with a WebSocket close code. */
   close(code: number, reason: string): void;

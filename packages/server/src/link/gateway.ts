@@ -41,9 +41,9 @@ const FRAME_BYTES_MAX = 64 * 1024 + 8;
 const FRAGMENTS_MAX = 16;
 const CHUNKS_MAX = 4_096;
 const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
-/** Bounds of the time over which the reconnects of robots that are sent away are spread. Within them: the time that accepting all takes. */
+/** Minimum and maximum time over which reconnects of drained robots are spread. Between them: the time that accepting all takes. */
 const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
-/** Share of the admission rate that is planned for robots that are sent away. The rest is for other robots. */
+/** Share of the admission rate that is reserved for reconnects of drained robots. The rest is for other robots. */
 const DRAIN_SHARE = 0.8;
 
 /** Where an upgrade request came from, and to which server it was addressed. */

@@ -60,7 +60,7 @@ export const listHeartbeats = (db: Db): Promise<NodeHeartbeat[]> =>
   db.many(sql(beatRow)`select ${beatRow} from node where not is_over order by id`);
 
 const nodeStateRow = row({ ...runRow.columns, version: nullable(text), address: nullable(text), started_at: timestamptz, robots: int });
-/** A run with details for people. `robots` is the number of links that it has. */
+/** A run with details for people. `robots` is the number of its links. */
 export type NodeState = RowOf<typeof nodeStateRow>;
 
 /** Returns the same runs as `listHeartbeats`. */

@@ -251,7 +251,7 @@ export class LiveSession implements Session, RateLimited, Holder {
    */
   #unpack({ flags, channel }: Frame, message: Uint8Array | undefined): Uint8Array | undefined {
     if (message === undefined || (flags & FLAG_PACKED) === 0) return message;
-    if (!this.knows("packed")) throw new FrameError("a compressed message, although the robot does not have the feature");
+    if (!this.knows("packed")) throw new FrameError("the message is compressed, but the robot did not announce this feature");
     const unpacked = unpackMessage(message, channel === LOG_CHANNEL ? ROBOT_LOG_BYTES_MAX : ROBOT_MESSAGE_BYTES_MAX);
     this.#pace(unpacked.length, JSON_UNIT_BYTES);
     return unpacked;

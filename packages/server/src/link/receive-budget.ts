@@ -13,8 +13,8 @@ interface OrgMemory {
 }
 
 /**
- * Bounds the memory of incomplete and unread messages of all links. When the limit is exceeded, one link is closed: of the org that takes
- * the most memory, the link that takes most.
+ * Bounds the memory of incomplete and unread messages of all links. When the limit is exceeded, closes the largest link of the org that
+ * uses the most memory.
  */
 export class ReceiveBudget {
   readonly #bytes_max: number;

@@ -31,7 +31,7 @@ const AGENTS: Record<string, { protocols: number[]; features: string[]; messages
 };
 
 for (const [version, { protocols, features, messages, packed }] of Object.entries(AGENTS)) {
-  test(`an agent of version ${version} finds a common protocol and its features`, () => {
+  test(`the server supports the link protocol and features of an agent of version ${version}`, () => {
     assert.ok(commonProtocol(protocols) !== undefined, "no version of the link in common");
     assert.deepEqual(
       features.filter((feature) => !(LINK_FEATURES as readonly string[]).includes(feature)),

@@ -20,7 +20,7 @@ export const START_INTERVAL_MS = 10;
  */
 export const CONNECTING_START_INTERVAL_MS = 2;
 /**
- * Maximum queued clients. A network may use at most as many places as are still free, so a single network fills at most half of the queue.
+ * Maximum queued clients. A network may use at most as many slots as are still free, so a single network fills at most half of the queue.
  * Half is about the number of robots of a node, which may all connect from one address.
  */
 export const QUEUE_MAX = 32_000;
@@ -31,7 +31,7 @@ export const QUEUE_MAX = 32_000;
 export const WAIT_MS_MAX = 45_000;
 
 /**
- * A client that waits for its TLS handshake. Exactly one of the two callbacks is called, once, unless the client leaves the queue before.
+ * A client that waits for its TLS handshake. Exactly one of the two callbacks is called, once, unless the client leaves the queue first.
  */
 export interface Client {
   /** The client's address. */

@@ -125,7 +125,7 @@ test("clients that stop during the TLS handshake do not block others", LIMIT, as
   assert.equal(server.queue.running, RUNNING_MAX);
 });
 
-test("closes a client that sends nothing, or too much before its handshake starts", LIMIT, async (t) => {
+test("disconnects a client that sends nothing, or too much data before its handshake starts", LIMIT, async (t) => {
   const quiet = await listen(t, { first_byte_ms: 200 });
   const silent = open(t, quiet.port);
   await closed(silent);

@@ -240,7 +240,7 @@ test("the error for an expired CA asks to check the clock first", LIMIT, async (
   );
 });
 
-test("the release date in the program matches its version", () => {
+test("the built-in release date was updated for the current version", () => {
   assert.equal(RELEASED.version, packageJson.version, "raise not_before to the date of the release, with the version");
   assert.ok(RELEASED.not_before < new Date());
 });

@@ -95,7 +95,7 @@ test("two nodes connect with mutual authentication, and one can forward an upgra
   assert.equal(rig.refused(), 0);
 });
 
-test("closes connections without the certificate of a living node, without a response", LIMIT, async () => {
+test("closes connections that do not present the certificate of a living node, without a response", LIMIT, async () => {
   await using rig = await startRig();
   const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();
