@@ -135,8 +135,8 @@ const ERRORS: Record<number, { name: string; description: string; headers?: Node
 };
 
 /**
- * Builds the OpenAPI 3.1 document of the routes that belong to `document`, from the same objects that the server runs, so that both cannot
- * differ.
+ * Builds the OpenAPI 3.1 document of the routes that belong to `document`, from the same objects that the server runs, so that document and
+ * server cannot differ.
  */
 export function buildOpenapi(routes: Record<string, Route>, document: Document, version: string): OpenapiDocument {
   const listed = Object.values(routes).filter((route) => (route.document ?? "api") === document);

@@ -64,7 +64,7 @@ export function credentialHeaders(connection: Connection, path: string): Record<
   return headers;
 }
 
-/** Returns the CSRF header that a request that changes data must send with a session cookie. */
+/** Returns the CSRF header. A request that changes data must send it with the session cookie. */
 export function sessionHeaders(connection: Connection): Record<string, string> {
   const token = connection.csrf_token();
   return token === undefined ? {} : { [CSRF_HEADER.toLowerCase()]: token };

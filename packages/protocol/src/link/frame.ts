@@ -98,7 +98,8 @@ export interface AssemblerOptions {
 }
 
 /**
- * Joins the frames of one channel into messages. Throws FrameError for a message that is too long, has too many parts, or an empty part.
+ * Joins the frames of one channel into messages. Throws FrameError for a message that is too long, has too many parts, or has an empty
+ * part.
  */
 export class MessageAssembler {
   readonly #bytes_max: number;

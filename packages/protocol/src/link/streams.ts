@@ -104,8 +104,8 @@ export type FileRequest =
   /** Lists a directory. */
   | { type: "list"; path: string }
   /**
-   * Reads a file from `offset`. `version` identifies the content of which the client already has a part. If the content has changed since
-   * then, the read fails with `changed`.
+   * Reads a file from `offset`. `version` identifies the content that the client has read in part. If the content has changed since then,
+   * the read fails with `changed`.
    */
   | { type: "read"; path: string; offset: number; version?: string }
   /** Writes a file. Resumes an earlier write of the same content to the same path. */

@@ -172,8 +172,8 @@ export type { TObject, TSchema };
 type Fields = Record<string, unknown>;
 
 /**
- * Returns a function that removes the optional fields that have their default values from a body. Bodies that are then equal count as the
- * same request for an Idempotency-Key.
+ * Returns a function that removes from a body all optional fields with default values. Bodies that are equal after that count as the same
+ * request for an Idempotency-Key.
  */
 export const withoutDefaults =
   (defaults: Readonly<Fields>) =>

@@ -348,6 +348,6 @@ test("reports unreachable servers, and settings that several servers must share"
   assertUnwell(of([node("2", { address: null, is_reachable: undefined })]), /^warning: 2 does not listen for other servers/);
   assertUnwell(of([node("2"), node("3", { address: "10.0.0.2:7601" })]), /^warning: 3 has the same address/);
   assertUnwell(of(Array.from({ length: 9 }, (_, at) => node(`2${at}`))), /^problem: 10 servers need 100 database connections/);
-  // The row of a server that was killed while no other server ran needs no finding.
+  // If a server was killed while no other server ran, its row remains. That is no problem to report.
   assert.deepEqual(unwell(of([node("2", { is_alive: false, is_reachable: undefined })], { bus: undefined, blobs: undefined })), []);
 });

@@ -69,7 +69,7 @@ const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "path" |
   request_id: request.id,
 });
 
-/** Appends an entry. Call it in the transaction of the change, so that both are stored or neither. */
+/** Appends an entry. Call it in the transaction of the change, so that change and entry are stored atomically. */
 export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock }, entry: AuditEntry): Promise<void> =>
   db.atCommit(sql`
     insert into audit_entry (org_id, id, at, actor, token_id, action, method, path, object_id, status, error, ip, user_agent, request_id, data)

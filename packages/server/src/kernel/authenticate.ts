@@ -55,7 +55,7 @@ export async function authenticatePortal(
 
 /**
  * Authenticates a request with `find` and counts it. A valid request counts against the rate limits of its token and its org. An invalid
- * one counts as a failed attempt of its address.
+ * request counts as a failed attempt of the client's address.
  */
 export async function countRequest<T extends { caller: Caller }>(
   plane: KernelPlane,
@@ -83,8 +83,8 @@ async function authenticateProof({ authenticators }: KernelPlane, { by, secret }
 }
 
 /**
- * Counts a failed attempt against the rate limit of its address, and returns the error to throw. An attempt with a token that was valid
- * once does not count. The limit does not affect requests with a valid token.
+ * Counts a failed attempt against the rate limit of the client's address, and returns the error to throw. An attempt with a token that was
+ * valid once does not count. The limit does not affect requests with a valid token.
  */
 function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"] | "ticket", error: unknown): unknown {
   if (!(error instanceof Fault) || error.code !== "unauthorized") return error;

@@ -43,7 +43,7 @@ export interface Grant {
 /** The authenticated caller: a portal token, resolved to one org. */
 export interface Caller {
   org_id: string;
-  /** The highest role of the grants. It may not apply everywhere: use `roleOn`. */
+  /** The highest role of the grants. The role does not apply everywhere if grants have scopes: use `roleOn`. */
   role: Role;
   /** The user's grants in the org, each limited to the token's own role. */
   grants: readonly Grant[];
@@ -61,7 +61,7 @@ export interface Caller {
 export interface RobotCaller {
   org_id: string;
   robot_id: string;
-  /** Fingerprint of the signing key. Replacing the robot changes it. */
+  /** Fingerprint of the signing key. Replacing the robot changes the fingerprint. */
   key_fingerprint: string;
 }
 

@@ -11,7 +11,7 @@ const FAILURES_PER_SWEEP_MAX = 50;
 /** Maximum streams or shells whose failed writes are logged. Each is logged once until its close event is written. */
 const LOGGED_MAX = 100;
 
-/** A stream or shell that was open on a server that has died. Its close event is missing. */
+/** A stream or shell that was open on a server that has died. The close event of the stream or shell is missing. */
 export interface Orphan {
   org_id: string;
   id: string;

@@ -95,7 +95,9 @@ function listener(tls: Tls | undefined, handshakes: TlsHandshakeQueue, handler: 
   return server;
 }
 
-/** Creates the handshake queue and its metrics. All listen addresses share it, because a host name may resolve to several of them. */
+/**
+ * Creates the handshake queue and its metrics. All listen addresses share the queue, because a host name may resolve to several of them.
+ */
 function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metrics): TlsHandshakeQueue {
   const queue = new TlsHandshakeQueue({ clock, nextTurn: setImmediate });
   measureHandshakes(metrics, queue);
@@ -268,7 +270,7 @@ function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, 
     reply.raw.destroy();
     return;
   }
-  // Fastify sends `connection: close` with a 413, so that the client could not read the error. Instead, ReceivingBodies reads the rest of
+  // With a 413, Fastify sends `connection: close`, and the client could then not read the error. Instead, ReceivingBodies reads the rest of
   // the body for a limited time.
   if (fault.status === 413) reply.removeHeader("connection");
   void reply
@@ -307,7 +309,7 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
  * Responds to a connection whose data is not a valid HTTP request. There is no request object, so the response is written to the socket.
  */
 function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
-  // If a response was already written, does nothing: the client continues to send invalid data.
+  // Ignore further invalid data of a client to which a response was already written.
   if (socket.writableEnded && !socket.destroyed) return;
   // A client that did not complete the TLS handshake cannot receive a response.
   const can_hear = socket.writable && !(socket instanceof TLSSocket && socket.getProtocol() === null);

@@ -61,8 +61,8 @@ export function readIdempotencyKey(header: string | string[] | undefined, requir
 }
 
 /**
- * Runs `work` once per key. Its transaction also writes the key's row with the response, so that a crash leaves both or neither. If `work`
- * throws, both are rolled back: only successes are replayed.
+ * Runs `work` once per key. The transaction of the work also writes the key's row with the response, so a crash cannot leave one without
+ * the other. If `work` throws, the transaction is rolled back: only successes are replayed.
  */
 export class Idempotency {
   readonly #db: SystemDb;

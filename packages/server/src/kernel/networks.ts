@@ -65,13 +65,16 @@ function isRange(text: string): boolean {
 
 /** Scheme and origin of this server, as the browser that sent a request sees them. */
 export interface Site {
-  /** The request used TLS, to this server or to the proxy. */
+  /** True if the client used TLS, either to this server or to the proxy in front of it. */
   secure: boolean;
   /** Origin of the pages of this server, as in the `Origin` header; undefined if the request has no host. */
   origin: string | undefined;
 }
 
-/** Returns the site of a request. If a trusted proxy sends no X-Forwarded-Proto, it is assumed to use TLS, the usual purpose of a proxy. */
+/**
+ * Returns the site of a request. If a trusted proxy sends no X-Forwarded-Proto, its clients are assumed to use TLS, because a proxy usually
+ * provides TLS.
+ */
 export function siteOf({ headers, socket }: Pick<IncomingMessage, "headers" | "socket">, proxies: Networks): Site {
   const by_proxy = proxies.has(socket.remoteAddress);
   const forwarded = (name: string): string | undefined => (by_proxy ? lastOf(headers[name]) : undefined);
@@ -119,7 +122,7 @@ export const channelOf = ({ socket }: Pick<IncomingMessage, "socket">, proxies: 
   is_tls: socket instanceof TLSSocket,
 });
 
-/** Returns the address that a robot's link comes from, and the host that it is addressed to. */
+/** Returns the client address of a robot's link, and the host in its upgrade request. */
 export const linkSource = (
   request: Pick<IncomingMessage, "headers" | "socket">,
   proxies: Networks,

@@ -11,7 +11,7 @@ const NOISE_MS = 1_000;
 /** Maximum jumps in the history. A server in a restart loop adds one at each start. */
 const JUMPS_MAX = 32;
 
-/** A step of the wall clock ahead of the monotonic clock that is younger than HOLD_MS. */
+/** A forward step of the wall clock relative to the monotonic clock. The step is younger than HOLD_MS. */
 interface ForwardJump {
   ahead_ms: number;
   /** Running time since the step, over all runs of the server. */
@@ -124,7 +124,7 @@ export class RetentionClock {
     return this.#options.clock.now().getTime() - this.now().getTime();
   }
 
-  /** Saves the last known time every 10 minutes, and when it stops. */
+  /** Saves the last known time every 10 minutes until `stop` is called, and once more then. */
   start(): Background {
     const work = background(this.#options, "retention clock", SAVE_EVERY_MS, async () => {
       await this.#compare();

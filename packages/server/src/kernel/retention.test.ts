@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deleteIsolated } from "./retention.ts";
 
-/** Creates rows, of which some cannot be deleted, in a fixed order. */
+/** Creates rows that are deleted in a fixed order. The rows in `bad` cannot be deleted. */
 function table(rows: number, bad: ReadonlySet<number>) {
   let left = Array.from({ length: rows }, (_, n) => n);
   const remove = async (limit: number, offset: number): Promise<number> => {

@@ -260,7 +260,7 @@ function send(reply: FastifyReply, default_status: number, answer: unknown): Fas
   return reply.header("content-type", JSON_TYPE).send(JSON.stringify(answer.body));
 }
 
-/** Returns the response, and the form without secrets that is stored for replays. */
+/** Returns the response, and the copy without secrets that is stored for replays. */
 function storable(route: Route, default_status: number, result: unknown): { answer: StoredAnswer; stored_body: string } {
   const answer = result instanceof Answer ? result : new Answer(default_status, result);
   const body = JSON.stringify(answer.body);

@@ -183,7 +183,7 @@ class Template {
 
 /**
  * Number of composed texts that may be prepared. Each takes some 20 KB in the database per connection, for the connection's lifetime.
- * Beyond this number they are sent unnamed, and parsed each time.
+ * Beyond this number, texts are sent unnamed and parsed each time.
  */
 export const COMPOSED_TEXTS_MAX = 500;
 const composed_names = new Map<string, string>();

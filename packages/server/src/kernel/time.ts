@@ -19,7 +19,7 @@ export function wireTime(at: Date | null): string | null {
 /** A row with its times as text. */
 export type WireTimes<T> = { [K in keyof T]: T[K] extends Date ? string : T[K] extends Date | null ? string | null : T[K] };
 
-/** Formats every time of a row like `wireTime`. */
+/** Formats all times in a row with `wireTime`. */
 export const wireTimes = <T extends object>(row: T): WireTimes<T> =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [name, value instanceof Date ? wireTime(value) : value])) as WireTimes<T>;
 

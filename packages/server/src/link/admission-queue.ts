@@ -301,8 +301,8 @@ export class AdmissionQueue {
   }
 
   /**
-   * Books a new time for a robot that came at its slot, because the node is slower than estimated. The time is random, among those of the
-   * robots that are already booked.
+   * Books a new time for a robot that came at its booked time and found the queue full, because the node is slower than estimated. The new
+   * time is random, among the times of the robots that are already booked.
    */
   #bookAgain(slot: string, now: number): AdmissionSlot {
     const all_in_ms = (this.#booked.size * 1_000) / this.#rate;

@@ -372,7 +372,7 @@ function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message:
   ws.close(4001, code);
 }
 
-/** Resolves with the first control message, or undefined if the link closes or violates the protocol before. */
+/** Resolves with the first control message, or with undefined if the link first closes or violates the protocol. */
 function firstMessage(ws: WebSocket): Promise<RobotMessage | undefined> {
   return new Promise((resolve) => {
     const onMessage = (data: unknown, binary: boolean): void => {

@@ -76,7 +76,7 @@ export const listNodeStates = (db: Db): Promise<NodeState[]> =>
 export const deleteLongOver = (db: Db): Promise<number> =>
   db.run(sql`delete from node where is_over and renewed_at < now() - interval '1 day'`);
 
-/** Renews the lease of this run, and observes the leases of the others. */
+/** Renews the lease of this run, and observes the leases of the other nodes. */
 export class Lease {
   readonly node: NodeRun;
   readonly #context: LeaseContext;
@@ -212,7 +212,7 @@ export class Lease {
     return silent;
   }
 
-  /** Marks nodes as over. Skips nodes that have renewed meanwhile or that another node has marked. Returns the nodes that it marked. */
+  /** Marks nodes as dead. Skips nodes that have renewed meanwhile or that another node has marked. Returns the nodes that it marked. */
   async #markDead(silent: readonly NodeRow[]): Promise<NodeRun[]> {
     if (silent.length === 0) return [];
     return await this.#context.db.many(sql(runRow)`

@@ -137,7 +137,7 @@ test("buffers at most four segments and sends three concurrently while the store
     };
     const received = blobs.receive(Readable.from(source(), { highWaterMark: 1 }), { max_bytes: 12 * SEGMENT });
     await full.promise;
-    // Enough turns of the event loop to read everything that may be read.
+    // Enough turns of the event loop for the upload to read as much as its buffers take.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
     assert.ok(read <= 4 * SEGMENT + 2 * MIB, `${read} bytes were read`);
     go.resolve();

@@ -105,7 +105,7 @@ export class SegmentWriter {
     this.#has_news = false;
   }
 
-  /** Resolves when there is room for more. Rejects if a segment could not be written. */
+  /** Resolves when there is room for another chunk. Rejects if a segment could not be written. */
   async write(chunk: Uint8Array): Promise<void> {
     // Rejects as soon as a segment has failed. Otherwise the error would wait for the next full segment, which may take minutes.
     this.#requireWorking();
@@ -199,7 +199,7 @@ export class Placement {
     this.#prepared = await this.#copyAll(key);
   }
 
-  /** Makes the object visible and replaces an existing one. Calls `prepare` first if the caller has not. */
+  /** Makes the object visible and replaces an existing one. Calls `prepare` first if the caller has not called it. */
   async commit(key: string): Promise<void> {
     const [first] = this.#segments;
     if (first === undefined) return await this.#store.put(key, Buffer.alloc(0));

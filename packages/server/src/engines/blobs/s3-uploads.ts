@@ -292,7 +292,9 @@ export class S3Uploads {
   }
 }
 
-/** Returns the segments of the upload after `written` is stored. `written` may start with a longer version of the last segment. */
+/**
+ * Returns the segments of the upload after `written` is stored. `written` may start with a longer version of the last segment in `chain`.
+ */
 function chainAfter(chain: readonly Segment[], written: readonly Segment[]): Segment[] {
   const in_order = written.toSorted((a, b) => a.start - b.start);
   const from = in_order[0]?.start ?? Infinity;

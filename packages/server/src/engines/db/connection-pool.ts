@@ -244,7 +244,7 @@ export class ConnectionPool {
   readonly #lost = (connection: Connection, error: Error): void => {
     if (!this.#ended) this.#options.log.warn({ err: error }, "a database connection was lost");
     const at = this.#idle.indexOf(connection);
-    if (at < 0) return; // The connection is in use: its statement fails, and its user releases it.
+    if (at < 0) return; // The connection is in use: its statement fails, and the caller that borrowed it releases it.
     this.#idle.splice(at, 1);
     this.#remove(connection);
   };

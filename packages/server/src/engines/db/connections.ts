@@ -106,8 +106,8 @@ export class Connections {
 
 /**
  * Returns the statements that set a connection's org; none if it is set already. Send them in one write with the caller's first statement.
- * If they fail, that statement still runs, with access to the previous org. This is safe: its result is discarded, and its SQL names the
- * caller's org too.
+ * If setting the org fails, the caller's statement still runs, with access to the previous org. This is safe: the result is discarded, and
+ * the statement names the caller's org too.
  */
 export function readyFor(connection: Connection, org_id: string | undefined): readonly Sent[] {
   if (org_id === undefined || connection.serves === org_id) return NOTHING;

@@ -25,10 +25,13 @@ export class TransactionPoints {
     failpoint(`${this.#name}:begin`, "transaction");
   }
 
-  /** Enters the next statement. Call this before sending it, and after its result call the returned function, which is the failpoint. */
+  /**
+   * Counts the next statement. Call this before sending the statement. After its result, call the returned function, which is the
+   * failpoint.
+   */
   statement(): () => void {
     const caller = callerName();
-    // If the kernel started the transaction (around a request), the failpoints are named after the feature that uses it.
+    // If the kernel started the transaction (around a request), the failpoints are named after the feature that uses the transaction.
     if (this.#name.startsWith("kernel/") && !caller.startsWith("kernel/")) this.#name = caller;
     this.#statements += 1;
     const point = `${this.#name}:statement-${this.#statements}`;

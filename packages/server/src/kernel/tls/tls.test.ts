@@ -295,7 +295,7 @@ test("new connections use changed certificate files, and an invalid pair is igno
   assert.match(String((await once(open, "data"))[0]), /^HTTP\/1.1 200/);
   open.destroy();
 
-  // A read during the write may first fail for other reasons.
+  // A read while the file is being written may first log another error.
   await writeFile(files.key_file, (await authority.issue(["localhost"], NOW)).key);
   await until("the complaint", () => reasons().at(-1)?.includes("is not the private key of"));
   assert.deepEqual(await shown(port), second);
@@ -314,7 +314,7 @@ test("detects changed certificate files by polling if there are no file system e
   await mkdir(real);
   const held = { cert_file: path.join(real, "c.pem"), key_file: path.join(real, "k.pem") };
   await writePair(held, await authority.issue(["localhost"], NOW));
-  // Through a symlink: the directory that is watched does not change when the target of the link does.
+  // The files are symlinks: a change of their targets causes no event in the watched directory.
   await mkdir(path.join(directory, "links"));
   const files = { cert_file: path.join(directory, "links", "c.pem"), key_file: path.join(directory, "links", "k.pem") };
   await symlink(held.cert_file, files.cert_file);

@@ -77,8 +77,8 @@ const SILENT_TIMEOUT_MS = 5_000;
 /** Maximum concurrent lookups of certificates. Further connections are closed. */
 const UNKNOWN_MAX = 256;
 /**
- * Minimum interval between log lines about refused connections, because anyone who reaches the port can cause them. Each line has their
- * number.
+ * Minimum interval between log lines about refused connections, because anyone who reaches the port can cause them. Each line has the
+ * number of refused connections.
  */
 const WARN_EVERY_MS = 60_000;
 /** Maximum size of request headers. The headers of a forwarded viewer's request, with the viewer's identity, are smaller. */

@@ -12,7 +12,7 @@ const nodeRow = row({ id: text, epoch: bigint, address: text, tls_fingerprint: t
 /** One run of a node that others can connect to. */
 export type KnownNode = RowOf<typeof nodeRow>;
 
-/** Returns the living nodes that listen for others. */
+/** Returns the living nodes that listen for other nodes. */
 const listNodes = (db: Db): Promise<KnownNode[]> =>
   db.many(sql(nodeRow)`
     select ${nodeRow} from node where not is_over and address is not null and tls_fingerprint is not null order by id`);

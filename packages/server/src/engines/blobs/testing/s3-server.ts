@@ -145,7 +145,10 @@ export class S3ForTests implements AsyncDisposable {
   }
 }
 
-/** Returns `length` bytes from position `start` of a test upload, where each 8 bytes encode their position. Both are multiples of 8. */
+/**
+ * Returns `length` bytes from position `start` of a test upload, where each 8 bytes encode their position. `start` and `length` are
+ * multiples of 8.
+ */
 export function patternAt(start: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
   for (let at = 0; at < length; at += 8) bytes.writeDoubleBE(start + at, at);

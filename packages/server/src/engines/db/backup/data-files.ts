@@ -26,7 +26,7 @@ async function* walk(root: string, relative: string): AsyncGenerator<string> {
   }
 }
 
-/** Returns the names at the top of a data directory that Roamfleet did not create. Backups do not contain these files. */
+/** Returns the top-level names in a data directory that do not belong to Roamfleet. Backups do not contain these files. */
 export async function listStrange(data_directory: string): Promise<string[]> {
   return (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !KNOWN.test(name));
 }

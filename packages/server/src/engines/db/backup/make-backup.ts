@@ -114,7 +114,7 @@ const KEPT_MAX = 10_000;
  * Creates a dated backup in the directory `to`, then keeps the newest `keep` dated backups there and removes the others. It never removes
  * the new backup, even if the clock was set back. Other files in the directory stay.
  *
- * @throws Refusal when `keep` is not a number of backups. If the new backup fails, all others stay.
+ * @throws Refusal when `keep` is not a valid number. If the new backup fails, all others stay.
  */
 export async function makeRotatedBackup(options: BackupOptions & { keep: number }): Promise<BackupMade & { removed: string[] }> {
   const { keep, clock } = options;

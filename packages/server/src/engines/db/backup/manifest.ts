@@ -45,7 +45,7 @@ export async function readManifest(from: string): Promise<Manifest> {
 }
 
 /**
- * Reads a backup's manifest, and checks that each file that it lists exists and has the listed size.
+ * Reads a backup's manifest, and checks that each listed file exists and has the listed size.
  *
  * @throws Refusal when the backup is not complete.
  */

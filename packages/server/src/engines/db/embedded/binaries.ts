@@ -130,8 +130,8 @@ interface LibraryLink {
 }
 
 /**
- * npm packages cannot contain symbolic links, so the package creates them in an install script, which is often disabled. This creates the
- * missing ones: in the package or, if that is read-only, in `fallback`.
+ * npm packages cannot contain symbolic links, so the package creates them in an install script, which is often disabled. This function
+ * creates the missing links: in the package or, if that is read-only, in `fallback`.
  *
  * @returns the LD_LIBRARY_PATH to use, undefined when the package's own library path finds everything
  */

@@ -206,7 +206,7 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
   // Registered before any await, because PostgreSQL exits immediately if it refuses its settings.
   const exited = new Promise<Ending>((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   await once(child, "spawn");
-  child.on("error", () => {}); // ignored: if a signal cannot be sent, its sender still waits for the exit
+  child.on("error", () => {}); // A failure to send a signal is ignored, because the sender waits for the exit anyway.
   return { child, exited };
 }
 

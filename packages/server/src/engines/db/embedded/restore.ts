@@ -25,7 +25,7 @@ const SETTINGS_FILES: Readonly<Record<string, string>> = {
   "pg_hba.conf": "local all all trust\nlocal replication all trust\n",
   "pg_ident.conf": "",
 };
-/** Files that start recovery from an archive or link directories elsewhere. Roamfleet's backups never contain them. */
+/** Files that make PostgreSQL recover from an archive or use directories elsewhere. Roamfleet's backups never contain them. */
 const NEVER_RESTORED: ReadonlySet<string> = new Set(["recovery.signal", "standby.signal", "tablespace_map"]);
 
 /**

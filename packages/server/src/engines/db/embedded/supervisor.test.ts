@@ -142,7 +142,7 @@ describe("supervisor of the embedded PostgreSQL", { timeout: 5 * TIMEOUT }, () =
     await withClient(first.connection, async (client) => {
       const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
       const backend = rows[0]?.pid ?? 0;
-      // A stopped child cannot notice that its postmaster is gone, so it keeps the database busy longer than a dying one.
+      // A stopped child cannot notice that its postmaster is gone, so it keeps the database busy longer than a child that is ending.
       process.kill(backend, "SIGSTOP");
       await endServer(first, "SIGKILL");
       process.kill(first.pid, "SIGKILL");

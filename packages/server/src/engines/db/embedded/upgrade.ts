@@ -82,8 +82,8 @@ export interface UpgradeResult {
 
 /**
  * Moves the database to the newest installed PostgreSQL: creates a new database beside the old one, copies and compares every table, then
- * switches by rename. The old one stays as `<directory>.<major>.old`. After an error or kill, the old database is in place and
- * complete, and its schema may be migrated. After a kill during the switch, the next start finishes the switch.
+ * switches by rename. The old one stays as `<directory>.<major>.old`. After an error or kill, the old database is in place and complete,
+ * but its schema may have been migrated. After a kill during the switch, the next start finishes the switch.
  *
  * @throws Refusal when there is nothing to upgrade from or to; Error when the copy is not equal.
  */

@@ -29,7 +29,7 @@ export interface TestServer extends ServerAddress {
   plane_templates: Partial<Record<string, string>>;
 }
 
-/** Day of most simulated clocks' start. */
+/** Day on which most simulated clocks start. */
 const SIMULATED_DAY = "2030-01-01";
 const MEMORY_DISK = "/dev/shm";
 const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
