@@ -167,7 +167,11 @@ test("install --user requires that every directory above the state directory bel
   symlinkSync(join(root, "home/robot/x"), join(root, "home/mine/link"));
   const flags = { ...FLAGS, ...inImage(root), user: "daemon" };
   for (const state of ["/home/robot/x", "/home/robot/x/y/z", "/open/x", "/home/mine/link/x"])
-    await assert.rejects(() => install({ ...flags, state }, () => {}), /every directory above the state directory must belong to root/, state);
+    await assert.rejects(
+      () => install({ ...flags, state }, () => {}),
+      /every directory above the state directory must belong to root/,
+      state,
+    );
   for (const state of ["/var/lib/agent", "/srv/a/b", "/home/mine/x"]) requireParentsOfRoot(state, root);
   await install({ ...FLAGS, ...inImage(root), state: "/home/robot/x" }, () => {});
 });
