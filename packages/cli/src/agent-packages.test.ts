@@ -12,7 +12,7 @@ const LIMIT = { timeout: 30_000 };
 const BYTES = Buffer.alloc(100_000, 7);
 const TARBALL = { name: "agent.tar.gz", version: "1.2.3", arch: "amd64", size: BYTES.length, sha256: hash("sha256", BYTES) };
 
-/** Starts a server that sends these bytes and then, unless `ends`, nothing. */
+/** Starts a server that sends these bytes. Unless `ends`, the response then stalls. */
 async function startServer(t: TestContext, bytes: Buffer, ends = true) {
   const server = createServer((_, response) => {
     response.write(bytes);
@@ -26,7 +26,7 @@ async function startServer(t: TestContext, bytes: Buffer, ends = true) {
   return createClient({ base_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
-test("downloads a tarball, and deletes it afterwards", LIMIT, async (t) => {
+test("downloads an agent tarball and deletes it afterwards", LIMIT, async (t) => {
   const options = {
     clock: new SimulatedClock({ at: "2030-01-01T00:00:00Z" }),
     signal: new AbortController().signal,
@@ -38,13 +38,13 @@ test("downloads a tarball, and deletes it afterwards", LIMIT, async (t) => {
   assert.equal(existsSync(downloaded.file), false);
 });
 
-test("refuses other bytes, more bytes, and a download that stalls or is interrupted", LIMIT, async (t) => {
+test("an agent download fails if the content or size is wrong, or if it stalls or is interrupted", LIMIT, async (t) => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const interrupted = new AbortController();
   const { signal } = new AbortController();
   const ignore = (): void => {};
   const other = await startServer(t, Buffer.alloc(BYTES.length, 8));
-  await assert.rejects(downloadTarball(other, TARBALL, { clock, signal, on_progress: ignore }), /checksum is not the one/);
+  await assert.rejects(downloadTarball(other, TARBALL, { clock, signal, on_progress: ignore }), /checksum differs/);
   const longer = await startServer(t, Buffer.alloc(BYTES.length + 1, 7));
   await assert.rejects(downloadTarball(longer, TARBALL, { clock, signal, on_progress: ignore }), /more than 100000 bytes/);
   const half = await startServer(t, BYTES.subarray(50_000), false);
@@ -54,6 +54,6 @@ test("refuses other bytes, more bytes, and a download that stalls or is interrup
   const stop = (done: number): void => void (done === 50_000 && interrupted.abort());
   await assert.rejects(
     downloadTarball(half, TARBALL, { clock, signal: interrupted.signal, on_progress: stop }),
-    /interrupted while agent.tar.gz was downloaded/,
+    /interrupted during the download of agent.tar.gz/,
   );
 });

@@ -13,9 +13,12 @@ import type { Client } from "@roamfleet/sdk";
 import { EXIT } from "./exit-codes.ts";
 import { Failure, usage } from "./failure.ts";
 
-export const NONE_HOSTED = "Start it with --packages: see docs/guide/installing.md.";
+export const NONE_HOSTED = "Start the server with --packages: see docs/guide/installing.md.";
 
-/** Returns the numbers of the agent's version that the server hosts; undefined if it hosts none, or is too old to report it. */
+/**
+ * Returns the version of the agent that the server hosts, without a suffix such as `-rc.1`. Undefined if the server hosts none, or is too
+ * old to report it.
+ */
 export async function hostedVersion(client: Client): Promise<string | undefined> {
   try {
     return versionNumbers((await client.getHostedPackages()).data.version ?? "");
@@ -27,7 +30,7 @@ export async function hostedVersion(client: Client): Promise<string | undefined>
 export const agentText = (version: string | null, hosted: string | undefined): string | undefined =>
   version === null ? undefined : isOutdatedAgent(version, hosted) ? `${version} (outdated, newest ${hosted})` : version;
 
-/** The file `agent.json` of a tarball of the agent. */
+/** The file `agent.json` of an agent tarball. */
 export interface AgentDescription {
   version: string;
   arch: string;
@@ -37,7 +40,7 @@ export interface AgentDescription {
 const DESCRIPTION = "agent.json";
 const DESCRIPTION_BYTES_MAX = 64 * 1024;
 
-/** Reads `agent.json` of a tarball of the agent. Throws a Failure if the file is none. */
+/** Reads `agent.json` of an agent tarball. Throws a Failure if the file is not an agent tarball. */
 export async function describeTarball(file: string): Promise<AgentDescription> {
   const source = createReadStream(file);
   const unpacked = source.pipe(createGunzip());
@@ -46,7 +49,7 @@ export async function describeTarball(file: string): Promise<AgentDescription> {
   try {
     found = JSON.parse((await readMember(unpacked as AsyncIterable<Buffer>)) ?? "null") as Partial<AgentDescription> | undefined;
   } catch (error) {
-    throw usage(`${file} cannot be read as a tarball of the agent: ${error instanceof Error ? error.message : String(error)}`);
+    throw usage(`${file} cannot be read as an agent tarball: ${error instanceof Error ? error.message : String(error)}`);
   } finally {
     source.destroy();
     unpacked.destroy();
@@ -54,15 +57,15 @@ export async function describeTarball(file: string): Promise<AgentDescription> {
   const { version, arch, commit } = found ?? {};
   if (typeof version !== "string" || typeof arch !== "string")
     throw usage(
-      `${file} is not a tarball of the agent: it has no valid ${DESCRIPTION}`,
-      "`npm run package` writes dist/packages/roamfleet-agent_….tar.gz.",
+      `${file} is not an agent tarball: it contains no valid ${DESCRIPTION}`,
+      "`npm run package` creates agent tarballs: dist/packages/roamfleet-agent_….tar.gz.",
     );
   return { version, arch, ...(typeof commit === "string" ? { commit } : {}) };
 }
 
 const isDescription = (name: string): boolean => path.posix.normalize(name) === DESCRIPTION;
 
-/** Returns the text of `agent.json` in a tar archive; undefined if the archive has none, or a very long one. */
+/** Returns the text of `agent.json` in a tar archive; undefined if the archive has none, or if it is longer than DESCRIPTION_BYTES_MAX. */
 async function readMember(stream: AsyncIterable<Buffer>): Promise<string | undefined> {
   const wants = ({ name, length }: { name: string; length: number }): boolean => isDescription(name) && length <= DESCRIPTION_BYTES_MAX;
   for await (const { name, content } of tarEntries(stream, { wants }))
@@ -70,14 +73,14 @@ async function readMember(stream: AsyncIterable<Buffer>): Promise<string | undef
   return undefined;
 }
 
-/** A tarball of the agent that the server hosts. */
+/** An agent tarball that the server hosts. */
 export interface HostedTarball extends AgentDescription {
   name: string;
   sha256: string;
   size: number;
 }
 
-/** Lists the tarballs of the agent that the server hosts; [] if it hosts none. */
+/** Lists the agent tarballs that the server hosts; [] if it hosts none. */
 export async function listHostedTarballs(client: Client): Promise<HostedTarball[]> {
   const response = await client.request("GET", "/packages/manifest.json");
   const text = await response.text();
@@ -104,7 +107,7 @@ export interface Downloaded extends AsyncDisposable {
   file: string;
 }
 
-/** Maximum time without a byte of a download. */
+/** A download fails if no bytes arrive for this long. */
 const STALLED_MS = 60_000;
 
 export interface DownloadOptions {
@@ -114,7 +117,10 @@ export interface DownloadOptions {
   on_progress: (done: number, total: number) => void;
 }
 
-/** Downloads a hosted tarball. Throws a Failure if its bytes are not the ones in the server's manifest, or no more bytes arrive. */
+/**
+ * Downloads a hosted tarball. Throws a Failure if its checksum or size differs from the server's manifest, or if no bytes arrive for
+ * STALLED_MS.
+ */
 export async function downloadTarball(
   client: Client,
   { name, sha256, size }: HostedTarball,
@@ -141,7 +147,7 @@ export async function downloadTarball(
           timer.cancel();
           timer = watch();
           done += chunk.length;
-          if (done > size) throw broken(`it has more than ${size} bytes`);
+          if (done > size) throw broken(`more than ${size} bytes arrived`);
           hash.update(chunk);
           on_progress(done, size);
           yield chunk;
@@ -150,11 +156,11 @@ export async function downloadTarball(
       createWriteStream(downloaded.file),
       { signal: AbortSignal.any([signal, stalled.signal]) },
     );
-    if (hash.digest("hex") !== sha256) throw broken("its checksum is not the one in the manifest of the packages");
+    if (hash.digest("hex") !== sha256) throw broken("its checksum differs from the package manifest");
     return downloaded;
   } catch (error) {
     await downloaded[Symbol.asyncDispose]();
-    if (signal.aborted) throw new Failure(EXIT.interrupted, `interrupted while ${name} was downloaded`, { bare: true });
+    if (signal.aborted) throw new Failure(EXIT.interrupted, `interrupted during the download of ${name}`, { bare: true });
     throw stalled.signal.aborted ? broken(`no bytes arrived for ${STALLED_MS / 1_000} s`) : error;
   } finally {
     timer.cancel();

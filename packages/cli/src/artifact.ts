@@ -48,7 +48,7 @@ export async function readManifest(file: string): Promise<Record<string, unknown
 
 /** The detected type of a file. */
 export interface ArtifactContent {
-  /** The release kind that the file fits; undefined if it fits none. */
+  /** The release kind that matches the file; undefined if none matches. */
   kind: "container_image" | "app_bundle" | "os_image" | undefined;
   /** The images in the archive, one per platform; [] if it is not an image archive or is compressed. */
   images: readonly Image[];

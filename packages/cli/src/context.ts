@@ -7,7 +7,10 @@ import { Failure, toFailure, usage } from "./failure.ts";
 import type { Output } from "./output.ts";
 import type { Transport } from "./trust.ts";
 
-/** The user is notified of a retry only if its delay is at least this long: the note about a shorter one could not be read in time. */
+/**
+ * The user is notified of a retry only if the delay is at least this long. A note about a shorter delay would be outdated before the user
+ * has read it.
+ */
 const RETRY_NOTE_MS_MIN = 2_000;
 
 /** The environment, output and clients of a running command. */
@@ -74,8 +77,8 @@ export class Context {
     if (secret !== undefined && !isToken(secret)) {
       const [name, hint] =
         options.token === undefined
-          ? ["admin token", "It is from --admin-token or ROAMFLEET_ADMIN_TOKEN."]
-          : ["token", "It is from ROAMFLEET_TOKEN or the credentials file; `rf login` saves another one."];
+          ? ["admin token", "The token is from --admin-token or ROAMFLEET_ADMIN_TOKEN."]
+          : ["token", "The token is from ROAMFLEET_TOKEN or the credentials file. `rf login` saves another token."];
       throw usage(`the ${name} contains spaces or characters that are not valid in a token`, hint);
     }
     if (secret !== undefined && !insecure_http && !this.environment.allow_insecure_http) await refuseExposed(options.base_url);
@@ -109,7 +112,7 @@ export class Context {
     return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   }
 
-  /** Returns a signal that aborts on the first Ctrl-C so that the command can print its own message; the second one ends the process. */
+  /** Returns a signal that aborts on the first Ctrl-C, so that the command can print its own message. A second Ctrl-C ends the process. */
   interruptible(): AbortSignal {
     const controller = new AbortController();
     process.removeAllListeners("SIGINT");

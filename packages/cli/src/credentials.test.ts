@@ -231,7 +231,7 @@ test("rejects an invalid token without printing it, and strips a trailing line e
   for (const token of ["rf_user_secret\nrf_user_b", "rf_user_secret b", "rf_user_secretł"]) {
     const { code, stderr } = await whoami(token);
     assert.deepEqual([code, stderr.includes("secret")], [2, false], stderr);
-    assert.match(stderr, /the token contains spaces or characters that are not valid in a token\n {2}It is from ROAMFLEET_TOKEN/);
+    assert.match(stderr, /the token contains spaces or characters that are not valid in a token\n {2}The token is from ROAMFLEET_TOKEN/);
   }
   assert.equal(service.asked.length, 1);
 });

@@ -75,8 +75,8 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
 }
 
 /**
- * Returns a profile's token. The token at the top of the file belongs to the top's address, so a profile inherits it only with the same
- * address.
+ * Returns a profile's token. The token at the top of the file belongs to the address there, so a profile inherits the token only if it has
+ * the same address.
  */
 export const tokenOf = (profile: Profile, top: Profile): string | undefined =>
   profile.token ?? (sharesAddress(profile, top) ? top.token : undefined);
@@ -85,8 +85,9 @@ const sharesAddress = (profile: Profile, top: Profile): boolean =>
   profile.base_url === undefined || originOf(profile.base_url) === originOf(top.base_url ?? DEFAULT_BASE_URL);
 
 /**
- * Returns whether a token saved for one address may be sent to another: only to the same origin, so that a mistyped or hostile address does
- * not receive it. Two loopback addresses count as one, because the token does not leave the machine.
+ * Returns whether a token that was saved for the address `saved_for` may be sent to `base_url`. The origins must be equal, so that a
+ * mistyped or hostile address does not receive the token. All loopback addresses count as one origin, because the token does not leave the
+ * machine.
  */
 const mayReceiveToken = (base_url: string, saved_for: string): boolean =>
   originOf(base_url) === originOf(saved_for) ||
@@ -107,7 +108,7 @@ function chosenProfile(flags: Flags, environment: Environment, content: TomlCont
   return name === DEFAULT_PROFILE ? undefined : name;
 }
 
-/** Returns the profile and the address that a login stores. Profile undefined means the top of the file. The profile may be new. */
+/** Returns the profile and the address that a login stores. The profile may be new; undefined means the top of the file. */
 export async function loginTarget(flags: Flags, environment: Environment): Promise<{ profile: string | undefined; base_url: string }> {
   const content = await readToml(credentialsPath(environment));
   const profile = chosenProfile(flags, environment, content);

@@ -119,7 +119,8 @@ function apiHints(error: ApiError): string[] {
 function fromUnreachable(error: Unreachable, source: string | undefined, pinned: string | undefined): Failure {
   if (pinned !== undefined && error.untrusted) return changedAuthority(error, pinned);
   const hints = source === undefined ? [] : [`The address is from ${source}.`];
-  if (error.untrusted) hints.push(`\`rf login --base-url ${error.base_url}\` shows its certificate authority, which you can then trust.`);
+  if (error.untrusted)
+    hints.push(`\`rf login --base-url ${error.base_url}\` shows the server's certificate authority, which you can then trust.`);
   else if (error.reason.includes("CERT")) hints.push("The address must be listed in the server's certificate.");
   else hints.push("Check that the server runs (`roamfleet serve`) and that the address is correct (`--base-url`, `rf login`).");
   return new Failure(EXIT.error, error.message, {
@@ -134,7 +135,7 @@ function changedAuthority({ base_url }: Unreachable, pinned: string): Failure {
   return new Failure(EXIT.auth, message, {
     hints: [
       `Trusted: ${pinned}`,
-      "The connection may be intercepted. If the server has a new certificate authority, compare the output of `roamfleet fingerprint` there:",
+      "The connection may be intercepted. If the server has a new certificate authority, pass the fingerprint that `roamfleet fingerprint` prints on the server:",
       `rf login --base-url ${base_url} --fingerprint sha256:…`,
     ],
     document: { error: { code: "untrusted_authority", message } },

@@ -10,7 +10,7 @@ export interface LimitOption {
   limit?: number;
 }
 
-export const limitOption = (command: Command): Command => command.option("--limit <n>", "Show at most this many", wholeNumber(1));
+export const limitOption = (command: Command): Command => command.option("--limit <n>", "Show at most this many rows", wholeNumber(1));
 
 /** Returns whether a query filters rows. If it does, an empty result does not mean that no objects exist. */
 export const isFiltered = (query: Readonly<Record<string, unknown>>): boolean => Object.values(query).some((value) => value !== undefined);

@@ -45,7 +45,7 @@ const CLEAR_LINE = "\r\u001b[2K";
 export interface Column<T> {
   title: string;
   value: (row: T) => unknown;
-  /** Whether the column is shown only with `-o wide`, or if --columns lists it. */
+  /** Whether tables show the column only with `-o wide` or when --columns lists it. */
   wide?: boolean;
 }
 
@@ -124,7 +124,7 @@ export class Output {
     process.stderr.write(`${this.in_line ? CLEAR_LINE : ""}${text}\n`);
   }
 
-  /** Shows a status line on stderr that the next one replaces; an empty string removes it. Terminals only. */
+  /** Shows a status line on stderr, which must be a terminal. The next call replaces the line; an empty string removes it. */
   live(text: string): void {
     process.stderr.write(`${CLEAR_LINE}${text}`);
     this.in_line = text !== "";
@@ -136,13 +136,13 @@ export class Output {
     else this.#write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`);
   }
 
-  /** Prints one document of a stream: JSON on one line each, YAML after a `---` line. */
+  /** Prints one document of a stream: as one line of JSON, or as YAML after a `---` line. */
   async record(value: unknown): Promise<void> {
     if (this.format === "yaml") this.#write(`---\n${(await import("./yaml-text.ts")).yamlText(value)}`);
     else this.#write(`${jsonText(value)}\n`);
   }
 
-  /** Prints the result: as a document if requested, otherwise as `people` writes it. Long output goes through the pager. */
+  /** Prints the result: as a JSON or YAML document if requested, otherwise by calling `people`. Long output goes through the pager. */
   async result(value: unknown, people: () => void | Promise<void>): Promise<void> {
     const { pager } = this.#options;
     const show = async (): Promise<void> => (this.structured ? this.document(value) : people());
@@ -187,7 +187,7 @@ export class Output {
     this.line(table.toString().replace(/ +$/gm, ""));
   }
 
-  /** Whether a table shows the column with this title, which only `-o wide` and --columns show. */
+  /** Returns whether a table shows the wide column with this title: with `-o wide`, or if --columns lists it. */
   showsWide(title: string): boolean {
     const { columns, format } = this.#options;
     return columns === undefined ? format === "wide" : columns.includes(columnName(title));

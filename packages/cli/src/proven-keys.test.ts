@@ -83,7 +83,7 @@ test("rejects key statements forged by the server", () => {
   refused(list([{ ...say(1, [first, evil], evil), key_id: first.id }], [first, evil]), first);
 });
 
-test("accepts a signing key without statements if --known names a trusted key", () => {
+test("accepts a signing key that has signed no statement if --known names a trusted key", () => {
   const honest = [say(1, [first], first), say(2, [first, spare], first)];
   refused(list(honest, [first, spare]), spare);
   assert.deepEqual(names(list(honest, [first, spare]), spare, first.id), ["first", "spare"]);

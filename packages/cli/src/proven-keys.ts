@@ -19,8 +19,8 @@ export interface Anchors {
 /**
  * Returns the keys that the org's signed statements prove to be trusted; undefined if the org never had a key. The keys that the server
  * lists prove nothing, and the signer of the next statement vouches for all keys in it. So this function verifies the statements as robots
- * do, starting from the latest one that an anchor signed. Throws a Failure if they do not prove the server's list, or if no anchor signed
- * any of them.
+ * do, starting from the latest one that an anchor signed. Throws a Failure if the statements do not prove the server's list, or if no
+ * anchor signed a statement.
  */
 export function provenTrust(listed: SigningKeys, anchors: Anchors): Trust | undefined {
   const { org_id, serial, statements } = listed;
@@ -59,11 +59,11 @@ function isSame(listed: SigningKeys, trust: Trust): boolean {
 
 function unproven({ keys }: SigningKeys, { public_key, known }: Anchors): Failure {
   const id = known ?? keyIdOf(public_key);
-  return new Failure(EXIT.error, `the list of keys from the server does not follow from changes signed by key ${id}; nothing was signed`, {
+  return new Failure(EXIT.error, `the server's list of keys is not confirmed by changes that key ${id} signed; nothing was signed`, {
     hints: [
-      "The server lists:",
+      "The server lists these keys:",
       ...keys.map((key) => line`  ${keyIdOf(key.public_key)} ${key.name}${key.revoked_at === null ? "" : ", revoked"}`),
-      "If the --sign key is trusted but has never signed a change of the keys, pass the id of a key that has: --known <id>",
+      "If the --sign key is trusted but has never signed a key change, pass the id of a key that has signed one: --known <id>",
     ],
   });
 }
@@ -86,7 +86,7 @@ export async function rememberSerial(environment: Environment, org_id: string, s
 
 /**
  * Throws a Failure unless `serial`, the number of the next key statement, is above every serial that this machine has seen. Otherwise the
- * server may be hiding the latest statement: the next one would then repeat revoked keys, or have a serial that robots have seen and
+ * server may be hiding the latest statement: the next statement would then repeat revoked keys, or have a serial that robots have seen and
  * therefore ignore.
  */
 export async function requireUnseen(environment: Environment, org_id: string, serial: number): Promise<void> {
@@ -98,7 +98,7 @@ export async function requireUnseen(environment: Environment, org_id: string, se
     {
       hints: [
         "The server hides a key change, or was restored from an old backup.",
-        `Robots that have seen ${seen} ignore lower serials. This machine's record is in ${seenPath(environment)}.`,
+        `Robots that have seen serial ${seen} ignore lower serials. The serials that this machine has seen are in ${seenPath(environment)}.`,
       ],
     },
   );

@@ -34,7 +34,7 @@ export const registry: readonly Group[] = [
       noun("deployments", "Show, follow and control deployments", () => import("./commands/deployments.ts"), {
         list: "List deployments",
         show: "Show a deployment and its robots",
-        watch: "Follow a deployment to its end",
+        watch: "Follow a deployment until it ends",
         pause: "Pause a deployment",
         resume: "Resume a paused deployment",
         promote: "Start the next wave of a deployment now",
@@ -181,7 +181,7 @@ export const registry: readonly Group[] = [
         create: "Create a token; it is shown only once",
         show: "Show a token without its secret",
         revoke: "Revoke a token",
-        rotate: "Replace a token's secret; it is shown only once",
+        rotate: "Replace a token's secret; the new secret is shown only once",
       }),
       ...verbs(() => import("./commands/audit.ts"), { audit: "Show the audit log" }),
       noun("profiles", "Manage profiles for several services or accounts (rf help credentials)", () => import("./commands/profiles.ts"), {

@@ -11,7 +11,7 @@ const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f
 
 const HOSTED = "GET /api/packages";
 
-/** Responds as a server that hosts no packages: to every list with no items, and to all else with the fields that `rf` reads. */
+/** Responds like a server that hosts no packages. Lists are empty; other responses contain the fields that `rf` reads. */
 const anything: Script = ({ line }) => {
   if (line === HOSTED) return { status: 404, body: { error: { code: "not_found", message: "unknown route" } } };
   const is_list = /^GET \S*(s|logs|timeline|events|deployments)(\?\S*)?$/.test(line);
@@ -84,7 +84,7 @@ for (const [args, line, body] of calls) {
     const { code, stdout, stderr } = await home.run([...args, "--json"], { env: service.env });
     assert.equal(code, 0, stderr);
     assert.equal(typeof JSON.parse(stdout), "object");
-    // A new key is printed with the line that installs the agent.
+    // `rf keys new` also requests the hosted packages, to print the command that installs the agent.
     assert.deepEqual(service.lines, args[0] === "keys" && args[1] === "new" ? [line, HOSTED] : [line]);
     const [asked] = service.asked;
     assert.deepEqual(asked!.body === "" ? undefined : JSON.parse(asked!.body), body);

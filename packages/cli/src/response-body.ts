@@ -36,8 +36,8 @@ export async function requestBody(
 export const JSON_LINES = { accept: "application/x-ndjson, application/json" };
 
 /**
- * Writes a file atomically, readable by its owner only: `write` fills a `.part` file beside it, which is removed if `write` rejects. A
- * device or pipe is written directly.
+ * Writes a file atomically, readable by its owner only. `write` fills a `.part` file in the same directory, which is deleted if `write`
+ * rejects. A device or pipe is written directly.
  */
 export async function writeWhole(file: string, write: (sink: Writable) => Promise<unknown>): Promise<void> {
   const there = await stat(file).catch(() => undefined);

@@ -29,7 +29,7 @@ export const rolloutOptions = (command: Command): Command =>
   command
     .option(
       "--wave <size>",
-      "Robots of a wave: up to 5% or 20 of all robots, or labels:zone=a; repeatable, in order; the remaining robots form the last wave",
+      "Robots of a wave: the first 5% or 20 of all robots (including earlier waves), or labels:zone=a; repeatable, in order; the remaining robots form the last wave",
       collect,
     )
     .option("--soak <time>", "Soak time of a wave before the next one starts, such as 10m", seconds)

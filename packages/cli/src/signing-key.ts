@@ -31,7 +31,7 @@ function parsed(file: string, pem: string, parse: (pem: string) => KeyObject, ha
   return key;
 }
 
-/** What the next key statement changes. It repeats everything else from the previous statement. */
+/** The changes in the next key statement. The statement repeats everything else from the previous statement. */
 export interface KeyChange {
   require_signature?: boolean;
   keys?: (before: readonly TrustedKey[]) => TrustedKey[];
@@ -111,7 +111,7 @@ export function signOptions(command: Command): Command {
     .option("--for-robot <id>", "Only this robot accepts the release; part of the signature (repeatable)", collect)
     .option(
       "--for-label <key=value>",
-      "Only robots that were started with this label accept the release; part of the signature (repeatable)",
+      "Only robots whose agent was started with this label accept the release; part of the signature (repeatable)",
       collect,
     );
 }

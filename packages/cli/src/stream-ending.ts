@@ -5,7 +5,7 @@ import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 
 interface StreamWords {
-  /** What the required role permits: `read these logs`. */
+  /** The action that the required role permits, such as `read these logs`. */
   right: string;
   /** Tip for the user: what to do after a lost connection. */
   again: string;
@@ -14,8 +14,8 @@ interface StreamWords {
 }
 
 /**
- * Returns the Failure for the end of a stream; undefined for a normal end (1000). It has an error document only with `nothing_printed`,
- * because stdout may already contain output of the stream.
+ * Returns the Failure for the end of a stream; undefined for a normal end (1000). The Failure has an error document only with
+ * `nothing_printed`, because stdout may already contain output of the stream.
  */
 export function streamFailure({ code, reason }: Ending, { right, again, nothing_printed = false }: StreamWords): Failure | undefined {
   const none = nothing_printed ? {} : { document: undefined };
@@ -28,7 +28,7 @@ export function streamFailure({ code, reason }: Ending, { right, again, nothing_
       return new Failure(EXIT.agent_offline, "agent offline", {
         bare: true,
         ...none,
-        hints: ["`rf robots show <id>` shows when it was last seen."],
+        hints: ["`rf robots show <id>` shows when the robot was last seen."],
       });
     case CLOSE.token_revoked:
       return ended(EXIT.auth, "the token was revoked or has expired", "Run `rf login` with a valid token.");
@@ -39,7 +39,7 @@ export function streamFailure({ code, reason }: Ending, { right, again, nothing_
     case CLOSE.ended_by_robot:
       return ended(EXIT.error, `the robot ended the stream${reason === "" ? "" : `: ${reason}`}`);
     case CLOSE.too_many:
-      return ended(EXIT.error, "too many open streams", "Close one and try again.");
+      return ended(EXIT.error, "too many open streams", "Close a stream and try again.");
     case CLOSE.draining:
       return ended(EXIT.error, "the server is restarting", "Run the command again in a moment.");
     case 1006:

@@ -165,7 +165,7 @@ test("Ctrl-C while a command waits for a retry exits 130", TIMEOUT, async () => 
   });
   const { code, stdout, stderr } = await home.run(["robots", "list"], {
     env: service.env,
-    // Interrupts `rf` only after it has printed that it waits.
+    // Interrupts `rf` only after it has printed the delay before the retry.
     on_output: (child, text) => void (text.includes("retrying in") && begun.then(() => child.kill("SIGINT"))),
   });
   assert.deepEqual([code, stdout], [130, ""]);

@@ -6,7 +6,7 @@ import { parse, type TomlTable } from "smol-toml";
  * the file and drop the comments.
  */
 
-const UNCHANGEABLE = "its format cannot be changed without losing content";
+const UNCHANGEABLE = "its values cannot be changed without losing other content";
 
 /** A statement of a TOML text, with its line ending: a key and its value, a table header, a comment or an empty line. */
 interface Statement {

@@ -24,9 +24,9 @@ after the service has accepted the token, \`rf logout\` deletes the file. A toke
 stays valid on the service until it is revoked: rf tokens revoke <id>.
 
 A profile is a table of the credentials file. The file's top level is the profile
-\`default\`. Missing values are inherited from the top level, except the token
-if the profile has another address: a token is sent only to the address that it was
-saved with. --base-url and ROAMFLEET_BASE_URL override the address.
+\`default\`. A profile inherits missing values from the top level; it inherits the
+token only if the address is the same, because a token is sent only to the address
+for which it was saved. --base-url and ROAMFLEET_BASE_URL override the address.
 
   rf login --profile lab --base-url https://lab.example.org
   rf robots list --profile lab      for this call
@@ -35,24 +35,24 @@ saved with. --base-url and ROAMFLEET_BASE_URL override the address.
   rf profiles use default           back to the default profile
 
 Each value comes from the first source that has it: flag, environment variable, profile,
-top level. A token in ROAMFLEET_TOKEN overrides that of any profile.
+top level. A token in ROAMFLEET_TOKEN overrides the token of any profile.
 `;
 
 const OUTPUT = `  -o table   human-readable columns (the default)
-  -o wide    the same with more columns
+  -o wide    like table, with more columns
   -o json    exactly one JSON document on stdout; --json is the same
   -o yaml    the same document as YAML
 
 \`rf settings set output wide\` saves a default for this machine.
 
-  --columns id,name   only these columns; titles in lower case, with - for spaces
+  --columns id,name   only these columns, named by their lower-case titles with - for spaces
   --no-headers        no header row
   --limit N           at most this many rows of a list
 
 Results go to stdout; notes, warnings, errors and progress to stderr. Colors and
 progress bars need a terminal, and NO_COLOR disables colors. On a terminal,
 output longer than the screen is shown in $ROAMFLEET_PAGER, the setting pager,
-$PAGER or less; --no-pager disables that.
+$PAGER or less; --no-pager disables the pager.
 
 One record is always one line: characters in names that would move the
 cursor, end the line or change the text direction are shown as escapes.
@@ -69,8 +69,9 @@ prints one record per line. A list contains all pages unless --limit is given.
 With ROAMFLEET_TOKEN and ROAMFLEET_BASE_URL no file is needed. Without a
 terminal there are no prompts: a secret is read from stdin.
 
-Responses with status 429 or 503 are retried after their Retry-After, up to a minute and
-three times; a call without a response is retried if it cannot take effect twice.
+rf retries a call up to three times after status 429. If the call cannot take effect
+twice, rf also retries it after status 503 or if no response arrives. rf waits for the
+time in Retry-After; if that exceeds a minute, rf does not retry.
 \`rf deploy --idempotency-key UUID\` lets a script retry its own call safely.
 
 See also: rf help exit-codes, rf help output, and rf api for every route
@@ -78,19 +79,19 @@ See also: rf help exit-codes, rf help output, and rf api for every route
 
 const STATES = `A deployment:
 ${rows([
-  ["scheduled", "waits for its start time; a fleet's robots are selected then"],
+  ["scheduled", "waiting for the start time, at which the fleet's robots are selected"],
   ["queued", "no robot has started"],
   ["in_progress", "robots are updating"],
-  ["paused", "no further robots start"],
+  ["paused", "robots that are updating finish; no further robots start"],
   ["rolling_back", "its robots are rolling back to their previous release"],
-  ["cancelling", "robots that have begun to install complete it"],
+  ["cancelling", "robots that have begun to install finish; all others stop"],
 ])}
 A deployment that has ended (final):
 ${rows([
   ["applied", "installed and healthy; failures stayed within the threshold"],
-  ["failed", "a robot failed, or more robots than the threshold allows"],
-  ["rolled_back", "no robot runs it: updated robots rolled back"],
-  ["cancelled", "cancelled by a user, expired, superseded, or without robots"],
+  ["failed", "more robots failed than the failure threshold allows (default: no failures)"],
+  ["rolled_back", "no robot runs the release: all updated robots rolled back"],
+  ["cancelled", "cancelled by a user, expired, replaced by a newer deployment, or without robots"],
 ])}
 
 A robot of a deployment: pending (a later wave) → queued (waits for a condition) → dispatched
@@ -98,8 +99,8 @@ A robot of a deployment: pending (a later wave) → queued (waits for a conditio
 new release is unhealthy rolls back automatically: rolling_back → rolled_back, or
 failed if there is no previous release.
 
-\`rf deployments watch <id>\` follows a deployment to its end; the exit code is 8 unless
-it is \`applied\`. After a minute without a change it prints the reason.
+\`rf deployments watch <id>\` follows a deployment until it ends; the exit code is 8 unless
+the final status is \`applied\`. If nothing changes for a minute, rf prints the reason.
 `;
 
 const TEXTS: Record<TopicName, string> = {

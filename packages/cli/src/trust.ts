@@ -58,7 +58,7 @@ async function readPin(environment: Environment, fingerprint: string): Promise<P
     // The error below also covers a file that cannot be read.
   }
   throw new Failure(EXIT.error, `the certificate authority ${fingerprint} that you trusted is missing in ${file}`, {
-    hints: ["`rf login` fetches it again."],
+    hints: ["`rf login` fetches the certificate again."],
   });
 }
 
@@ -112,8 +112,8 @@ export async function chooseAuthority(
   if (!(await agreed(base_url, authority, note))) {
     throw refused(
       `${base_url} has a certificate from an unknown authority`,
-      `Its fingerprint is ${authority.fingerprint}`,
-      "If `roamfleet fingerprint` prints the same value on the server:",
+      `The authority's fingerprint is ${authority.fingerprint}`,
+      "If `roamfleet fingerprint` prints the same value on the server, run:",
       `rf login --base-url ${base_url} --fingerprint ${authority.fingerprint}`,
     );
   }
@@ -127,7 +127,7 @@ const changed = (base_url: string, known: string, presented: string | undefined)
   refused(
     `${base_url} presents a different certificate authority than the one you trusted`,
     `Trusted: ${known}, presented: ${presented ?? "(not sent)"}`,
-    "The connection may be intercepted. If the server has a new certificate authority, compare the output of `roamfleet fingerprint` there:",
+    "The connection may be intercepted. If the server has a new certificate authority, and `roamfleet fingerprint` prints the presented fingerprint on the server, run:",
     `rf login --base-url ${base_url} --fingerprint ${presented ?? "sha256:…"}`,
   );
 
@@ -151,5 +151,5 @@ async function agreed(base_url: string, authority: Pin & { subject: string }, no
   note(`  ${authority.fingerprint}`);
   note("If the connection is not intercepted, `roamfleet fingerprint` prints the same value on the server.");
   const { confirm } = await import("@clack/prompts");
-  return (await confirm({ message: "Trust it?", initialValue: false, output: process.stderr })) === true;
+  return (await confirm({ message: "Trust this certificate authority?", initialValue: false, output: process.stderr })) === true;
 }

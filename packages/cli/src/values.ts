@@ -13,7 +13,8 @@ export function parseValue(text: string): unknown {
     return text;
   }
   // 1e999 is valid JSON, but would be sent as null.
-  if (typeof value === "number" && !Number.isFinite(value)) throw usage(`${text} is too large for a number`, `As text: '"${text}"'`);
+  if (typeof value === "number" && !Number.isFinite(value))
+    throw usage(`${text} is too large for a number`, `To pass a string, write '"${text}"'.`);
   return value;
 }
 

@@ -7,7 +7,7 @@ import { Failure } from "./failure.ts";
 import { line, plain } from "./text.ts";
 
 const POLL_MS = 2_000;
-/** If nothing changes for this long, rf prints the reason. It repeats this after each further interval of this length. */
+/** If nothing changes for this long, rf prints the reason, and prints it again after each further interval of this length. */
 export const STILL_MS = 60_000;
 /** The watch fails if the server is unreachable for longer than this; a restart takes less. */
 const UNREACHABLE_MS_MAX = 300_000;
@@ -183,7 +183,7 @@ function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wav
   const name = `wave ${wave + 1} of ${wave_count}`;
   if (status === "gate") return [plain(`${name} is awaiting promotion: rf deployments promote ${id}`)];
   if (status !== "soaking") return [];
-  const then = gate === "manual" ? "then the next one awaits promotion" : `rf deployments promote ${id} skips that`;
+  const then = gate === "manual" ? "then the next wave awaits promotion" : `rf deployments promote ${id} skips it`;
   return [plain(`${name} has passed and is soaking; the soak time ends ${relative(soaks_until, now)}; ${then}`)];
 }
 

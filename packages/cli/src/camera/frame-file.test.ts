@@ -1,4 +1,4 @@
-// Separate process: it replaces PATH.
+// Separate process: the test replaces PATH.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";

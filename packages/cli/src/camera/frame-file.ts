@@ -33,7 +33,7 @@ export async function writeSnapshot(file: string, jpeg: Buffer, clock: Pick<Cloc
   }
 }
 
-/** The destination of saved frames. */
+/** A file or stream to which frames are saved. */
 export interface FrameFile {
   /** Resolves when the next frame can be written. */
   write(jpeg: Buffer): Promise<void>;
@@ -69,7 +69,7 @@ function ofStream(stream: Writable, name: string, closes: boolean): FrameFile {
       if (!stream.write(jpeg)) await drained(stream);
       check();
       // A stream that was destroyed without an error was closed by the program that reads it, such as a player.
-      if (stream.destroyed) throw cannotWrite(name, new Error("it is closed"));
+      if (stream.destroyed) throw cannotWrite(name, new Error("the reader has closed it"));
     },
     end: async () => {
       check();

@@ -20,14 +20,14 @@ interface Options extends TrustOptions {
 
 export const login = defineCommand<[Options]>(
   `Save a token and the address of the service (--base-url, default ${DEFAULT_BASE_URL}) to the credentials file. ` +
-    "Without --token it prompts for the token; without a terminal it reads it from stdin. " +
-    "The token is verified first: if the service refuses it, it is not saved. " +
-    "With --no-token it saves only the address and its certificate authority, for a service that has no org yet.",
+    "Without --token, rf prompts for the token or, without a terminal, reads it from stdin. " +
+    "The token is verified first, and not saved if the service refuses it. " +
+    "With --no-token, only the service's address and certificate authority are saved; use this if the service has no org yet.",
   (command) =>
     command
       .option("--token <token>", "Token; prefer the prompt or a pipe, because other users can see command arguments")
-      .option("--no-token", "Save only the address and its certificate authority")
-      .option("--fingerprint <sha256:…>", "Trust the server's own certificate authority that has this fingerprint")
+      .option("--no-token", "Save only the service's address and certificate authority")
+      .option("--fingerprint <sha256:…>", "Trust the server's own certificate authority, identified by this fingerprint")
       .option("--ca-file <file>", "Trust only the certificate authority in this PEM file")
       .option("--allow-insecure-http", "Allow sending the token to another machine over plain http, where it can be read in transit"),
   async (context, options) => {
@@ -91,8 +91,8 @@ function checkToken(text: string, base_url: string): string {
 }
 
 /**
- * Returns the token's owner, or a warning if the service did not confirm it. Throws if the service refuses the token, and for a connection
- * error that a retry cannot fix: then nothing is saved.
+ * Returns the token's owner, or a warning if the service did not confirm it. Throws if the service refuses the token, or for a connection
+ * error that a retry cannot fix; the caller then saves nothing.
  */
 async function checkLogin(client: Client): Promise<{ who?: string; warning?: string }> {
   try {
@@ -111,7 +111,7 @@ async function checkLogin(client: Client): Promise<{ who?: string; warning?: str
 }
 
 export const logout = defineCommand<[]>(
-  "Delete the credentials file with all its profiles; with --profile only that profile. The token itself stays valid on the service.",
+  "Delete the credentials file with all its profiles; with --profile, delete only that profile. Tokens stay valid on the service.",
   (command) => command,
   async (context) => {
     const file = credentialsPath(context.environment);

@@ -38,7 +38,7 @@ interface ListOptions extends LimitOption {
 const archOf = ({ platform }: Pick<Robot, "platform">): string | undefined =>
   platform?.arch === undefined ? undefined : debianArch(platform.arch);
 
-/** Tag of the release that installed the agent; null if a package did, or if the agent was started in another way. */
+/** Tag of the release that installed the agent; null if the agent was installed from a package or started in another way. */
 const releaseOf = ({ apps }: Pick<Robot, "apps">): string | null => apps.find(({ app }) => app === AGENT_APP)?.current?.tag ?? null;
 
 export const list = defineCommand<[ListOptions]>(
@@ -47,12 +47,13 @@ export const list = defineCommand<[ListOptions]>(
     limitOption(command)
       .option("--fleet <id>", "Only robots of this fleet")
       .option("--site <id>", "Only robots at this site")
-      .option("--outdated", "Only agents that are older than the version that the server hosts"),
+      .option("--outdated", "Only agents older than the version that the server hosts"),
   async (context, { limit, fleet, site, outdated }) => {
     const { out } = context;
     const client = await context.client();
     const hosted = await hostedVersion(client);
-    if (outdated && hosted === undefined) throw usage("the server hosts no packages, so no version is the newest", NONE_HOSTED);
+    if (outdated && hosted === undefined)
+      throw usage("the server hosts no packages, so rf cannot tell which agents are outdated", NONE_HOSTED);
     const query = { fleet_id: fleet, site_id: site, agent_older_than: outdated ? hosted : undefined };
     const robots = await readList(client, "listRobots", limit, { query });
     const items = robots.items.map((robot) => ({
@@ -88,14 +89,14 @@ interface UpgradeOptions extends RolloutFlags, SignOptions {
 }
 
 export const upgrade = defineCommand<[UpgradeOptions]>(
-  "Upgrade the agents of a robot or a fleet to the version that the server hosts, another released version, or files. Creates one release and one deployment for each architecture of the robots. Agents that do not work return to their previous version automatically.",
+  "Upgrade the agents of a robot or a fleet: to the version that the server hosts, to another released version, or to the version in agent tarballs. Creates one release and one deployment for each architecture of the robots. An agent that fails after the upgrade rolls back to its previous version automatically.",
   (command) => {
     command
       .option("--robot <id>", "Upgrade the agent of this robot")
       .option("--fleet <id>", "Upgrade the agents of this fleet")
-      .option("--to <version>", "Version to install, which the server hosts or which was released before (default: the hosted version)")
-      .option("--file <path>", "Tarball of the agent, as `npm run package` writes it; repeatable, one for each architecture", collect)
-      .option("--watch", "Follow the deployments to their end");
+      .option("--to <version>", "Version to install, either hosted by the server or already released (default: the hosted version)")
+      .option("--file <path>", "Agent tarball from `npm run package`; repeatable, one for each architecture", collect)
+      .option("--watch", "Follow the deployments until they end");
     rolloutOptions(command);
     signOptions(command);
   },
@@ -112,7 +113,10 @@ export const upgrade = defineCommand<[UpgradeOptions]>(
       throw new Failure(EXIT.not_found, "no robot has reported its architecture", { hints: ["Robots report it when they connect."] });
     const packages = await findPackages(context, client, options, [...by_arch.keys()].map(String));
     if (options.watch && context.structured && packages.length > 1)
-      throw usage("--watch follows several deployments here, and structured output has one document", "Omit --watch, then watch each.");
+      throw usage(
+        "--watch would follow several deployments, but structured output is one document",
+        "Omit --watch, then follow each: rf deployments watch <id>",
+      );
     const releases: Release[] = [];
     for (const one of packages) releases.push(await release(context, client, one, options));
     const data: Deployment[] = [];
@@ -151,7 +155,10 @@ async function readRobots(client: Client, { robot, fleet }: UpgradeOptions): Pro
 /** A version of the agent for one architecture: a release, a hosted tarball, or a file. */
 type Package = AgentDescription & ({ release: Release } | { hosted: HostedTarball } | { file: string; artifact: Artifact });
 
-/** Finds the version for each architecture. Throws a Failure if one is missing, before anything is created. */
+/**
+ * Finds the package for each architecture. Throws a Failure if any package is missing, so that a release is created for all architectures
+ * or for none.
+ */
 async function findPackages(context: Context, client: Client, options: UpgradeOptions, archs: readonly string[]): Promise<Package[]> {
   const found = options.file === undefined ? await findOnServer(client, options.to) : await readFiles(context, options.file);
   const packages = archs.flatMap((arch) => found.find((one) => one.arch === arch) ?? []);
@@ -159,17 +166,17 @@ async function findPackages(context: Context, client: Client, options: UpgradeOp
   if (missing.length === 0) return packages;
   const needed = missing.join(" and ");
   if (options.file !== undefined)
-    throw usage(`no --file is for the architecture ${needed}`, "Pass one file for each architecture of the robots.");
+    throw usage(`no --file contains an agent for the architecture ${needed}`, "Pass one file for each architecture of the robots.");
   if (options.to === undefined && found.length === 0)
     throw new Failure(EXIT.not_found, "the server hosts no packages", { hints: [NONE_HOSTED, FILES] });
   const message =
     options.to === undefined
       ? `the server hosts no agent for the architecture ${needed}`
-      : `the server neither hosts nor has released agent ${options.to} for the architecture ${needed}`;
+      : `agent ${options.to} for the architecture ${needed} is neither hosted by the server nor released`;
   throw new Failure(EXIT.not_found, message, { hints: [FILES] });
 }
 
-const FILES = "Or pass the files: rf agents upgrade --file <tarball>";
+const FILES = "Or pass agent tarballs: rf agents upgrade --file <tarball>";
 
 /** Returns the packages of the hosted version or, with `version`, the hosted packages and releases of that version. */
 async function findOnServer(client: Client, version: string | undefined): Promise<Package[]> {
@@ -219,9 +226,9 @@ async function release(context: Context, client: Client, one: Package, options: 
   };
   const signature = await signatureOf(client, context.now(), { ...described, images: [] }, options);
   const hints = [
-    "Robots install one build of a version. Build the packages with another version number.",
+    "Robots install only one build of each version. Build the packages with another version number.",
     `To upgrade to the earlier build, run: rf deploy ${described.tag} --fleet <id>`,
-    `If no robot has it yet, \`rf releases remove ${described.tag}\` frees the tag.`,
+    `If the earlier build is not in use, \`rf releases remove ${described.tag}\` frees the tag.`,
   ];
   const { data } = await createRelease(context, client, { ...described, signature }, hints);
   if (data.artifact_state !== "awaiting_upload") return data;

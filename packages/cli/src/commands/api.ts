@@ -20,7 +20,7 @@ interface Options {
 }
 
 export const api = defineCommand<[string, string, Options]>(
-  "Call any route of the service with your token, and print the response. Fields become the JSON body, or the query of a GET. " +
+  "Call any route of the service with your token, and print the response. Fields become the JSON body or, for GET, the query parameters. " +
     "The routes are described at /docs and in /openapi.json of the service.",
   (command) =>
     command
@@ -28,13 +28,13 @@ export const api = defineCommand<[string, string, Options]>(
       .argument("<path>", "Path of the route, such as /api/robots?status=online")
       .option(
         "-F, --field <key=value>",
-        "Field with a JSON value, or text if it is not valid JSON; @FILE reads the value from a file, @- from stdin (repeatable; nested: key[sub]=, key[]=)",
+        "Field with a JSON value; a value that is not valid JSON is sent as text; @FILE reads the value from a file, @- from stdin (repeatable; nested: key[sub]=, key[]=)",
         collect,
       )
       .option("-f, --raw-field <key=value>", "Field with a text value (repeatable)", collect)
-      .option("--input <file>", "File with the body; - reads stdin")
+      .option("--input <file>", "File with the request body; - reads stdin")
       .option("-H, --header <name:value>", "Header of the request (repeatable)", collect)
-      .option("-i, --include", "Print status and headers first"),
+      .option("-i, --include", "Print the response status and headers before the body"),
   async (context, word, given, options) => {
     const method = word.toUpperCase();
     if (!METHODS.includes(method)) throw usage(`${word} is not an HTTP method`, `Use one of ${METHODS.join(", ")}.`);
@@ -60,7 +60,7 @@ export const api = defineCommand<[string, string, Options]>(
     const text = await response.text();
     if (response.ok) return text === "" ? undefined : writeJson(context, text);
     const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
-    // With --json the Failure prints the body.
+    // With --json, the Failure prints the response body.
     if (!context.structured && text !== "") await writeJson(context, text);
     throw error;
   },

@@ -37,7 +37,7 @@ export const audit = defineCommand<[Options]>(
           .option("--until <time>", "Only entries before this time", readTime)
           .option("--action <name>", "Only entries of this operation, such as createDeployment or stream.opened")
           .option("--actor <id>", "Only entries by this user, token or robot")
-          .option("--token-id <id>", "Only entries with this token")
+          .option("--token-id <id>", "Only entries of requests with this token")
           .option("--object <id>", "Only entries about this object, such as a robot or release")
           .addOption(new Option("--outcome <outcome>", "Only completed or only refused operations").choices(OUTCOMES)),
       ),

@@ -42,7 +42,7 @@ const within =
   };
 
 export const camera = defineCommand<[string, Options]>(
-  "List the cameras of a robot, and on a terminal show the frame rate. Save a snapshot, or all frames until interrupted.",
+  "List the cameras of a robot; on a terminal, also show the frame rate of one camera. With --snapshot, save one frame. With --save, save all frames until interrupted.",
   (command) =>
     command
       .argument("<id>", "ID of the robot")
@@ -56,7 +56,7 @@ export const camera = defineCommand<[string, Options]>(
       .option("--duration <time>", "Stop after this time, such as 30s", seconds),
   async (context, robot_id, options) => {
     if (options.snapshot !== undefined && options.save !== undefined)
-      throw usage("--snapshot and --save cannot be used together", "Take the snapshot with a separate call.");
+      throw usage("--snapshot and --save cannot be used together", "Take the snapshot with a separate command.");
     const client = await context.client();
     if (options.snapshot !== undefined) return snapshot(context, client, robot_id, options, options.snapshot);
     if (options.save !== undefined) return save(context, client, robot_id, options, options.save);

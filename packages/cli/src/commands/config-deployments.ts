@@ -26,7 +26,7 @@ export const deploy = defineCommand<[DeployOptions]>(
     namespaceOption(command, "Only this namespace (default: all)")
       .option("--robot <id>", "Deploy to this robot")
       .option("--fleet <id>", "Deploy to this fleet")
-      .option("--watch", "Follow the deployment to its end")
+      .option("--watch", "Follow the deployment until it ends")
       .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)");
   },
   async (context, { robot, fleet, namespace, watch, idempotencyKey }) => {

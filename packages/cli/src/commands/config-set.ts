@@ -26,15 +26,15 @@ interface Options extends ScopeOptions {
 }
 
 export const set = defineCommand<[string, string | undefined, Options]>(
-  "Set a config value for the whole org, or with --site, --fleet or --robot for that target only; with --fleet or --robot the value is then " +
-    "deployed there. Robots get a value only by a deployment. The value is parsed as JSON, and is a string if that fails.",
+  "Set a config value for the whole org or, with --site, --fleet or --robot, for that target only. With --fleet or --robot, the value is also " +
+    "deployed to that target: robots get values only by deployments. Text that is not valid JSON is set as a string.",
   (command) => {
     command.argument("<key>", "Key of the value").argument("[value]", "JSON or text; a secret is prompted for or read from stdin");
     scopeOptions(command)
       .option("--secret", "Encrypt the value and reveal it to robots only; needs the role admin")
       .option("--from-file <path>", "Read the value from a file; - is stdin")
       .option("--no-deploy", "Do not deploy the value, even with --fleet or --robot")
-      .option("--watch", "Follow the deployment to its end");
+      .option("--watch", "Follow the deployment until it ends");
   },
   async (context, key, text, options) => {
     const { scope, scope_id } = readScope(options);
@@ -103,7 +103,7 @@ const readText = async (file: string): Promise<string> =>
 const trimEnd = (text: string): string => text.replace(/\r?\n$/, "");
 
 export const edit = defineCommand<[string, ScopeOptions]>(
-  "Open a value as JSON in $VISUAL or $EDITOR, and set the saved value. Robots get it with the next config deployment.",
+  "Edit a value as JSON in $VISUAL or $EDITOR. Robots get the new value with the next config deployment.",
   (command) => {
     command.argument("<key>", "Key, or id of the entry");
     scopeOptions(command);
@@ -141,7 +141,7 @@ async function setDraft(context: Context, client: Client, entry: ConfigEntry, dr
   const now = (await client.getConfig({ params: { id: entry.id } })).data;
   if (now.version !== entry.version)
     throw new Failure(EXIT.conflict, `version ${now.version} was set in the meantime; your change was not saved`, {
-      hints: ["Edit it again."],
+      hints: ["Run the command again to edit the new version."],
     });
   const at = scope === "org" ? {} : { scope, scope_id: scope_id ?? undefined };
   const answer = await client.setConfig({ body: { key: entry.key, value, namespace, ...at }, idempotency_key: context.idempotencyKey() });

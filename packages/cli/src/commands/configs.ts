@@ -89,7 +89,7 @@ export const unset = requestCommand(
 export const effective = defineCommand<[{ robot: string; namespace?: string }]>(
   "Show a robot's effective values, the scope that each comes from, and whether the files on the robot match the last deployment.",
   (command) => {
-    namespaceOption(command, "Only this namespace").requiredOption("--robot <id>", "The robot");
+    namespaceOption(command, "Only this namespace").requiredOption("--robot <id>", "Robot whose values to show");
   },
   async (context, { robot, namespace }) => {
     const { out } = context;
@@ -274,7 +274,7 @@ export const schema = defineCommand<[(typeof ACTIONS)[number], string | undefine
   (command) =>
     command
       .argument("<action>", ACTIONS.join(", "), oneOf(ACTIONS))
-      .argument("[namespace]", "The namespace")
+      .argument("[namespace]", "Namespace of the schema")
       .argument("[file]", "For set: file with the schema; - is stdin"),
   async (context, action, namespace, file) => {
     if (action === "list") return listSchemas(context);

@@ -13,11 +13,14 @@ interface Options {
 }
 
 export const cp = defineCommand<[string, string, Options]>(
-  "Copy files from or to a robot. An interrupted copy resumes where it stopped, even if the command is run again. A file appears at its destination only when it is complete and its checksum is valid. An existing file is replaced, as with scp.",
+  "Copy files from or to a robot. An interrupted copy resumes where it stopped, also when you run the command again. A file appears at its destination only when it is complete and its checksum is valid. An existing file is replaced, as with scp.",
   (command) =>
     command
-      .argument("<source>", "Path on this machine, or ROBOT:PATH; a relative path starts in the home directory of the robot's user")
-      .argument("<target>", "Destination in the same form; if it is a directory, the file keeps its name")
+      .argument(
+        "<source>",
+        "Path on this machine, or ROBOT:PATH on a robot, where a relative path starts in the home directory of the shell user",
+      )
+      .argument("<target>", "Destination, a path on this machine or ROBOT:PATH; a file copied into a directory keeps its name")
       .option("-r, --recursive", "Copy directories recursively; links to directories are skipped"),
   async (context, from, to, { recursive = false }) => {
     const { source, target, robot_id } = parseCopy(from, to);

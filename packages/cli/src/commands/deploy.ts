@@ -23,7 +23,7 @@ export const deploy = defineCommand<[string, Options]>(
       .argument("<release>", "Tag or id of the release")
       .option("--robot <id>", "Deploy to this robot")
       .option("--fleet <id>", "Deploy to this fleet")
-      .option("--watch", "Follow the deployment to its end")
+      .option("--watch", "Follow the deployment until it ends")
       .option("--scheduled-at <rfc3339>", "Start the deployment at this time, such as 2030-01-31T22:00:00Z")
       .option("--dry-run", "Print the rollout plan without deploying")
       .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)"),

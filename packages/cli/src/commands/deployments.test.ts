@@ -8,7 +8,9 @@ const AT = "2030-01-01T00:00:00.000Z";
 
 type Told = [robot_id: string, status: string, reason?: string];
 
-/** A deployment to these robots, newest target first as the server lists them; failed robots have a message. */
+/**
+ * Starts a server with one deployment to these robots. It lists targets newest first, like the real server; failed robots have a message.
+ */
 function peerOf(robots: Told[]): Promise<ScriptedPeer> {
   const count = (...of: string[]) => robots.filter(([, status]) => of.includes(status)).length;
   const counts = {

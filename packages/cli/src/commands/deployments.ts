@@ -24,7 +24,10 @@ export const list = defineCommand<[ListOptions]>(
       .option("--robot <id>", "Only deployments to this robot")
       .option("--fleet <id>", "Only deployments to this fleet")
       .option("--since <time>", "Only deployments created since this time: an age such as 10m, 2h or 3d, or an RFC 3339 time", readTime)
-      .option("--following", "Include automatic deployments to robots that follow their fleet; with --robot they are always listed"),
+      .option(
+        "--following",
+        "Include automatic deployments to robots that follow their fleet; with --robot, automatic deployments are always listed",
+      ),
   async (context, options) => {
     const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet, since: options.since?.(context.now()) };
     const cause = options.following === true || options.robot !== undefined ? undefined : ("request" as const);
@@ -93,9 +96,11 @@ export const promote = changeState("promoteDeployment", {
 });
 
 export const cancel = requestCommand(
-  "Cancel a deployment: robots that have begun to install complete it, all others stop.",
+  "Cancel a deployment: robots that have begun to install the release finish, all others stop.",
   (command) =>
-    command.argument("<id>", "ID of the deployment").option("--rollback", "Roll back robots that are installing, once they finish"),
+    command
+      .argument("<id>", "ID of the deployment")
+      .option("--rollback", "Also roll back robots that are installing the release, after they finish"),
   (client, context, id: string, options: { rollback?: true }) => {
     const body = options.rollback === true ? { mode: "rollback" as const } : {};
     return client.cancelDeployment({ params: { id }, body, idempotency_key: context.idempotencyKey() });
@@ -107,11 +112,11 @@ export const cancel = requestCommand(
 );
 
 export const rollback = defineCommand<[string, { watch?: true }]>(
-  "Roll back a deployment's robots to their previous release. A running deployment is reversed; if the deployment has ended, a new one is created.",
+  "Roll back a deployment's robots to their previous release. If the deployment is running, its status changes to rolling_back; if it has ended, a new deployment performs the rollback.",
   (command) =>
     command
       .argument("<id>", "ID of the deployment")
-      .option("--watch", "Follow the rollback to its end; it succeeds when no robot of the deployment runs the release"),
+      .option("--watch", "Follow the rollback until it ends; it succeeds if no robot of the deployment runs the release"),
   async (context, id, options) => {
     const { out } = context;
     const client = await context.client();
@@ -138,7 +143,10 @@ export const rollback = defineCommand<[string, { watch?: true }]>(
 
 export const retry = defineCommand<[string, { watch?: true }]>(
   "Deploy again to the robots on which an earlier deployment failed or was rolled back.",
-  (command) => command.argument("<id>", "ID of the deployment that has ended").option("--watch", "Follow the new deployment to its end"),
+  (command) =>
+    command
+      .argument("<id>", "ID of the earlier deployment, which must have ended")
+      .option("--watch", "Follow the new deployment until it ends"),
   async (context, id, options) => {
     const { out } = context;
     const client = await context.client();

@@ -49,13 +49,16 @@ const create = defineCommand<[NewKeyOptions]>(
   "Create an enrollment key, with which robots join a fleet. The key is shown only once.",
   (command) =>
     command
-      .requiredOption("--site <id>", "Site of the robots")
-      .requiredOption("--fleet <id>", "Fleet of the robots, at that site")
+      .requiredOption("--site <id>", "Site of the fleet")
+      .requiredOption("--fleet <id>", "Fleet that enrolled robots join (must belong to the site)")
       .option("--label <text>", "What the key is for")
-      .option("--max-uses <n>", "Number of robots that may enroll with it; 0 means unlimited", wholeNumber(0))
+      .option("--max-uses <n>", "Maximum number of robots that may enroll with the key; 0 means unlimited", wholeNumber(0))
       .option("--expires-in-hours <n>", "Lifetime in hours; 0 means no expiry", wholeNumber(0))
-      .option("--trusted", "Robots that enroll with it get secrets immediately (admins only; the default for admins)")
-      .option("--no-trusted", "Robots that enroll with it get secrets only after an admin approves them (the default for others)"),
+      .option("--trusted", "Robots that enroll with the key get secrets immediately (only admins can set this; it is their default)")
+      .option(
+        "--no-trusted",
+        "Robots that enroll with the key get secrets only after an admin approves each robot (the default for other roles)",
+      ),
   async (context, { site, fleet, label, maxUses, expiresInHours, trusted }) => {
     const { out } = context;
     const client = await context.client();
@@ -70,7 +73,7 @@ const create = defineCommand<[NewKeyOptions]>(
         ["ID", data.id],
         ["Key", out.paint("strong", data.key)],
         ["Uses", data.max_uses === 0 ? "unlimited" : `at most ${data.max_uses}`],
-        ["Secrets", data.trusted ? "robots get them immediately" : "after an admin approves the robot"],
+        ["Secrets", data.trusted ? "sent to robots immediately" : "sent after an admin approves the robot"],
         ["Expires", relative(data.expires_at, context.now())],
       ]);
       showKeyUse(context, client, data.key, install);
@@ -80,15 +83,15 @@ const create = defineCommand<[NewKeyOptions]>(
 export { create as new };
 
 export const revoke = requestCommand(
-  "Revoke an enrollment key. Robots enrolled with it stay.",
+  "Revoke an enrollment key. Robots that enrolled with the key stay enrolled.",
   (command) => command.argument("<id>", "ID of the key"),
   (client, context, id: string) => client.revokeEnrollmentKey({ params: { id }, idempotency_key: context.idempotencyKey() }),
-  ({ data }) => line`Key ${data.id} is revoked. Robots enrolled with it (${data.uses}) stay.`,
+  ({ data }) => line`Key ${data.id} is revoked. Robots that enrolled with the key (${data.uses}) stay enrolled.`,
 );
 
 /**
- * Returns the command that installs and enrolls the agent from the server's packages. Undefined if the server hosts none, if it is older
- * than this function of it, or if `rf` may not ask.
+ * Returns the command that installs and enrolls the agent from the server's packages. Undefined if the server hosts no packages, is too old
+ * to report them, or refuses the request.
  */
 export async function installLine(context: Context, client: Client, key: string | null): Promise<string | undefined> {
   if (key === null) return undefined;
@@ -112,16 +115,16 @@ export function showKeyUse(context: Context, client: Client, key: string | null,
   const is_local = isLoopback(new URL(client.base_url));
   const place = is_local ? "this machine" : "the robot";
   if (install !== undefined) {
-    out.line(`\nThe key is not shown again. To install the agent on ${place} and enroll it:`);
+    out.line(`\nThe key is not shown again. To install and enroll the agent on ${place}, run:`);
     out.line(line`  ${install}`);
   } else {
-    out.line(`\nThe key is not shown again. On ${place}:`);
+    out.line(`\nThe key is not shown again. On ${place}, run:`);
     const words = ["--server", client.base_url, "--enroll-key", key ?? "", "--state", "./state"];
     // The robot's machine does not trust the pinned certificate authority yet, so the command passes its fingerprint.
     if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
     out.line(line`  rf-agent run ${words.join(" ")}`);
   }
   if (!is_local) return;
-  out.line("\nOn another machine, replace the loopback address with the server's. The server must then listen on the network, for");
+  out.line("\nOn another machine, replace the loopback address with the server's address. The server must then listen on the network, for");
   out.line("example `roamfleet serve --listen 0.0.0.0:7600 --tls auto`.");
 }

@@ -46,7 +46,10 @@ function print({ out }: Context, record: LogRecord, name?: string): void {
   out.line(logLine(out, record, name === undefined ? {} : { robot: out.paintAs(record.robot_id, name) }));
 }
 
-/** Returns the names of these records' robots by id; undefined without records, and for structured output, which contains ids. */
+/**
+ * Returns the names of the robots in these records, by robot id. Undefined without records, and for structured output, which contains ids
+ * only.
+ */
 async function readNames(
   context: Context,
   client: Client,

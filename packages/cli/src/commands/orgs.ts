@@ -16,7 +16,7 @@ export interface AdminOption {
 export const adminOption = (command: Command): Command =>
   command.option(
     "--admin-token <token>",
-    "The service's SERVICE_ADMIN_TOKEN; - prompts for it or reads stdin (default: ROAMFLEET_ADMIN_TOKEN)",
+    "The service's SERVICE_ADMIN_TOKEN; - prompts for the token or reads it from stdin (default: ROAMFLEET_ADMIN_TOKEN)",
   );
 
 /** Runs `work` as the service's administrator. A service in open mode needs no token. */
@@ -31,7 +31,7 @@ export async function asAdmin<T>(context: Context, options: AdminOption, work: (
     const hint =
       admin_token === undefined
         ? "Set ROAMFLEET_ADMIN_TOKEN to the server's SERVICE_ADMIN_TOKEN."
-        : "It must be the server's SERVICE_ADMIN_TOKEN.";
+        : "The admin token must be the server's SERVICE_ADMIN_TOKEN.";
     throw new Failure(EXIT.auth, error.message, { hints: [hint], document: error.body, cause: error });
   }
 }
@@ -53,7 +53,7 @@ const adminCommand = <T>(
   );
 
 export const request = defineCommand<[string, { email: string }]>(
-  "Request an organization. No token is needed; the service's administrator approves the request and sends you one.",
+  "Request an organization. The request needs no token. After approval, the service's administrator sends you a token.",
   (command) => command.argument("<name>", "Name of the org").requiredOption("--email <address>", "Your e-mail address"),
   async (context, name, { email }) => {
     const { out } = context;

@@ -53,7 +53,7 @@ export const use = defineCommand<[string]>(
 );
 
 export const add = defineCommand<[string]>(
-  "Add a profile with the address of --base-url and the org of --org. Missing values are inherited from the file's top level; the token is inherited only if the address is the same.",
+  "Add a profile with the address from --base-url and the org from --org. Missing values are inherited from the file's top level; the token is inherited only if the address is the same.",
   (command) => command.argument("<profile>", "Name of the new profile"),
   async ({ environment, flags: { base_url, org }, out }, name) => {
     if (!NAME.test(name)) throw usage(`"${name}" is not a valid profile name: use up to 64 letters, digits, . _ and -`);

@@ -136,7 +136,7 @@ export const push = defineCommand<[string | undefined, Options]>(
       )
       .option("--app <name>", "App of the release (default: main)")
       .option("--manifest <file>", "JSON or YAML file that defines how the app runs")
-      .option("--image <ref>", "Image to run instead of a file, as registry/name@sha256:…");
+      .option("--image <ref>", "Image that robots pull from a registry, instead of a file, as registry/name@sha256:…");
     signOptions(command);
   },
   async (context, file, options) => {
@@ -204,19 +204,19 @@ async function kindOf(
 }
 
 function noteOf(file: string, said: string | undefined, { kind, is_gzip }: ArtifactContent): string | undefined {
-  if (said === undefined && kind === "app_bundle") return `${file} has a roamfleet.json: it is released as an app_bundle.`;
-  if (said === undefined && kind === "os_image") return `${file} is a squashfs, as RAUC bundles are: it is released as an os_image.`;
+  if (said === undefined && kind === "app_bundle") return `${file} contains a roamfleet.json, so it is released as an app_bundle.`;
+  if (said === undefined && kind === "os_image") return `${file} is a squashfs image, like RAUC bundles, so it is released as an os_image.`;
   if (kind === KIND_DEFAULT) return undefined;
   if (said !== undefined && kind === "os_image") return `${file} looks like a RAUC bundle: did you mean --kind os_image?`;
   if (said !== undefined && kind === "app_bundle") return `${file} looks like an app bundle: did you mean --kind app_bundle?`;
   return is_gzip
-    ? `${file} is compressed: if it is an image, robots download all of it each time. If you decompress it first (\`gunzip\`), robots download only missing layers.`
-    : `${file} is not an image archive (docker save): robots will refuse it as ${KIND_DEFAULT}. Pass --kind for other content.`;
+    ? `${file} is compressed. If it is an image, robots download the whole file each time. Decompress the file with \`gunzip\` to let robots download only missing layers.`
+    : `${file} is not an image archive (docker save), so robots will refuse it as a ${KIND_DEFAULT}. Pass --kind for other content.`;
 }
 
 const TAG_IS_USED = [
   "A tag always refers to the same content: push with another --tag <tag>.",
-  "If no robot has the release yet, `rf releases remove <tag>` frees the tag.",
+  "If the existing release is not in use, `rf releases remove <tag>` frees the tag.",
 ];
 
 /** Creates a release. Throws a Failure with these hints if its tag is used for other content. */
@@ -273,6 +273,6 @@ function brokenOff({ exit_code, message, hints, document }: Failure, cause: unkn
 }
 
 const ROOM = [
-  "Remove unused releases: rf releases remove <tag>. The space of their artifacts is freed a day after that.",
+  "Remove unused releases: rf releases remove <tag>. Their storage is freed one day later.",
   "The server's operator can raise the limit: roamfleet serve --limit artifact_bytes_max=<bytes>",
 ];

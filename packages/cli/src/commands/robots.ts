@@ -53,7 +53,7 @@ export const list = defineCommand<[Options]>(
     const hosted =
       options.outdatedAgent === true || context.out.showsWide("AGENT") ? await hostedVersion(await context.client()) : undefined;
     if (options.outdatedAgent === true && hosted === undefined)
-      throw usage("the server hosts no packages, so no version is the newest", NONE_HOSTED);
+      throw usage("the server hosts no packages, so rf cannot tell which agents are outdated", NONE_HOSTED);
     const query = { ...queryOf(options), agent_older_than: options.outdatedAgent === true ? hosted : undefined };
     await printList(context, "listRobots", {
       limit: options.limit,
@@ -82,7 +82,7 @@ export const list = defineCommand<[Options]>(
   },
 );
 
-/** Formats the release of every app; a robot whose only app is `main` omits the app's name. */
+/** Formats the release of every app. The app's name is omitted if `main` is the robot's only app. */
 function releasesText(apps: readonly { app: string; current: { tag: string } | null; release_state: string }[]): string {
   const [first] = apps;
   if (first === undefined) return "–";
@@ -136,8 +136,10 @@ export const show = defineCommand<[string]>(
         ["Health", robot.failing.length === 0 ? out.status(robot.health) : line`${out.status(robot.health)}: ${robot.failing.join(", ")}`],
         ...(robot.held_at === null
           ? []
-          : [["Quarantined", `${relative(robot.held_at, context.now())}: several machines use its identity`] as const]),
-        ...(robot.approval === "approved" ? [] : [["Approval", "pending: secrets are withheld until an admin approves it"] as const]),
+          : [["Quarantined", `${relative(robot.held_at, context.now())}: several machines use this identity`] as const]),
+        ...(robot.approval === "approved"
+          ? []
+          : [["Approval", "pending: secrets are withheld until an admin approves the robot"] as const]),
         ["Site", robot.site_id],
         ["Fleet", robot.fleet_id],
         ["Labels", labelsText(robot.labels)],
@@ -161,7 +163,7 @@ export const show = defineCommand<[string]>(
 );
 
 const CAUSES: Record<string, string> = {
-  joined: "because the robot joined a fleet with it",
+  joined: "because the robot joined a fleet with this release",
   returned: "because the robot was offline when the fleet's deployment expired",
 };
 const DEPLOYMENTS_READ_MAX = 20;
@@ -229,7 +231,7 @@ export const replace = defineCommand<[string]>(
         ["Robot", id],
         ["Key", out.paint("strong", key)],
         ["Uses", 1],
-        ["Secrets", trusted ? "the robot continues to get them" : "after an admin approves the robot"],
+        ["Secrets", trusted ? "still sent to the robot" : "sent after an admin approves the robot"],
         ["Expires", relative(expires_at, context.now())],
       ]);
       showKeyUse(context, client, key, install);
@@ -276,7 +278,7 @@ export const remove = requestCommand(
   (client, _, id: string) => client.deleteRobot({ params: { id } }),
   ({ data }) => [
     line`Robot ${data.name} is decommissioned: ${data.id}`,
-    "To use the machine again, empty the state directory of its agent and enroll it again.",
+    "To use the machine again, empty the agent's state directory and enroll the machine again.",
   ],
   ["rf robots remove rob_…"],
 );

@@ -9,7 +9,7 @@ import { RfHome, type RfCall, type RfResult } from "../testing/run-rf.ts";
 const TIMEOUT = { timeout: 120_000 };
 const LINES = '{"version":2,"width":80,"height":24}\n[0.1,"o","begin\\n"]\n[100,"o","rest\\n"]\n';
 
-/** Plays a recording whose body is sent as `body` describes; sends Ctrl-C when `interrupt` accepts the output. */
+/** Plays a recording from a server whose response `body` describes. Sends Ctrl-C when `interrupt` returns true for the output. */
 async function play(
   home: RfHome,
   args: string[],

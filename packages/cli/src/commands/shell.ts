@@ -71,7 +71,7 @@ export const shell = defineCommand<[string, string[], Options]>(
 
 function ending({ left, printed }: RemoteShell, { ending = { code: 1006, reason: "" } }: Stream): Failure {
   if (left) return new Failure(EXIT.error, "disconnected", { bare: true, document: undefined });
-  const again = "Its programs were stopped. `rf robots sessions list <id>` shows the session.";
+  const again = "The programs of the shell were stopped. `rf robots sessions list <id>` shows the session.";
   return (
     streamFailure(ending, { right: "open this shell", again, nothing_printed: !printed }) ??
     new Failure(EXIT.error, `the shell ended without an exit code${ending.reason === "" ? "" : `: ${ending.reason}`}`, {

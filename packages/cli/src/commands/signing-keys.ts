@@ -81,7 +81,7 @@ export const add = defineCommand<[string, StatementOptions & { name?: string }]>
       .option("--name <name>", "Name of the new key (default: the file name)")
       .option(
         "--start-over",
-        "If all trusted keys are lost: trust only this key. Each robot that trusts the lost keys must then be reset on its own machine",
+        "If all trusted keys are lost: trust only the new key. Each robot that trusts the lost keys must then be reset locally, on the robot",
       ),
   async (context, file, options) => {
     const public_key = await readPublicKey(file);
@@ -102,7 +102,7 @@ export const revoke = defineCommand<[string, StatementOptions]>(
   (command) =>
     command
       .argument("<id>", "ID of the key, as listed by `rf signing-keys list`")
-      .requiredOption("--sign <key>", "PEM file of a currently trusted private key; if the revoked key was stolen, pass another one")
+      .requiredOption("--sign <key>", "PEM file of a currently trusted private key; if the revoked key was stolen, pass another key")
       .option(KNOWN_FLAG, KNOWN_HELP),
   async (context, id, options) => {
     const answer = await changeSigningKeys(context, options, {
@@ -118,7 +118,7 @@ export const revoke = defineCommand<[string, StatementOptions]>(
 );
 
 const requireSignatures = defineCommand<[string, StatementOptions]>(
-  "Require signed releases, or turn the requirement off. A currently trusted key must sign either change.",
+  "Require signed releases, or turn the requirement off. A currently trusted key must sign this change.",
   (command) =>
     command
       .addArgument(new Argument("<on|off>", "Whether a signature is required").choices(["on", "off"]))

@@ -16,7 +16,7 @@ const ENTRIES = Array.from({ length: 450 }, (_, n) => ({
   data: {},
 }));
 
-/** A server with 450 entries, which returns 200 without a limit. */
+/** Starts a server with 450 timeline entries, which returns 200 of them if the request has no limit. */
 const startService = (): Promise<ScriptedPeer> =>
   ScriptedPeer.start(({ line }) => {
     const { searchParams } = new URL(line.split(" ")[1] ?? "", "http://peer");

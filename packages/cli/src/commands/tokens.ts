@@ -49,7 +49,7 @@ export const create = requestCommand(
   },
   ({ data }, context) => {
     showToken(context, data, data.token);
-    return "\nThe token is not shown again. Save it on the machine that uses it: rf login";
+    return "\nThe token is not shown again. On the machine that uses the token, save it: rf login";
   },
   ["rf tokens create ci --role operator --expires-in-hours 720", "rf tokens create laptop --role viewer --user usr_… --fleet fleet_…"],
 );
@@ -69,7 +69,7 @@ export const revoke = requestCommand(
 );
 
 export const rotate = requestCommand(
-  "Replace a token's secret. The new one is shown only once. Role, scopes and label are kept.",
+  "Replace a token's secret. The new secret is shown only once. Role, scopes and label are kept.",
   (command) =>
     command
       .argument("<id>", "ID of the token")
@@ -80,7 +80,7 @@ export const rotate = requestCommand(
   ({ data }, context, _, { overlapSeconds = 0 }) => {
     showToken(context, data, data.token);
     const old = overlapSeconds === 0 ? "is now invalid" : `stays valid for ${duration(overlapSeconds)}`;
-    return `\nThe token is not shown again. The old one ${old}.`;
+    return `\nThe new token is not shown again. The old token ${old}.`;
   },
 );
 

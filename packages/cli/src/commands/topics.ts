@@ -46,7 +46,7 @@ function rateNumber(text: string): number {
 }
 
 export const topics = defineCommand<[string, Action, string | undefined, Options]>(
-  "List the ROS topics of a robot, print the messages of one, or measure their rate. Long arrays and strings are summarized unless --full is given. If the connection or terminal is too slow, messages are skipped and the number is printed on stderr.",
+  "List the ROS topics of a robot, or print the messages of one topic or measure their rate. Long arrays and strings are summarized unless --full is given. If the connection or terminal is too slow, messages are skipped, and their number is printed on stderr.",
   (command) =>
     command
       .argument("<id>", "ID of the robot")

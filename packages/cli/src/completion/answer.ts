@@ -4,7 +4,7 @@ import { plain } from "../text.ts";
 import { topics } from "../topics.ts";
 import type { Candidate, Source } from "./sources.ts";
 
-/** Line at the end of the response with which the shell completes file names. */
+/** If the response ends with this line, the shell's script completes file names. */
 const FILES = ":files";
 
 /**
@@ -129,8 +129,9 @@ async function valuesOf(slot: Argument | Option, place: Place): Promise<Candidat
 }
 
 /**
- * Returns the lines to print for the typed word. If any values match, returns these candidates. Otherwise compares names,
- * case-insensitively. If exactly one name matches, or is equal to the word, returns its value. If several match, returns the names.
+ * Returns the lines to print for the typed word: the candidates whose values start with the word. If there are none, compares the
+ * candidates' names, ignoring case. If one name matches, or equals the word, returns the value with this name, otherwise the names of all
+ * matches.
  */
 function found(candidates: Candidate[] | typeof FILES, typed: string, prefix: string): string[] {
   if (candidates === FILES) return [FILES];

@@ -46,8 +46,8 @@ type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files" | "ros_topics";
 
 /**
- * The source of candidates for each argument and flag, such as `releases --kind`. A flag with the same meaning in every command has no noun
- * in its key.
+ * The source of candidates for each argument and flag, such as `releases --kind`. For a flag with the same meaning in every command, such
+ * as `--robot`, the key contains no noun.
  */
 const SOURCES: Readonly<Record<string, Source>> = {
   "--robot": "robots",
@@ -94,7 +94,7 @@ export function sourceOf(command: Command, slot: Argument | Option): Source | un
   return SOURCES[`${noun.name()} ${slot.name()}`];
 }
 
-/** Returns the candidates of a source. `words` are the preceding arguments. For topics, the first one is the id of the robot. */
+/** Returns the candidates of a source. `words` are the preceding arguments. For topics, the first argument is the id of the robot. */
 export async function readSource(
   source: Exclude<Source, "files">,
   flags: ReadonlyMap<string, string>,

@@ -96,7 +96,7 @@ export class ReconnectingSession {
   }
 }
 
-export const AGAIN = "Run the same command again: it resumes where it stopped.";
+export const AGAIN = "Run the same command again to resume the copy where it stopped.";
 
 /** Thrown if the stream ended before a response arrived. */
 export class SessionBroken extends Error {
@@ -156,7 +156,7 @@ export class FileSession {
     return next as Answer<T>;
   }
 
-  /** Returns the next bytes of a file, or a response. Rejects with RobotRefused for a failure. */
+  /** Returns the robot's next message: bytes of a file, or a response. Rejects with RobotRefused if the response reports a failure. */
   async next(): Promise<Buffer | FileAnswer> {
     const { value, done } = await this.#frames.next();
     if (done === true) throw new SessionBroken(this.#stream.ending ?? { code: 1006, reason: "" });

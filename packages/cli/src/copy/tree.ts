@@ -5,7 +5,7 @@ import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import type { ReconnectingSession } from "./file-session.ts";
 
-/** A file of a tree; `inner` is its path relative to the top, separated by slashes. */
+/** A file in a directory tree. `inner` is its path relative to the root of the tree, separated by slashes. */
 export interface TreeFile {
   inner: string;
   size: number;
@@ -17,7 +17,7 @@ export interface RobotFile extends TreeFile {
 }
 
 export interface Tree<F extends TreeFile> {
-  /** Directories, parents first, without the top itself. */
+  /** Directories below the root of the tree, parents first. */
   directories: { inner: string; mode: number }[];
   files: F[];
   /** Skipped entries with the reason. */

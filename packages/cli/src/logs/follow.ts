@@ -123,7 +123,7 @@ class Seen {
   }
 }
 
-/** Maximum offline robots listed by name; further ones are only counted. */
+/** Maximum offline robots listed by name; the others are only counted. */
 const NAMED_MAX = 20;
 
 interface Member {

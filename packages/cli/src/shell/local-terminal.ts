@@ -10,7 +10,7 @@ const ENTERS_SCREEN = /\u001b\[\?(?:1049|1047|47)([hl])/g; // oxlint-disable-lin
 const STTY_MS_MAX = 5_000;
 const ENDING_SIGNALS = { SIGTERM: 143, SIGHUP: 129, SIGQUIT: 131 } as const;
 
-/** The local terminal, handed over to a remote program and always restored. */
+/** The local terminal while a remote program controls it. `close` restores its state. */
 export class LocalTerminal {
   #raw = false;
   /** Output of `stty -g`; undefined without stty. */

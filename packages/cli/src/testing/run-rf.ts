@@ -47,7 +47,7 @@ export class RfHome implements AsyncDisposable {
     return path.join(this.directory, "roamfleet", "credentials.toml");
   }
 
-  /** Runs `rf` until it exits; never throws because of its exit code. */
+  /** Runs `rf` until it exits. Returns its exit code and does not throw if the code is not 0. */
   run(args: readonly string[], call: RfCall = {}): Promise<RfResult> {
     const env = { ...INHERITED, XDG_CONFIG_HOME: this.directory, ...call.env };
     const [command = process.execPath, ...words] = [...(call.within ?? []), process.execPath, MAIN, ...args];
