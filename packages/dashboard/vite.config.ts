@@ -14,13 +14,13 @@ export default defineConfig({
     outDir: "dist",
     emptyOutDir: true,
     target: "es2024",
-    // A page older than the server finds its chunks missing and reloads: see src/shell/lazy-page.ts.
+    // A page from before a server update finds that its chunks are missing and reloads: see src/shell/lazy-page.ts.
     manifest: true,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // One chunk for all that the first page loads: parts of it that lazily loaded code also needs would otherwise be separate chunks, which
-    // compress worse.
+    // All modules that the first page loads are in one chunk. Otherwise, modules that lazily loaded code also needs would become separate
+    // chunks, which compress worse.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } } },
   },
   server: {

@@ -49,7 +49,7 @@ async function push({ page, server, ...it }: Dashboard, directory: string): Prom
   const there = await progressOf(page);
   await server.until("more of it to be sent", async () => (await progressOf(page)) > there);
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByText("paused; uploaded data is kept for one day").waitFor();
+  await page.getByText("paused; uploaded data is kept for ten minutes").waitFor();
   assert.ok((await progressOf(page)) < FILE_BYTES);
 
   await page.reload();

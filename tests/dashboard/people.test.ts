@@ -72,7 +72,7 @@ test(
       await visit(page, "/enrollment");
       await page.getByRole("button", { name: /^Actions for key/ }).click();
       await page.getByRole("menuitem", { name: "Revoke…" }).click();
-      await page.getByText("The robot that enrolled with it is not affected.").waitFor();
+      await page.getByText("The robot that enrolled with this key is not affected.").waitFor();
       await button(page, "Revoke key").click();
       await page.getByRole("grid").getByText("revoked").waitFor();
     });

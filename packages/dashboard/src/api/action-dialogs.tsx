@@ -11,7 +11,10 @@ type Props<N extends JsonRouteName> = Omit<ConfirmDialogProps, "open" | "busy" |
     args: Rest<N>[0];
   };
 
-/** Asks for confirmation of an action and performs it. The dialog closes after success. With `quiet` it shows errors itself. */
+/**
+ * Asks for confirmation of an action and performs it. The dialog closes after success. With `quiet`, it shows errors in the dialog instead
+ * of as notifications.
+ */
 export function ConfirmAction<N extends JsonRouteName>({ route, args, done, quiet = false, onSuccess, children, ...dialog }: Props<N>) {
   const action = useAction(route, { ...(done === undefined ? {} : { done }), quiet, onSuccess: onSuccess ?? dialog.onClose });
   return (
@@ -48,7 +51,10 @@ export function RenamePlace({ kind, id, name: before, onClose, command }: PlaceP
 }
 
 interface DeleteProps extends PlaceProps {
-  /** The contents of the fleet or site in words, and a link to them (its text and action); false if empty, undefined while unknown. */
+  /**
+   * The contents of the fleet or site: `text` describes them, and a button with the text `verb` shows them. False if empty, undefined while
+   * unknown.
+   */
   full: { text: string; verb: string; onShow: () => void } | false | undefined;
   consequence: string;
   command: string;

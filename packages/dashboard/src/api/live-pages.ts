@@ -71,7 +71,7 @@ interface List {
 function rereader(name: ListRouteName, list: List, range: () => readonly [number, number]) {
   const { key } = list;
   const query = () => queryClient.getQueryCache().find<Pages>({ queryKey: key, exact: true });
-  // Treat data as stale that an earlier visit of the page left in the cache.
+  // Data that an earlier visit to the page left in the cache is stale.
   let stale_from = query()?.state.data === undefined ? 0 : performance.now();
   /** Time of the last fetch of each page, by cursor. */
   const read_at = new Map<string, number>();
@@ -96,8 +96,8 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       const at = performance.now();
       const fresh = await readPage(name, list.args, cursor);
       if (is_stopped) return;
-      // Discard this response while the list loads its next page: afterwards, React Query restores the old version of this page. It is
-      // refetched then.
+      // Discard this response while the list loads its next page: when that load completes, React Query restores the old version of this
+      // page. This page is refetched afterwards.
       if (query()?.state.fetchStatus === "fetching") continue;
       read_at.set(cursor, at);
       // A failed page is retried with the next change.

@@ -8,7 +8,7 @@ import { notifyDone, notifyError } from "../ui/toasts.tsx";
 import { api, randomId } from "./client.ts";
 import { refetchQueries } from "./query-client.ts";
 
-/** Packages on the server change rarely, and no event reports it. */
+/** The packages on the server change rarely, and no event reports a change. */
 const HOSTED_STALE_MS = 60_000;
 
 type Args = { params?: Record<string, string>; query?: Record<string, unknown> } | undefined;

@@ -30,7 +30,8 @@ const SESSION = queryOptions({
 /** Refreshes the session while the frame of all pages is shown. */
 export function useFreshSession(): void {
   const { refetch } = useQuery(SESSION);
-  // A query is refetched when its page becomes visible. A window next to another one is always visible, and only gets focus.
+  // React Query refetches when the page becomes visible. A window beside another window is always visible, so refresh also when the window
+  // gets focus.
   useEffect(() => {
     const refresh = (): void => void refetch({ cancelRefetch: false });
     window.addEventListener("focus", refresh);

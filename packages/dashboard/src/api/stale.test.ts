@@ -42,7 +42,7 @@ test("ignores change events of an unknown kind", () => {
     assert.deepEqual(keysOf({ kind, id: "x", change: "updated" } as unknown as Change), []);
 });
 
-test("a moved robot invalidates its old and new fleet and site", () => {
+test("moving a robot invalidates the queries of its old and new fleet and site", () => {
   const text = JSON.stringify(
     keysOf({ kind: "robot", id: "rob_1", change: "moved", ...ids, from_fleet_id: "flt_0", from_site_id: "site_0" }),
   );

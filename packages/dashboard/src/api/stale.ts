@@ -16,7 +16,7 @@ const of = (name: RouteName, id: string | undefined): KeyPrefix[] => {
 
 const mayBe = (side: string, { change }: Change): boolean => change === side || change === ANY;
 
-/** Keys of queries that depend on a robot's place, presence or config, including fleets and sites at both ends of a move. */
+/** Keys of queries that depend on a robot's fleet, site, presence or config. After a move, they include the old fleet and site. */
 const ofPlacedRobot = ({ id, fleet_id, site_id, from_fleet_id, from_site_id }: Change): KeyPrefix[] => [
   ...of("getRobotConfig", id),
   ...of("diffRobotConfig", id),

@@ -28,7 +28,7 @@ interface ChartParts {
 }
 
 /**
- * Draws a chart that follows the width of its element. It is created again only if `key` or the theme changes; set new values on the
+ * Draws a chart that follows the width of its element. The chart is created again only if `key` or the theme changes; set new values on the
  * returned chart. Import this file from lazily loaded code only: it contains the chart library.
  */
 export function useChart(frame: RefObject<HTMLElement | null>, key: string, parts: ChartParts): RefObject<uPlot | undefined> {

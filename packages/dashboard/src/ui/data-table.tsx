@@ -13,7 +13,7 @@ const AHEAD_ROWS = 40;
 export interface Column<Row> {
   name: string;
   cell: (row: Row) => ReactNode;
-  /** Plain text that replaces the cell during fast scrolling. Without it, the cell is empty then. */
+  /** Plain text that replaces the cell during fast scrolling. Default: the cell is then empty. */
   text?: (row: Row) => string;
   /** A CSS grid track, such as `minmax(8rem, 2fr)`. */
   width: string;

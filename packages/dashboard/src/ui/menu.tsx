@@ -81,7 +81,7 @@ export function ListActions({
 }: {
   verb: string;
   icon?: Icon;
-  /** Renders the create dialog; false if the user's role does not allow to create. */
+  /** Renders the create dialog; false if the user's role does not allow creating objects. */
   renderDialog: ((onClose: () => void) => ReactNode) | false;
   command: string;
 }) {

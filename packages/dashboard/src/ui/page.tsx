@@ -29,7 +29,7 @@ export function PageHeader({
   );
 }
 
-/** A page of one object. Shows the title until the object is loaded, and its error. */
+/** A page about one object. Until the object is loaded, shows only the title, and the error if loading fails. */
 export function LoadedPage<T>({ title, query, children }: { title: string; query: Loaded<{ data: T }>; children: (data: T) => ReactNode }) {
   if (query.data !== undefined) return children(query.data.data);
   return (

@@ -128,7 +128,7 @@ const ACTS: Record<Act, { verb: string; done?: string; danger?: true; consequenc
     verb: "Resume",
     done: "Resumed",
     consequence:
-      "Its tokens work again, and its robots can reconnect. Scheduled deployments whose time has passed start within 30 seconds.",
+      "The organization's tokens work again, and its robots can reconnect. Scheduled deployments whose time has passed start within 30 seconds.",
   },
 };
 

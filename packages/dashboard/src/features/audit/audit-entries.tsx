@@ -116,7 +116,7 @@ const pageOf = (id: string | null): (typeof PAGES)[keyof typeof PAGES] | undefin
   return Object.hasOwn(PAGES, prefix) ? PAGES[prefix as keyof typeof PAGES] : undefined;
 };
 
-/** A link to the page of an object. Without a page, renders the children alone, or nothing with `is_only`. */
+/** A link to the page of an object. For an object without a page, renders only the children or, with `is_only`, nothing. */
 function ObjectLink({ id, is_only = false, children }: { id: string | null; is_only?: boolean; children: ReactNode }) {
   const to = pageOf(id);
   if (id === null || to === undefined) return is_only ? null : children;

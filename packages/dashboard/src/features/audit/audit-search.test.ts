@@ -10,7 +10,7 @@ test("the audit page drops invalid and unknown URL parameters", () => {
   });
 });
 
-test("the audit export and the rf command have the filters but not the open entry", () => {
+test("the audit export and the rf command contain the filters but not the open entry", () => {
   const search = { actor_id: "usr_1", outcome: "refused" as const, since: "2030-01-01T00:00:00.000Z", entry: "aud_1" };
   assert.deepEqual(filterOf(search), { actor_id: "usr_1", outcome: "refused", since: "2030-01-01T00:00:00.000Z" });
   assert.equal(exportPath(search), "/api/audit/export?actor_id=usr_1&outcome=refused&since=2030-01-01T00%3A00%3A00.000Z");

@@ -68,8 +68,8 @@ interface Fleet {
 const UNDONE: ReadonlySet<string> = new Set(["failed", "rolled_back", "cancelled"]);
 
 /**
- * Whether a config deployment counts as sent to all its robots. It does unless it failed, was rolled back or was cancelled. Even then it
- * counts if robots applied it and none was cancelled: the failed robots are shown as failed.
+ * Whether a config deployment counts as sent to all its robots. A deployment counts unless it failed, was rolled back or was cancelled. It
+ * also counts if some robots applied it and no robot was cancelled, because the failed robots are shown as failed.
  */
 const wasSent = ({ status, counts }: Deployed): boolean => !UNDONE.has(status) || (counts.applied > 0 && counts.cancelled === 0);
 

@@ -116,7 +116,10 @@ const REASONS: Record<Reason, Explanation> = {
     text: "the robot does not support this kind of release",
     advice: "Deploy a kind of release that the robot's agent supports, or update the agent.",
   },
-  insufficient_disk: { text: "not enough disk space on the robot", advice: "Free the space that the message names, then retry." },
+  insufficient_disk: {
+    text: "not enough disk space on the robot",
+    advice: "Free the disk space that the robot's message states, then retry.",
+  },
   rejected_by_robot: {
     text: "the robot refused the release or its manifest",
     advice: "The agent's log names the invalid field or archive entry.",

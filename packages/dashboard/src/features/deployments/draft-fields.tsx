@@ -74,7 +74,7 @@ const AMOUNTS: Record<WaveDraft["by"], { label: string; hint: string; placeholde
   labels: { label: "Labels", hint: "Robots with all of these labels that are in no earlier wave.", placeholder: "zone=a, type=lift" },
 };
 
-/** Edits the waves in order. Robots that are in no wave form the last one. */
+/** Edits the waves in order. Robots that are in no wave form the last wave. */
 export function WaveEditor({ draft, errors, onChange }: EditorParts) {
   const { waves } = draft;
   const put = (next: readonly WaveDraft[]): void => onChange({ waves: next });
@@ -112,7 +112,10 @@ export function WaveEditor({ draft, errors, onChange }: EditorParts) {
   );
 }
 
-/** Suggests the percentage of a new wave: five times the last one, at most 100. It is larger, because percentages are cumulative. */
+/**
+ * Suggests the percentage of a new wave: five times that of the last wave, at most 100. It must be larger, because percentages are
+ * cumulative.
+ */
 function nextSize(waves: readonly WaveDraft[]): Partial<WaveDraft> {
   const last = waves.findLast(({ by }) => by === "percent");
   const percent = Number(last?.amount ?? 0);

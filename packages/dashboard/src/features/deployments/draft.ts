@@ -87,7 +87,7 @@ export const PRESETS: readonly { label: string; hint: string; draft: Partial<Dra
   },
 ];
 
-/** Error messages by the API's path of the field. */
+/** Error messages by field. A field is named by its path in the API, such as `rollout.waves`. */
 export type Errors = Record<string, string>;
 
 export interface Written {

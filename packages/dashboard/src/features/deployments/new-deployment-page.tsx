@@ -179,7 +179,7 @@ function useRelease(name: string | undefined): ChosenRelease {
 
 const FROM: Record<Release["artifact_state"], string> = {
   stored: "",
-  awaiting_upload: "The artifact is not uploaded yet: robots wait until it is.",
+  awaiting_upload: "The artifact is not uploaded yet: robots wait for the upload.",
   external: "Robots pull the image from its registry.",
 };
 

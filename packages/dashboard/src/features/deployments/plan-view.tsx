@@ -58,7 +58,9 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
     );
   return (
     <>
-      {!plan.artifact_stored && <Notice tone="border-warn bg-warn-soft">The artifact is not uploaded yet. Robots wait until it is.</Notice>}
+      {!plan.artifact_stored && (
+        <Notice tone="border-warn bg-warn-soft">The artifact is not uploaded yet. Robots wait for the upload.</Notice>
+      )}
       <div className="mb-3 grid grid-cols-2 gap-2 sm:grid-cols-5">
         <Figure value={plan.total.toLocaleString()} label={plural(plan.total, "robot")} />
         <Figure value={byteText(plan.bytes_to_send)} label="to send" />

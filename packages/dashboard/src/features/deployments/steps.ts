@@ -107,7 +107,7 @@ function promote(deployment: Facts, waves: readonly DeploymentWave[], now_ms: nu
     consequence: sentences(
       next !== undefined && be(next.total, "can start immediately."),
       left > 0 && `Skips ${durationText(left)} of soak time.`,
-      gate !== undefined && "This passes the manual gate.",
+      gate !== undefined && "This is the manual promotion that the policy requires.",
     ),
     verb: next === undefined ? "Promote" : `Open wave ${next.wave + 1}`,
     danger: false,
@@ -197,7 +197,7 @@ function rollBack(deployment: Facts): Step {
   const { id, status, counts, rollback_of } = deployment;
   const is_over = hasEnded(status);
   const forward =
-    rollback_of === null ? "" : " This deployment is itself a rollback: robots return to the release that they ran before it.";
+    rollback_of === null ? "" : " This deployment is itself a rollback: robots return to the release that they ran before this rollback.";
   return {
     name: "rollback",
     label: "Roll back",

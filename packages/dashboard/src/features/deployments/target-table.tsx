@@ -46,7 +46,7 @@ const progressOf = ({ progress }: DeploymentTarget) => {
   );
 };
 
-/** Returns the columns of the table. Config deployments have no download column, because robots receive configs inside the command. */
+/** Returns the columns of the table. Config deployments have no download column, because robots receive configs in messages of the link. */
 const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>[] => [
   { name: "Robot", width: "minmax(0, 1.2fr)", cell: ({ robot_id, robot_name }) => <RobotLink id={robot_id} name={robot_name} /> },
   ...(waves > 1

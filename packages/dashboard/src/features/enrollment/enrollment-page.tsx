@@ -42,7 +42,7 @@ export function EnrollmentPage() {
       <PageHeader
         title="Enrollment"
         label="Enrollment"
-        meta="With an enrollment key, a robot joins a fleet automatically. Each robot uses its key once."
+        meta="With an enrollment key, a robot joins a fleet automatically. Each robot needs the key only once."
         actions={
           <>
             {may_change && make}
@@ -71,7 +71,7 @@ export function EnrollmentPage() {
   );
 }
 
-/** The label of a key. On narrow screens, which have no column for it, a key without label shows its fleet. */
+/** The label of a key. On narrow screens, which have no fleet column, a key without a label shows its fleet. */
 function Label({ of: { label, robot_id }, fleet }: { of: EnrollmentKey; fleet: string | undefined }) {
   const text = label ?? (robot_id === null ? null : "replacement");
   if (text !== null || fleet === undefined) return <TextLine>{text}</TextLine>;
@@ -140,10 +140,10 @@ function KeyMenu({ enrollment_key: { id, label, status, fleet_id, uses } }: { en
   const navigate = useNavigate();
   const stay =
     uses === 0
-      ? "No robot has enrolled with it."
+      ? "No robot has enrolled with this key."
       : uses === 1
-        ? "The robot that enrolled with it is not affected."
-        : `The ${uses.toLocaleString()} robots that enrolled with it are not affected.`;
+        ? "The robot that enrolled with this key is not affected."
+        : `The ${uses.toLocaleString()} robots that enrolled with this key are not affected.`;
   return (
     <Menu
       label={`Actions for key ${label?.slice(0, 80) ?? id}`}

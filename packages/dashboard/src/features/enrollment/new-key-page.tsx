@@ -32,7 +32,7 @@ import { installLine, isLoopback, keyLines, runLine } from "./enrollment-lines.t
 
 const route = getRouteApi("/app/enrollment/new");
 
-/** Creates a key and shows it once, with the commands for the robot and the robots that enroll. */
+/** Creates an enrollment key and shows it once, with the commands to run on the robot and a list of the robots that enroll. */
 export function NewKeyPage() {
   const { fleet_id } = route.useSearch();
   const may_change = useMay("operator");
@@ -156,7 +156,7 @@ function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined; onMade
 const TrustedField = ({ trusted, onChange }: { trusted: boolean; onChange: (trusted: boolean) => void }) => (
   <Checkbox
     label="Trusted"
-    hint="Robots that enroll with a trusted key receive secrets and registry logins immediately. With another key, each robot waits for an admin's approval."
+    hint="Robots that enroll with a trusted key receive secrets and registry logins immediately. After enrolling with any other key, each robot waits for an admin's approval."
     checked={trusted}
     onChange={onChange}
   />
@@ -190,7 +190,7 @@ function PlaceField({ label, value, options, name, onChoose, onName }: PlaceFiel
           maxLength={200}
           value={name}
           onValue={onName}
-          hint={options.length > 0 ? undefined : "Will be created. You can rename it later."}
+          hint={options.length > 0 ? undefined : "Created together with the key. You can change the name later."}
         />
       )}
     </div>
@@ -253,7 +253,7 @@ function lineOf(choice: Choice): string {
 
 const QrCode = lazy(async () => ({ default: (await import("./qr-code.tsx")).QrCode }));
 
-/** Shows a new key, once, with the commands for the robot and the robots that enroll. */
+/** Shows a new key, once, with the commands to run on the robot and a list of the robots that enroll. */
 function MadeKey({ made }: { made: NewEnrollmentKey }) {
   const authority = useAuthority();
   const hosted = useQuery(query("getHostedPackages"));
@@ -312,7 +312,7 @@ function Lines({ line, install }: LinesParts) {
                 Debian and Ubuntu, 64-bit x86 and ARM. The robot is online after about a minute. Run the command again to upgrade.
               </p>
             </Section>
-            <Section title="With the agent installed: run it in a terminal">
+            <Section title="If the agent is already installed, run this command in a terminal">
               <Command>{runLine(line)}</Command>
             </Section>
           </>

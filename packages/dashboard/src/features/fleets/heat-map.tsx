@@ -203,8 +203,8 @@ interface HeatPage {
 }
 
 /**
- * Loads one page of a fleet's robots, sorted by name, and refetches it after changes, rate-limited. Its query key is separate: with the
- * key of robot lists, each change would refetch it immediately.
+ * Loads one page of a fleet's robots, sorted by name, and refetches it after changes, rate-limited. The query key differs from that of
+ * other robot lists, because every change refetches those lists immediately.
  */
 function useHeat(fleet_id: string, cursor: string | undefined) {
   const client = useQueryClient();

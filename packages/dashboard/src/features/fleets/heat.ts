@@ -35,7 +35,7 @@ export function countHeats(robots: readonly Seen[]): { heat: Heat; count: number
 
 export const wordsOf = (heat: Heat): string => HEATS.find((one) => one.heat === heat)!.words;
 
-/** "1,000 robots: 3 unhealthy, 40 offline, 957 healthy." */
+/** Formats the number of robots in each state: "1,000 robots: 3 unhealthy, 40 offline, 957 healthy." */
 export function summarize(robots: readonly Seen[]): string {
   const parts = countHeats(robots).map(({ heat, count }) => `${count.toLocaleString("en")} ${wordsOf(heat)}`);
   return `${robots.length.toLocaleString("en")} ${robots.length === 1 ? "robot" : "robots"}${parts.length === 0 ? "" : `: ${parts.join(", ")}`}.`;

@@ -8,7 +8,7 @@ export interface Explained {
   text: string;
   /** later: a retry may succeed; offline: retry when the robot reconnects; never: a retry fails until a user changes something. */
   again: "later" | "offline" | "never";
-  /** The server refused the query of the request. */
+  /** Whether the server refused the query parameters of the request. */
   is_bad_query?: boolean;
 }
 

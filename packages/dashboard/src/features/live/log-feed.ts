@@ -95,7 +95,7 @@ function openLogFeed({ of, id, filter }: LogOf) {
       become({});
       return done;
     },
-    /** Retries what failed or ended. */
+    /** Reconnects the stream, or loads the log again if the first page failed. */
     again(): void {
       if (following !== undefined) following.again();
       else if (state.error !== undefined) begin();
@@ -119,7 +119,8 @@ function followLog(
   /** Cursor at which an interrupted stream resumes; empty until the stream has sent one. */
   let cursor = "";
   /**
-   * False after the server refused the cursor: it is a server of an earlier version, which refuses all cursors, or the cursor has expired.
+   * False after the server refused the cursor, because the cursor has expired or because a server of an earlier version refuses all
+   * cursors.
    */
   let by_cursor = true;
   const flush = (): void => {

@@ -184,16 +184,16 @@ function PortsAndFiles({ robot_id }: { robot_id: string }) {
       <div className="grid gap-4 md:grid-cols-2">
         <div className="min-w-0 space-y-2">
           <p className="text-muted">
-            Forwards a port of your machine to the robot until you press Ctrl-C. By default, the robot allows its loopback addresses only;
-            `forward.allow` in its config file allows others.
+            Forwards a port of your machine to the robot until you press Ctrl-C. By default, the robot allows only its loopback addresses;
+            `forward.allow` in the robot's config file allows other addresses.
           </p>
           <Command>{`rf robots forward ${robot_id} 8080:80`}</Command>
           <Command>{`rf robots forward ${robot_id} 0:22`}</Command>
         </div>
         <div className="min-w-0 space-y-2">
           <p className="text-muted">
-            Copies files and directories in either direction, and resumes interrupted transfers. The robot gives access to files that its
-            shell user can read, below `files.directories` of its config file.
+            Copies files and directories in either direction, and resumes interrupted transfers. The robot allows access to files that its
+            shell user can read, in the directories that `files.directories` in the robot's config file lists.
           </p>
           <Command>{`rf robots cp ${robot_id}:/var/log/nav.log .`}</Command>
           <Command>{`rf robots cp -r ./maps ${robot_id}:maps`}</Command>

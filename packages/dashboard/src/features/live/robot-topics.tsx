@@ -40,7 +40,7 @@ function togglePlot(search: TopicSearch, field: string): string | undefined {
 interface Topic {
   name: string;
   type: string;
-  /** Older agents do not send it. */
+  /** Name of the adapter that found the topic. Older agents do not send it. */
   adapter?: string;
   /** Topics with the same name but other types. */
   others?: { type: string; adapter: string }[];
@@ -50,10 +50,10 @@ interface Topics {
   topics: Topic[];
   adapter: string | null;
   distro: string | null;
-  /** Older agents do not send it. */
+  /** The ROS adapters of the robot. Older agents do not send them. */
   adapters?: { name: string; state: string; distro?: string | null; reason?: string }[];
 }
-/** Maximum rows; a search finds the others. */
+/** Maximum topics listed. A search finds the other topics. */
 const TOPICS_SHOWN = 500;
 
 /** The ROS topics tab of a robot. */

@@ -137,8 +137,8 @@ function Recording({ session }: { session: ShellSession }) {
   if (recording.status !== "kept")
     return (
       <EmptyState title="Recording deleted">
-        The server deletes recordings when they exceed its limit on age, and the oldest ones when they exceed its limit on size. The session
-        itself stays listed.
+        The server deletes recordings that are older than the age limit, and the oldest recordings when all recordings of the organization
+        exceed the size limit. The session itself stays listed.
       </EmptyState>
     );
   return (

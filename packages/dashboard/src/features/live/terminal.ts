@@ -80,7 +80,7 @@ interface TerminalOptions {
 
 /** Opens a terminal in an element after loading its font, which xterm measures. */
 export async function openTerminal(holder: HTMLElement, options: TerminalOptions): Promise<OpenedTerminal> {
-  // If it fails, the terminal uses a fallback font.
+  // If the font cannot be loaded, the terminal uses a fallback font.
   await document.fonts.load(`13px ${FONT}`).catch(() => []);
   const terminal = new Terminal({
     ...(options.cols === undefined ? {} : { cols: options.cols }),
@@ -121,8 +121,8 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
 const TABS_MAX = 1_000;
 
 /**
- * Maximum counts of the control sequences that xterm does not bound: it repeats work or allocates once per count, up to 2^31 times. A
- * count above the maximum has no further visible effect. xterm clamps the counts of all other sequences to the size of the screen.
+ * Maximum counts of the control sequences that xterm does not bound: xterm repeats work or allocates memory once per count, up to 2^31
+ * times. A count above the maximum has no further visible effect. xterm clamps the counts of all other sequences to the size of the screen.
  */
 const COUNTED: Record<string, (terminal: Terminal) => number> = {
   // REP
@@ -198,7 +198,7 @@ const MARK = "[\\p{M}\\p{Cf}\\u1160-\\u11ff\\u007f]";
 const MARKS_MAX = 16;
 const MARKS = new RegExp(`(${MARK}{${MARKS_MAX}})${MARK}+`, "gu");
 const LAST_MARKS = new RegExp(`${MARK}{0,${MARKS_MAX}}$`, "u");
-/** Number of finished entries at which they are removed from the queue. */
+/** Finished entries are removed from the queue in one batch when this many have accumulated. */
 const FINISHED_MAX = 256;
 
 type Work = { text: string; at: number; done: (() => void) | undefined } | (() => void);

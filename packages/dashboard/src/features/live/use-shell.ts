@@ -27,7 +27,7 @@ export interface UsedShell {
 /** A terminal in `holder` with a shell. Leaving the page ends the shell. */
 export function useShell(options: {
   holder: RefObject<HTMLElement | null>;
-  /** Called when the user presses the keys that leave the terminal. It moves the focus elsewhere. */
+  /** Called when the user presses the keys that leave the terminal. Must move the focus out of the terminal. */
   onLeave: () => void;
   robot_id: string;
   app: string | undefined;

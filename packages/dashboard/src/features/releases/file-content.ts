@@ -62,14 +62,14 @@ export const KIND_DEFAULT = "container_image";
 
 /** Returns a note or warning about a file and its selected kind, in the words of `rf releases push`. */
 export function noteOf({ kind: found, is_gzip }: FileContent, kind: string): string | undefined {
-  if (found === "app_bundle" && kind !== "app_bundle") return "The file contains a roamfleet.json: it looks like an app bundle.";
-  if (found === "app_bundle") return "The file contains a roamfleet.json: it will be released as an app bundle.";
+  if (found === "app_bundle" && kind !== "app_bundle") return "The file contains a roamfleet.json, so it looks like an app bundle.";
+  if (found === "app_bundle") return "The file contains a roamfleet.json, so it will be released as an app bundle.";
   if (found === "os_image")
     return kind === "os_image"
-      ? "The file is a squashfs, as RAUC bundles are: it will be released as an OS image."
+      ? "The file is a squashfs image, like RAUC bundles, so it will be released as an OS image."
       : "The file looks like a RAUC bundle, which is an OS image.";
   if (kind !== KIND_DEFAULT || found === KIND_DEFAULT) return undefined;
   return is_gzip
-    ? "The file is compressed. If it is an image, robots download all of it each time. Unpack it with gunzip, so that they download only missing layers."
-    : "The file is not an image archive (docker save): robots will refuse it as a container image. Choose another kind if it is something else.";
+    ? "The file is compressed. If it is an image, robots download the whole file each time. Decompress the file with gunzip to let robots download only missing layers."
+    : "The file is not an image archive (docker save), so robots will refuse it as a container image. For other content, choose another kind.";
 }

@@ -20,7 +20,7 @@ const KINDS = [
   { value: "os_image", label: "OS image" },
   { value: "agent", label: "Agent" },
 ];
-/** Kinds whose artifact defines everything. */
+/** Release kinds for which the form has no manifest field, because the artifact contains all settings. */
 export const KINDS_WITHOUT_MANIFEST: readonly string[] = ["app_bundle", "os_image", "agent"];
 const OTHER = "other";
 

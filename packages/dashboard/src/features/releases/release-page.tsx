@@ -293,7 +293,7 @@ function ReleaseRobots({ release: { id, app } }: { release: Release }) {
   );
 }
 
-/** The fleets whose current release it is. */
+/** The fleets whose current release is this release. */
 function ReleaseFleets({ release: { id } }: { release: Release }) {
   const { fleets, site_names, is_read } = usePlaces();
   const having = fleets.filter(({ desired }) => Object.values(desired).some((release) => release.id === id));

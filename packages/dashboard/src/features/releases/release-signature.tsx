@@ -43,7 +43,7 @@ function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | und
               : "The organization does not require signatures."}
         </span>
       </p>
-      <p className="mb-2 text-muted">To sign it, push the same content again from the machine that has the private key:</p>
+      <p className="mb-2 text-muted">To sign the release, push the same content again from the machine that has the private key:</p>
       <Command>{`${shellLine("rf", "releases", "push", ...file, "--tag", release.tag, "--kind", release.kind)} --sign release-key.pem`}</Command>
     </>
   );
@@ -82,7 +82,7 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
 const STANDINGS: Record<Standing, { tone: Tone; text: string; icon: typeof ShieldCheck }> = {
   trusted: { tone: "ok", text: "signed with a key that the organization's robots trust", icon: ShieldCheck },
   revoked: { tone: "bad", text: "key revoked: robots refuse this release until it is signed with another key", icon: ShieldX },
-  unknown_key: { tone: "bad", text: "signed with a key that the organization does not have: robots refuse this release", icon: ShieldX },
+  unknown_key: { tone: "bad", text: "signed with a key unknown to the organization: robots refuse this release", icon: ShieldX },
   other_content: { tone: "bad", text: "the signature belongs to another release: robots refuse this release", icon: ShieldX },
   expired: {
     tone: "warn",

@@ -85,7 +85,7 @@ function Standing({ push }: { push: Push }) {
   const { stage, samples, size, began_at_bytes = 0, done_bytes } = push;
   const now = useSeconds(stage === "uploading");
   if (stage === "done") return <span>verified</span>;
-  if (stage === "paused") return <span>paused; uploaded data is kept for one day</span>;
+  if (stage === "paused") return <span>paused; uploaded data is kept for ten minutes</span>;
   if (stage === "failed") return null;
   const went_on = began_at_bytes > 0 && <span>resumed at {byteText(began_at_bytes)}</span>;
   const last = samples.at(-1);
@@ -125,7 +125,7 @@ function Failure({ error }: { error: unknown }) {
   return (
     <div role="alert" className="mt-2 space-y-1 text-bad [overflow-wrap:anywhere]">
       <p>{error instanceof Error ? error.message : String(error)}</p>
-      {mayPass(error) && <p className="text-muted">Uploaded data is kept for one day. You can resume the upload.</p>}
+      {mayPass(error) && <p className="text-muted">Uploaded data is kept for ten minutes. You can resume the upload.</p>}
       {is_room && (
         <p className="text-muted">
           Delete unused releases; their storage is freed one day later. The server's administrator can raise the limit:{" "}
@@ -244,7 +244,7 @@ export function ContinueUpload({ release }: { release: Release }) {
     <Section title="Awaiting upload">
       <Card>
         <p className="mb-3">
-          Deployments of this release wait for the upload. Data of an interrupted upload is kept for one day: choose the same file to
+          Deployments of this release wait for the upload. Data of an interrupted upload is kept for ten minutes: choose the same file to
           resume.
         </p>
         {may_push && <Chosen release={release} />}

@@ -16,7 +16,7 @@ const point = (minute: number, extra: Partial<HealthPoint> = {}): HealthPoint =>
   ...extra,
 });
 
-test("a health chart has a gap where the robot reported nothing for more than twice five minutes", () => {
+test("a health chart has a gap where the robot reported nothing for more than 11 minutes", () => {
   const { times, cpu } = seriesOf([point(0), point(6), point(18), point(19)], 3_600);
   assert.deepEqual(cpu[0]!.values, [0, 6, null, 18, 19]);
   assert.equal(times.length, 5);

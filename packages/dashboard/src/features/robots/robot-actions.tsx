@@ -86,7 +86,7 @@ const Unblock = ({ robot: { id }, onClose }: Props) => (
     args={{ params: { id } }}
     onClose={onClose}
     title="Unblock robot?"
-    consequence="The first machine that connects with this identity is accepted. If another machine still uses it, the robot is blocked again: switch the other machines off first, or replace the robot's computer."
+    consequence="The first machine that connects with this identity is accepted. If another machine still uses the identity, the robot is blocked again: switch the other machines off first, or replace the robot's computer."
     verb="Unblock"
     done="Robot unblocked"
     command={robotLines.admit(id)}
@@ -112,7 +112,7 @@ const Decommission = ({ robot: { id, name }, onClose }: Props) => (
     args={{ params: { id } }}
     onClose={onClose}
     title="Decommission robot?"
-    consequence="The server will refuse this robot's identity, and open deployments continue without it. Its apps keep running, but can no longer be changed from here. This cannot be undone: the machine would have to enroll again."
+    consequence="The server will refuse this robot's identity, and open deployments continue without the robot. The robot's apps keep running, but can no longer be changed from here. This cannot be undone: the machine would have to enroll again."
     verb="Decommission"
     danger
     type_to_confirm={name}
@@ -151,7 +151,7 @@ function RenameRobot({ robot, onClose }: Props) {
       robot={robot}
       onClose={onClose}
       title="Rename robot"
-      description="Links, configs and deployments use the ID and do not change."
+      description="Links, configs and deployments use the robot's ID and do not change."
       verb="Rename"
       done="Renamed"
       change={can_save ? { name } : undefined}

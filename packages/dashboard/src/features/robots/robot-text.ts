@@ -110,7 +110,7 @@ export interface Workload extends App {
   restarts?: number;
 }
 
-/** Joins what the server stores about a robot's apps with what the robot reports about its workloads. */
+/** Joins the server's records of a robot's apps with the workloads that the robot reports. */
 export function joinWorkloads(apps: readonly App[], reported: HealthSnapshot["workloads"]): Workload[] {
   const of = new Map(reported.map((workload) => [workload.app, workload]));
   return apps.map((app) => {

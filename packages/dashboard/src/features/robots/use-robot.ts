@@ -14,10 +14,7 @@ export function useRobotQuery() {
 
 export const useRobot = (): Robot | undefined => useRobotQuery().data?.data;
 
-/**
- * Refetch interval of a robot's health. No event reports new measurements, which robots send once a minute, but only a change of the health
- * state.
- */
+/** Refetch interval of a robot's health. Robots send measurements once a minute, but events report only changes of the health state. */
 const REFRESH_MS = 10_000;
 
 /** The latest health of a robot, refetched while it is shown. */

@@ -245,7 +245,7 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
 const orgLine = (name: string, deployment_expires_days: number): string =>
   shellLine("rf", "org", "set", "--name", name || "NAME", "--deployment-expires-days", String(deployment_expires_days));
 
-/** The `rf` commands for signing keys. All that change keys require a private key, which the page does not have. */
+/** The `rf` commands for signing keys. Commands that change keys require a private key, which the page does not have. */
 const signingLines = {
   begin: "rf signing-keys new release-key.pem\nrf signing-keys add release-key.pem.pub --sign release-key.pem",
   list: "rf signing-keys list",

@@ -83,7 +83,9 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
             value=""
             options={options}
             error={
-              scopes.length === 0 ? "Select at least one. Without a selection, the role applies to the whole organization." : undefined
+              scopes.length === 0
+                ? "Select at least one site or fleet. Without a selection, the role applies to the whole organization."
+                : undefined
             }
             onValue={add}
           />

@@ -79,7 +79,7 @@ function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
         onValue={setOverlap}
         hint={
           token.id === me.token.id
-            ? "You are signed in with this token. This session ends when the old secret expires: sign in again with the new one."
+            ? "You are signed in with this token. This session ends when the old secret expires: sign in again with the new secret."
             : undefined
         }
       />
@@ -96,7 +96,7 @@ function RevokeToken({ token, of, onClose }: Parts & { onClose: () => void }) {
       args={{ params: { id: token.id } }}
       onClose={onClose}
       title="Revoke token?"
-      consequence={`${self}${of === undefined ? "Programs that use it are refused" : `Requests of ${of.slice(0, 80)} with it are refused`} within two seconds. Its browser sessions, open shells and streams end. This cannot be undone.`}
+      consequence={`${self}${of === undefined ? "Programs that use the token are refused" : `Requests of ${of.slice(0, 80)} with the token are refused`} within two seconds. The token's browser sessions, open shells and streams end. This cannot be undone.`}
       verb="Revoke token"
       danger
       done="Token revoked"
