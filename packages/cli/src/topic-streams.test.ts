@@ -67,7 +67,7 @@ test("rf robots topics list prints each topic's adapter if there are several ada
   assert.deepEqual(stderr.split("\n"), [
     "2 topics, via dds (jazzy), ros1",
     String.raw`foxglove lost: closed with\x1b[2J 1006`,
-    "/tf has several types: echo and hz read tf2_msgs/msg/TFMessage unless --type names another",
+    "/tf has several types: echo and hz read tf2_msgs/msg/TFMessage unless --type names another type",
     "",
   ]);
 });

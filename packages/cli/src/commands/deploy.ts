@@ -51,7 +51,7 @@ export const deploy = defineCommand<[string, Options]>(
       const target = options.robot === undefined ? line`fleet ${options.fleet}` : line`robot ${options.robot}`;
       context.out.line(line`Deployment ${data.id}: ${data.release.tag} to ${target}, ${context.out.status(data.status)}`);
       if (data.scheduled_at !== null && data.status === "scheduled") {
-        context.out.line(line`It starts ${relative(data.scheduled_at, context.now())}, at ${data.scheduled_at}.`);
+        context.out.line(line`The deployment starts ${relative(data.scheduled_at, context.now())}, at ${data.scheduled_at}.`);
       }
       context.out.line(line`Follow it: rf deployments watch ${data.id}`);
     });

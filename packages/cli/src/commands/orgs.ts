@@ -121,7 +121,7 @@ export const approve = adminCommand(
       ["Status", out.status(data.status)],
       ["Token", out.paint("strong", data.token)],
     ]);
-    return line`\nThe token is not shown again. Save it here: rf login --token ${data.token}`;
+    return line`\nThe token is not shown again. To save it on this machine, run: rf login --token ${data.token}`;
   },
 );
 

@@ -39,7 +39,7 @@ export const list = defineCommand<[]>(
 );
 
 export const use = defineCommand<[string]>(
-  "Use a profile by default, unless --profile or ROAMFLEET_PROFILE names another.",
+  "Use a profile by default, unless --profile or ROAMFLEET_PROFILE names another profile.",
   (command) => command.argument("<profile>", "Name of the profile; `default` is the top level of the credentials file"),
   async ({ environment, out }, name) => {
     const file = credentialsPath(environment);

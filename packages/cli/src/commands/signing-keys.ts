@@ -29,7 +29,7 @@ const create = defineCommand<[string]>(
         ["Public key", data.public_file],
       ]);
       out.note("Anyone with the private key can sign releases: do not store it on the service, and keep a backup.");
-      out.line(line`\nTrust it: rf signing-keys add ${data.public_file} --sign ${file}`);
+      out.line(line`\nTo trust the key, run: rf signing-keys add ${data.public_file} --sign ${file}`);
     });
   },
   ["rf signing-keys new release-key.pem"],

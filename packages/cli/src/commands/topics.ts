@@ -100,7 +100,8 @@ async function list(context: Context, client: Client, robot_id: string): Promise
     ]);
     noteAdapters(out, found);
     const shared = found.topics.find(({ others }) => others !== undefined);
-    if (shared !== undefined) out.note(line`${shared.name} has several types: echo and hz read ${shared.type} unless --type names another`);
+    if (shared !== undefined)
+      out.note(line`${shared.name} has several types: echo and hz read ${shared.type} unless --type names another type`);
   });
 }
 
