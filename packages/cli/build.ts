@@ -20,7 +20,6 @@ const oneStartupFile: Plugin = {
     const imports = ["commander", ...STARTUP.map((name) => path.join(source, `${name}.ts`))]
       .map((name) => `import ${JSON.stringify(name)};`)
       .join("\n");
-    // Appends the imports to every module except the STARTUP modules.
     bundler.onLoad({ filter: /[/]packages[/]cli[/]src[/].*\.ts$/ }, async ({ path: file }) => {
       const text = await readFile(file, "utf8");
       return { contents: STARTUP.includes(path.basename(file, ".ts")) ? text : `${text}\n${imports}`, loader: "ts" };

@@ -78,7 +78,7 @@ test("the npm packages run in an empty directory: rf, and a server with its dash
   }
 });
 
-test("the SDK's types check a program against the API", LIMIT, () => {
+test("a program that uses the SDK compiles with the SDK's published types", LIMIT, () => {
   writeFileSync(path.join(directory, "program.ts"), PROGRAM);
   const compilerOptions = { module: "nodenext", target: "es2024", strict: true, skipLibCheck: false, noEmit: true };
   writeFileSync(path.join(directory, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["program.ts"] }));

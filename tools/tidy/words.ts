@@ -117,12 +117,12 @@ const WORDS: Readonly<Record<string, string>> = {
 // A phrase may continue on the next line of a comment.
 const RULED_OUT = new RegExp(`\\b(?:${Object.keys(WORDS).join("|").replaceAll(" ", "[\\s*/#]+")})\\b`, "gi");
 
-/** Finds ruled-out words in the comments, strings and JSX texts of sources in clean folders. */
+/** Finds ruled-out words in the comments, strings and JSX texts of sources in `folders`, which must contain none. */
 export function findRuledOutWords(files: readonly SourceFile[], folders: readonly string[] = CLEAN_FOLDERS): Finding[] {
   return files.filter(({ path: file }) => isChecked(file, folders)).flatMap((file) => findIn(file.path, proseOf(file)));
 }
 
-/** Finds ruled-out words in the Markdown pages of clean folders below `root`. */
+/** Finds ruled-out words in the Markdown pages of `folders` below `root`. */
 export function findRuledOutWordsInPages(root: string, folders: readonly string[] = CLEAN_FOLDERS): Finding[] {
   const pages = globSync(
     folders.map((folder) => `${folder}**/*.md`),

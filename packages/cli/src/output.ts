@@ -187,7 +187,7 @@ export class Output {
     this.line(table.toString().replace(/ +$/gm, ""));
   }
 
-  /** Returns whether a table shows the wide column with this title: with `-o wide`, or if --columns lists it. */
+  /** Returns whether a table shows a column that only wide tables have. It does with `-o wide`, or if --columns lists the column. */
   showsWide(title: string): boolean {
     const { columns, format } = this.#options;
     return columns === undefined ? format === "wide" : columns.includes(columnName(title));

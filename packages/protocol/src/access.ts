@@ -205,7 +205,7 @@ export const access = {
   getConfig: one("viewer", "config"),
   deleteConfig: one("admin", "config"),
   listConfigHistory: one("viewer", "config"),
-  // Setting or restoring a secret needs the role admin in its scope.
+  // Operators may roll back a config. If it is a secret, the handler also requires the role admin in the scope of the config.
   rollBackConfig: one("operator", "config"),
   // A namespace's schema applies to every robot of the org.
   listConfigSchemas: shared("viewer", "config schemas"),

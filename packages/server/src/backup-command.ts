@@ -33,7 +33,7 @@ export function addBackup(program: Command): void {
     .command("backup")
     .description("copy database, artifacts and certificate authority of a running or stopped server")
     .option("--to <dir>", "new directory for the backup; with --keep, the directory that contains the dated backups")
-    .option("--keep <number>", "create a dated backup in --to, then remove the oldest ones beyond this number")
+    .option("--keep <number>", "create a dated backup in --to, keep this many of the newest backups, and remove older ones")
     .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
     .action((flags: BackupFlags) => runBackup(flags))
     .command("verify")

@@ -143,7 +143,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   followers_per_robot_max: "live log readers of one robot",
   streams_per_robot_max: "open streams of viewers for one robot (logs, shells, cameras, …); also for one fleet's logs on each server",
   streams_per_org_max:
-    "open streams of viewers on each server, for the robots of one org that are connected there and for the logs of its fleets",
+    "open streams of viewers per org and server: those of the org's robots that are connected to that server, and of its fleets' logs",
   streams_kept_for_shells:
     "streams reserved for shells, within streams_per_robot_max and streams_per_org_max and among the 64 streams of a robot's link",
   event_streams_per_token_max: "open event streams of one token on each server; each page of the dashboard uses one",

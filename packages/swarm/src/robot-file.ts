@@ -23,8 +23,8 @@ export interface StoredRobot {
 const FLUSH_MS = 1_000;
 
 /**
- * Stores the robots of a swarm in one file. Each line is the state of one robot, and the last line of each robot is valid. Changes are
- * written every second, so a swarm that was killed restarts like robots after a power failure.
+ * Stores the robots of a swarm in one file. Each line is the state of one robot, and replaces the robot's earlier lines. Changes are written
+ * every second, so the robots of a killed swarm restart with a slightly old state, as after a power failure.
  */
 export class RobotFile {
   readonly robots = new Map<number, StoredRobot>();

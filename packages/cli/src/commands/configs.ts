@@ -209,7 +209,7 @@ async function diffVersions(context: Context, key: string, options: DiffOptions)
   await out.result({ data: { config_id: id, from, to, changes } }, () => {
     out.line(line`Version ${from.version} (${from.at}) → version ${to.version} (${to.at})`);
     if (secret) return out.note("The value is a secret: changes are not shown.");
-    if (changes.length === 0) return out.note("The value is the same.");
+    if (changes.length === 0) return out.note("Both versions have the same value.");
     return showChanges(context, changes);
   });
 }

@@ -220,7 +220,7 @@ test("reports a secret file that cannot be read, and skips the checks that need 
   ]);
   assert.deepEqual(
     findings.filter(({ status }) => status === "skipped").map(({ check, seen }) => [check, seen]),
-    about_secrets.map((check) => [check, "not checked: see the problem in settings"]),
+    about_secrets.map((check) => [check, "not checked: first fix the problem in settings"]),
   );
 });
 

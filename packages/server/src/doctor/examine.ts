@@ -72,7 +72,7 @@ export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, 
   const { settings, wrong_parts, errors } = readAllSettings(flags, env);
   const reached = once(async () =>
     wrong_parts.has("database")
-      ? { absent: "not checked: see the problem in settings" }
+      ? { absent: "not checked: first fix the problem in settings" }
       : await reachDatabase(settings, { clock, timeout_ms }),
   );
   const context = { settings, wrong_parts, wrong_settings: errors, env, clock, timeout_ms, database: reached };

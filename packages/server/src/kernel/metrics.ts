@@ -70,7 +70,7 @@ export function createMetrics() {
       "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
     ),
     targets_dispatched: counter("roamfleet_targets_dispatched_total", "Deployment targets dispatched to robots"),
-    reports_taken: counter("roamfleet_reports_taken_total", "Durable reports of robots stored"),
+    reports_taken: counter("roamfleet_reports_taken_total", "Durable robot reports that were stored"),
     report_batches: counter("roamfleet_report_batches_total", "Transactions that stored reports"),
     targets_ended: counter("roamfleet_targets_ended_total", "Deployment targets that ended", ["status"]),
   };

@@ -13,8 +13,8 @@ interface OrgMemory {
 }
 
 /**
- * Bounds the memory of incomplete and unread messages of all links. When the limit is exceeded, closes the largest link of the org that
- * uses the most memory.
+ * Bounds the memory of incomplete and unread messages of all links. When the limit is exceeded, finds the org that uses the most memory, and
+ * closes its link with the most buffered bytes.
  */
 export class ReceiveBudget {
   readonly #bytes_max: number;

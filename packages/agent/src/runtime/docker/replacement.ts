@@ -176,8 +176,8 @@ export class Replacement {
   }
 
   /**
-   * For a rollback: if the previous container belongs to this release, removes all other containers and returns it. Otherwise returns
-   * undefined.
+   * For a rollback: if the app's previous container belongs to this release, removes the app's other containers and returns the previous one.
+   * Otherwise returns undefined.
    */
   async #restorePrevious(
     app: string,

@@ -29,7 +29,7 @@ export function readCameraRequest(params: unknown): CameraRequest | "list" | { f
   const given = fieldsOf(params);
   if (given.list === true) return "list";
   const { camera } = given;
-  if (camera !== undefined && typeof camera !== "string") return { fault: "camera must be a name" };
+  if (camera !== undefined && typeof camera !== "string") return { fault: "camera must be a string: the name of a camera" };
   const numbers: Partial<Record<keyof typeof CAMERA_BOUNDS, number>> = {};
   for (const name of ["fps", "width", "height", "quality"] as const) {
     const value = given[name];

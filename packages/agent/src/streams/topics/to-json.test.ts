@@ -81,7 +81,7 @@ test("limits the total length of all strings in a summary", () => {
   assert.ok(bytes < 2 * SUMMARY_TEXT_BYTES_MAX, `${bytes} bytes`);
 });
 
-test("shows an undecoded message by its length, its first bytes and the reason", () => {
+test("shows the length and first bytes of a message that cannot be decoded, and why not", () => {
   const undecoded = new UndecodedMessage(
     Uint8Array.from({ length: 100 }, (_, i) => i),
     "no definition of a/msg/B",

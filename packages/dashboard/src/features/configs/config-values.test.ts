@@ -85,7 +85,7 @@ const deployed = (fleet_id: string, minute: number, status: "applied" | "failed"
 });
 const ids = (fleets: readonly { id: string }[]): string[] => fleets.map(({ id }) => id);
 
-test("a config change is pending in each fleet without a later config deployment", () => {
+test("a config change stays pending in each fleet that has had no config deployment since the change", () => {
   assert.deepEqual(ids(pendingFleets(changed("org", null), FLEETS, [], 0)), ["a", "b"]);
   assert.deepEqual(ids(pendingFleets(changed("org", null), FLEETS, [deployed("a", 11), deployed("b", 9)], 0)), ["b"]);
   assert.deepEqual(ids(pendingFleets(changed("site", "one"), FLEETS, [], 0)), ["a"]);

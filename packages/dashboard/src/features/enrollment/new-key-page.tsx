@@ -190,7 +190,7 @@ function PlaceField({ label, value, options, name, onChoose, onName }: PlaceFiel
           maxLength={200}
           value={name}
           onValue={onName}
-          hint={options.length > 0 ? undefined : "Created together with the key. You can change the name later."}
+          hint={options.length > 0 ? undefined : "Created with the key. You can change the name later."}
         />
       )}
     </div>

@@ -96,7 +96,7 @@ function RevokeToken({ token, of, onClose }: Parts & { onClose: () => void }) {
       args={{ params: { id: token.id } }}
       onClose={onClose}
       title="Revoke token?"
-      consequence={`${self}${of === undefined ? "Programs that use the token are refused" : `Requests of ${of.slice(0, 80)} with the token are refused`} within two seconds. The token's browser sessions, open shells and streams end. This cannot be undone.`}
+      consequence={`${self}${of === undefined ? "Requests with the token are refused" : `Requests of ${of.slice(0, 80)} with the token are refused`} within two seconds. The token's browser sessions, open shells and streams end. This cannot be undone.`}
       verb="Revoke token"
       danger
       done="Token revoked"

@@ -11,7 +11,7 @@ const LOOPBACK = /^http:\/\/(localhost|127\.|\[::1\])/;
 export const artifactsCheck: Check = {
   name: "artifacts",
   async check({ settings, wrong_parts, clock, signal }) {
-    if (wrong_parts.has("artifacts")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("artifacts")) return [skipped("not checked: first fix the problem in settings")];
     if (settings.blobs === undefined) return await lookAtDirectory(settings);
     return evaluateS3(await probeS3(settings.blobs, { clock, signal }), settings.blobs);
   },

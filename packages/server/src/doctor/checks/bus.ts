@@ -11,7 +11,7 @@ const LOOPBACK = /^(localhost|127\.|\[::1\])/;
 export const busCheck: Check = {
   name: "bus",
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
-    if (wrong_parts.has("bus")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("bus")) return [skipped("not checked: first fix the problem in settings")];
     if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set, which is correct for a single server")];
     // Times out before the check does. Otherwise a NATS server that does not respond would hide the findings about the other servers.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });

@@ -10,7 +10,7 @@ import { exists } from "../../kernel/files.ts";
 export const dataDirectoryCheck: Check = {
   name: "data directory",
   async check({ settings, wrong_parts }) {
-    if (wrong_parts.has("data")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("data")) return [skipped("not checked: first fix the problem in settings")];
     const directory = path.resolve(settings.data_directory);
     const is_embedded = settings.database_url === undefined;
     const obstacle = await findObstacle(directory, { is_embedded });
@@ -110,7 +110,7 @@ export function evaluateDisk(disk: FileSystem, { limits, database_url, blobs }: 
 export const embeddedCheck: Check = {
   name: "PostgreSQL here",
   async check({ settings, wrong_parts }) {
-    if (wrong_parts.has("database")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("database")) return [skipped("not checked: first fix the problem in settings")];
     if (settings.database_url !== undefined) return [skipped("not needed with DATABASE_URL")];
     const directory = path.join(path.resolve(settings.data_directory), "postgres");
     try {

@@ -13,7 +13,7 @@ export const listenCheck: Check = {
     const { settings, wrong_parts } = context;
     const found: Seen[] = [];
     let occupant: Occupant | undefined;
-    if (wrong_parts.has("listen")) found.push(skipped("not checked: see the problem in settings"));
+    if (wrong_parts.has("listen")) found.push(skipped("not checked: first fix the problem in settings"));
     else {
       const failure = await tryListen(settings.listen);
       if (failure === "EADDRINUSE") occupant = await whoAnswers(context);

@@ -21,7 +21,7 @@ export const nodesCheck: Check = {
   timeout_ms_min: LEASE_MS,
   async check(context) {
     const { settings, wrong_parts, database, clock, timeout_ms, signal } = context;
-    if (wrong_parts.has("database")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("database")) return [skipped("not checked: first fix the problem in settings")];
     const reached = await database();
     if (settings.database_url === undefined) return [skipped("not applicable: an embedded database has only one server")];
     if (!("seen" in reached) || !reached.seen.may_serve_orgs) return [skipped("the database is unreachable")];

@@ -54,7 +54,7 @@ const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/;
 export const proxiesCheck: Check = {
   name: "proxies",
   check: ({ settings, wrong_parts }) =>
-    wrong_parts.has("proxies") ? [skipped("not checked: see the problem in settings")] : evaluateProxies(settings),
+    wrong_parts.has("proxies") ? [skipped("not checked: first fix the problem in settings")] : evaluateProxies(settings),
 };
 
 export function evaluateProxies({ behind_proxy, listen }: Pick<Settings, "behind_proxy" | "listen">): Seen[] {
@@ -84,7 +84,7 @@ export function evaluateProxies({ behind_proxy, listen }: Pick<Settings, "behind
 export const adminTokenCheck: Check = {
   name: "admin token",
   check: ({ settings, wrong_parts }) => [
-    wrong_parts.has("admin token") ? skipped("not checked: see the problem in settings") : evaluateAdminToken(settings),
+    wrong_parts.has("admin token") ? skipped("not checked: first fix the problem in settings") : evaluateAdminToken(settings),
   ],
 };
 
@@ -107,7 +107,7 @@ export const hostNamesCheck: Check = {
   name: "host names",
   async check(context) {
     const { settings, wrong_parts } = context;
-    if (wrong_parts.has("host names") || wrong_parts.has("proxies")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("host names") || wrong_parts.has("proxies")) return [skipped("not checked: first fix the problem in settings")];
     return evaluateHostNames(settings, await refusedHosts(context));
   },
 };

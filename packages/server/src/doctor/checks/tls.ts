@@ -14,7 +14,7 @@ const SERVER_AUTH = "1.3.6.1.5.5.7.3.1";
 export const tlsCheck: Check = {
   name: "TLS",
   async check({ settings, wrong_parts, clock }) {
-    if (wrong_parts.has("tls")) return [skipped("not checked: see the problem in settings")];
+    if (wrong_parts.has("tls")) return [skipped("not checked: first fix the problem in settings")];
     const { tls, behind_proxy } = settings;
     if (tls === undefined)
       return [ok(behind_proxy.length > 0 ? "none: the proxy provides TLS" : "none: the server only listens on this machine")];

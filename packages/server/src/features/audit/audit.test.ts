@@ -16,7 +16,7 @@ import { type EntryFilter, newestEntries } from "./store.ts";
 const TIMEOUT = { timeout: 120_000 };
 type Audit = { items: AuditEntry[]; next_cursor: string | null };
 
-test("writes an audit entry with actor, action, address and result for each changing request", TIMEOUT, async () => {
+test("writes an audit entry with actor, action, client address and result for each request that changes something", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token, token_id } = await it.org();
   const headers = { "user-agent": "curl/8", "x-request-id": "r-1" };

@@ -2,7 +2,7 @@ import type { Db } from "../../../kernel/db.ts";
 import { list, nullable, row, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { targetRow } from "./rows.ts";
 
-/** What may have lost authority: a user, a token, a robot that was moved, or a fleet that stopped following. */
+/** What has changed, so that deployments may no longer be authorized: a user, a token, a moved robot, or a fleet that no longer follows a release. */
 export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
 
 /**
