@@ -62,6 +62,20 @@ test("sends a changed value after a minute, without the ROS names if these have 
   assert.deepEqual(changes.next({ ...snapshotOf(), ...rest }), { snapshot: { ...rest, ros: null }, ros_unchanged: true });
 });
 
+test("sends a changed CPU usage when two measurements in a row show it", async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const changes = new HealthChanges({ clock, interval_ms: 15_000 });
+  changes.sent(snapshotOf());
+  await clock.advance({ seconds: 60 });
+  const busy = { cpu: { percent: 90, load_1m: 1, cores: 4, temperature_celsius: 50 } };
+  const sent: boolean[] = [];
+  for (const more of [{}, busy, {}, busy, busy]) {
+    await clock.advance({ seconds: 15 });
+    sent.push(changes.next(snapshotOf(more)) !== undefined);
+  }
+  assert.deepEqual(sent, [false, false, false, false, true]);
+});
+
 const disk = (used_bytes: number) => ({ disks: [{ mount: "/", used_bytes, total_bytes: 1_000 }] });
 const battery = (percent: number, charging = false) => ({ battery: { percent, charging } });
 for (const [name, more, changed] of [

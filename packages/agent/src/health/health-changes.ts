@@ -18,6 +18,8 @@ export class HealthChanges {
   readonly #clock: Clock;
   readonly #interval_ms: number;
   #last: { snapshot: HealthBody; at_ms: number } | undefined;
+  /** The previous measurement, whether it was sent or not. */
+  #before: HealthBody | undefined;
   #ros: { names: Ros; at_ms: number } | undefined;
 
   /** `interval_ms`: interval of the measurements. */
@@ -29,18 +31,22 @@ export class HealthChanges {
   /** Returns the parts of a new snapshot to send; undefined: send nothing. Call `sent` once they were queued. */
   next(snapshot: HealthBody): Omit<Health, "type"> | undefined {
     const now = this.#clock.monotonic();
+    const before = this.#before;
+    this.#before = snapshot;
     const has_ros = this.#ros !== undefined && now - this.#ros.at_ms < ROS_RESEND_MS && isDeepStrictEqual(this.#ros.names, rosOf(snapshot));
     if (!has_ros) return { snapshot };
-    if (this.#last !== undefined && !this.#isDue(this.#last, snapshot, now)) return undefined;
+    if (this.#last !== undefined && !this.#isDue(this.#last, [before ?? this.#last.snapshot, snapshot], now)) return undefined;
     const { ros_adapters: _, ...rest } = snapshot;
     return { snapshot: { ...rest, ros: null }, ros_unchanged: true };
   }
 
-  #isDue(last: { snapshot: HealthBody; at_ms: number }, snapshot: HealthBody, now: number): boolean {
+  #isDue(last: { snapshot: HealthBody; at_ms: number }, measured: [before: HealthBody, now: HealthBody], now: number): boolean {
     // Timers are not exact, so a measurement may come up to half an interval early.
     const elapsed_ms = now - last.at_ms + this.#interval_ms / 2;
     if (elapsed_ms >= UNCHANGED_MS_MAX) return true;
-    return isStateChanged(last.snapshot, snapshot) || (elapsed_ms >= VALUE_MS_MIN && isValueChanged(last.snapshot, snapshot));
+    if (isStateChanged(last.snapshot, measured[1])) return true;
+    // A value must differ in two measurements in a row: many programs are busy for a few seconds only.
+    return elapsed_ms >= VALUE_MS_MIN && measured.every((snapshot) => isValueChanged(last.snapshot, snapshot));
   }
 
   sent(snapshot: HealthBody): void {
