@@ -61,7 +61,7 @@ export async function bundleProgram({
       ROAMFLEET_COMMIT: JSON.stringify(commit ?? ""),
       ROAMFLEET_BUILT_AT: JSON.stringify(commit === undefined ? "" : (readCommitDate(CLONE, commit) ?? "")),
     },
-    plugins: [lazyBuiltins, ...plugins, namedExports],
+    plugins: [...plugins, lazyBuiltins, namedExports],
     banner: is_library ? {} : { js: `#!/usr/bin/env ${node_flags.length === 0 ? "node" : ["-S", "node", ...node_flags].join(" ")}` },
     logLevel: "warning",
   });

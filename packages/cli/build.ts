@@ -20,7 +20,7 @@ const oneStartupFile: Plugin = {
     const imports = ["commander", ...STARTUP.map((name) => path.join(source, `${name}.ts`))]
       .map((name) => `import ${JSON.stringify(name)};`)
       .join("\n");
-    bundler.onLoad({ filter: /[/]packages[/]cli[/]src[/].*\.ts$/ }, async ({ path: file }) => {
+    bundler.onLoad({ filter: /[/]packages[/]cli[/]src[/].*\.ts$/, namespace: "file" }, async ({ path: file }) => {
       const text = await readFile(file, "utf8");
       return { contents: STARTUP.includes(path.basename(file, ".ts")) ? text : `${text}\n${imports}`, loader: "ts" };
     });

@@ -49,7 +49,8 @@ export async function stopWorkloads(options: StopWorkloadsOptions): Promise<void
   }
 }
 
-const silent = pino({ level: "silent" });
+// The bundle has no other destination: see build.ts.
+const silent = pino({ level: "silent" }, { write: () => {} });
 
 async function stopPrograms(apps: readonly string[], paths: StatePaths, spool: LogSpool, clock: Clock): Promise<void> {
   const sink = { write: spool.append.bind(spool), next_seq: () => spool.last_seq + 1, stored_seq: spool.stored_seq };

@@ -3,7 +3,7 @@ import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent, type RequestOptions } from "node:https";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { checkServerIdentity, type DetailedPeerCertificate, rootCertificates, TLSSocket } from "node:tls";
+import tls, { checkServerIdentity, type DetailedPeerCertificate, TLSSocket } from "node:tls";
 
 interface ServerAgentOptions {
   /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
@@ -100,7 +100,7 @@ function certificateFault(socket: TLSSocket, host: string, { ca, least, early }:
   if (!socket.authorized) {
     const code = String(socket.authorizationError);
     if (code !== "CERT_NOT_YET_VALID") return refused(code);
-    const path = trustedPath(socket, host, chain, ca === undefined ? rootCertificates : [ca]);
+    const path = trustedPath(socket, host, chain, ca === undefined ? tls.rootCertificates : [ca]);
     if (typeof path === "string") return refused(path);
     used = path;
     early?.();
