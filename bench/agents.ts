@@ -100,11 +100,14 @@ interface Place {
 function startAgent(rig: Rig, { program, directory, config, name, env, measure_loop }: Place): ChildProcess {
   const ca = rig.certificate === undefined ? [] : ["--ca-file", rig.certificate.ca_file];
   const flags = ["--server", rig.server.url, "--state", path.join(directory, "state"), "--config", config, "--name", name];
+  // As the launcher starts it.
+  const node_flags = readFileSync(path.join(path.dirname(program), "node-flags"), "utf8")
+    .trim()
+    .split(" ");
   return spawn(
     process.execPath,
     [
-      // The launcher passes the same flag to Node.
-      "--optimize-for-size",
+      ...node_flags,
       ...(measure_loop === true ? ["--import", "./bench/event-loop.mjs"] : []),
       program,
       "run",
@@ -115,7 +118,11 @@ function startAgent(rig: Rig, { program, directory, config, name, env, measure_l
       "--log-level",
       "warn",
     ],
-    { cwd: path.resolve(import.meta.dirname, ".."), stdio: ["ignore", "ignore", "inherit"], env: { PATH: process.env.PATH ?? "", ...env } },
+    {
+      cwd: path.resolve(import.meta.dirname, ".."),
+      stdio: ["ignore", "ignore", "inherit"],
+      env: { PATH: process.env.PATH ?? "", MALLOC_ARENA_MAX: "1", ...env },
+    },
   );
 }
 

@@ -132,6 +132,14 @@ test("runs the current version with the given flags, and exits with the agent's 
   assert.equal(code, 4);
 });
 
+test("starts a version with the flags of Node that it names", LIMIT, async (t) => {
+  const rig = rigOf(t);
+  fs.writeFileSync(path.join(rig.root, "1/node-flags"), "--first --second=2\n");
+  rig.launch("--name", "cart");
+  await rig.runs("1");
+  assert.equal(rig.starts()[0]?.args, `--first --second=2 ${rig.root}/1/rf-agent.mjs run --name cart`);
+});
+
 test("a requested agent version becomes current when the agent of that version confirms it", LIMIT, async (t) => {
   const rig = rigOf(t, beat(CONFIRM));
   rig.put("next", "2\n");

@@ -37,6 +37,7 @@ test("flags override the environment, and workloads do not inherit the agent's v
     ROAMFLEET_ENROLL_KEY: "rf_enroll_1",
     PATH: "/bin",
     NODE_OPTIONS: "--x",
+    MALLOC_ARENA_MAX: "1",
   };
   const config = readConfig({ server: "https://flag", label: ["a=b", "c=d=e", "empty="] }, env);
   assert.deepEqual([config.server, config.state_directory, config.enroll_key], ["https://flag", "/env", "rf_enroll_1"]);

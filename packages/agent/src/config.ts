@@ -354,11 +354,14 @@ function parseSpoolBytes(mib: string | undefined): number {
   return bytes;
 }
 
+/** Variables that systemd and the launcher set for the agent's own process. */
+const FOR_THE_AGENT = ["RUNTIME_DIRECTORY", "MALLOC_ARENA_MAX"];
+
 /** Returns the machine's environment without the agent's settings, such as the enrollment key. */
 function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
   const inherited: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {
-    const is_own = key.startsWith("ROAMFLEET_") || key.startsWith("NODE_") || key === "RUNTIME_DIRECTORY";
+    const is_own = key.startsWith("ROAMFLEET_") || key.startsWith("NODE_") || FOR_THE_AGENT.includes(key);
     if (value !== undefined && !is_own) inherited[key] = value;
   }
   return inherited;

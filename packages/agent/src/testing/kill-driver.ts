@@ -47,7 +47,8 @@ async function main(task: KillDriverTask): Promise<void> {
     {
       state_directory: task.state,
       clock: systemClock,
-      log: pino({ level: "silent" }),
+      // The bundle has no other destination: see build.ts.
+      log: pino({ level: "silent" }, { write: () => {} }),
       desired: task.desired,
       reporter: { report, progress: () => {} },
       logs: { write: () => {} },
