@@ -141,13 +141,20 @@ async function deployLogger(rig: Rig, { robot_id }: BenchAgent, lines: readonly 
   });
 }
 
-/** Runs `work`, and measures the longest time that the agent's event loop was blocked in each window, in milliseconds. */
-async function blockedDuring<T>({ pid }: BenchAgent, work: () => Promise<T>): Promise<{ result: T; blocked_ms: Sample }> {
+/** The longest block of the event loop in each window, in milliseconds: see event-loop.mjs. */
+interface Blocks {
+  total: Sample;
+  own: Sample;
+}
+
+/** Runs `work`, and measures the longest block of the agent's event loop in each window. */
+async function blockedDuring<T>({ pid }: BenchAgent, work: () => Promise<T>): Promise<{ result: T; blocked: Blocks }> {
   process.kill(pid, "SIGUSR2");
   const result = await work();
   process.kill(pid, "SIGUSR2");
   await sleep(500);
-  return { result, blocked_ms: sample(JSON.parse(readFileSync(delayFile(pid), "utf8")) as number[]) };
+  const windows = JSON.parse(readFileSync(delayFile(pid), "utf8")) as Record<keyof Blocks, number>[];
+  return { result, blocked: { total: sample(windows.map(({ total }) => total)), own: sample(windows.map(({ own }) => own)) } };
 }
 
 export const agentLogBytes: Row = {
@@ -155,7 +162,7 @@ export const agentLogBytes: Row = {
   area: "agent",
   about:
     `bytes on the wire in 24 h of a robot whose app logs ${LINES_PER_S} lines of ${LINE_CHARACTERS} characters a second, from ${LOG_S} s, with TLS and the headers of packets; ` +
-    `compared with the same lines as one gzip file`,
+    `compared with the same lines as one gzip file. A block of the event loop does not include time in which the agent waited for a processor`,
   server: { tls: true, default_intervals: true },
   run: (rig) =>
     withAgents(rig, [{ measure_loop: true }], async ([agent]) => {
@@ -164,7 +171,7 @@ export const agentLogBytes: Row = {
       await deployLogger(rig, agent!, lines);
       await sleep(SETTLE_S * 1_000);
       const counters = [() => bytesOnWire(agent!.pid, portOf(rig)), () => bytesToDisk(agent!)];
-      const { result, blocked_ms } = await blockedDuring(agent!, () => growth(seconds, counters));
+      const { result, blocked } = await blockedDuring(agent!, () => growth(seconds, counters));
       const [wire = 0, disk = 0] = result;
       const daily = (bytes: number): number => (bytes * DAY_S) / seconds / MB;
       const limit = daily(gzipSync(lines.join("\n")).length);
@@ -182,11 +189,12 @@ export const agentLogBytes: Row = {
         { part: "written to the disk", ours: one(daily(disk)), unit: "MB" },
         {
           part: "longest block of the event loop in 10 s",
-          ours: blocked_ms,
+          ours: blocked.own,
           unit: "ms",
-          figure: `${blocked_ms.median.toFixed(1)} ms`,
-          ...atMost(blocked_ms.median, BLOCKED_MS_MAX, "ms"),
+          figure: `${blocked.own.median.toFixed(1)} ms`,
+          ...atMost(blocked.own.median, BLOCKED_MS_MAX, "ms"),
         },
+        { part: "the same, with waits for a processor", ours: blocked.total, unit: "ms" },
       ];
     }),
 };
