@@ -87,6 +87,7 @@ async function bare(rig: Rig, client: pg.Client, release: string, round: string,
 async function forget(rig: Rig, client: pg.Client): Promise<void> {
   await atRest(rig.server.pid);
   await client.query("delete from deployment where org_id = $1", [rig.org_id]);
+  await client.query("delete from deployment_event where org_id = $1", [rig.org_id]);
   await client.query("delete from robot_app where org_id = $1", [rig.org_id]);
   await client.query("vacuum analyze deployment, deployment_target, deployment_event, deployment_due, robot_app, robot_desired");
 }

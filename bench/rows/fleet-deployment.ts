@@ -49,6 +49,7 @@ async function forget(rig: Rig, client: pg.Client, id: string): Promise<void> {
   while ((await client.query(to_look_at, [rig.org_id, id])).rowCount !== 0) await sleep(LOOK_MS);
   await atRest(rig.server.pid);
   await client.query("delete from deployment where org_id = $1 and id = $2", [rig.org_id, id]);
+  await client.query("delete from deployment_event where org_id = $1 and deployment_id = $2", [rig.org_id, id]);
   await client.query("vacuum analyze deployment_target");
   await client.query("checkpoint");
 }

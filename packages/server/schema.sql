@@ -294,8 +294,7 @@ create table deployment_event (
   message text not null,
   actor jsonb not null,
   data jsonb not null default '{}'::jsonb,
-  constraint deployment_event_pkey PRIMARY KEY (org_id, deployment_id, seq),
-  constraint deployment_event_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
+  constraint deployment_event_pkey PRIMARY KEY (org_id, deployment_id, seq)
 );
 CREATE INDEX deployment_event_own ON deployment_event USING btree (org_id, deployment_id, seq) WHERE robot_id IS NULL;
 CREATE INDEX deployment_event_robot ON deployment_event USING btree (org_id, deployment_id, robot_id, seq) WHERE robot_id IS NOT NULL;
@@ -685,7 +684,6 @@ END,
 );
 CREATE INDEX robot_app_any_state ON robot_app USING btree (org_id, state, robot_id);
 CREATE INDEX robot_app_current ON robot_app USING btree (org_id, current_release_id, robot_id);
-CREATE INDEX robot_app_desired ON robot_app USING btree (org_id, desired_release_id);
 CREATE INDEX robot_app_state ON robot_app USING btree (org_id, app, state, robot_id);
 alter table robot_app enable row level security;
 create policy tenant on robot_app using (org_id = current_setting('app.org'::text, true));
@@ -905,8 +903,7 @@ create table timeline_entry (
   actor jsonb not null,
   summary text not null,
   data jsonb not null default '{}'::jsonb,
-  constraint timeline_entry_pkey PRIMARY KEY (org_id, robot_id, id),
-  constraint timeline_entry_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+  constraint timeline_entry_pkey PRIMARY KEY (org_id, robot_id, id)
 );
 CREATE INDEX timeline_entry_kind ON timeline_entry USING btree (org_id, kind, id);
 CREATE INDEX timeline_entry_org ON timeline_entry USING btree (org_id, id);
