@@ -48,9 +48,14 @@ export async function readAuthorities(tx: Db, org_id: string, rows: readonly Aut
   const stored = rows.map(storedAuthority);
   const user_ids = [...new Set(stored.flatMap(({ user_id }) => user_id ?? []))];
   const token_ids = [...new Set(stored.flatMap(({ token_id }) => token_id ?? []))];
+  // Sent without waiting in between, and locked in this order.
+  const [memberships, tokens] = await Promise.all([
+    user_ids.length === 0 ? [] : shareMemberships(tx, org_id, user_ids),
+    token_ids.length === 0 ? [] : shareCredentials(tx, org_id, token_ids),
+  ]);
   return new Authorities(
-    Map.groupBy(user_ids.length === 0 ? [] : await shareMemberships(tx, org_id, user_ids), ({ user_id }) => user_id),
-    new Map((token_ids.length === 0 ? [] : await shareCredentials(tx, org_id, token_ids)).map((token) => [token.id, token])),
+    Map.groupBy(memberships, ({ user_id }) => user_id),
+    new Map(tokens.map((token) => [token.id, token])),
   );
 }
 

@@ -19,7 +19,7 @@ import {
 } from "./state.ts";
 import { PERIODIC_COUNT_MS, usesPeriodicCount, wakeSlots } from "./dispatch/slots.ts";
 import { insertEvents, type NewEvent } from "./store/events.ts";
-import { type DeploymentUpdate, patchDeployment, updateDeployment, updateDeployments } from "./store/deployments.ts";
+import { type DeploymentUpdate, patchDeployment, updateDeployments } from "./store/deployments.ts";
 import type { DeploymentRow, ReasonCounts, TargetRow, WaveRow } from "./store/rows.ts";
 import { moveWaveCounters, type WaveDelta } from "./store/waves.ts";
 import { afterChange, changeTargets, insertStarted, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
@@ -70,7 +70,8 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   const org_id = wanted[0]?.deployment.org_id;
   if (org_id === undefined) return [];
   const now = engine.clock.now();
-  const changed = await writeTargets(tx, org_id, wanted, now);
+  const stored = wanted.flatMap((move) => (move.started === undefined ? move.changes : []));
+  const changed = new Set(stored.length === 0 ? [] : (await changeTargets(tx, org_id, stored, now)).map(({ id }) => id));
   const moves: PreparedMove[] = [];
   for (const { deployment, changes, started } of wanted) {
     const own = started === undefined ? changes.filter(({ target }) => changed.has(target.id)) : changes;
@@ -83,8 +84,13 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   }
   if (moves.length === 0) return [];
   const updates = moves.map((move) => updateOf(move, now));
-  const rows = new Map((await updateDeployments(tx, org_id, updates, now)).map((row) => [row.id, row]));
-  const moved = moves.map((move) => ({ ...move, row: rows.get(move.deployment.id) ?? move.deployment }));
+  const new_targets = moves.flatMap(startedTarget);
+  const [updated] = await Promise.all([
+    updateDeployments(tx, org_id, updates, now),
+    new_targets.length === 0 ? 0 : insertStarted(tx, org_id, new_targets),
+  ]);
+  const rows = new Map(updated.map((row) => [row.id, row]));
+  const moved = moves.map((move) => ({ ...move, row: { ...move.deployment, ...rows.get(move.deployment.id) } }));
   const events = moved.map((move) => eventsOf(engine, move, actor, now));
   await insertEvents(tx, org_id, events.flat());
   for (const [i, { row }] of moved.entries()) publishEvents(tx, engine, row, events[i] ?? []);
@@ -100,15 +106,9 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   return moved.map(({ row }) => row);
 }
 
-/** Writes the targets of all moves. Returns the ids of the changed targets, without the ids of inserted targets. */
-async function writeTargets(tx: Db, org_id: string, wanted: readonly Move[], now: Date): Promise<Set<string>> {
-  const inserted = wanted.flatMap(({ started, changes }) =>
-    started === undefined ? [] : [changes.reduce<TargetRow>((target, change) => ({ ...target, ...afterChange(change) }), started)],
-  );
-  if (inserted.length > 0) await insertStarted(tx, org_id, inserted);
-  const changes = wanted.flatMap((move) => (move.started === undefined ? move.changes : []));
-  return new Set(changes.length === 0 ? [] : (await changeTargets(tx, org_id, changes, now)).map(({ id }) => id));
-}
+/** Returns the target of a deployment that starts, as its changes leave it. */
+const startedTarget = ({ started, changes }: Move): TargetRow[] =>
+  started === undefined ? [] : [changes.reduce<TargetRow>((target, change) => ({ ...target, ...afterChange(change) }), started)];
 
 /** A move with its effect on the deployment. */
 interface PreparedMove extends Move {
@@ -270,13 +270,17 @@ export const noteDeployment = (tx: Db, engine: Engine, deployment: DeploymentRow
 async function writeEvent(
   tx: Db,
   engine: Engine,
-  { org_id, id, status, reason }: DeploymentRow,
+  deployment: DeploymentRow,
   actor: Actor,
   extra?: { kind: string; message: string },
 ): Promise<DeploymentRow> {
   const now = engine.clock.now();
+  const { org_id, id, status, reason } = deployment;
   const finished_at = isTerminal(status) ? now : null;
-  const row = await updateDeployment(tx, org_id, { id, status, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at }, now);
+  const update = { id, status, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at };
+  const [updated] = await updateDeployments(tx, org_id, [update], now);
+  if (updated === undefined) throw new Error("a locked deployment does not exist");
+  const row = { ...deployment, ...updated };
   const event = deploymentEvent(engine, row, row.event_seq, actor, now, extra);
   await insertEvents(tx, org_id, [event]);
   publishEvents(tx, engine, row, [event]);

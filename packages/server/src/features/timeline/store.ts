@@ -20,9 +20,9 @@ interface NewEntry extends EntryRow {
   robot_id: string;
 }
 
-/** Inserts any number of entries in one statement. */
-export const insertEntries = (db: Db, entries: readonly NewEntry[]) =>
-  db.run(sql`
+/** Inserts any number of entries in one statement, in one batch with COMMIT if `db` is a transaction. */
+export const insertEntries = (db: Db, entries: readonly NewEntry[]): Promise<void> =>
+  db.atCommit(sql`
     insert into timeline_entry (org_id, robot_id, id, at, kind, actor, summary, data)
     select e.org_id, e.robot_id, e.id, e.at, e.kind, e.actor, e.summary, e.data
     from jsonb_to_recordset(${json(entries)}::jsonb)

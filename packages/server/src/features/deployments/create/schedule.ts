@@ -128,18 +128,20 @@ function startForRobots(db: Db, engine: CreateContext, org_id: string, due: read
     const now = engine.clock.now();
     // A deployment that starts may supersede targets of other deployments. Lock all of them in one statement, ordered by id, so that
     // transactions cannot deadlock.
-    const rivals = await listRivals(tx, org_id, due);
+    const [rivals, usual] = await Promise.all([listRivals(tx, org_id, due), expiresAt(tx, engine, org_id, {}, now)]);
     const locked = await lockDeployments(tx, org_id, [...new Set(idsOf([...due, ...rivals]))]);
     const due_ids = new Set(idsOf(due));
     const scheduled = locked.filter(({ id, status }) => status === "scheduled" && due_ids.has(id));
     // Draw the numbers before deleting the schedule rows: a node that no longer finds these rows then draws later numbers.
-    const ordered = is_ordered ? scheduled : await drawOrder(tx, scheduled);
-    const taken = new Set(idsOf(await takeDue(tx, org_id, [...due_ids], now)));
-    const pairs = await begin(
-      tx,
+    const [ordered, taken] = await Promise.all([
+      is_ordered ? scheduled : drawOrder(tx, scheduled),
+      takeDue(tx, org_id, [...due_ids], now),
+    ]);
+    const taken_ids = new Set(idsOf(taken));
+    const pairs = begin(
       engine,
-      org_id,
-      ordered.filter(({ id }) => taken.has(id)),
+      ordered.filter(({ id }) => taken_ids.has(id)),
+      usual,
     );
     const deployments = new Map([...locked, ...pairs.map(({ deployment }) => deployment)].map((row) => [row.id, row]));
     const targets = pairs.map(({ target }) => target);
@@ -171,11 +173,12 @@ async function drawOrder(tx: Db, rows: readonly DeploymentRow[]): Promise<Deploy
   return in_order.map((row) => ({ ...row, order_number: numbers.get(row.id) ?? row.order_number }));
 }
 
-/** Builds the rows of deployments that start now, and of their targets. The caller stores them. */
-async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readonly DeploymentRow[]): Promise<Pair[]> {
-  if (rows.length === 0) return [];
+/**
+ * Builds the rows of deployments that start now, and of their targets. The caller stores them. `usual` is when a deployment expires whose
+ * policy does not state it.
+ */
+function begin(engine: CreateContext, rows: readonly DeploymentRow[], usual: Date): Pair[] {
   const now = engine.clock.now();
-  const usual = await expiresAt(tx, engine, org_id, {}, now);
   return rows.map((row) => {
     const deployment: DeploymentRow = {
       ...row,

@@ -17,7 +17,7 @@ import { type Claimed, listClaimable, postponeClaimed } from "../store/claim.ts"
 import { listReleases, lockDeployments, patchDeployment } from "../store/deployments.ts";
 import { listUnwantedFollows } from "../store/follow.ts";
 import { listFullRobots } from "../store/robots.ts";
-import { type AppState, bumpGenerations, desiredBy, listAppStates, listConfigOrders, setDesiredApps } from "../store/robot-state.ts";
+import { type AppState, bumpGenerations, desiredBy, listAppStates, listConfigOrders, settingDesiredApps } from "../store/robot-state.ts";
 import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "../store/rows.ts";
 import {
   getTargets,
@@ -256,13 +256,21 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
   const targets = pairs.map(({ target }) => target);
   const robot_ids = robotsOf(targets);
   const deployments = [...new Set(pairs.map(({ deployment }) => deployment))];
-  const robots = new Map((await lockRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
-  const open = Map.groupBy(await listOpenTargets(tx, org_id, robot_ids, idsOf(targets)), ({ robot_id }) => robot_id);
-  const last = await lastOrderNumbers(tx, org_id, targets);
   const wanted = [...new Set(targets.flatMap(({ release_id }) => release_id ?? []))];
-  const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
-  const authorities = await readAuthorities(tx, org_id, deployments);
-  const unwanted = new Map((await listUnwantedFollows(tx, org_id, idsOf(deployments))).map(({ id, reason }) => [id, reason]));
+  const following = deployments.filter(({ authority }) => authority?.fleet_id !== undefined);
+  // Sent without waiting in between. The rows are locked in this order.
+  const [robot_rows, open_targets, last, release_rows, authorities, unwanted_rows] = await Promise.all([
+    lockRobots(tx, org_id, robot_ids),
+    listOpenTargets(tx, org_id, robot_ids, idsOf(targets)),
+    lastOrderNumbers(tx, org_id, targets),
+    listReleases(tx, org_id, wanted),
+    readAuthorities(tx, org_id, deployments),
+    following.length === 0 ? [] : listUnwantedFollows(tx, org_id, idsOf(following)),
+  ]);
+  const robots = new Map(robot_rows.map((robot) => [robot.id, robot]));
+  const open = Map.groupBy(open_targets, ({ robot_id }) => robot_id);
+  const releases = new Map(release_rows.map((release) => [release.id, release]));
+  const unwanted = new Map(unwanted_rows.map(({ id, reason }) => [id, reason]));
   return pairs.map(({ target, deployment }) => {
     const robot = robots.get(target.robot_id);
     const release = target.release_id === null ? undefined : releases.get(target.release_id);
@@ -315,14 +323,17 @@ async function writeDesired(tx: Db, engine: Engine, pairs: readonly Decided[]): 
   const { org_id } = first.deployment;
   const now = engine.clock.now();
   const robot_ids = robotsOf(pairs.map(({ target }) => target));
-  // Lock `robot_desired` before changing a robot's state, in the same order as reports do.
-  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
-  const changes = await writeDesiredReleases(
-    tx,
-    org_id,
-    pairs.filter(({ target }) => target.kind === "release"),
-    now,
-  );
+  const releases = pairs.filter(({ target }) => target.kind === "release");
+  const targets = releases.map(({ target }) => target);
+  // Lock `robot_desired` before reading and changing a robot's state, in the same order as reports do. The reads are sent without waiting
+  // for the lock, and PostgreSQL runs them after it.
+  const [bumped, apps, full] = await Promise.all([
+    bumpGenerations(tx, org_id, robot_ids, now),
+    appsOf(tx, org_id, targets),
+    targets.length === 0 ? new Set<string>() : listFullRobots(tx, org_id, robotsOf(targets)),
+  ]);
+  const generations = new Map(bumped.map((row) => [row.robot_id, row.generation]));
+  const changes = await writeDesiredReleases(tx, org_id, releases, { apps, full }, now);
   for (const [deployment, own] of Map.groupBy(pairs, (pair) => pair.deployment)) {
     const configs = own.flatMap(({ target }) => (target.kind === "config" ? [target] : []));
     if (configs.length > 0) changes.push(...(await writeDesiredConfigs(tx, engine, deployment, configs)));
@@ -332,12 +343,16 @@ async function writeDesired(tx: Db, engine: Engine, pairs: readonly Decided[]): 
   );
 }
 
-/** Writes the desired releases of the robots. A target fails if its robot has no room for another app. */
-async function writeDesiredReleases(tx: Db, org_id: string, pairs: readonly Decided[], now: Date): Promise<TargetChange[]> {
-  const targets = pairs.map(({ target }) => target);
-  const apps = await appsOf(tx, org_id, targets);
-  const without = robotsOf(targets.filter((target) => !apps.has(keyOf(target))));
-  const full = without.length === 0 ? new Set<string>() : await listFullRobots(tx, org_id, without);
+/**
+ * Writes the desired releases of the robots, which have `apps`. A target fails if its robot is in `full` and so has no room for another app.
+ */
+async function writeDesiredReleases(
+  tx: Db,
+  org_id: string,
+  pairs: readonly Decided[],
+  { apps, full }: { apps: ReadonlyMap<string, AppState>; full: ReadonlySet<string> },
+  now: Date,
+): Promise<TargetChange[]> {
   const going = pairs.filter(({ target }) => apps.has(keyOf(target)) || !full.has(target.robot_id));
   // Computed once per deployment, because finding the next window takes a considerable part of a millisecond.
   const windows = new Map(Array.from(new Set(going.map(({ deployment }) => deployment)), (one) => [one, installWindow(one, now)]));
@@ -345,7 +360,7 @@ async function writeDesiredReleases(tx: Db, org_id: string, pairs: readonly Deci
     ...desiredBy(deployment, target, { release_id: target.release_id, attempt: target.attempt + 1 }),
     ...windows.get(deployment),
   }));
-  if (desired.length > 0) await setDesiredApps(tx, org_id, desired, now);
+  if (desired.length > 0) await tx.atCommit(settingDesiredApps(org_id, desired, now));
   return pairs.map(({ target, deployment, release_tag }): TargetChange => {
     const attempt = target.attempt + 1;
     const state = apps.get(keyOf(target));

@@ -151,9 +151,40 @@ export interface DeploymentUpdate {
   fan_out_at?: Date | null;
 }
 
-/** Changes the counters of deployments by `delta` and reserves event numbers. The caller has locked the rows. */
+/** The columns that `updateDeployments` sets. The caller has the others: reading all of a hundred rows takes a considerable part of a ms. */
+const updatedRow = row({
+  id: text,
+  status: textOf<DeploymentStatus>(),
+  reason: nullable(textOf<Reason>()),
+  event_seq: bigint,
+  count_total: int,
+  count_pending: int,
+  count_queued: int,
+  count_active: int,
+  count_applied: int,
+  count_failed: int,
+  count_rolled_back: int,
+  count_cancelled: int,
+  count_dispatched: int,
+  step_at: nullable(timestamptz),
+  stop_requested_at: nullable(timestamptz),
+  rollback_requested_at: nullable(timestamptz),
+  paused_at: nullable(timestamptz),
+  reason_counts: jsonb<ReasonCounts>(),
+  fan_out_at: nullable(timestamptz),
+  fan_out_done_at: nullable(timestamptz),
+  fan_out_cursor: nullable(text),
+  started_at: nullable(timestamptz),
+  finished_at: nullable(timestamptz),
+  updated_at: timestamptz,
+});
+
+/**
+ * Changes the counters of deployments by `delta` and reserves event numbers. The caller has locked the rows. Returns the columns that may
+ * have changed; order numbers and expiries are those of the update.
+ */
 export const updateDeployments = (db: Db, org_id: string, updates: readonly DeploymentUpdate[], now: Date) =>
-  db.many(sql(deploymentRow)`
+  db.many(sql(updatedRow)`
     update deployment d set status = u.status, reason = u.reason, event_seq = d.event_seq + u.events,
       count_total = d.count_total + u.total, count_pending = d.count_pending + u.pending, count_queued = d.count_queued + u.queued, count_active = d.count_active + u.active,
       count_applied = d.count_applied + u.applied, count_failed = d.count_failed + u.failed, count_rolled_back = d.count_rolled_back + u.rolled_back,
@@ -171,13 +202,7 @@ export const updateDeployments = (db: Db, org_id: string, updates: readonly Depl
         dispatched int, step_at timestamptz, halt text, reason_counts jsonb, started_at timestamptz, finished_at timestamptz,
         order_number bigint, expires_at timestamptz, fan_out_at timestamptz)
     where d.org_id = ${org_id} and d.id = u.id
-    returning ${deploymentRow.of("d")}`);
-
-export async function updateDeployment(db: Db, org_id: string, update: DeploymentUpdate, now: Date): Promise<DeploymentRow> {
-  const [row] = await updateDeployments(db, org_id, [update], now);
-  if (row === undefined) throw new Error("a locked deployment does not exist");
-  return row;
-}
+    returning ${updatedRow.of("d")}`);
 
 /** The columns that requests, the fan-out and the rollout set. */
 const PATCHED = row({

@@ -5,8 +5,9 @@ import { type EventRow, eventRow, reachedEvents } from "./rows.ts";
 
 export type NewEvent = EventRow & { deployment_id: string };
 
-export const insertEvents = (db: Db, org_id: string, events: readonly NewEvent[]) =>
-  db.run(sql`
+/** Inserts events, in one batch with COMMIT if `db` is a transaction. */
+export const insertEvents = (db: Db, org_id: string, events: readonly NewEvent[]): Promise<void> =>
+  db.atCommit(sql`
     insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
     select ${org_id}, e.deployment_id, e.seq, e.id, e.at, e.kind, e.status, e.target_status, e.robot_id, e.reason, e.message, e.actor, e.data
     from jsonb_to_recordset(${json(events)}::jsonb)

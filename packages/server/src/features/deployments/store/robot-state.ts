@@ -145,9 +145,8 @@ export const desiredBy = (
   verify_seconds: verifySecondsOf(rollout),
 });
 
-/** Sets the desired releases in `changes`, and records which target requested each. */
-export const setDesiredApps = (db: Db, org_id: string, changes: readonly DesiredAppChange[], now: Date) =>
-  db.run(sql`
+/** The statement of `setDesiredApps`, for `atCommit`. */
+export const settingDesiredApps = (org_id: string, changes: readonly DesiredAppChange[], now: Date) => sql`
     insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
     select ${org_id}, c.robot_id, c.app, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, c.order_number, ${now}
     from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, app text, release_id text, target_id text, deployment_id text, order_number bigint, attempt int, verify_seconds int, install_from timestamptz, install_until timestamptz)
@@ -155,7 +154,11 @@ export const setDesiredApps = (db: Db, org_id: string, changes: readonly Desired
     on conflict (org_id, robot_id, app) do update set install_from = excluded.install_from, install_until = excluded.install_until, desired_release_id = excluded.desired_release_id, target_id = excluded.target_id, deployment_id = excluded.deployment_id,
       attempt = excluded.attempt, verify_seconds = excluded.verify_seconds,
       last_target_id = case when excluded.last_order_number >= robot_app.last_order_number then excluded.last_target_id else robot_app.last_target_id end,
-      last_order_number = greatest(robot_app.last_order_number, excluded.last_order_number), updated_at = excluded.updated_at`);
+      last_order_number = greatest(robot_app.last_order_number, excluded.last_order_number), updated_at = excluded.updated_at`;
+
+/** Sets the desired releases in `changes`, and records which target requested each. */
+export const setDesiredApps = (db: Db, org_id: string, changes: readonly DesiredAppChange[], now: Date) =>
+  db.run(settingDesiredApps(org_id, changes, now));
 
 /** Sets the install window of these targets. Returns the robots for which it was set. */
 export const setInstallWindow = (
