@@ -60,7 +60,8 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
       await startSeparately(org, in_batches ? await startInBatches(org, engine, org_id, part, true) : part, is_ordered);
     }
   }
-  return due.length === DUE_PER_RUN;
+  // Others may have become due meanwhile. Each of `due` has started or is postponed, so runs without a pause end.
+  return due.length > 0;
 }
 
 /**
