@@ -18,7 +18,7 @@ import pg from "pg";
 import { listDesiredApps } from "../../packages/server/src/features/deployments/store/robot-state.ts";
 import { setOnline } from "../../packages/server/src/features/robots/store-presence.ts";
 import { findIdentity } from "../../packages/server/src/features/robots/store.ts";
-import { insertEntries } from "../../packages/server/src/features/timeline/store.ts";
+import { insertingEntries } from "../../packages/server/src/features/timeline/store.ts";
 import { listener } from "../listener.ts";
 import { statementOf } from "../statements.ts";
 
@@ -90,7 +90,7 @@ async function exposePlane(pool: pg.Pool, socket: Duplex, hello: Hello, { nonce,
     summary: "The robot connected",
     data: { session_id, ip: "127.0.0.1", agent_version: hello.agent_version, boot_id: hello.boot_id },
   };
-  await client.query(statementOf((db) => insertEntries(db, [entry])));
+  await client.query(statementOf((db) => db.run(insertingEntries([entry]))));
   await client.query("commit");
   client.release();
   await pool.query(statementOf((db) => listDesiredApps(db, org_id, [robot_id])));

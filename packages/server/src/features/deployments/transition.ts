@@ -309,7 +309,7 @@ export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRo
 /** Writes timelines and metrics, and wakes targets that waited for the changed targets. */
 async function followUp(tx: Db, engine: Engine, moves: readonly (Move & { row: DeploymentRow })[], actor: Actor): Promise<void> {
   const shown = moves.flatMap(({ row, changes }) => changes.filter(isShown).map((change) => timelineOf(row, change, actor)));
-  await recordTimelineMany(tx, engine, shown);
+  await recordTimelineMany(tx, engine, shown, { at_commit: true });
   for (const { row, changes } of moves)
     if (mayDispatch(row, engine.clock.now()) && changes.some(({ target, to }) => isActive(target.status) && !isActive(to)))
       await freeSlots(tx, engine, row);

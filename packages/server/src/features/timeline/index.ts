@@ -11,7 +11,7 @@ import { deleteIsolated, forEachOrg, listOrgIds } from "../../kernel/retention.t
 import { serve } from "../../kernel/serve.ts";
 import { parseTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
-import { deleteEntries, insertEntries, selectEntries, selectOrgEntries } from "./store.ts";
+import { deleteEntries, insertingEntries, selectEntries, selectOrgEntries } from "./store.ts";
 
 export { countEntries as countTimeline } from "./store.ts";
 
@@ -53,12 +53,21 @@ type Stamps = { id: IdSource; clock: Pick<Clock, "now"> } & Parameters<typeof an
 /** Writes one entry to a robot's timeline. `db` must be the transaction of the change that the entry describes. */
 export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
 
-/** Writes the timeline entries of many robots in one statement. `db` must be the transaction of the changes that the entries describe. */
-export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
+/**
+ * Writes the timeline entries of many robots in one statement. `db` must be the transaction of the changes that the entries describe. With
+ * `at_commit` it does not wait for a result, and the transaction does not find the entries.
+ */
+export async function recordTimelineMany(
+  db: Db,
+  plane: Stamps,
+  records: readonly TimelineRecord[],
+  { at_commit = false } = {},
+): Promise<void> {
   if (records.length === 0) return;
   const at = plane.clock.now();
   const entries = records.map((record) => ({ ...record, data: record.data ?? {}, id: plane.id(ID_PREFIXES.event), at }));
-  await insertEntries(db, entries);
+  const statement = insertingEntries(entries);
+  await (at_commit ? db.atCommit(statement) : db.run(statement));
   for (const { org_id, id, robot_id } of entries) announce(db, plane, org_id, { kind: "timeline", id, change: "created", robot_id });
 }
 

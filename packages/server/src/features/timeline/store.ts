@@ -20,13 +20,12 @@ interface NewEntry extends EntryRow {
   robot_id: string;
 }
 
-/** Inserts any number of entries in one statement, in one batch with COMMIT if `db` is a transaction. */
-export const insertEntries = (db: Db, entries: readonly NewEntry[]): Promise<void> =>
-  db.atCommit(sql`
+/** Inserts any number of entries. */
+export const insertingEntries = (entries: readonly NewEntry[]) => sql`
     insert into timeline_entry (org_id, robot_id, id, at, kind, actor, summary, data)
     select e.org_id, e.robot_id, e.id, e.at, e.kind, e.actor, e.summary, e.data
     from jsonb_to_recordset(${json(entries)}::jsonb)
-      as e (org_id text, robot_id text, id text, at timestamptz, kind text, actor jsonb, summary text, data jsonb)`);
+      as e (org_id text, robot_id text, id text, at timestamptz, kind text, actor jsonb, summary text, data jsonb)`;
 
 const robotEntryRow = row({ ...entryRow.columns, robot_id: text, robot_name: text });
 

@@ -57,12 +57,10 @@ export const setObserved = (db: Db, org_id: string, observed: readonly { robot_i
     from unnest(${list(observed.map((o) => o.robot_id))}::text[], ${list(observed.map((o) => o.generation))}::bigint[]) as o (robot_id, generation)
     where d.org_id = ${org_id} and d.robot_id = o.robot_id`);
 
-const unobservedRow = row({ org_id: text, robot_id: text, generation: bigint });
-
 /** Returns robots of this node that have not reported the current generation of their desired state: at most one row per link. */
 export const listUnobserved = (db: Db, node: { id: string; epoch: number }) =>
   // reads tables of other features: robot
-  db.many(sql(unobservedRow)`
+  db.many(sql(row({ org_id: text, robot_id: text, generation: bigint }))`
     -- across orgs: each node is responsible for its own robots
     select d.org_id, d.robot_id, d.generation from robot r join robot_desired d on d.org_id = r.org_id and d.robot_id = r.id
     where r.node_id = ${node.id} and r.node_epoch = ${node.epoch} and d.generation > d.observed_generation`);
@@ -145,7 +143,6 @@ export const desiredBy = (
   verify_seconds: verifySecondsOf(rollout),
 });
 
-/** The statement of `setDesiredApps`, for `atCommit`. */
 export const settingDesiredApps = (org_id: string, changes: readonly DesiredAppChange[], now: Date) => sql`
     insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
     select ${org_id}, c.robot_id, c.app, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, c.order_number, ${now}
