@@ -69,6 +69,7 @@ async function runAgain(first: TestCounts, before: Tally & { file: string }): Pr
       ...counts,
       passed: first.passed - before.passed + counts.passed,
       skipped: first.skipped - before.skipped + counts.skipped,
+      seconds: { ...first.seconds, ...counts.seconds },
     },
   };
 }

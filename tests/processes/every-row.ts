@@ -65,8 +65,8 @@ export async function insertEveryRow(where: Connection, { at, given = {} }: { at
 
 function valueOf(table: string, { name, type, check, refers_to }: Column, { at, made }: { at: Date; made: Map<string, Row> }): Value {
   if (refers_to !== null) return made.get(refers_to.table)?.[refers_to.column] ?? null;
-  // The same org everywhere, even without a foreign key.
-  if (name === "org_id") return made.get("org")?.["id"] ?? "org_id";
+  // The same org everywhere, even without a foreign key and before the org is inserted.
+  if (name === "org_id") return "org.id";
   const allowed = /'([^']*)'/.exec(check ?? "")?.[1];
   if (allowed !== undefined) return allowed;
   if (type.endsWith("[]")) return "{}";

@@ -50,6 +50,8 @@ const finished = (at: Date): Record<string, Row> => ({
   org: { status: "active" },
   retention_clock: { seen_at: at, jumps: "[]" },
   deployment: { status: "applied", finished_at: at },
+  // Events have no foreign key from which the row of their deployment follows.
+  deployment_event: { deployment_id: "deployment.id" },
   deployment_target: { status: "applied", deadline_at: null },
   shell_session: { status: "ended", recording_dropped_at: null, recording_bytes: 100 },
   audit_entry: { id: idFloor(ID_PREFIXES.audit, at) },
