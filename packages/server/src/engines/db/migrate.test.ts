@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { until } from "@roamfleet/clock/testing";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { dumpSchema, isConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./index.ts";
 import { Refusal } from "./embedded/index.ts";
@@ -161,6 +162,25 @@ test("a failed migration rolls back all migrations of the same run", TIMEOUT, as
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from pg_class where relname in ('good', 'bad')`)).n, 0);
   await writeFile(join(files.directory, "0002_bad.sql"), "create table bad (id int);");
   assert.deepEqual(await migrate(database.connection, files), ["0001_good", "0002_bad"]);
+});
+
+test("repeats the migrations after a deadlock with a transaction of a running server", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using files = await directoryWith({ "0001_tables.sql": "create table a (); create table b ();" });
+  await migrate(database.connection, files);
+  await writeFile(join(files.directory, "0002_expand_c.sql"), "lock table a; lock table b; create table c ();");
+  const waiting = sql(countRow)`select count(*)::int as n from pg_locks where relation = 'b'::regclass and not granted`;
+  const db = await database.connect();
+  const server = db.transaction(async (tx) => {
+    // Only the migration looks for deadlocks.
+    await tx.run(sql`set local deadlock_timeout to '1min'`);
+    await tx.run(sql`lock table b`);
+    const migrated = migrate(database.connection, files);
+    await until("the migration to wait for b", async () => (await db.one(waiting)).n === 1);
+    await tx.run(sql`lock table a`);
+    return { migrated };
+  });
+  assert.deepEqual(await (await server).migrated, ["0002_expand_c"]);
 });
 
 test("refuses a migrations directory that is empty or contains other files", TIMEOUT, async () => {

@@ -8,7 +8,7 @@ import { PACKAGE_DIRECTORY } from "../../kernel/package-directory.ts";
 import type { EngineLog } from "../log.ts";
 import type { DbAddress } from "./connections.ts";
 import { Refusal } from "./embedded/index.ts";
-import { classify } from "./errors.ts";
+import { classify, isRetryable } from "./errors.ts";
 import { withClient } from "./with-client.ts";
 
 /** Directory of this program's migrations. */
@@ -21,6 +21,8 @@ const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
 const NEXT_VERSION = /^\d{4}_(expand|contract)_/;
 /** Timeout for taking the migration lock. It is long, because another node may be migrating a large database. */
 const LOCK_TIMEOUT_MS = 10 * 60_000;
+/** Maximum repetitions after deadlocks with transactions of running servers. PostgreSQL reports each after a second. */
+const RETRIES_MAX = 5;
 
 /**
  * Migrates a database to this program's schema: runs the new files of `directory` (`0001_name.sql`, up only, in order), all in one
@@ -142,19 +144,26 @@ async function runPending(client: pg.Client, directory: string, log: EngineLog):
     warn: (message: string) => log.warn({ detail: message }, "migration warning"),
     error: (message: string) => log.error({ detail: message }, "migration failed"),
   };
-  const done = await runner({
-    dbClient: client,
-    dir: directory,
-    direction: "up",
-    migrationsTable: MIGRATION_TABLE,
-    schema: "public",
-    checkOrder: true,
-    singleTransaction: true,
-    // This session already has Roamfleet's lock. The library's lock would also conflict with other programs that use the library.
-    noLock: true,
-    logger: quiet,
-  });
-  return done.map((migration) => migration.name);
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      const done = await runner({
+        dbClient: client,
+        dir: directory,
+        direction: "up",
+        migrationsTable: MIGRATION_TABLE,
+        schema: "public",
+        checkOrder: true,
+        singleTransaction: true,
+        // This session already has Roamfleet's lock. The library's lock would also conflict with other programs that use the library.
+        noLock: true,
+        logger: quiet,
+      });
+      return done.map((migration) => migration.name);
+    } catch (error) {
+      if (attempt === RETRIES_MAX || !isRetryable(error)) throw error;
+      log.warn({ err: error, attempt }, "the migrations conflicted with a running server and are repeated");
+    }
+  }
 }
 
 const FILE = "postgres.schema";
