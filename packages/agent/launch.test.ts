@@ -140,6 +140,14 @@ test("starts a version with the flags of Node that it names", LIMIT, async (t) =
   assert.equal(rig.starts()[0]?.args, `--first --second=2 ${rig.root}/1/rf-agent.mjs run --name cart`);
 });
 
+test("starts a version whose file of flags is truncated", LIMIT, async (t) => {
+  const rig = rigOf(t);
+  fs.writeFileSync(path.join(rig.root, "1/node-flags"), "--first --sec");
+  rig.launch();
+  await rig.runs("1");
+  assert.equal(rig.starts()[0]?.args, `--optimize-for-size ${rig.root}/1/rf-agent.mjs run`);
+});
+
 test("a requested agent version becomes current when the agent of that version confirms it", LIMIT, async (t) => {
   const rig = rigOf(t, beat(CONFIRM));
   rig.put("next", "2\n");

@@ -291,7 +291,9 @@ export class WholeServer implements SimulatedServer {
 
   async stop(): Promise<void> {
     await this.#plane.bus.close();
-    // Delete rows before the rows that their foreign keys reference.
+    // Delete rows before the rows that their foreign keys reference, and events and timeline entries, which have none.
+    await this.#database.run(sql`delete from deployment_event where org_id = ${this.#org_id}`);
+    await this.#database.run(sql`delete from timeline_entry where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from robot where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from fleet where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from org where id = ${this.#org_id}`);

@@ -18,9 +18,10 @@ export class Connection {
   serves: string | undefined;
   /** True when the connection is broken or closed. */
   dead = false;
-  /** When the current wait for a response, or the idle time, began (monotonic milliseconds). */
+  /** When the last response or request was, or the idle time began (monotonic milliseconds). */
   since = systemClock.monotonic();
-  owes = false;
+  /** Number of calls of `ask` that wait for responses. */
+  unanswered = 0;
 
   private constructor(config: ClientConfig, lost: (connection: Connection, error: Error) => void) {
     this.#client = new Client({ ...config, pipeline: true });
@@ -46,7 +47,7 @@ export class Connection {
    */
   async ask(statements: readonly Sent[], preface: readonly Sent[] = []): Promise<QueryResult> {
     this.since = systemClock.monotonic();
-    this.owes = true;
+    this.unanswered += 1;
     try {
       return await this.#send(preface.length === 0 ? statements : [...preface, ...statements], preface.length);
     } catch (error) {
@@ -54,7 +55,7 @@ export class Connection {
       if (error instanceof Error) Error.captureStackTrace(error);
       throw error;
     } finally {
-      this.owes = false;
+      this.unanswered -= 1;
     }
   }
 
@@ -65,6 +66,7 @@ export class Connection {
       let failure: Error | undefined;
       const onAnswer = (error: Error | undefined, result: QueryResult): void => {
         answered += 1;
+        this.since = systemClock.monotonic();
         if (error) failure ??= answered > preface ? error : new ConnectionLost("the connection was not ready", { cause: error });
         if (answered < statements.length) return;
         if (failure === undefined) resolve(result);
@@ -264,7 +266,7 @@ export class ConnectionPool {
   #sweep(): void {
     const now = systemClock.monotonic();
     for (const connection of this.#open)
-      if (connection.owes && now - connection.since > this.#options.answer_timeout_ms) connection.destroy();
+      if (connection.unanswered > 0 && now - connection.since > this.#options.answer_timeout_ms) connection.destroy();
     for (const late of this.#waiting.takeWhile(({ since }) => since < now - CONNECT_TIMEOUT_MS))
       late.reject(new ConnectionLost("no database connection became free in time"));
     while ((this.#idle[0]?.since ?? now) < now - IDLE_TIMEOUT_MS) {

@@ -160,9 +160,8 @@ class Transaction {
   }
 
   #fail(error: unknown): unknown {
-    const classified = classify(error);
-    this.#failure ??= { error: classified };
-    return classified;
+    this.#failure ??= { error: classify(error) };
+    return this.#failure.error;
   }
 
   async #send(statement: Statement<unknown>): Promise<QueryResult> {
