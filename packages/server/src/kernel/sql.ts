@@ -55,6 +55,11 @@ export class RowShape<C extends Columns = Columns> extends Verbatim {
     this.tag = (strings, ...values) => build(strings, values, this);
   }
 
+  /** Returns a row of some of the columns, in the given order. */
+  only<K extends keyof C & string>(...names: K[]): RowShape<Pick<C, K>> {
+    return new RowShape(Object.fromEntries(names.map((name) => [name, this.columns[name]])) as Pick<C, K>);
+  }
+
   /** Returns the column list for an alias: `row.of("s")` is `s.id, s.org_id, …`. */
   of(alias: string): Verbatim {
     let aliased = this.#aliased.get(alias);

@@ -2,8 +2,7 @@ import { type DeploymentStatus, type Reason, reportedArch } from "@roamfleet/pro
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
-import type { Authority } from "../../access/index.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow, type ReasonCounts, reachedDeployments } from "./rows.ts";
 
@@ -152,32 +151,32 @@ export interface DeploymentUpdate {
 }
 
 /** The columns that `updateDeployments` sets. The caller has the others: reading all of a hundred rows takes a considerable part of a ms. */
-const updatedRow = row({
-  id: text,
-  status: textOf<DeploymentStatus>(),
-  reason: nullable(textOf<Reason>()),
-  event_seq: bigint,
-  count_total: int,
-  count_pending: int,
-  count_queued: int,
-  count_active: int,
-  count_applied: int,
-  count_failed: int,
-  count_rolled_back: int,
-  count_cancelled: int,
-  count_dispatched: int,
-  step_at: nullable(timestamptz),
-  stop_requested_at: nullable(timestamptz),
-  rollback_requested_at: nullable(timestamptz),
-  paused_at: nullable(timestamptz),
-  reason_counts: jsonb<ReasonCounts>(),
-  fan_out_at: nullable(timestamptz),
-  fan_out_done_at: nullable(timestamptz),
-  fan_out_cursor: nullable(text),
-  started_at: nullable(timestamptz),
-  finished_at: nullable(timestamptz),
-  updated_at: timestamptz,
-});
+const updatedRow = deploymentRow.only(
+  "id",
+  "status",
+  "reason",
+  "event_seq",
+  "count_total",
+  "count_pending",
+  "count_queued",
+  "count_active",
+  "count_applied",
+  "count_failed",
+  "count_rolled_back",
+  "count_cancelled",
+  "count_dispatched",
+  "step_at",
+  "stop_requested_at",
+  "rollback_requested_at",
+  "paused_at",
+  "reason_counts",
+  "fan_out_at",
+  "fan_out_done_at",
+  "fan_out_cursor",
+  "started_at",
+  "finished_at",
+  "updated_at",
+);
 
 /**
  * Changes the counters of deployments by `delta` and reserves event numbers. The caller has locked the rows. Returns the columns that may
@@ -205,28 +204,28 @@ export const updateDeployments = (db: Db, org_id: string, updates: readonly Depl
     returning ${updatedRow.of("d")}`);
 
 /** The columns that requests, the fan-out and the rollout set. */
-const PATCHED = row({
-  authority: nullable(jsonb<Authority>()),
-  cancel_requested_at: nullable(timestamptz),
-  cancel_mode: nullable(textOf<"finish" | "rollback">()),
-  rollback_requested_at: nullable(timestamptz),
-  paused_at: nullable(timestamptz),
-  failures_accepted: int,
-  fan_out_at: nullable(timestamptz),
-  fan_out_cursor: nullable(text),
-  fan_out_done_at: nullable(timestamptz),
-  expires_at: nullable(timestamptz),
-  count_total: int,
-  count_pending: int,
-  count_queued: int,
-  wave_to_assign: nullable(int),
-  wave_count: int,
-  current_wave: int,
-  wave_passed_at: nullable(timestamptz),
-  promoted_wave: int,
-  step_at: nullable(timestamptz),
-  updated_at: timestamptz,
-});
+const PATCHED = deploymentRow.only(
+  "authority",
+  "cancel_requested_at",
+  "cancel_mode",
+  "rollback_requested_at",
+  "paused_at",
+  "failures_accepted",
+  "fan_out_at",
+  "fan_out_cursor",
+  "fan_out_done_at",
+  "expires_at",
+  "count_total",
+  "count_pending",
+  "count_queued",
+  "wave_to_assign",
+  "wave_count",
+  "current_wave",
+  "wave_passed_at",
+  "promoted_wave",
+  "step_at",
+  "updated_at",
+);
 
 /** Sets the columns in `patch` and returns the row. The caller has locked the row of the deployment. */
 export const patchDeployment = (
