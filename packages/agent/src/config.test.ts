@@ -45,6 +45,8 @@ test("flags override the environment, and workloads do not inherit the agent's v
   const labelled = readConfig({ server: "https://flag" }, { ...env, ROAMFLEET_ROBOT_LABELS: "a=b,c=d" });
   assert.deepEqual(labelled.labels, { a: "b", c: "d" });
   assert.deepEqual(config.workload_environment, { PATH: "/bin" });
+  const chosen = readConfig({ server: "https://flag" }, { ...env, MALLOC_ARENA_MAX: "4" });
+  assert.deepEqual(chosen.workload_environment, { PATH: "/bin", MALLOC_ARENA_MAX: "4" });
 });
 
 test("a missing or malformed setting is a usage error that names the flag", () => {

@@ -354,15 +354,17 @@ function parseSpoolBytes(mib: string | undefined): number {
   return bytes;
 }
 
-/** Variables that systemd and the launcher set for the agent's own process. */
-const FOR_THE_AGENT = ["RUNTIME_DIRECTORY", "MALLOC_ARENA_MAX"];
+/** Returns whether systemd or the launcher set the variable for the agent's own process. The launcher keeps an operator's MALLOC_ARENA_MAX. */
+function isForTheAgent(key: string, value: string): boolean {
+  return key === "RUNTIME_DIRECTORY" || (key === "MALLOC_ARENA_MAX" && value === "1");
+}
 
 /** Returns the machine's environment without the agent's settings, such as the enrollment key. */
 function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
   const inherited: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {
-    const is_own = key.startsWith("ROAMFLEET_") || key.startsWith("NODE_") || FOR_THE_AGENT.includes(key);
-    if (value !== undefined && !is_own) inherited[key] = value;
+    if (value === undefined || key.startsWith("ROAMFLEET_") || key.startsWith("NODE_") || isForTheAgent(key, value)) continue;
+    inherited[key] = value;
   }
   return inherited;
 }

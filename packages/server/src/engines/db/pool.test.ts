@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { systemClock, trackActivity } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { bigint, bool, bytea, float, int, json, jsonb, list, nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
-import { ConnectionLost, connect, type DbEngine, isConnectionLost, isUniqueViolation } from "./index.ts";
+import { ConnectionLost, connect, type DbEngine, isConnectionLost, isUniqueViolation, mapUniqueViolation } from "./index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -192,6 +192,13 @@ test("a failed statement rolls back the transaction even if its error is caught"
     await tx.transaction(() => Promise.reject(new Error("inner"))).catch(() => {});
   });
   await assert.rejects(inner, /inner/);
+  const replaced = db.transaction((tx) =>
+    tx.transaction(async () => {
+      await tx.run(insert("swallowed"));
+      await mapUniqueViolation(tx.run(insert("swallowed")), () => new Error("taken"));
+    }),
+  );
+  await assert.rejects(replaced, /taken/);
   assert.equal(await db.maybe(find("swallowed")), undefined);
 });
 

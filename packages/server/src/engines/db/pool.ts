@@ -144,7 +144,9 @@ class Transaction {
         try {
           return await work(this.db);
         } catch (error) {
-          throw this.#fail(error);
+          // The work may have replaced the database's error by its own, for example a unique violation by a 409.
+          this.#fail(error);
+          throw classify(error);
         }
       },
       afterCommit: (effect) => void this.#effects.push(effect),
