@@ -12,7 +12,7 @@ case $2 in
 get-* | set-*)
   echo "$2 $3 $4" >>calls
   # A test stops RAUC at one command of the bootloader.
-  if [ -e hang ] && [ "$(cat hang)" = "$2 $3 $4" ]; then echo $$ >installing; exec sleep 600; fi
+  if [ -e hang ] && [ "$(cat hang)" = "$2 $3 $4" ]; then put installing $$; exec sleep 600; fi
   ;;
 esac
 case $2 in
@@ -23,7 +23,7 @@ install)
   put tries.$other 0
   : >slot.$other
   if grep -q '^broken' "$3"; then echo "LastError: signature verification failed: self-signed certificate" >&2; exit 1; fi
-  if [ -e hang ]; then touch installing; sleep 600; fi
+  if [ -e hang ]; then put installing $$; exec sleep 600; fi
   cat "$3" >slot.$other
   put tries.$other 3
   # Like RAUC, this makes the new slot the next one to boot.

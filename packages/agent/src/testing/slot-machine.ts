@@ -91,8 +91,18 @@ export class SlotMachine {
   /** Starts what the agent needs, before each process of the agent. */
   protected async starting(): Promise<void> {}
 
-  /** Kills what `starting` has started, at a power cut and at the end. */
-  protected async stopping(): Promise<void> {}
+  /** Kills what `starting` has started, and a command of the hook that hangs, at a power cut and at the end. */
+  protected async stopping(): Promise<void> {
+    const file = path.join(this.slots, "installing");
+    if (!fs.existsSync(file)) return;
+    const pid = Number(fs.readFileSync(file, "utf8"));
+    fs.rmSync(file);
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error; // it has ended
+    }
+  }
 
   read(name: string): string {
     return fs.readFileSync(path.join(this.slots, name), "utf8").trim();
