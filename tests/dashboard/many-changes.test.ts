@@ -29,7 +29,7 @@ test("open pages stay current while a deployment changes many robots concurrentl
   await overview.getByText(`${ROBOTS} of ${ROBOTS}`).waitFor();
   const second = await org.deploy(await org.release({ tag: "many-2" }), { fleet_id });
   await server.until("all robots to be back", async () => (await org.deployment(second.id)).status === "rolled_back");
-  await heat.getByRole("button", { name: `${ROBOTS} failed to install` }).waitFor();
+  await heat.getByRole("button", { name: `${ROBOTS} last update failed` }).waitFor();
   await overview.getByRole("link", { name: /many-2 rolled back/ }).waitFor();
   await overview.getByRole("link", { name: "0 deployments in progress" }).waitFor();
 });

@@ -13,7 +13,7 @@ test("pages of the dashboard show the current state of deployments, robots and c
   await t.test("shows offline robots as offline, and does not show their last health as current", () => offline(it));
   await t.test("shows no soak countdown for a paused wave, and counts paused deployments on the overview", () => paused(it));
   await t.test("the number of failed deployments links to the list of exactly these deployments", () => failures(it));
-  await t.test("shows an undeployed config change as pending for its value, fleet and robot", () => pending(it));
+  await t.test("shows a config change as not deployed for its value, fleet and robot", () => pending(it));
   await t.test("finds an object by its pasted ID, and moves through a table with the arrow keys", () => keys(it));
   await t.test("selects robots beyond the loaded page and shows how many are selected", () => selectAll(it));
   await t.test("notifications never cover a control of the page, on any screen size", () => toasts(it));
@@ -128,7 +128,7 @@ async function failures({ page, org, server }: Dashboard): Promise<void> {
   await server.plane.db.run(sql`
     update deployment set created_at = created_at - interval '8 days' where org_id = ${org.id} and id = ${old}`);
   await visit(page, "/");
-  await page.getByRole("link", { name: "1 deployment failed in 7 days" }).click();
+  await page.getByRole("link", { name: "1 deployment failed, not rolled back, in 7 days" }).click();
   await page.waitForURL(/status=failed/);
   const rows = page.locator("[data-row]", { hasText: "drill-" });
   await rows.first().waitFor();
@@ -148,7 +148,7 @@ async function pending({ page, org, server }: Dashboard): Promise<void> {
   const expect = async (is_pending: boolean): Promise<void> => {
     for (const path of pages) {
       await visit(page, path);
-      const badge = page.locator("main").getByText(/^(1 config change )?pending$/);
+      const badge = page.locator("main").getByText(/^(1 config change )?not deployed$/);
       await badge.first().waitFor({ state: is_pending ? "visible" : "detached" });
     }
   };

@@ -25,6 +25,6 @@ export { copyAsRf, ListActions, Menu } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export { EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
-export { Badge, HealthBadge, Meter, type Part, Progress, StatusBadge, type Tone } from "./status.tsx";
+export { Badge, ConfigState, HealthBadge, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";
 export { notifyDone, notifyError } from "./toasts.tsx";

@@ -49,6 +49,7 @@ const STATUSES: Record<string, { tone: Tone; icon: typeof CircleDot; text?: stri
   behind: { tone: "info", icon: Clock },
   in_sync: { tone: "ok", icon: CircleCheck, text: "in sync" },
   drifted: { tone: "warn", icon: TriangleAlert },
+  not_deployed: { tone: "idle", icon: CircleDashed, text: "not deployed" },
   scheduled: { tone: "info", icon: Clock },
   pending: { tone: "idle", icon: CircleDashed },
   queued: { tone: "idle", icon: Clock },
@@ -63,6 +64,7 @@ const STATUSES: Record<string, { tone: Tone; icon: typeof CircleDot; text?: stri
   rolling_back: { tone: "warn", icon: RotateCcw, text: "rolling back" },
   rolled_back: { tone: "warn", icon: RotateCcw, text: "rolled back" },
   failed: { tone: "bad", icon: CircleX },
+  last_update_failed: { tone: "bad", icon: CircleX, text: "last update failed" },
   cancelling: { tone: "idle", icon: CircleSlash },
   cancelled: { tone: "idle", icon: CircleSlash },
   active: { tone: "ok", icon: CircleCheck },
@@ -90,6 +92,12 @@ export function StatusBadge({ status }: { status: string }) {
     </Badge>
   );
 }
+
+/** The config state of a robot. The API's `unknown` means that no config was deployed to it yet. */
+export const ConfigState = ({ state }: { state: string }) => <StatusBadge status={state === "unknown" ? "not_deployed" : state} />;
+
+/** The release state of a robot. A robot whose last update failed may run an earlier release without problems. */
+export const ReleaseState = ({ state }: { state: string }) => <StatusBadge status={state === "failed" ? "last_update_failed" : state} />;
 
 /** The health of a robot. Health reported before the robot went offline is labeled "was …" and has no status color. */
 export function HealthBadge({

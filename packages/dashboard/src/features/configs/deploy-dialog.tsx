@@ -5,7 +5,7 @@ import { ChevronRight } from "lucide-react";
 import { useState } from "react";
 import { randomId } from "../../api/client.ts";
 import { query, useAction, usePlaces } from "../../api/queries.ts";
-import { Badge, Diff, FormDialog, jsonText, QueryState, Section, Select, StatusBadge, TextLine } from "../../ui/index.ts";
+import { Badge, ConfigState, Diff, FormDialog, jsonText, QueryState, Section, Select, TextLine } from "../../ui/index.ts";
 import { type ConfigScope, deployLine } from "./config-values.ts";
 import { PlacePicker } from "./configs-frame.tsx";
 
@@ -123,7 +123,7 @@ function RobotChanges(props: { id: string; name: string; config_state: string; n
       <summary className="flex min-h-6 items-center gap-2">
         <ChevronRight size={14} aria-hidden className="shrink-0 text-muted transition-transform group-open:rotate-90" />
         <TextLine className="flex-1">{props.name}</TextLine>
-        <StatusBadge status={props.config_state} />
+        <ConfigState state={props.config_state} />
       </summary>
       {is_open && (
         <div className="mt-2">

@@ -15,8 +15,8 @@ function Pending({ children, title }: { children: string; title: string }) {
   );
 }
 
-const changes = (count: number): string => `${counted(count, "config change")} pending`;
-const HOW = "Not deployed yet: robots receive the change with the next config deployment";
+const changes = (count: number): string => `${counted(count, "config change")} not deployed`;
+const HOW = "Robots receive the change with the next config deployment";
 
 /** Shows the number of config changes that are not deployed to a fleet yet; nothing if there are none. */
 export function FleetPending({ fleet }: { fleet: Fleet }) {
@@ -36,12 +36,12 @@ export function ValuePending({ entry }: { entry: ConfigEntry }) {
   const { scope, scope_id, namespace, key } = entry;
   const is_robot = scope === "robot" && scope_id !== null;
   const diff = useQuery({ ...query("diffRobotConfig", { params: { id: scope_id ?? "" } }), enabled: is_robot }).data?.data.changes ?? [];
-  if (is_robot && diff.some((one) => one.namespace === namespace && one.key === key)) return <Pending title={HOW}>pending</Pending>;
+  if (is_robot && diff.some((one) => one.namespace === namespace && one.key === key)) return <Pending title={HOW}>not deployed</Pending>;
   if (fleets.length === 0) return null;
   const names = fleets.map(({ name }) => name).join(", ");
   return (
     <Pending title={`${HOW}. Fleets: ${names}`.slice(0, 500)}>
-      {scope === "fleet" ? "pending" : `pending in ${counted(fleets.length, "fleet")}`}
+      {scope === "fleet" ? "not deployed" : `not deployed to ${counted(fleets.length, "fleet")}`}
     </Pending>
   );
 }

@@ -6,7 +6,7 @@ export type Heat = "failing" | "failed" | "offline" | "never_connected" | "behin
 /** The states of a robot, worst first. Cells show `sign` so that color is not the only indicator. */
 export const HEATS: readonly { heat: Heat; words: string; sign: string; style: string }[] = [
   { heat: "failing", words: "unhealthy", sign: "!", style: "bg-bad text-surface" },
-  { heat: "failed", words: "failed to install", sign: "×", style: "bg-bad-soft text-bad border border-bad" },
+  { heat: "failed", words: "last update failed", sign: "×", style: "bg-bad-soft text-bad border border-bad" },
   { heat: "offline", words: "offline", sign: "–", style: "bg-idle-soft text-idle border border-line-strong" },
   { heat: "never_connected", words: "never connected", sign: "?", style: "bg-surface text-muted border border-dashed border-line-strong" },
   { heat: "behind", words: "release behind", sign: "↑", style: "bg-info-soft text-info border border-info" },

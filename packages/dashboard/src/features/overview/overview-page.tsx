@@ -131,7 +131,7 @@ function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
       <Figure label={`${plural(paused, "deployment")} paused`} value={paused} link={to("paused")} tone={paused > 0 ? "text-warn" : ""} />
       <Figure label={`${plural(scheduled, "deployment")} scheduled`} value={scheduled} link={to("scheduled")} />
       <Figure
-        label={`${plural(failed, "deployment")} failed in 7 days`}
+        label={`${plural(failed, "deployment")} failed, not rolled back, in 7 days`}
         value={failed}
         link={{ to: "/deployments", search: { status: "failed", since: failed_since } }}
         tone={failed > 0 ? "text-bad" : ""}

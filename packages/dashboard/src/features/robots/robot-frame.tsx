@@ -3,7 +3,19 @@ import { Link, Outlet } from "@tanstack/react-router";
 import { CircleDashed, CircleX, type LucideIcon, ShieldAlert, Unplug } from "lucide-react";
 import type { ReactNode } from "react";
 import { usePlaces } from "../../api/queries.ts";
-import { CopyText, cx, HealthBadge, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
+import {
+  ConfigState,
+  CopyText,
+  cx,
+  HealthBadge,
+  LinkTabs,
+  PageHeader,
+  QueryState,
+  ReleaseState,
+  StatusBadge,
+  Text,
+  Time,
+} from "../../ui/index.ts";
 import { RobotPending } from "../configs/pending-badge.tsx";
 import { RobotActions } from "./robot-actions.tsx";
 import { useRobotQuery } from "./use-robot.ts";
@@ -37,8 +49,16 @@ function RobotHead({ robot }: { robot: Robot }) {
         <>
           <StatusBadge status={status} />
           {health !== "unknown" && <HealthBadge robot={robot} />}
-          {release_state !== "unknown" && <Labelled label="release" status={release_state} />}
-          {config_state !== "unknown" && <Labelled label="config" status={config_state} />}
+          {release_state !== "unknown" && (
+            <Labelled label="release">
+              <ReleaseState state={release_state} />
+            </Labelled>
+          )}
+          {config_state !== "unknown" && (
+            <Labelled label="config">
+              <ConfigState state={config_state} />
+            </Labelled>
+          )}
           {status !== "decommissioned" && <RobotPending robot_id={id} />}
           <span className="flex min-w-0 flex-wrap items-center gap-1">
             <Link to="/fleets/$id" params={{ id: fleet_id }} className="min-w-0 text-accent underline">
@@ -61,10 +81,10 @@ function RobotHead({ robot }: { robot: Robot }) {
   );
 }
 
-function Labelled({ label, status }: { label: string; status: string }) {
+function Labelled({ label, children }: { label: string; children: ReactNode }) {
   return (
     <span className="inline-flex items-center gap-1 text-xs">
-      {label} <StatusBadge status={status} />
+      {label} {children}
     </span>
   );
 }

@@ -32,8 +32,8 @@ const options = <V extends string>(texts: Record<V, string>) =>
   (Object.entries(texts) as [V, string][]).map(([value, label]) => ({ value, label }));
 const STATUSES = options({ online: "Online", offline: "Offline", never_connected: "Never connected", decommissioned: "Decommissioned" });
 const HEALTH = options({ ok: "Healthy", failing: "Unhealthy", unknown: "Health unknown" });
-const RELEASE = options({ current: "Release current", behind: "Release behind", failed: "Release failed", unknown: "Release unknown" });
-const CONFIG = options({ in_sync: "Config in sync", pending: "Config pending", drifted: "Config drifted", unknown: "Config unknown" });
+const RELEASE = options({ current: "Release current", behind: "Release behind", failed: "Last update failed", unknown: "Release unknown" });
+const CONFIG = options({ in_sync: "Config in sync", pending: "Config pending", drifted: "Config drifted", unknown: "Config not deployed" });
 const SORTS = options({ name: "Sort: name" });
 
 /** The filters of the list. The server applies them, so that the result is complete. */

@@ -9,6 +9,7 @@ import type { RobotsSearch } from "../../search.ts";
 import {
   Button,
   type Column,
+  ConfigState,
   copyAsRf,
   counted,
   EmptyState,
@@ -18,6 +19,7 @@ import {
   Menu,
   NameLink,
   PageHeader,
+  ReleaseState,
   StatusBadge,
   TextLine,
   Time,
@@ -126,13 +128,13 @@ function NoRobots({ search, onClear }: { search: RobotsSearch; onClear: () => vo
 const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | undefined): readonly Column<Robot>[] => [
   {
     name: "Name",
-    width: "minmax(8rem, 2fr)",
+    width: "minmax(5rem, 1.3fr)",
     text: ({ name }) => name,
     cell: ({ id, name }) => <NameLink to="/robots/$id" params={{ id }} name={name} className="font-medium" />,
   },
   {
     name: "Status",
-    width: "minmax(8.5rem, 1fr)",
+    width: "minmax(5.5rem, 1.45fr)",
     cell: ({ status, health }) => (
       <span className="flex items-center gap-1.5">
         <StatusBadge status={status} />
@@ -145,29 +147,32 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
   },
   {
     name: "Health",
-    width: "minmax(6rem, 1fr)",
+    width: "minmax(5.5rem, 1fr)",
     priority: 2,
     cell: (robot) => <HealthBadge robot={robot} />,
   },
   {
     name: "Fleet and site",
-    width: "minmax(8rem, 3fr)",
+    width: "minmax(5rem, 1.4fr)",
     priority: 3,
     cell: ({ fleet_id, site_id }) => (
-      <TextLine className="text-muted">{`${fleet_names.get(fleet_id) ?? fleet_id} · ${site_names.get(site_id) ?? site_id}`}</TextLine>
+      <>
+        <TextLine className="leading-5">{fleet_names.get(fleet_id) ?? fleet_id}</TextLine>
+        <TextLine className="text-xs text-muted">{site_names.get(site_id) ?? site_id}</TextLine>
+      </>
     ),
   },
-  { name: "Release", width: "minmax(9rem, 2fr)", priority: 2, cell: (robot) => <ReleaseCell {...robot} /> },
-  { name: "Config", width: "minmax(6rem, 1fr)", priority: 3, cell: ({ config_state }) => <StatusBadge status={config_state} /> },
+  { name: "Release", width: "minmax(5rem, 2fr)", priority: 2, cell: (robot) => <ReleaseCell {...robot} /> },
+  { name: "Config", width: "minmax(5.5rem, 1.05fr)", priority: 3, cell: ({ config_state }) => <ConfigState state={config_state} /> },
   {
     name: "Agent",
-    width: "minmax(6rem, 1fr)",
+    width: "minmax(4rem, 1.1fr)",
     priority: 3,
     cell: ({ agent_version }) => <AgentVersion version={agent_version} hosted={hosted} />,
   },
   {
     name: "Last seen",
-    width: "minmax(6rem, 1fr)",
+    width: "minmax(4.75rem, 0.8fr)",
     priority: 3,
     align: "right",
     cell: ({ last_seen_at, status }) => (status === "online" ? <span className="text-muted">now</span> : <Time at={last_seen_at} />),
@@ -192,7 +197,7 @@ function ReleaseCell({ apps, release_state }: Robot) {
         </>
       )}
       {apps.length > 1 && <span className="shrink-0 text-xs text-muted">and {apps.length - 1} more</span>}
-      {release_state === "failed" && <StatusBadge status="failed" />}
+      {release_state === "failed" && <ReleaseState state="failed" />}
     </span>
   );
 }
