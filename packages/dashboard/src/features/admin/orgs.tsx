@@ -71,13 +71,13 @@ type Approved = (org: ApprovedOrg) => void;
 const columns = (client: BrowserClient, onApproved: Approved): Column<Org>[] => [
   {
     name: "Name",
-    width: "minmax(8rem,2fr)",
+    width: "minmax(4rem,2fr)",
     cell: ({ name }) => <TextLine className="font-medium">{name}</TextLine>,
   },
   { name: "Requested by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <TextLine>{email}</TextLine> },
-  { name: "Status", width: "7rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "6rem", cell: ({ status }) => <StatusBadge status={status} /> },
   { name: "Created", width: "7rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
-  { name: "", width: "8.5rem", align: "right", cell: (org) => <OrgActions client={client} org={org} onApproved={onApproved} /> },
+  { name: "", width: "7.75rem", align: "right", cell: (org) => <OrgActions client={client} org={org} onApproved={onApproved} /> },
 ];
 
 type Act = "approve" | "reject" | "suspend" | "resume";

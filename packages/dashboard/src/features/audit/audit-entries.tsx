@@ -39,8 +39,8 @@ function Action({ entry: { action, error } }: { entry: AuditEntry }) {
 }
 
 export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
-  { name: "Time", width: "6.5rem", cell: ({ at }) => <Time at={at} /> },
-  { name: "User", width: "minmax(6rem,1.5fr)", cell: (entry) => <TextLine>{actorWords(entry)}</TextLine> },
+  { name: "Time", width: "minmax(5rem,1fr)", cell: ({ at }) => <Time at={at} /> },
+  { name: "User", width: "minmax(4rem,1.2fr)", cell: (entry) => <TextLine>{actorWords(entry)}</TextLine> },
   { name: "Action", width: "minmax(7rem,2fr)", cell: (entry) => <Action entry={entry} /> },
   {
     name: "Object",

@@ -74,7 +74,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
         actions={
           <>
             <LinkButton to="/configs" search={scope === "org" ? {} : { scope, ...(scope_id === null ? {} : { scope_id }) }}>
-              View all values of this {scope === "org" ? "organization" : scope}
+              View all values
             </LinkButton>
             {may_set && (
               <Button look="primary" onClick={() => setEditing(true)}>

@@ -10,7 +10,7 @@ import { refetchQueries } from "../../api/query-client.ts";
 import { useMay } from "../../api/session.ts";
 import { type DeploymentsSearch, hasFilters } from "../../search.ts";
 import { Button, type Column, EmptyState, LinkButton, ListTable, NameLink, StatusBadge, Time } from "../../ui/index.ts";
-import { ActorName, CountsBar, countsText, TargetLink } from "./deployment-parts.tsx";
+import { ActorName, CountsBar, countsText, TargetLink, TargetName } from "./deployment-parts.tsx";
 
 /** Converts the filters to the query of the API. */
 const deploymentsQuery = ({ tab: _, following, ...query }: DeploymentsSearch) => ({
@@ -33,7 +33,17 @@ const columnsWith = <Row extends Deployment | ConfigDeployment>(
   { title, width, cell, nameOf, startOf, counts_priority }: Naming<Row>,
   places: Places,
 ): Column<Row>[] => [
-  { name: title, width, cell },
+  {
+    name: title,
+    width,
+    cell: (row) => (
+      <>
+        {cell(row)}
+        {/* Show the target here on narrow screens, which have no target column. */}
+        <TargetName target={row} className="text-xs text-muted sm:hidden" />
+      </>
+    ),
+  },
   { name: "Target", width: "minmax(0, 1fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
   { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {

@@ -89,7 +89,7 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
     width: "minmax(4rem,2fr)",
     cell: (key) => <Label of={key} fleet={fleet_names.get(key.fleet_id)} />,
   },
-  { name: "Status", width: "6.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "5.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Used",
     width: "minmax(4.75rem,1fr)",

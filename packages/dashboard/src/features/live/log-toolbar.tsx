@@ -49,19 +49,22 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
             if (value !== "between") onSearch({ since: value, until: undefined });
           }}
         />
-        <span className="flex-1" />
-        <Button
-          look="quiet"
-          icon={WrapText}
-          aria-pressed={wrap === true}
-          onClick={() => onSearch({ wrap: wrap === true ? undefined : true })}
-          className={wrap === true ? "bg-active" : ""}
-        >
-          Wrap lines
-        </Button>
-        <AnchorButton href={export_url} download icon={Download} title="Download all records that match the filter, as JSON lines">
-          Download
-        </AnchorButton>
+        <span className="flex gap-2 sm:ml-auto">
+          <Button
+            look="quiet"
+            icon={WrapText}
+            aria-pressed={wrap === true}
+            onClick={() => onSearch({ wrap: wrap === true ? undefined : true })}
+            className={wrap === true ? "bg-active" : ""}
+          >
+            <span>
+              Wrap<span className="max-sm:hidden"> lines</span>
+            </span>
+          </Button>
+          <AnchorButton href={export_url} download icon={Download} title="Download all records that match the filter, as JSON lines">
+            Download
+          </AnchorButton>
+        </span>
       </div>
       {is_between && (
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">

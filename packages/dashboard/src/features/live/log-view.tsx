@@ -239,7 +239,14 @@ const LogLine = memo(function LogLine({ record, robot_name, wanted, wrap, is_ope
   const Chevron = is_open ? ChevronDown : ChevronRight;
   return (
     <div className={cx("border-b border-line/60 hover:bg-hover", is_gap && "bg-warn-soft", is_open && "bg-active")} data-log-line>
-      <div className={cx("flex min-h-[24px] gap-2 px-1 font-mono text-xs leading-[24px]", !wrap && "overflow-hidden")}>
+      {/* Beside the robot's name, a message would have room for twelve characters on a narrow screen: put it on its own line. */}
+      <div
+        className={cx(
+          "flex min-h-[24px] gap-x-2 px-1 font-mono text-xs leading-[24px]",
+          !wrap && "overflow-hidden",
+          robot_name !== undefined && "max-sm:flex-wrap",
+        )}
+      >
         <button
           type="button"
           aria-expanded={is_open}
@@ -257,7 +264,11 @@ const LogLine = memo(function LogLine({ record, robot_name, wanted, wrap, is_ope
           <span className={cx("rounded px-1 uppercase", LEVEL_LOOKS[level])}>{level}</span>
         </span>
         {robot_name !== undefined && (
-          <span className="w-20 shrink-0 truncate font-medium sm:w-32" style={{ color: robotColor(record.robot_id) }} title={robot_name}>
+          <span
+            className="w-20 shrink-0 truncate font-medium max-sm:flex-1 sm:w-32"
+            style={{ color: robotColor(record.robot_id) }}
+            title={robot_name}
+          >
             <bdi>{robot_name}</bdi>
           </span>
         )}
@@ -266,7 +277,11 @@ const LogLine = memo(function LogLine({ record, robot_name, wanted, wrap, is_ope
         </span>
         <span
           dir="auto"
-          className={cx("min-w-0 flex-1 text-left", wrap ? "[overflow-wrap:anywhere] whitespace-pre-wrap" : "truncate whitespace-pre")}
+          className={cx(
+            "min-w-0 flex-1 text-left",
+            robot_name !== undefined && "max-sm:basis-full max-sm:pl-1",
+            wrap ? "[overflow-wrap:anywhere] whitespace-pre-wrap" : "truncate whitespace-pre",
+          )}
         >
           {is_gap && <TriangleAlert size={12} aria-hidden className="mr-1 inline text-warn" />}
           <Message text={text} wanted={wanted} lines={wrap} />

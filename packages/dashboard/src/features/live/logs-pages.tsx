@@ -135,7 +135,7 @@ function FleetLog({ id }: { id: string }) {
         search={search}
         onSearch={change}
         robots={robots}
-        nameOf={nameOf}
+        {...(robot_id === undefined ? { nameOf } : {})}
         is_online={robots.find((robot) => robot.id === robot_id)?.status === "online"}
         note={
           away > 0 &&

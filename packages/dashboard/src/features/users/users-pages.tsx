@@ -1,7 +1,7 @@
 import type { Token, User } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { KeyRound, UserPlus } from "lucide-react";
+import { KeyRound, UserCheck, UserPlus } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
@@ -157,6 +157,18 @@ function Tokens() {
   );
 }
 
+/** Marks the token of this session: by a badge, or by an icon on narrow screens. */
+const CurrentMark = () => (
+  <>
+    <span className="max-sm:hidden">
+      <Badge tone="info">current</Badge>
+    </span>
+    <span role="img" aria-label="current" title="current" className="shrink-0 text-info sm:hidden">
+      <UserCheck size={14} aria-hidden />
+    </span>
+  </>
+);
+
 const tokenColumns = (own_id: string, user_names: ReadonlyMap<string, string>, { site_names, fleet_names }: Places): Column<Token>[] => [
   {
     name: "Label",
@@ -164,7 +176,7 @@ const tokenColumns = (own_id: string, user_names: ReadonlyMap<string, string>, {
     cell: ({ id, label, prefix }) => (
       <span className="flex min-w-0 items-center gap-2">
         <TextLine className="font-medium">{label ?? prefix}</TextLine>
-        {id === own_id && <Badge tone="info">current</Badge>}
+        {id === own_id && <CurrentMark />}
       </span>
     ),
   },
@@ -175,14 +187,14 @@ const tokenColumns = (own_id: string, user_names: ReadonlyMap<string, string>, {
     cell: ({ user_id }) =>
       user_id === null ? <span className="text-muted">organization</span> : <TextLine>{user_names.get(user_id) ?? user_id}</TextLine>,
   },
-  { name: "Role", width: "4.5rem", cell: ({ role }) => role },
+  { name: "Role", width: "4rem", cell: ({ role }) => role },
   {
     name: "Access",
     width: "minmax(6rem,1.5fr)",
     priority: 3,
     cell: ({ scopes }) => <TextLine>{scopeWords(scopes, site_names, fleet_names)}</TextLine>,
   },
-  { name: "Status", width: "5.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   { name: "Prefix", width: "8rem", priority: 3, cell: ({ prefix }) => <code className="font-mono text-xs">{prefix}</code> },
   { name: "Last used", width: "6.5rem", priority: 2, cell: ({ last_used_at }) => <Time at={last_used_at} /> },
   { name: "Expires", width: "6.5rem", priority: 3, cell: ({ expires_at }) => <Time at={expires_at} /> },
