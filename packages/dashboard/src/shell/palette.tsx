@@ -63,7 +63,13 @@ function Finder({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={press}
       />
-      <ul id="palette-list" role="listbox" aria-label="Results" className="min-h-0 flex-1 overflow-y-auto p-1">
+      {/* The fade at the lower edge shows that the list scrolls. The padding keeps the last entry above it. */}
+      <ul
+        id="palette-list"
+        role="listbox"
+        aria-label="Results"
+        className="min-h-0 flex-1 scroll-pb-6 overflow-y-auto [mask-image:linear-gradient(to_top,transparent,black_1.5rem)] p-1 pb-6"
+      >
         {entries.map((entry, index) => (
           <li
             key={entry.key}

@@ -4,7 +4,7 @@ import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-re
 import type { DeploymentSearch } from "../../search.ts";
 import { cx, type Filters, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
-import { reachOf, robots, wholeWaveText } from "./deployment-text.ts";
+import { rangesOf, robots, wholeWaveText } from "./deployment-text.ts";
 import { countdownText } from "./draft.ts";
 import type { Situation } from "./steps.ts";
 
@@ -151,7 +151,7 @@ export function WaveList({
   chosen: number | undefined;
   onChoose: (wave: number | undefined) => void;
 }) {
-  const reach = reachOf(waves);
+  const ranges = rangesOf(waves);
   return (
     <Section title="Waves">
       <ol className="divide-y divide-line overflow-hidden rounded-lg border border-line bg-raised">
@@ -160,7 +160,7 @@ export function WaveList({
             <WaveRow
               wave={wave}
               is_paused={is_paused && PAUSABLE.has(wave.status)}
-              reach={reach[index]?.percent ?? 0}
+              range={ranges[index] ?? ""}
               is_chosen={chosen === wave.wave + 1}
               onToggle={() => onChoose(chosen === wave.wave + 1 ? undefined : wave.wave + 1)}
             />
@@ -177,12 +177,13 @@ const PAUSABLE: ReadonlySet<string> = new Set(["open", "soaking", "gate"]);
 interface RowParts {
   wave: DeploymentWave;
   is_paused: boolean;
-  reach: number;
+  /** The robots of the wave in rollout order, such as "robots 2–12 of 12". */
+  range: string;
   is_chosen: boolean;
   onToggle: () => void;
 }
 
-function WaveRow({ wave, is_paused, reach, is_chosen, onToggle }: RowParts) {
+function WaveRow({ wave, is_paused, range, is_chosen, onToggle }: RowParts) {
   const number = wave.wave + 1;
   return (
     <button
@@ -203,7 +204,7 @@ function WaveRow({ wave, is_paused, reach, is_chosen, onToggle }: RowParts) {
       </span>
       <span className="min-w-0 max-sm:col-span-2">
         <span className="mb-0.5 block truncate text-xs text-muted tabular-nums">
-          {countsText(wave)}, {reach}% cumulative
+          {countsText(wave)}, {range}
         </span>
         <CountsBar counts={wave} label={`Wave ${number}`} />
       </span>

@@ -35,14 +35,15 @@ export function afterWaveText({ soak_seconds = 0, gate = "auto" }: { soak_second
 export const wholeWaveText = (wave: WaveSize & Parameters<typeof afterWaveText>[0]): string =>
   [waveText(wave), afterWaveText(wave)].filter((text) => text !== "").join(", ");
 
-/** Returns the cumulative share after each wave: [10, 90, 900] of 1,000 → 1%, 10%, 100%. `from` and `to` count robots from 1. */
-export function reachOf(waves: readonly { total: number }[]): { from: number; to: number; percent: number }[] {
+/** Describes which robots each wave has, in rollout order: waves of 1 and 11 robots → "robot 1 of 12", "robots 2–12 of 12". */
+export function rangesOf(waves: readonly { total: number }[]): string[] {
   const all = waves.reduce((sum, { total }) => sum + total, 0);
   let before = 0;
   return waves.map(({ total }) => {
-    const from = before + (total > 0 ? 1 : 0);
+    const [from, to, of] = [before + 1, before + total, all].map((count) => count.toLocaleString("en"));
     before += total;
-    return { from, to: before, percent: all === 0 ? 0 : Math.round((1_000 * before) / all) / 10 };
+    if (total === 0) return "no robots";
+    return total === 1 ? `robot ${from} of ${of}` : `robots ${from}–${to} of ${of}`;
   });
 }
 
@@ -60,12 +61,18 @@ const ON_FAILURE: Record<WholeRollout["on_failure"], string> = {
 export const amountText = ({ percent, count }: { percent?: number; count?: number }): string =>
   percent === undefined ? robots(count ?? 0) : `${percent}%`;
 
+/** Whether no robots remain after a wave. */
+const reachesAll = (last: WaveSize | undefined): boolean => last?.percent === 100;
+
 /** Describes a policy, one line per setting. Settings that are null or missing have no line. */
 export function policyLines(rollout: WholeRollout | Rollout): (readonly [string, string])[] {
   const { waves, failure_threshold: threshold, max_unavailable, window, max_parallel, verify_seconds, max_attempts } = rollout;
   const lines: (readonly [string, string])[] = [];
   const has_waves = waves !== null && waves !== undefined && waves.length > 0;
-  lines.push(["Waves", has_waves ? `${waves.length}, then remaining robots` : "none: all robots at once"]);
+  lines.push([
+    "Waves",
+    has_waves ? `${waves.length}${reachesAll(waves.at(-1)) ? "" : ", then remaining robots"}` : "none: all robots at once",
+  ]);
   if (threshold !== null && threshold !== undefined) {
     const after = (threshold.min_decided ?? 1) > 1 ? `, after ${robots(threshold.min_decided ?? 1)} have finished` : "";
     lines.push(["Failure limit", `${amountText(threshold)}${threshold.percent === undefined ? "" : " of finished robots"}${after}`]);

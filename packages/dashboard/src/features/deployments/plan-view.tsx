@@ -19,7 +19,7 @@ import {
   Time,
 } from "../../ui/index.ts";
 import { RobotLink } from "./deployment-parts.tsx";
-import { afterWaveText, reachOf, robots, waveText } from "./deployment-text.ts";
+import { afterWaveText, rangesOf, robots, waveText } from "./deployment-text.ts";
 import { type Errors, errorsOf } from "./draft.ts";
 
 /** Previews a deployment: the robots, waves and times that it would have if it were created now. */
@@ -107,7 +107,7 @@ function startText(plan: DeploymentPlan, wave: number): string {
 }
 
 function PlanWaves({ plan }: { plan: DeploymentPlan }) {
-  const reach = reachOf(plan.waves);
+  const ranges = rangesOf(plan.waves);
   return (
     <ol aria-label="Planned waves" className="mb-3 divide-y divide-line rounded-lg border border-line bg-raised">
       {plan.waves.map(({ wave, total, offline, incompatible, already_installed, bytes_to_send }, index) => (
@@ -124,7 +124,7 @@ function PlanWaves({ plan }: { plan: DeploymentPlan }) {
           <span className="block text-xs text-muted">
             {[
               startText(plan, wave),
-              `${reach[index]?.percent ?? 0}% cumulative`,
+              ranges[index],
               ...(offline > 0 ? [`${offline.toLocaleString()} offline`] : []),
               ...(incompatible > 0 ? [`${incompatible.toLocaleString()} incompatible`] : []),
               ...(already_installed > 0 ? [`${already_installed.toLocaleString()} up to date`] : []),
@@ -164,7 +164,8 @@ function PlanRobots({ plan }: { plan: DeploymentPlan }) {
         columns={plan.waves.length > 1 ? [ROBOT, WAVE, ...REST] : [ROBOT, ...REST]}
         rows={plan.robots}
         rowKey={robotKey}
-        height={`${Math.min(7, plan.robots.length) * 40 + 38}px`}
+        // Half a row at the lower edge shows that the list scrolls.
+        height={`${(plan.robots.length > 7 ? 7.5 : plan.robots.length) * 40 + 38}px`}
       />
       {plan.total > plan.robots.length && (
         <p className="mt-1 text-xs text-muted">

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DeploymentWave } from "@roamfleet/protocol/routes";
-import { differingRobots, policyDifferences, reachOf, reasonText, secondsOf, targetText, waveText } from "./deployment-text.ts";
+import { differingRobots, policyDifferences, rangesOf, reasonText, secondsOf, targetText, waveText } from "./deployment-text.ts";
 import { countdownText, readSeconds, writeSeconds } from "./draft.ts";
 import { latestStatuses, patchPages, type TargetRow } from "./patch-targets.ts";
 import { situationOf, type StepName, stepsOf } from "./steps.ts";
@@ -102,14 +102,13 @@ test("describes the state of a deployment", () => {
   );
 });
 
-test("computes the cumulative share of robots for each wave", () => {
-  assert.deepEqual(reachOf([{ total: 10 }, { total: 90 }, { total: 0 }, { total: 900 }]), [
-    { from: 1, to: 10, percent: 1 },
-    { from: 11, to: 100, percent: 10 },
-    { from: 100, to: 100, percent: 10 },
-    { from: 101, to: 1_000, percent: 100 },
+test("describes the robots of each wave", () => {
+  assert.deepEqual(rangesOf([{ total: 1 }, { total: 99 }, { total: 0 }, { total: 900 }]), [
+    "robot 1 of 1,000",
+    "robots 2–100 of 1,000",
+    "no robots",
+    "robots 101–1,000 of 1,000",
   ]);
-  assert.deepEqual(reachOf([{ total: 0 }]), [{ from: 0, to: 0, percent: 0 }]);
   assert.equal(waveText({ labels: { zone: "a" } }), "robots with zone=a");
 });
 

@@ -78,5 +78,12 @@ test("parses a recording with huge lines, invalid JSON and extreme times within 
 test("parses terminal sizes and formats playback times", () => {
   assert.deepEqual(castSize("120x40"), { cols: 120, rows: 40 });
   for (const wrong of ["", "0x40", "120x", "1000000000x9", "12x3;"]) assert.equal(castSize(wrong), undefined);
-  assert.deepEqual([0, 59.9, 60, 3_725].map(clockText), ["0:00", "0:59", "1:00", "1:02:05"]);
+  assert.deepEqual(
+    [0, 59.9, 60, 3_725].map((seconds) => clockText(seconds, 3_725)),
+    ["0:00", "0:59", "1:00", "1:02:05"],
+  );
+  assert.deepEqual(
+    [0, 0.38, 9.99].map((seconds) => clockText(seconds, 9.99)),
+    ["0:00.0", "0:00.3", "0:09.9"],
+  );
 });

@@ -111,8 +111,12 @@ export function countUntil(events: readonly CastEvent[], seconds: number): numbe
   return low;
 }
 
-/** Formats seconds: 3,725 → "1:02:05". */
-export function clockText(seconds: number): string {
+/** A recording below this duration is timed in tenths: in whole seconds, its clock would hardly move. */
+const TENTHS_BELOW_S = 10;
+
+/** Formats a position in a recording of `duration` seconds: 3,725 → "1:02:05"; in a short recording 0.38 → "0:00.3". */
+export function clockText(seconds: number, duration: number): string {
+  if (duration < TENTHS_BELOW_S) return `0:0${(Math.floor(Math.max(0, seconds) * 10) / 10).toFixed(1)}`;
   const whole = Math.floor(Math.max(0, seconds));
   const [hours, minutes, rest] = [Math.floor(whole / 3_600), Math.floor((whole % 3_600) / 60), whole % 60];
   const two = (value: number): string => String(value).padStart(2, "0");

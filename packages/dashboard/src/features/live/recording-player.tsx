@@ -59,7 +59,7 @@ export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
         <input
           type="range"
           aria-label="Position"
-          aria-valuetext={`${clockText(state.at)} of ${clockText(cast.duration)}`}
+          aria-valuetext={`${clockText(state.at, cast.duration)} of ${clockText(cast.duration, cast.duration)}`}
           min={0}
           max={Math.max(0.01, cast.duration)}
           step={0.01}
@@ -68,7 +68,7 @@ export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
           className="h-[24px] min-w-32 flex-1 accent-(--accent)"
         />
         <span className="text-muted tabular-nums" data-player-clock>
-          {clockText(state.at)} / {clockText(cast.duration)}
+          {clockText(state.at, cast.duration)} / {clockText(cast.duration, cast.duration)}
         </span>
         <Speeds speed={speed} onSpeed={setSpeed} />
         <Checkbox label={`Shorten pauses to ${IDLE_MAX_S} s`} checked={short} onChange={setShort} />

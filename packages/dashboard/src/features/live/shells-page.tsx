@@ -46,7 +46,7 @@ const COLUMNS: readonly Column<RobotShellSession>[] = [
   { name: "Status", width: "6.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Result",
-    width: "minmax(6rem, 1fr)",
+    width: "minmax(9rem, 1.5fr)",
     priority: 3,
     cell: ({ exit_code, reason }) => (
       <TextLine>{exit_code === null ? (reason === null ? "" : shellEndText(reason)) : `exit code ${exit_code}`}</TextLine>
