@@ -195,12 +195,12 @@ export const CLOSE = {
 
 const SHELL_ENDS: Readonly<Record<string, string>> = {
   viewer_left: "closed by the user",
-  ended: "ended without an exit code",
+  ended: "no exit code",
   token_revoked: "the user's token was revoked or expired",
   role_lost: "the user lost access",
   robot_removed: "the robot was decommissioned",
   agent_offline: "the robot disconnected",
-  ended_by_robot: "ended by the robot",
+  ended_by_robot: "closed by the robot",
   too_many: "too many open streams",
   draining: "the server stopped",
   bad_message: "invalid message",

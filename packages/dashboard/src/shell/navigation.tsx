@@ -1,4 +1,4 @@
-import { Link, useNavigate, useRouter } from "@tanstack/react-router";
+import { Link, useLocation, useNavigate, useRouter } from "@tanstack/react-router";
 import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "lucide-react";
 import { type Liveness, useLiveness } from "../api/events.ts";
 import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
@@ -61,21 +61,31 @@ function PlaceGroup({ title, places }: { title: string; places: readonly Place[]
       <ul>
         {places
           .filter(({ role }) => role === undefined || is_admin)
-          .map(({ label, to, icon: Icon }) => (
-            <li key={to}>
-              <Link
-                to={to}
-                activeOptions={{ exact: to === "/", includeSearch: false }}
-                className="flex h-8 items-center gap-2 rounded-md px-2 text-muted hover:bg-hover hover:text-ink"
-                activeProps={{ className: "!bg-active !text-ink font-medium", "aria-current": "page" }}
-              >
-                <Icon size={16} aria-hidden />
-                {label}
-              </Link>
+          .map((place) => (
+            <li key={place.to}>
+              <PlaceLink place={place} />
             </li>
           ))}
       </ul>
     </div>
+  );
+}
+
+const ACTIVE = { className: "!bg-active !text-ink font-medium", "aria-current": "page" } as const;
+
+function PlaceLink({ place: { label, to, also, icon: Icon } }: { place: Place }) {
+  const is_also = useLocation({ select: ({ pathname }) => also !== undefined && pathname.startsWith(also) });
+  return (
+    <Link
+      to={to}
+      activeOptions={{ exact: to === "/", includeSearch: false }}
+      activeProps={ACTIVE}
+      inactiveProps={is_also ? ACTIVE : {}}
+      className="flex h-8 items-center gap-2 rounded-md px-2 text-muted hover:bg-hover hover:text-ink"
+    >
+      <Icon size={16} aria-hidden />
+      {label}
+    </Link>
   );
 }
 

@@ -18,6 +18,8 @@ import type { Role } from "../api/session.ts";
 export interface Place {
   label: string;
   to: string;
+  /** The start of further paths whose pages belong to this one. */
+  also?: string;
   icon: typeof Bot;
   /** The key that opens the page when it is pressed after `g`. */
   key: string;
@@ -38,7 +40,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
   {
     title: "Operations",
     places: [
-      { label: "Deployments", to: "/deployments", icon: Rocket, key: "d" },
+      { label: "Deployments", to: "/deployments", also: "/config-deployments/", icon: Rocket, key: "d" },
       { label: "Releases", to: "/releases", icon: Package, key: "p" },
       { label: "Configs", to: "/configs", icon: FileCog, key: "c" },
       { label: "Enrollment", to: "/enrollment", icon: KeyRound, key: "e" },

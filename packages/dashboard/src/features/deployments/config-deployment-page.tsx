@@ -37,7 +37,7 @@ export function ConfigDeploymentPage() {
   return <QueryState query={deployment}>{({ data }) => <Live deployment={data} />}</QueryState>;
 }
 
-const nameOf = ({ namespace }: ConfigDeployment): string => (namespace === null ? "Config of all namespaces" : `Config ${namespace}`);
+const nameOf = ({ namespace }: ConfigDeployment): string => (namespace === null ? "Config (all namespaces)" : `Config ${namespace}`);
 
 function situationOf({ status, reason, counts }: ConfigDeployment): Situation {
   const why = reason === null ? "" : `: ${reasonText(reason)}`;

@@ -64,18 +64,21 @@ function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }
       <BarSelect label="Camera" value={camera} options={options} onValue={(name) => onSearch({ camera: name })} />
       <FilterSelect
         label="Frame rate"
+        none="automatic"
         value={of(fps)}
         options={numbers(RATES, "fps")}
         onChange={(value) => onSearch({ fps: number(value) })}
       />
       <FilterSelect
         label="Width"
+        none="automatic"
         value={of(width)}
         options={numbers(WIDTHS, "pixels")}
         onChange={(value) => onSearch({ width: number(value) })}
       />
       <FilterSelect
         label="Quality"
+        none="automatic"
         value={of(quality)}
         options={numbers(QUALITIES, "of 100")}
         onChange={(value) => onSearch({ quality: number(value) })}

@@ -70,7 +70,7 @@ function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.
     legend: { markers: { width: 2 } },
     cursor: { sync: { key: SYNC_KEY }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
     series: [
-      { label: "Time", value: (_, seconds) => (seconds === null ? "last" : MOMENT.format(seconds * 1_000)) },
+      { label: "Time", value: (_, seconds) => (seconds === null ? "latest" : MOMENT.format(seconds * 1_000)) },
       ...series.map(({ label }, index): uPlot.Series => ({
         label: label.slice(0, 40),
         stroke: lineColor(index),

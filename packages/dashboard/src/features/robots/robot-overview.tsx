@@ -101,7 +101,7 @@ function Facts({ robot }: { robot: Robot }) {
               health?.battery == null ? "none" : `${Math.round(health.battery.percent)}%${health.battery.charging ? ", charging" : ""}`,
             "Last seen": <Time at={last_seen_at} exact />,
             Enrolled: <Time at={created_at} exact />,
-            "Private key": public_key_type === "ecdsa_p256" ? "in the TPM" : "in a file of the agent",
+            "Private key": public_key_type === "ecdsa_p256" ? "in the TPM" : "in a file on the robot",
             "Key fingerprint": <CopyText label="fingerprint" text={public_key_fingerprint} />,
           }}
         />

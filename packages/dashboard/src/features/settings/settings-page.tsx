@@ -95,7 +95,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
           className="max-w-32"
           value={days}
           onValue={setDays}
-          hint="Time after the start at which a deployment is cancelled for robots that have not started to update. 0 means the server default. Applies to deployments that start after this change."
+          hint="Robots that have not started to update within this time are skipped. 0: the server's default. Applies to deployments that start after this change."
           error={changing.error?.message}
         />
         <Button className="mb-4" look="primary" type="submit" busy={changing.isPending} disabled={is_same}>
@@ -161,10 +161,12 @@ function Read() {
       {({ data }) => (
         <Card>
           {data.keys.length === 0 ? <NoKeys /> : <Keys data={data} />}
-          <p className="mt-3 text-xs text-muted">
-            To add or revoke a key, or to require signatures, sign the change with an existing key on the machine that has its private key.
-            Neither this page nor the server can sign.
-          </p>
+          {data.keys.length > 0 && (
+            <p className="mt-3 text-xs text-muted">
+              To add or revoke a key, or to require signatures, sign the change with an existing key on the machine that has its private
+              key. Neither this page nor the server can sign.
+            </p>
+          )}
         </Card>
       )}
     </QueryState>

@@ -53,6 +53,7 @@ export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app"
       ? "the agent returned to the version from before its first release"
       : `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
   if (change.to === "dispatched" && change.release_tag !== undefined) return `installing ${change.release_tag}`;
+  if (change.to === "dispatched" && kind === "config") return "config deployment started";
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
   const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;
