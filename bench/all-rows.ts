@@ -11,7 +11,7 @@ import { fanOut } from "./rows/fan-out.ts";
 import { fleetDeployment } from "./rows/fleet-deployment.ts";
 import { growth } from "./rows/growth.ts";
 import { heartbeat } from "./rows/heartbeat.ts";
-import { getRobot, listRobots, postSite } from "./rows/http.ts";
+import { enroll, getRobot, listRobots, postSite } from "./rows/http.ts";
 import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
 import { ingest } from "./rows/ingest.ts";
 import { logFollow } from "./rows/log-follow.ts";
@@ -25,6 +25,7 @@ export const ROWS: readonly Row[] = [
   getRobot,
   listRobots,
   postSite,
+  enroll,
   pgFloor,
   acceptPlain,
   acceptTls,

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type pg from "pg";
-import { cpuMicroseconds } from "./measure.ts";
+import { atRest, cpuMicroseconds } from "./measure.ts";
+import type { Rig } from "./rig.ts";
 
 /** CPU microseconds of all running processes of a PostgreSQL on this machine. */
 export async function postgresCpu(client: pg.Client): Promise<number> {
@@ -26,4 +27,24 @@ function parentOf(pid: number): number {
   } catch {
     return Number.NaN;
   }
+}
+
+/** Operations per second in a round, and the CPU time per operation of the server and of PostgreSQL in µs. */
+export interface Spent {
+  per_second: number;
+  server_us: number;
+  postgres_us: number;
+}
+
+/** Measures `work`, which returns the number of its operations. */
+export async function spent(rig: Rig, client: pg.Client, work: () => Promise<number>): Promise<Spent> {
+  await atRest(rig.server.pid);
+  const [server, postgres, started] = [cpuMicroseconds(rig.server.pid), await postgresCpu(client), performance.now()];
+  const operations = await work();
+  const seconds = (performance.now() - started) / 1_000;
+  return {
+    per_second: operations / seconds,
+    server_us: (cpuMicroseconds(rig.server.pid) - server) / operations,
+    postgres_us: ((await postgresCpu(client)) - postgres) / operations,
+  };
 }

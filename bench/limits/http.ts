@@ -12,24 +12,38 @@ const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, neve
 const pool = new Pool({ ...database, max: 10 });
 const bearer = (header: string | undefined): Buffer => hash("sha256", header?.slice(7) ?? "", "buffer");
 
-/** Wraps the server's own statement with the token's org as a parameter, so that the limit does the same database work. */
-function withToken(statement: { text: string }): string {
-  return `select own.* from credential c cross join lateral (${statement.text.replaceAll("$1", "c.org_id")}) own where c.hash = $1 and c.revoked_at is null`;
+interface Captured {
+  text: string;
+  values: unknown[];
+}
+
+/**
+ * Wraps the server's own statement with the token's org instead of the parameter ORG, so that the limit does the same database work. The
+ * first parameter becomes the token.
+ */
+function withToken({ text, values }: Captured): Captured {
+  const rest: unknown[] = [];
+  const own = text.replaceAll(/\$(\d+)/g, (_, number: string) => {
+    const value = values[Number(number) - 1];
+    return value === ORG ? "c.org_id" : `$${rest.push(value) + 1}`;
+  });
+  return {
+    text: `select own.* from credential c cross join lateral (${own}) own where c.hash = $1 and c.revoked_at is null`,
+    values: rest,
+  };
 }
 
 /** Returns the statement instead of executing it. */
 const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<
   typeof findRobot
 >[0];
-const ONE = { name: "one", text: withToken((await findRobot(capture, "org", "robot")) as unknown as { text: string }) };
-const everywhere = { org_id: "org", grants: [{ role: "admin" as const, scopes: [] }], limit: [] } as unknown as Parameters<
+const ORG = "org";
+const ONE = { name: "one", text: withToken((await findRobot(capture, ORG, "robot")) as unknown as Captured).text };
+const everywhere = { org_id: ORG, grants: [{ role: "admin" as const, scopes: [] }], limit: [] } as unknown as Parameters<
   typeof listRobots
 >[1];
-const list = (await listRobots(capture, everywhere, { labels: [] }, { sort: "newest", after: null, limit: 101 })) as unknown as {
-  text: string;
-  values: unknown[];
-};
-const LIST = { name: "list", text: withToken(list) };
+const list = await listRobots(capture, everywhere, { labels: [] }, { sort: "newest", after: null, limit: 101 });
+const LIST = { name: "list", ...withToken(list as unknown as Captured) };
 const INSERT = {
   name: "insert",
   text: `insert into site (org_id, id, name, created_at, updated_at) select c.org_id, $2, $3, $4, $4 from credential c where c.hash = $1 and c.revoked_at is null returning *`,
@@ -50,7 +64,7 @@ const server = createServer((request, response) => {
       .query({ ...ONE, values: [token, path.slice(12)] })
       .then(({ rows }) => answer(200, { data: rows[0] as unknown }), failed);
   if (path.startsWith("/api/robots"))
-    return void pool.query({ ...LIST, values: [token, ...list.values.slice(1)] }).then(({ rows }) => answer(200, { items: rows }), failed);
+    return void pool.query({ ...LIST, values: [token, ...LIST.values] }).then(({ rows }) => answer(200, { items: rows }), failed);
   let text = "";
   request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   request.on("end", () => {

@@ -1,11 +1,15 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
+import pg from "pg";
+import { fill } from "../growth/fill.ts";
 import { load, type Request } from "../load.ts";
-import { byTurns, round } from "../measure.ts";
+import { byTurns, round, sample } from "../measure.ts";
+import { type Spent, spent } from "../postgres.ts";
 import type { Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 import { insertRobots } from "../robots.ts";
 
 const ROUNDS = 5;
+const ROUNDS_OF_CPU = 7;
 const ROUND_MS = 2_000;
 const QUICK = { rounds: 2, round_ms: 500 };
 
@@ -42,13 +46,57 @@ export const getRobot: Row = {
   },
 };
 
+const ROBOTS = 10_000;
+
+/** Measures the CPU time of a request in the server and in PostgreSQL together. The goal is in microseconds. */
+async function measureCpu(rig: Rig, part: string, request: Request, goal?: number): Promise<RowResult[]> {
+  const client = new pg.Client(rig.database);
+  await client.connect();
+  const { rounds, round_ms } = rig.quick ? QUICK : { rounds: ROUNDS_OF_CPU, round_ms: ROUND_MS };
+  const found: Spent[] = [];
+  try {
+    // The first round warms up.
+    for (let i = 0; i <= rounds; i += 1) {
+      const one = await spent(rig, client, () => load(rig.server.url, request, round_ms));
+      if (i > 0) found.push(one);
+    }
+  } finally {
+    await client.end();
+  }
+  const both = sample(found.map(({ server_us, postgres_us }) => server_us + postgres_us));
+  const line = { part: `${part}: CPU of server and PostgreSQL`, ours: both, unit: "µs CPU" };
+  return [
+    goal === undefined ? line : { ...line, figure: `${Math.round(both.median)} µs`, goal: `≤ ${goal} µs`, met: both.median <= goal },
+    { part: `${part}: of that PostgreSQL`, ours: sample(found.map(({ postgres_us }) => postgres_us)), unit: "µs CPU" },
+  ];
+}
+
 export const listRobots: Row = {
   name: "list-robots",
   area: "api",
   about: "GET a list of 100 robots; compared with node:http and one prepared query",
   run: async (rig) => {
-    await insertRobots(rig, 100);
-    return compare(rig, { method: "GET", path: "/api/robots?limit=100" }, 1.25);
+    await fill(rig, ROBOTS);
+    const path = "/api/robots?limit=100";
+    const headers = { authorization: `Bearer ${rig.token}` };
+    return [
+      await compare(rig, { method: "GET", path }, 1.25),
+      ...(await measureCpu(rig, "100 of 10,000 robots", { method: "GET", path, headers }, 1_600)),
+    ];
+  },
+};
+
+export const enroll: Row = {
+  name: "enroll",
+  area: "api",
+  about: "enrollment of new robots, 8 at a time",
+  run: async (rig) => {
+    const { data: site } = await rig.api.createSite({ body: { name: "bench" } });
+    const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
+    const { data } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
+    // Any 32 bytes are accepted as an Ed25519 key, and robots that never connect need no private key.
+    const body = (): string => JSON.stringify({ key: data.key, public_key: randomBytes(32).toString("base64") });
+    return await measureCpu(rig, "a robot", { method: "POST", path: "/agent/enroll", body }, 900);
   },
 };
 

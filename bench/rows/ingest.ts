@@ -4,8 +4,8 @@ import type { WebSocket } from "ws";
 import { CONTROL_CHANNEL, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
-import { atRest, cpuMicroseconds, type Sample, sample } from "../measure.ts";
-import { postgresCpu } from "../postgres.ts";
+import { type Sample, sample } from "../measure.ts";
+import { type Spent, spent } from "../postgres.ts";
 import type { Rig } from "../rig.ts";
 import { concurrently, connectRobot, insertRobots, sendMessage } from "../robots.ts";
 import type { Row, RowResult } from "../row.ts";
@@ -22,25 +22,6 @@ const TIMEOUT_MS = 60_000;
 /** Share of the highest measured rate at which batches are then sent without waiting for acknowledgments. */
 const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
-
-/** Operations per second in a round, and the CPU time per operation of the server and of PostgreSQL in µs. */
-interface Spent {
-  per_second: number;
-  server_us: number;
-  postgres_us: number;
-}
-
-async function spent(rig: Rig, client: pg.Client, operations: number, work: () => Promise<void>): Promise<Spent> {
-  await atRest(rig.server.pid);
-  const [server, postgres, started] = [cpuMicroseconds(rig.server.pid), await postgresCpu(client), performance.now()];
-  await work();
-  const seconds = (performance.now() - started) / 1_000;
-  return {
-    per_second: operations / seconds,
-    server_us: (cpuMicroseconds(rig.server.pid) - server) / operations,
-    postgres_us: ((await postgresCpu(client)) - postgres) / operations,
-  };
-}
 
 /** Returns lines with the rate, and with the cost of an operation in the server and in PostgreSQL. */
 function linesOf(what: string, one: string, rounds: readonly Spent[]): RowResult[] {
@@ -61,8 +42,9 @@ async function measureLogs(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const [bytes_before, wal_before] = [await logBytes(client), await walBytes(client)];
   let next = 1;
   for (let i = 0; i <= (rig.quick ? QUICK.rounds : ROUNDS); i += 1) {
-    const round = await spent(rig, client, links.length * records_each, async () => {
+    const round = await spent(rig, client, async () => {
       await Promise.all(links.map((link) => ship(link, next, BATCHES_EACH)));
+      return links.length * records_each;
     });
     next += records_each;
     if (i > 0) rounds.push(round); // the first warms up
@@ -147,7 +129,7 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
   const ids = robots.map(({ id }) => id);
   const rounds: Spent[] = [];
   for (let i = 0; i <= (rig.quick ? QUICK.rounds : ROUNDS); i += 1) {
-    const round = await spent(rig, client, links.length, async () => {
+    const round = await spent(rig, client, async () => {
       const begun = new Date();
       for (const link of links) sendMessage(link, CONTROL_CHANNEL, { type: "health", snapshot: { ...snapshot, at: begun.toISOString() } });
       const deadline = performance.now() + TIMEOUT_MS;
@@ -155,6 +137,7 @@ async function measureHealth(rig: Rig, client: pg.Client): Promise<RowResult[]> 
         if (performance.now() > deadline) throw new Error("snapshots were not stored in time");
         await sleep(POLL_MS * 10);
       }
+      return links.length;
     });
     if (i > 0) rounds.push(round);
   }

@@ -30,6 +30,16 @@ export interface Window {
  */
 export const MAX_ID = "zzzz";
 
+const LIMIT_OF_PAGE = sql`limit 1001`;
+const LIMIT_OF_LIST = sql`limit 10001`;
+
+/**
+ * Returns the first `limit` rows of a query for a page. Without the limit in the text, PostgreSQL estimates that a generic plan returns a
+ * tenth of all rows. Then it makes a new plan for each call, which takes longer than the query.
+ */
+export const limited = (query: Statement<unknown>, limit: number): Statement<unknown> =>
+  sql`select * from (${query} ${limit <= PAGE_ROWS_MAX + 1 ? LIMIT_OF_PAGE : LIMIT_OF_LIST}) as page_bound limit ${limit}`;
+
 /** The start of a request's page, and the cursors for the following ones. */
 interface OpenedCursor {
   /** The key in the cursor; null on the first page. */

@@ -12,7 +12,7 @@ import { approveRobot, changeRobot, changeRobots, releaseQuarantine } from "./ch
 import { removeRobot } from "./remove.ts";
 import { fingerprint, publicKeyType } from "./public-key.ts";
 import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
-import { findPlace, findRobot, type RobotPlace, type RobotRow, type RobotStatus, type ShownRobotRow } from "./store.ts";
+import { type AppFields, findPlace, findRobot, type RobotPlace, type RobotRow, type RobotStatus, type ShownRobotRow } from "./store.ts";
 
 export function robotRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listRobots, async (_, { query, caller, db }) => {
@@ -86,7 +86,8 @@ export const requireRobot = async (db: Db, org_id: string, id: string): Promise<
 const MAIN_APP = "main";
 
 function toWire(robot: ShownRobotRow): Robot {
-  const main = robot.apps.find(({ app }) => app === MAIN_APP);
+  const apps = robot.apps?.map(toApp) ?? [];
+  const main = apps.find(({ app }) => app === MAIN_APP);
   return {
     id: robot.id,
     name: robot.name,
@@ -94,18 +95,18 @@ function toWire(robot: ShownRobotRow): Robot {
     fleet_id: robot.fleet_id,
     status: statusOf(robot),
     last_seen_at: wireTime(robot.last_seen_at),
-    health: robot.health,
-    failing: robot.failing,
+    health: robot.health ?? "unknown",
+    failing: robot.failing ?? [],
     held_at: wireTime(robot.held_at),
     approval: robot.approval_requested_at === null ? "approved" : "pending",
     labels: robot.labels,
     agent_version: robot.agent_version,
     platform: robot.platform,
-    apps: robot.apps,
+    apps,
     current_release: main?.current ?? null,
     desired_release: main?.desired ?? null,
-    release_state: RELEASE_STATES.find((state) => robot.apps.some((app) => app.release_state === state)) ?? "unknown",
-    config_state: CONFIG_STATES.find((state) => robot.config_states.includes(state)) ?? "unknown",
+    release_state: RELEASE_STATES.find((state) => apps.some((app) => app.release_state === state)) ?? "unknown",
+    config_state: robot.config_state ?? "unknown",
     public_key_fingerprint: fingerprint(robot.public_key),
     public_key_type: publicKeyType(robot.public_key),
     created_at: wireTime(robot.created_at),
@@ -119,6 +120,15 @@ function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): Robot
   return last_seen_at === null ? "never_connected" : "offline";
 }
 
-/** States from worst to best. The state of a robot is the worst state among its apps (for releases) or namespaces (for configs). */
+/** From worst to best. The state of a robot is the worst state among its apps. */
 const RELEASE_STATES = ["failed", "behind", "current"] as const;
-const CONFIG_STATES = ["drifted", "pending", "in_sync"] as const;
+
+const toApp = ([app, current_id, current_tag, desired_id, desired_tag, status, release_state]: AppFields): Robot["apps"][number] => ({
+  app,
+  current: toRelease(current_id, current_tag),
+  desired: toRelease(desired_id, desired_tag),
+  status,
+  release_state,
+});
+
+const toRelease = (id: string | null, tag: string | null): Robot["current_release"] => (id === null || tag === null ? null : { id, tag });

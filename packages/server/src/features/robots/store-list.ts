@@ -1,6 +1,6 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
-import { MAX_ID, containing } from "../../kernel/page.ts";
+import { containing, limited, MAX_ID } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
 import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
 import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
@@ -59,15 +59,18 @@ export function listRobots(
   const [joins, conditions] = [joinsOf(filter, sort, from), conditionsOf(filter, sort)];
   return db.many(
     shown(
-      sql`
-      select r.org_id, ${robotRow.of("r")} from robot r ${joins}
+      caller.org_id,
+      limited(
+        sql`
+      select ${robotRow.of("r")} from robot r ${joins}
       where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${approval === undefined ? NOTHING : APPROVAL[approval]} ${visible(caller, "r.site_id", "r.fleet_id")}
         ${equals({ "r.fleet_id": fleet_id, "r.site_id": site_id })}
         ${labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
         ${agent_older_than === undefined ? NOTHING : olderThan(agent_older_than)}
         ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
-        ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}
-      limit ${limit}`,
+        ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}`,
+        limit,
+      ),
       sort === "newest" ? sql`page.id desc` : sql`page.name collate "C", page.id`,
     ),
   );
