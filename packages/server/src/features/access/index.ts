@@ -63,7 +63,7 @@ type Memberships = Awaited<ReturnType<typeof shareMemberships>>;
 type Credentials = Awaited<ReturnType<typeof shareCredentials>>;
 
 /** A snapshot of the permissions of the authorities of some rows. */
-class Authorities {
+export class Authorities {
   readonly #memberships: ReadonlyMap<string, Memberships>;
   readonly #credentials: ReadonlyMap<string, Credentials[number]>;
 

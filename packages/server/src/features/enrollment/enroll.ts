@@ -5,24 +5,25 @@ import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import { type Place, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
-import { readAuthorities } from "../access/index.ts";
+import { badRequest, Fault, forbidden, httpError, unauthorized } from "../../kernel/fault.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
+import { type Authorities, readAuthorities } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { shareFleet } from "../fleets/index.ts";
-import { endLinkOfReplaced, giveRobotKey, insertRobot, isPublicKey, lockRobot } from "../robots/index.ts";
+import { endLinkOfReplaced, giveRobotKey, insertingRobots, isPublicKey, lockRobot } from "../robots/index.ts";
 import { latestStatement } from "../signing/index.ts";
-import { recordTimeline } from "../timeline/index.ts";
+import { recordTimeline, recordTimelineMany, type TimelineRecord } from "../timeline/index.ts";
 import {
   findKey,
-  findKeyByHash,
   findOwner,
-  insertRobotKey,
-  isSuspended,
+  findPresented,
+  insertingKeys,
+  type KeyOwner,
   type KeyRow,
   type KeyStatus,
   replaceRobotKey,
   statusOf,
-  takeUse,
+  takeUses,
 } from "./store.ts";
 
 type EnrollBody = BodyOf<Routes["enrollRobot"]>;
@@ -36,40 +37,93 @@ const ID_TAIL_CHARACTERS = 6;
 
 export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
-/**
- * Enrolls a robot with an enrollment key. Idempotent by public key: a robot that lost the response repeats the request and gets the same
- * result. Throws 400 if the public key is malformed. Throws 401 for an unknown enrollment key, which counts against the rate limit of `ip`.
- * Throws 403 with the reason if the enrollment key cannot be used or the robot was decommissioned.
- */
-export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
-  const { is_new, data } = await enrollOnce(plane, body, ip);
-  const trust = await latestStatement(plane.db.forOrg(data.org_id), data.org_id);
-  return { is_new, data: trust === null ? data : { ...data, trust } };
+/** Maximum robots that one transaction enrolls. */
+const BATCH_ROBOTS_MAX = 500;
+/** Maximum concurrent transactions, each for a different enrollment key. The limit leaves database connections for other work. */
+const BATCHES_AT_ONCE = 3;
+/** Maximum robots that wait for a transaction. */
+const WAITING_MAX = 10_000;
+const RETRY_AFTER_SECONDS = "2";
+
+interface NewComputer {
+  key: KeyRow;
+  public_key: Buffer;
+  body: EnrollBody;
 }
 
-async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
-  const found = await findKeyByHash(plane.db, keyHash(body.key));
-  const key = found === undefined ? undefined : await findKey(plane.db.forOrg(found.org_id), found.org_id, found.id);
-  if (key === undefined) {
-    plane.rate_limits.unknown.take(ip);
-    throw unknownKey();
+/**
+ * Enrolls robots. A single robot is enrolled immediately. The next transaction enrolls all robots that arrive with the same key during one,
+ * so thousands of concurrent robots take few transactions.
+ */
+export class Enroller {
+  readonly #plane: Plane;
+  readonly #batcher: KeyedBatcher<NewComputer, Enrollment | Fault>;
+  #waiting = 0;
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+    this.#batcher = new KeyedBatcher({
+      min_interval_ms: 0,
+      items_max: BATCH_ROBOTS_MAX,
+      concurrency_max: BATCHES_AT_ONCE,
+      uniqueBy: ({ public_key }) => public_key.toString("base64"),
+      // A refusal is always about the key.
+      affectsAll: (error) => error instanceof Fault || plane.db_errors.isOutage(error),
+      work: (_, computers) => this.#enrollNew(computers),
+    });
   }
-  const db = plane.db.forOrg(key.org_id);
-  const public_key = Buffer.from(body.public_key, "base64");
-  if (!isPublicKey(public_key)) throw badRequest("public_key is not a point on the curve P-256");
-  const known = await findEnrolled(plane.db, key, public_key);
-  if (known !== undefined) return known;
-  const status = statusOf(key, plane.clock.now());
-  if (status !== "active") throw unusable(status);
-  if (await isSuspended(db, key.org_id)) throw forbidden("the org of the enrollment key is suspended");
-  try {
-    return await db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
-  } catch (error) {
-    // A concurrent request of the same robot may have succeeded, perhaps with the key's last use. Then return the result of that request.
-    if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
-    const enrolled = await findEnrolled(plane.db, key, public_key);
-    if (enrolled === undefined) throw error;
-    return enrolled;
+
+  /**
+   * Enrolls a robot with an enrollment key. Idempotent by public key: a robot that lost the response repeats the request and gets the same
+   * result. Throws 400 if the public key is malformed. Throws 401 for an unknown enrollment key, which counts against the rate limit of
+   * `ip`. Throws 403 with the reason if the enrollment key cannot be used or the robot was decommissioned, and 503 if too many robots wait.
+   */
+  async enroll(body: EnrollBody, ip: string): Promise<Enrollment> {
+    const plane = this.#plane;
+    const public_key = Buffer.from(body.public_key, "base64");
+    const presented = await findPresented(plane.db, keyHash(body.key), public_key);
+    if (presented === undefined) {
+      plane.rate_limits.unknown.take(ip);
+      throw unknownKey();
+    }
+    const { key, owner, suspended } = presented;
+    if (!isPublicKey(public_key)) throw badRequest("public_key is not a point on the curve P-256");
+    if (owner !== undefined) return await known(plane, key, owner);
+    const status = statusOf(key, plane.clock.now());
+    if (status !== "active") throw unusable(status);
+    if (suspended) throw forbidden("the org of the enrollment key is suspended");
+    try {
+      const { org_id, robot_id } = key;
+      const computer = { key, public_key, body };
+      if (robot_id !== null)
+        return await plane.db.forOrg(org_id).transaction((tx) => replaceComputer(plane, tx, { ...key, robot_id }, computer));
+      const result = await this.#add(computer);
+      if (result instanceof Fault) throw result;
+      return result;
+    } catch (error) {
+      // A concurrent request of the same robot may have succeeded, perhaps with the key's last use. Then return the result of that request.
+      if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
+      const owner = await findOwner(plane.db, public_key);
+      if (owner === undefined) throw error;
+      return await known(plane, key, owner);
+    }
+  }
+
+  async #enrollNew(computers: readonly NewComputer[]): Promise<(Enrollment | Fault)[]> {
+    const [first] = computers;
+    if (first === undefined) return [];
+    return await this.#plane.db.forOrg(first.key.org_id).transaction((tx) => enrollNew(this.#plane, tx, first.key, computers));
+  }
+
+  async #add(computer: NewComputer): Promise<Enrollment | Fault> {
+    if (this.#waiting >= WAITING_MAX)
+      throw httpError(503, "too many robots are enrolling; try again", { "retry-after": RETRY_AFTER_SECONDS });
+    this.#waiting += 1;
+    try {
+      return await this.#batcher.add(computer.key.id, computer);
+    } finally {
+      this.#waiting -= 1;
+    }
   }
 }
 
@@ -80,60 +134,67 @@ const unusable = (status: KeyStatus): Fault => forbidden(`the enrollment key is 
 
 const unknownKey = (): Fault => unauthorized("the enrollment key is not known");
 
-async function findEnrolled(db: Db, key: KeyRow, public_key: Buffer): Promise<Enrollment | undefined> {
-  const owner = await findOwner(db, public_key);
-  if (owner === undefined) return undefined;
-  if (owner.org_id !== key.org_id) throw forbidden("this public key is enrolled in another org");
-  if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enroll its computer with a new public key");
-  if (key.robot_id !== null && key.robot_id !== owner.robot_id)
+/** Returns the result for a public key that has a robot already. */
+async function known(plane: Plane, key: KeyRow, { org_id, robot_id, name, decommissioned }: KeyOwner): Promise<Enrollment> {
+  if (org_id !== key.org_id) throw forbidden("this public key is enrolled in another org");
+  if (decommissioned) throw forbidden("the robot with this public key was decommissioned; enroll its computer with a new public key");
+  if (key.robot_id !== null && key.robot_id !== robot_id)
     throw forbidden("this public key belongs to another robot: use a new, empty state directory on the new computer");
-  return { is_new: false, data: { robot_id: owner.robot_id, org_id: owner.org_id, name: owner.name } };
+  return { is_new: false, data: withTrust({ robot_id, org_id, name }, await latestStatement(plane.db.forOrg(org_id), org_id)) };
 }
 
-async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, body: EnrollBody): Promise<Enrollment> {
+const withTrust = (data: Enrolled, trust: NonNullable<Enrolled["trust"]> | null): Enrolled => (trust === null ? data : { ...data, trust });
+
+/**
+ * Enrolls computers that have the same key as new robots. Returns an error for each one for which the key has no use left. Sends all
+ * statements that the decisions need at once, and all changes with the commit.
+ */
+async function enrollNew(plane: Plane, tx: Db, key: KeyRow, computers: readonly NewComputer[]): Promise<(Enrollment | Fault)[]> {
   const { org_id, id: key_id, fleet_id } = key;
   const at = plane.clock.now();
-  if (key.robot_id !== null) {
-    const { robot_id } = key;
-    if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
-    return { is_new: true, data: { robot_id, org_id, ...(await takePlace(plane, tx, { ...key, robot_id }, public_key, body.platform)) } };
-  }
   // Lock the fleet before the key: the deletion of a fleet takes these locks in the same order, which prevents deadlocks.
-  const fleet = await shareFleet(tx, org_id, fleet_id);
+  const [fleet, uses, authorities, trust] = await Promise.all([
+    shareFleet(tx, org_id, fleet_id),
+    takeUses(tx, org_id, key_id, computers.length, at),
+    readAuthorities(tx, org_id, [key]),
+    latestStatement(tx, org_id),
+  ]);
   if (fleet === undefined) throw unknownKey();
-  if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
-  const { trusted } = await requireAuthority(tx, key, { site_id: fleet.site_id, fleet_id });
-  const robot_id = plane.id(ID_PREFIXES.robot);
-  const name = body.name ?? defaultName(robot_id, body.platform?.hostname);
-  const { labels = {}, platform } = body;
-  await insertRobot(tx, {
-    org_id,
-    id: robot_id,
-    name,
-    site_id: fleet.site_id,
-    fleet_id,
-    labels,
-    public_key,
-    enrollment_key_id: key_id,
-    platform,
-    approved: trusted,
-    at,
-  });
-  await insertRobotKey(tx, org_id, robot_id, public_key, at);
+  if (uses === 0) throw await refusal(tx, key, at);
   const { site_id } = fleet;
+  const { trusted } = requireAuthority(authorities, key, { site_id, fleet_id });
+  const robots = computers.slice(0, uses).map(({ public_key, body: { name, labels = {}, platform } }) => {
+    const id = plane.id(ID_PREFIXES.robot);
+    return { id, name: name ?? defaultName(id, platform?.hostname), site_id, fleet_id, labels, public_key, platform, approved: trusted };
+  });
+  await tx.atCommit(insertingRobots(org_id, key_id, robots, at));
+  await tx.atCommit(insertingKeys(org_id, robots, at));
   announce(tx, plane, org_id, [
-    { kind: "robot", id: robot_id, change: "created", fleet_id, site_id, places: [{ fleet_id, site_id }] },
+    ...robots.map(({ id }) => ({
+      kind: "robot" as const,
+      id,
+      change: "created" as const,
+      fleet_id,
+      site_id,
+      places: [{ fleet_id, site_id }],
+    })),
     { kind: "enrollment_key", id: key_id, change: "updated", fleet_id },
   ]);
-  await recordTimeline(tx, plane, {
+  const entries = robots.map(({ id }): TimelineRecord => ({
     org_id,
-    robot_id,
+    robot_id: id,
     kind: "robot.enrolled",
-    actor: robotActor(robot_id),
+    actor: robotActor(id),
     summary: `The robot enrolled in fleet ${fleet.name}`,
-    data: { enrollment_key_id: key_id, label: key.label, approval: trusted ? "approved" : "pending", site_id: fleet.site_id, fleet_id },
+    data: { enrollment_key_id: key_id, label: key.label, approval: trusted ? "approved" : "pending", site_id, fleet_id },
+  }));
+  await recordTimelineMany(tx, plane, entries, { at_commit: true });
+  return computers.map((_, i) => {
+    const robot = robots[i];
+    return robot === undefined
+      ? unusable("exhausted")
+      : { is_new: true, data: withTrust({ robot_id: robot.id, org_id, name: robot.name }, trust) };
   });
-  return { is_new: true, data: { robot_id, org_id, name } };
 }
 
 async function refusal(db: Db, { org_id, id }: KeyRow, now: Date): Promise<Fault> {
@@ -156,12 +217,11 @@ function defaultName(robot_id: string, hostname: string | undefined): string {
 }
 
 /**
- * Throws 403 unless the creator of the key may still enroll robots in this site and fleet. Locks the creator's permission until the
- * transaction ends. The result `trusted` is true if the robot may get secrets: the key is trusted, and its creator is still an admin of the
- * whole org.
+ * Throws 403 unless the creator of the key may still enroll robots in this site and fleet. `authorities` must have been read in the same
+ * transaction. The result `trusted` is true if the robot may get secrets: the key is trusted, and its creator is still an admin of the whole
+ * org.
  */
-async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ trusted: boolean }> {
-  const authorities = await readAuthorities(tx, key.org_id, [key]);
+function requireAuthority(authorities: Authorities, key: KeyRow, place: Place): { trusted: boolean } {
   const denial = authorities.denialAt(key, place);
   if (denial === "creator_removed")
     throw forbidden("the enrollment key is revoked: its creator left the org, or the creator's token was revoked");
@@ -170,20 +230,25 @@ async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ tr
 }
 
 /**
- * Assigns the robot's identity to the computer with `public_key`. Disconnects the previous computer, which is refused from then on. Throws
- * 403 if the robot was decommissioned.
+ * Assigns the identity of the key's robot to a new computer. Disconnects the previous computer, which is refused from then on. Throws 403 if
+ * the robot was decommissioned.
  */
-async function takePlace(
+async function replaceComputer(
   plane: Plane,
   tx: Db,
   key: KeyRow & { robot_id: string },
-  public_key: Buffer,
-  platform: EnrollBody["platform"],
-): Promise<{ name: string }> {
+  { public_key, body: { platform } }: NewComputer,
+): Promise<Enrollment> {
   const { org_id, id: key_id, robot_id } = key;
   const at = plane.clock.now();
-  const robot = await lockRobot(tx, org_id, robot_id);
-  const approved = robot !== undefined && (await requireAuthority(tx, key, robot)).trusted;
+  const [uses, robot, authorities, trust] = await Promise.all([
+    takeUses(tx, org_id, key_id, 1, at),
+    lockRobot(tx, org_id, robot_id),
+    readAuthorities(tx, org_id, [key]),
+    latestStatement(tx, org_id),
+  ]);
+  if (uses === 0) throw await refusal(tx, key, at);
+  const approved = robot !== undefined && requireAuthority(authorities, key, robot).trusted;
   const given = await giveRobotKey(tx, { org_id, id: robot_id, public_key, enrollment_key_id: key_id, platform, approved, at });
   if (robot === undefined || given === 0) throw forbidden("the robot that this key is for was decommissioned");
   await replaceRobotKey(tx, org_id, robot_id, public_key, at);
@@ -200,5 +265,5 @@ async function takePlace(
     { kind: "enrollment_key", id: key_id, change: "updated", robot_id },
   ]);
   endLinkOfReplaced(plane, tx, robot_id);
-  return { name: robot.name };
+  return { is_new: true, data: withTrust({ robot_id, org_id, name: robot.name }, trust) };
 }

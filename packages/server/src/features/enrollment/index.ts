@@ -14,7 +14,7 @@ import { announce } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { lockRobot } from "../robots/index.ts";
 import { requireSite } from "../sites/index.ts";
-import { enroll, keyHash } from "./enroll.ts";
+import { Enroller, keyHash } from "./enroll.ts";
 import { findKey, insertKey, type KeyRow, listKeys, type NewKey, revokeKey, revokeReplacements, statusOf } from "./store.ts";
 
 const SECRET_BYTES = 32;
@@ -53,8 +53,9 @@ export function enrollmentRoutes(http: Http, plane: Plane): void {
     return { data: toWire(key, now) };
   });
 
+  const enroller = new Enroller(plane);
   serve(http, plane, routes.enrollRobot, async (_, { body, ip }) => {
-    const { is_new, data } = await enroll(plane, body, ip);
+    const { is_new, data } = await enroller.enroll(body, ip);
     return is_new ? new Answer(201, { data }, { location: `/api/robots/${data.robot_id}` }) : { data };
   });
 }

@@ -3,7 +3,21 @@ import type { Authority } from "../access/index.ts";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { MAX_ID, type Window } from "../../kernel/page.ts";
-import { bool, equals, int, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import {
+  bool,
+  equals,
+  int,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  timestamptz,
+} from "../../kernel/sql.ts";
 
 const keyRow = row({
   org_id: text,
@@ -56,11 +70,45 @@ export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, {
 export const findKey = (db: Db, org_id: string, id: string): Promise<KeyRow | undefined> =>
   db.maybe(sql(keyRow)`select ${keyRow} from enrollment_key where org_id = ${org_id} and id = ${id}`);
 
-const foundRow = row({ org_id: text, id: text });
+const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
+/** The robot that has a public key. */
+export type KeyOwner = RowOf<typeof ownerRow>;
 
-/** Finds a key by its hash while its org is not known yet. Returns only ids. */
-export const findKeyByHash = (db: Db, hash: Buffer): Promise<RowOf<typeof foundRow> | undefined> =>
-  db.maybe(sql(foundRow)`select org_id, id from enrollment_key where hash = ${hash}`);
+const presentedRow = row({
+  ...keyRow.columns,
+  suspended: bool,
+  owner_org_id: nullable(text),
+  owner_id: nullable(text),
+  owner_name: nullable(text),
+  owner_decommissioned: bool,
+});
+
+/** An enrollment key with which a robot enrolls. */
+export interface PresentedKey {
+  key: KeyRow;
+  /** Whether the key's org is suspended. */
+  suspended: boolean;
+  /** The robot, of any org, that has the public key already. */
+  owner: KeyOwner | undefined;
+}
+
+/** Finds a key by its hash, and the owner of a public key in any org. The org of the robot is not known before. */
+export async function findPresented(db: Db, hash: Buffer, public_key: Buffer): Promise<PresentedKey | undefined> {
+  // reads tables of other features: org, robot
+  const found = await db.maybe(sql(presentedRow)`
+    select ${keyRow.of("k")}, o.status = 'suspended' as suspended, r.org_id as owner_org_id, r.id as owner_id, r.name as owner_name,
+      r.decommissioned_at is not null as owner_decommissioned
+    from enrollment_key k join org o on o.id = k.org_id left join robot_key rk on rk.public_key = ${public_key}
+    left join robot r on r.org_id = rk.org_id and r.id = rk.robot_id
+    where k.hash = ${hash}`);
+  if (found === undefined) return undefined;
+  const { suspended, owner_org_id, owner_id, owner_name, owner_decommissioned, ...key } = found;
+  const owner =
+    owner_org_id === null || owner_id === null || owner_name === null
+      ? undefined
+      : { org_id: owner_org_id, robot_id: owner_id, name: owner_name, decommissioned: owner_decommissioned };
+  return { key, suspended, owner };
+}
 
 export interface NewKey extends Omit<KeyRow, "uses" | "revoked_at" | "created_at" | "updated_at"> {
   hash: Buffer;
@@ -109,22 +157,19 @@ export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now
     returning id`);
 
 /**
- * Counts one use of a valid key. Returns undefined if the key is invalid or used up. Of two concurrent requests for the last use, one
- * succeeds.
+ * Counts uses of a valid key: `wanted`, or as many as are left. Returns how many; 0 if the key is invalid or used up. Of two concurrent
+ * requests for the last use, one succeeds.
  */
-export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
-  db.maybe(sql(keyRow)`
-    update enrollment_key set uses = uses + 1, updated_at = ${now}
-    where org_id = ${org_id} and id = ${id} and (max_uses = 0 or uses < max_uses) and revoked_at is null and (expires_at is null or expires_at > ${now})
-    returning ${keyRow}`);
-
-const suspendedRow = row({ suspended: bool });
-export const isSuspended = async (db: Db, org_id: string): Promise<boolean> =>
-  // reads tables of other features: org
-  (await db.one(sql(suspendedRow)`select status = 'suspended' as suspended from org where id = ${org_id}`)).suspended;
-
-const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
-type KeyOwner = RowOf<typeof ownerRow>;
+export async function takeUses(db: Db, org_id: string, id: string, wanted: number, now: Date): Promise<number> {
+  const taken = await db.maybe(sql(row({ granted: int }))`
+    with valid as (
+      select case when max_uses = 0 then ${wanted}::int else least(${wanted}::int, max_uses - uses) end as granted from enrollment_key
+      where org_id = ${org_id} and id = ${id} and (max_uses = 0 or uses < max_uses) and revoked_at is null
+        and (expires_at is null or expires_at > ${now}) for update)
+    update enrollment_key k set uses = k.uses + valid.granted, updated_at = ${now} from valid
+    where k.org_id = ${org_id} and k.id = ${id} returning valid.granted`);
+  return taken?.granted ?? 0;
+}
 
 /** Returns the robot with this public key, in any org. */
 export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefined> =>
@@ -133,8 +178,11 @@ export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefi
     select k.org_id, k.robot_id, r.name, r.decommissioned_at is not null as decommissioned
     from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id where k.public_key = ${public_key}`);
 
-export const insertRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>
-  db.run(sql`insert into robot_key (public_key, org_id, robot_id, created_at) values (${public_key}, ${org_id}, ${robot_id}, ${now})`);
+/** Returns the statement that inserts the public keys of new robots. */
+export const insertingKeys = (org_id: string, robots: readonly { id: string; public_key: Buffer }[], at: Date): Statement<unknown> => sql`
+    insert into robot_key (public_key, org_id, robot_id, created_at)
+    select public_key, ${org_id}, id, ${at}
+    from unnest(${list(robots.map(({ public_key }) => public_key))}::bytea[], ${list(robots.map(({ id }) => id))}::text[]) as r (public_key, id)`;
 
 /** Replaces the robot's public key; the previous one becomes invalid. */
 export const replaceRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>

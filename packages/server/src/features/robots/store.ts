@@ -177,7 +177,6 @@ export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
 export interface NewRobot {
-  org_id: string;
   id: string;
   name: string;
   site_id: string;
@@ -185,18 +184,23 @@ export interface NewRobot {
   labels: Record<string, string>;
   /** The raw public key; its length states its type: see `publicKeyType`. */
   public_key: Buffer;
-  enrollment_key_id: string;
   platform: Platform | undefined;
   /** Whether the robot may get secrets without further approval. */
   approved: boolean;
-  at: Date;
 }
 
-export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
-  db.run(sql`
+/** Returns the statement that inserts new robots of one org. */
+export function insertingRobots(org_id: string, enrollment_key_id: string, robots: readonly NewRobot[], at: Date): Statement<unknown> {
+  const column = (of: (robot: NewRobot) => string | boolean | Buffer | null) => list(robots.map(of));
+  return sql`
     insert into robot (org_id, id, name, site_id, fleet_id, labels, public_key, enrollment_key_id, platform, approval_requested_at, created_at, updated_at)
-    values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
-      ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.approved ? null : robot.at}, ${robot.at}, ${robot.at})`);
+    select ${org_id}, id, name, site_id, fleet_id, labels::jsonb, public_key, ${enrollment_key_id}, platform::jsonb,
+      case when not approved then ${at}::timestamptz end, ${at}, ${at}
+    from unnest(${column(({ id }) => id)}::text[], ${column(({ name }) => name)}::text[], ${column(({ site_id }) => site_id)}::text[],
+      ${column(({ fleet_id }) => fleet_id)}::text[], ${column(({ labels }) => JSON.stringify(labels))}::text[],
+      ${column(({ public_key }) => public_key)}::bytea[], ${column(({ platform }) => JSON.stringify(platform) ?? null)}::text[],
+      ${column(({ approved }) => approved)}::bool[]) as r (id, name, site_id, fleet_id, labels, public_key, platform, approved)`;
+}
 
 /** Revokes the approval of every robot, so that an admin must approve it again. Returns how many robots were approved. */
 export const revokeEveryApproval = (db: Db, now: Date): Promise<number> =>
