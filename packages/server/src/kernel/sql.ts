@@ -39,19 +39,27 @@ class Verbatim {
   }
 }
 
+/** The columns of a row whose times are read as text. */
+type WiredColumns<C extends Columns> = {
+  [K in keyof C]: C[K] extends Column<Date> ? Column<string> : C[K] extends Column<Date | null> ? Column<string | null> : C[K];
+};
+
 /** The columns of a row. In a `sql` template it expands to its column list. */
 export class RowShape<C extends Columns = Columns> extends Verbatim {
   readonly columns: C;
+  /** Whether times are read as the text of a response, which is faster than as a Date. */
+  readonly has_text_times: boolean;
   readonly #aliased = new Map<string, Verbatim>();
   /** The tag that `sql(row)` returns, created once. */
   readonly tag: Tag<RowOf<RowShape<C>>>;
 
-  constructor(columns: C) {
+  constructor(columns: C, has_text_times = false) {
     const names = Object.keys(columns);
     if (names.length === 0) throw new Error("a row needs a column");
     names.forEach(requireName);
     super(names.join(", "));
     this.columns = columns;
+    this.has_text_times = has_text_times;
     this.tag = (strings, ...values) => build(strings, values, this);
   }
 
@@ -83,6 +91,9 @@ export type RowOf<S extends { readonly columns: Columns }> = {
 
 /** Declares a row: the columns that a query returns, with their types. Names are not quoted, so they must not be reserved words. */
 export const row = <C extends Columns>(columns: C): RowShape<C> => new RowShape(columns);
+
+/** Declares a row that is only read for a response: its times are text, RFC 3339 in UTC with milliseconds. */
+export const wiredRow = <C extends Columns>(columns: C): RowShape<WiredColumns<C>> => new RowShape(columns as WiredColumns<C>, true);
 
 /**
  * A statement with its parameters bound; `R` is the type of its rows. When interpolated into another statement, it becomes part of that

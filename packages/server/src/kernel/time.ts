@@ -19,9 +19,15 @@ export function wireTime(at: Date | null): string | null {
 /** A row with its times as text. */
 export type WireTimes<T> = { [K in keyof T]: T[K] extends Date ? string : T[K] extends Date | null ? string | null : T[K] };
 
-/** Formats all times in a row with `wireTime`. */
-export const wireTimes = <T extends object>(row: T): WireTimes<T> =>
-  Object.fromEntries(Object.entries(row).map(([name, value]) => [name, value instanceof Date ? wireTime(value) : value])) as WireTimes<T>;
+/** Returns a copy of a row in which all times are formatted by `wireTime`. */
+export function wireTimes<T extends object>(row: T): WireTimes<T> {
+  const wired = { ...row } as Record<string, unknown>;
+  for (const name in wired) {
+    const value = wired[name];
+    if (value instanceof Date) wired[name] = wireTime(value);
+  }
+  return wired as WireTimes<T>;
+}
 
 /** Returns a query with its times parsed. */
 export const parseTimes = <Q extends { since?: string; until?: string }>(query: Q) => ({

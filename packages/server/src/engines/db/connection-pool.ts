@@ -4,9 +4,10 @@ import { FairQueue } from "../../kernel/fair-queue.ts";
 import type { Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
 import { ConnectionLost } from "./errors.ts";
+import { wireValueParsers } from "./values.ts";
 
 /** A statement to send. A statement with a name is prepared once per connection. */
-export type Sent = Pick<Statement<unknown>, "text" | "name" | "values">;
+export type Sent = Pick<Statement<unknown>, "text" | "name" | "values"> & Partial<Pick<Statement<unknown>, "row">>;
 
 /**
  * A connection with pipelining: a statement is sent without waiting for earlier responses. It bypasses the driver's pool and query method,
@@ -74,8 +75,9 @@ export class Connection {
       };
       stream.cork();
       try {
-        for (const { text, name, values } of statements) {
-          const query: Query & { name?: string } = new Query(text, values as unknown[], onAnswer);
+        for (const { text, name, values, row } of statements) {
+          const config = row?.has_text_times === true ? { text, types: wireValueParsers } : text;
+          const query: Query & { name?: string } = new Query(config, values as unknown[], onAnswer);
           if (name !== undefined) query.name = name;
           this.#client.query(query);
         }

@@ -3,7 +3,7 @@ import { createServer, type Socket, connect as connectTcp } from "node:net";
 import { after, before, test } from "node:test";
 import { systemClock, trackActivity } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
-import { bigint, bool, bytea, float, int, json, jsonb, list, nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bigint, bool, bytea, float, int, json, jsonb, list, nullable, row, sql, text, timestamptz, wiredRow } from "../../kernel/sql.ts";
 import { ConnectionLost, connect, type DbEngine, isConnectionLost, isUniqueViolation, mapUniqueViolation } from "./index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";
 
@@ -80,9 +80,12 @@ test("reads database values of every type as they were written", TIMEOUT, async 
   );
   assert.deepEqual({ ...found }, given);
   const times = row({ z: timestamptz });
-  for (const at of ["0044-03-15T00:00:00.000Z", "1970-01-01T00:00:00.000Z", "2038-01-19T03:14:08.999Z", "9999-12-31T23:59:59.999Z"]) {
+  const wired = wiredRow({ z: timestamptz });
+  for (const at of ["0044-03-15T00:00:00.000Z", "1970-01-01T00:00:00.000Z", "2038-01-19T03:14:08.999Z", "9999-12-31T23:59:59.900Z"]) {
     assert.equal((await db.one(sql(times)`select ${at}::timestamptz as z`)).z.toISOString(), at);
+    assert.equal((await db.one(sql(wired)`select ${at}::timestamptz as z`)).z, at);
   }
+  assert.equal((await db.one(sql(wired)`select '2030-01-01 01:02:03.004999+01'::timestamptz as z`)).z, "2030-01-01T00:02:03.004Z");
   const items = row({ item: text });
   assert.deepEqual(
     (await db.many(sql(items)`select unnest(${list(['a"b', "c,d", "", "NULL"])}::text[]) as item`)).map(({ item }) => item),

@@ -29,9 +29,18 @@ function parseBigint(value: string): number {
 
 const parseAnyTimestamp = types.getTypeParser(OID.timestamptz);
 
-/** Parses a timestamp. Sessions use UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which is quick to convert for Date.parse. */
+/** Whether a timestamp has the usual form. Sessions use UTC, so that is `2030-01-01 00:00:00.123456+00`. */
+const isUsual = (value: string): boolean => value.length >= 22 && value.charCodeAt(10) === 32 && value.endsWith("+00");
+
+/** Formats a timestamp like `wireTime`, without a Date, which would take 40 times as long. */
+function wireTimestamp(value: string): unknown {
+  if (!isUsual(value)) return (parseAnyTimestamp(value) as Date).toISOString();
+  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${`${value.slice(20, -3)}000`.slice(0, 3)}Z`;
+}
+
+/** Parses a timestamp. The usual form is quick to convert for Date.parse. */
 function parseTimestamp(value: string): unknown {
-  if (value.length >= 22 && value.charCodeAt(10) === 32 && value.endsWith("+00")) {
+  if (isUsual(value)) {
     const ms = Date.parse(`${value.slice(0, 10)}T${value.slice(11, -3)}Z`);
     if (!Number.isNaN(ms)) return new Date(ms);
   }
@@ -60,4 +69,10 @@ export const valueParsers = {
         return types.getTypeParser(oid) as Parse;
     }
   },
+};
+
+/** The same parsers, except that a time becomes the text of a response. */
+export const wireValueParsers = {
+  getTypeParser: (oid: number, format?: string): Parse =>
+    oid === OID.timestamptz && format !== "binary" ? wireTimestamp : valueParsers.getTypeParser(oid, format),
 };

@@ -5,14 +5,13 @@ import { badRequest, found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
-import { wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { approveRobot, changeRobot, changeRobots, releaseQuarantine } from "./change.ts";
 import { removeRobot } from "./remove.ts";
 import { fingerprint, publicKeyType } from "./public-key.ts";
 import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
-import { type AppFields, findPlace, findRobot, type RobotPlace, type RobotRow, type RobotStatus, type ShownRobotRow } from "./store.ts";
+import { type AppFields, findPlace, findRobot, type RobotPlace, type RobotStatus, type ShownRobotRow } from "./store.ts";
 
 export function robotRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listRobots, async (_, { query, caller, db }) => {
@@ -94,10 +93,10 @@ function toWire(robot: ShownRobotRow): Robot {
     site_id: robot.site_id,
     fleet_id: robot.fleet_id,
     status: statusOf(robot),
-    last_seen_at: wireTime(robot.last_seen_at),
+    last_seen_at: robot.last_seen_at,
     health: robot.health ?? "unknown",
     failing: robot.failing ?? [],
-    held_at: wireTime(robot.held_at),
+    held_at: robot.held_at,
     approval: robot.approval_requested_at === null ? "approved" : "pending",
     labels: robot.labels,
     agent_version: robot.agent_version,
@@ -109,12 +108,12 @@ function toWire(robot: ShownRobotRow): Robot {
     config_state: robot.config_state ?? "unknown",
     public_key_fingerprint: fingerprint(robot.public_key),
     public_key_type: publicKeyType(robot.public_key),
-    created_at: wireTime(robot.created_at),
-    updated_at: wireTime(robot.updated_at),
+    created_at: robot.created_at,
+    updated_at: robot.updated_at,
   };
 }
 
-function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): RobotStatus {
+function statusOf({ decommissioned_at, node_id, last_seen_at }: ShownRobotRow): RobotStatus {
   if (decommissioned_at !== null) return "decommissioned";
   if (node_id !== null) return "online";
   return last_seen_at === null ? "never_connected" : "offline";

@@ -16,6 +16,7 @@ import {
   text,
   textOf,
   timestamptz,
+  wiredRow,
 } from "../../kernel/sql.ts";
 
 export const robotRow = row({
@@ -48,7 +49,7 @@ export type AppFields = readonly [
   release_state: Robot["apps"][number]["release_state"],
 ];
 
-const shownRow = row({
+const shownRow = wiredRow({
   ...robotRow.columns,
   apps: nullable(jsonb<AppFields[]>()),
   config_state: nullable(textOf<Robot["config_state"]>()),
