@@ -12,14 +12,15 @@ const LOCK_POLL_MS = 500;
  * unprivileged user can run a clone that root installed. Prints only to stderr: stdout belongs to the program.
  *
  * @param {string} root absolute path of the clone
+ * @param {boolean} with_dev whether the development dependencies are needed too; the product runs without them
  * @returns {Promise<void>} rejects with a readable message if npm fails
  */
-export async function installIfNeeded(root) {
-  if (isCurrent(root)) return;
+export async function installIfNeeded(root, with_dev) {
+  if (isCurrent(root, with_dev)) return;
   refuseOtherPlatforms();
   const unlock = await lockInstall(root);
   try {
-    if (!isCurrent(root)) await npmCi(root);
+    if (!isCurrent(root, with_dev)) await npmCi(root, with_dev);
   } finally {
     unlock();
   }
@@ -45,23 +46,25 @@ function refuseOtherPlatforms() {
 /**
  * Returns whether node_modules contains exactly the packages of package-lock.json. npm writes its hidden lockfile last,
  * so an interrupted install counts as missing. If package-lock.json is newer, compares the contents of both lockfiles,
- * because `git checkout` makes unchanged files look new.
+ * because `git checkout` makes unchanged files look new. Development dependencies may be missing unless they are needed.
  *
  * @param {string} root absolute path of the clone
+ * @param {boolean} with_dev
  */
-export function isCurrent(root) {
+export function isCurrent(root, with_dev) {
   const wanted_path = path.join(root, "package-lock.json");
   const present_path = path.join(root, "node_modules", ".package-lock.json");
   const wanted_stat = fs.statSync(wanted_path, { throwIfNoEntry: false });
   if (!wanted_stat) return true;
   const present_stat = fs.statSync(present_path, { throwIfNoEntry: false });
   if (!present_stat) return false;
-  if (present_stat.mtimeMs >= wanted_stat.mtimeMs) return true;
-  return holds(readPackages(wanted_path), readPackages(present_path));
+  // A newer installation may lack the development dependencies.
+  if (!with_dev && present_stat.mtimeMs >= wanted_stat.mtimeMs) return true;
+  return holds(readPackages(wanted_path), readPackages(present_path), with_dev);
 }
 
 /**
- * @typedef {{ version?: string, resolved?: string, integrity?: string, link?: boolean, optional?: boolean }} LockedPackage
+ * @typedef {{ version?: string, integrity?: string, optional?: boolean, dev?: boolean, devOptional?: boolean }} LockedPackage
  * @param {string} file a package-lock.json
  * @returns {Record<string, LockedPackage>}
  */
@@ -75,12 +78,13 @@ function readPackages(file) {
  *
  * @param {Record<string, LockedPackage>} wanted
  * @param {Record<string, LockedPackage>} present
+ * @param {boolean} with_dev
  */
-function holds(wanted, present) {
+function holds(wanted, present, with_dev) {
   for (const [location, entry] of Object.entries(wanted)) {
     if (!location.startsWith("node_modules/")) continue;
     const found = present[location];
-    if (!found && entry.optional) continue;
+    if (!found && (entry.optional || entry.devOptional || (entry.dev && !with_dev))) continue;
     if (!found || found.version !== entry.version || found.integrity !== entry.integrity) return false;
   }
   return Object.keys(present).every((location) => location in wanted);
@@ -138,15 +142,19 @@ function isAlive(pid) {
   }
 }
 
-/** @param {string} root */
-async function npmCi(root) {
+/**
+ * @param {string} root
+ * @param {boolean} with_dev
+ */
+async function npmCi(root, with_dev) {
   const started_at_ms = Date.now();
   const seconds = () => Math.round((Date.now() - started_at_ms) / 1000);
-  say("installing dependencies (npm ci), once per clone");
+  const args = ["ci", ...(with_dev ? [] : ["--omit=dev"])];
+  say(`installing dependencies (npm ${args.join(" ")}), once per clone`);
   const ticker = setInterval(() => say(`still installing dependencies, ${seconds()} s`), PROGRESS_INTERVAL_MS);
   const cache = writableCache();
   try {
-    await runNpm(root, cache.env);
+    await runNpm(root, args, cache.env);
   } finally {
     clearInterval(ticker);
     cache.remove();
@@ -159,13 +167,14 @@ async function npmCi(root) {
  * read a different configuration.
  *
  * @param {string} root
+ * @param {readonly string[]} command the command of npm with its options
  * @param {NodeJS.ProcessEnv} env
  * @returns {Promise<void>}
  */
-function runNpm(root, env) {
+function runNpm(root, command, env) {
   const script = process.env.npm_execpath;
   const from_script = script !== undefined && path.basename(script) === "npm-cli.js";
-  const args = ["ci", "--no-audit", "--no-fund", "--loglevel=error"];
+  const args = [...command, "--no-audit", "--no-fund", "--loglevel=error"];
   const child = from_script
     ? spawn(process.execPath, [script, ...args], { cwd: root, env, stdio: ["ignore", 2, 2] })
     : spawn("npm", args, { cwd: root, env, stdio: ["ignore", 2, 2] });

