@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import type { Enrolled, EnrollmentKey, NewEnrollmentKey, Robot, TimelineEntry } from "@roamfleet/protocol/routes";
-import { int, row, sql, text } from "../../kernel/sql.ts";
+import { bool, int, row, sql, text } from "../../kernel/sql.ts";
 import { fleetRoutes } from "../fleets/index.ts";
 import { robotRoutes } from "../robots/index.ts";
 import { siteRoutes } from "../sites/index.ts";
@@ -141,6 +141,35 @@ test("concurrent enrollments of one robot create one robot and count one use", T
   assert.deepEqual(answers.map(({ status }) => status).toSorted(), [...Array.from({ length: 19 }, () => 200), 201]);
   assert.equal(new Set(answers.map((answer) => answer.body.data.robot_id)).size, 1);
   assert.equal((await getKey(it, token, key.id)).uses, 1);
+});
+
+test("a robot whose public key another request has just taken does not affect robots that enroll with it", TIMEOUT, async () => {
+  await using it = await start();
+  const { token, org_id } = await it.org();
+  const place = await makePlace(it, token);
+  const { key } = place;
+  const owner = await enrollRobot(it, place);
+  const [taken, others] = [newIdentity().public_key, Array.from({ length: 20 }, () => newIdentity().public_key)];
+  const lockRow = row({ waiting: bool });
+  const change = it.plane.db.transaction(async (tx) => {
+    await tx.run(
+      sql`update robot_key set public_key = ${Buffer.from(taken, "base64")} where org_id = ${org_id} and robot_id = ${owner.robot_id}`,
+    );
+    const answers = Promise.all([...others, taken].map((public_key) => enroll(it, { key: key.key, public_key })));
+    await until("the enrollment to wait for the public key", async () => {
+      const { waiting } = await it.plane.db.one(sql(lockRow)`
+        -- across orgs: locks of this test's database
+        select exists (select from pg_locks where not granted and locktype = 'transactionid') as waiting`);
+      return waiting;
+    });
+    return { answers };
+  });
+  const answers = await (await change).answers;
+  const known = answers.pop();
+  assert.deepEqual([known?.status, known?.body.data.robot_id], [200, owner.robot_id]);
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([201]));
+  assert.equal(new Set(answers.map(({ body }) => body.data.robot_id)).size, others.length);
+  assert.equal((await getKey(it, token, key.id)).uses, 1 + others.length);
 });
 
 test("of 500 concurrent robots with a key for ten, ten enroll and 490 are refused", TIMEOUT, async () => {
