@@ -4,6 +4,19 @@
 create sequence order_number;
 grant usage on sequence order_number to pg_database_owner;
 
+CREATE OR REPLACE FUNCTION public.write_robot_labels()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if tg_op = 'UPDATE' then
+    delete from robot_label where org_id = new.org_id and robot_id = new.id;
+  end if;
+  insert into robot_label (org_id, key, value, robot_id)
+    select new.org_id, l.key, l.value, new.id from jsonb_each_text(new.labels) l;
+  return null;
+end $function$;
+
 create table artifact (
   org_id text not null,
   sha256 text not null,
@@ -644,7 +657,6 @@ CREATE INDEX robot_awaiting_approval ON robot USING btree (org_id, id) WHERE app
 CREATE INDEX robot_decommissioned ON robot USING btree (org_id, id) WHERE decommissioned_at IS NOT NULL;
 CREATE INDEX robot_fleet ON robot USING btree (org_id, fleet_id, id);
 CREATE INDEX robot_held ON robot USING btree (org_id, id) WHERE held_at IS NOT NULL;
-CREATE INDEX robot_labels ON robot USING gin (labels jsonb_path_ops);
 CREATE INDEX robot_name ON robot USING btree (org_id, name COLLATE "C", id);
 CREATE INDEX robot_never_connected ON robot USING btree (org_id, id) WHERE connected_at IS NULL;
 CREATE INDEX robot_node ON robot USING btree (node_id, node_epoch) WHERE node_id IS NOT NULL;
@@ -653,6 +665,8 @@ CREATE INDEX robot_site ON robot USING btree (org_id, site_id, id);
 alter table robot enable row level security;
 create policy tenant on robot using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot to pg_database_owner;
+CREATE TRIGGER robot_labels_inserted AFTER INSERT ON robot FOR EACH ROW WHEN (new.labels <> '{}'::jsonb) EXECUTE FUNCTION write_robot_labels();
+CREATE TRIGGER robot_labels_updated AFTER UPDATE OF labels ON robot FOR EACH ROW WHEN (old.labels IS DISTINCT FROM new.labels) EXECUTE FUNCTION write_robot_labels();
 
 create table robot_app (
   org_id text not null,
@@ -774,6 +788,19 @@ CREATE UNIQUE INDEX robot_key_robot ON robot_key USING btree (robot_id);
 alter table robot_key enable row level security;
 create policy tenant on robot_key using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_key to pg_database_owner;
+
+create table robot_label (
+  org_id text not null,
+  key text not null,
+  value text not null,
+  robot_id text not null,
+  constraint robot_label_pkey PRIMARY KEY (org_id, key, value, robot_id),
+  constraint robot_label_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX robot_label_robot ON robot_label USING btree (org_id, robot_id);
+alter table robot_label enable row level security;
+create policy tenant on robot_label using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_label to pg_database_owner;
 
 create table robot_request (
   org_id text not null,

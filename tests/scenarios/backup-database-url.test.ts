@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createHash, randomUUID } from "node:crypto";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -35,6 +35,10 @@ before(async () => {
   });
   ({ api, token } = await server.org("Elsewhere"));
   await pushBundle(api, "one", await appBundle());
+  const site_id = (await api.createSite({ body: { name: "Yard" }, idempotency_key: randomUUID() })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  await api.enrollRobot({ body: { key: key ?? "", public_key: randomBytes(32).toString("base64"), labels: { zone: "a" } } });
 }, LIMIT);
 
 after(async () => {
@@ -84,6 +88,10 @@ test("a backup of an external database during writes is a consistent snapshot th
     items.map(({ tag, artifact_state }) => [tag, artifact_state]),
     [["one", "stored"]],
   );
+  const robotsOf = async (label: string) => (await again.listRobots({ query: { label: [label] } })).items.map(({ id }) => id);
+  const [robot_id = ""] = await robotsOf("zone:a");
+  await again.updateRobot({ params: { id: robot_id }, body: { labels: { zone: "b" } } });
+  assert.deepEqual([await robotsOf("zone:a"), await robotsOf("zone:b")], [[], [robot_id]]);
   const artifact = await again.request("GET", `/api/releases/${items[0]?.id}/artifact`);
   assert.equal(artifact.status, 200);
   assert.equal((await artifact.arrayBuffer()).byteLength, items[0]?.artifact_size);

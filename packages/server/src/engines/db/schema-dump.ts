@@ -13,7 +13,8 @@ const HEADER = `-- The whole schema after all migrations, for reading; the migra
 `;
 
 /**
- * Dumps the schema of a database as text: sequences and tables with columns, constraints, indexes and row-level security, sorted by name.
+ * Dumps the schema of a database as text: sequences, functions, and tables with columns, constraints, indexes, row-level security and
+ * triggers, sorted by name.
  * Equal schemas give equal text on any PostgreSQL version and after any order of migrations. Partitions and the table of migrations are
  * omitted.
  */
@@ -22,6 +23,7 @@ export async function dumpSchema(db: Db): Promise<string> {
   const constraints = groupByTable(await db.many(selectConstraints));
   const indexes = groupByTable(await db.many(selectIndexes));
   const policies = groupByTable(await db.many(selectPolicies));
+  const triggers = groupByTable(await db.many(selectTriggers));
   const tables = (await db.many(selectTables)).map(({ name, partition_key }) => {
     const lines = [
       ...(columns.get(name) ?? []).map(
@@ -31,11 +33,14 @@ export async function dumpSchema(db: Db): Promise<string> {
       ...(constraints.get(name) ?? []).map((constraint) => `constraint ${constraint.name} ${constraint.definition}`),
     ];
     const partitioned = partition_key === null ? "" : ` partition by ${partition_key}`;
-    const after = [...(indexes.get(name) ?? []), ...(policies.get(name) ?? [])].map(({ definition }) => `${definition};\n`);
+    const after = [indexes, policies, triggers]
+      .flatMap((of): { definition: string }[] => of.get(name) ?? [])
+      .map(({ definition }) => `${definition};\n`);
     return `\ncreate table ${name} (\n${lines.map((line) => `  ${line}`).join(",\n")}\n)${partitioned};\n${after.join("")}`;
   });
   const sequences = (await db.many(selectSequences)).map(({ definition }) => `\n${definition};\n`);
-  return HEADER + sequences.join("") + tables.join("");
+  const functions = (await db.many(selectFunctions)).map(({ definition }) => `\n${definition.trimEnd()};\n`);
+  return HEADER + sequences.join("") + functions.join("") + tables.join("");
 }
 
 function groupByTable<R extends { table_name: string }>(rows: readonly R[]): Map<string, R[]> {
@@ -56,6 +61,14 @@ const selectSequences = sql(row({ definition: text }))`
   from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'S' and not exists (
     select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i'))
   order by c.relname`;
+
+const selectFunctions = sql(row({ definition: text }))`
+  select pg_get_functiondef(oid) as definition from pg_proc where pronamespace = 'public'::regnamespace order by proname`;
+
+const selectTriggers = sql(row({ table_name: text, definition: text }))`
+  select c.relname::text as table_name, pg_get_triggerdef(t.oid, true) as definition
+  from pg_trigger t join pg_class c on c.oid = t.tgrelid
+  where c.relnamespace = 'public'::regnamespace and not t.tgisinternal order by c.relname, t.tgname`;
 
 const selectColumns = sql(columnRow)`
   select c.relname::text as table_name, a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type, a.attnotnull as required,

@@ -108,6 +108,8 @@ test("finds robots by release, release state, config state, health and several l
     "health=unknown": ["late", "blind", "trying", "failed", "behind", "current"],
     "label=zone:a": ["sick", "current"],
     "label=zone:a&label=rack:1": ["current"],
+    "label=zone:a&label=rack:1&sort=name": ["current"],
+    "label=zone:a&sort=name": ["current", "sick"],
     "label=zone:a&label=zone:b": [],
     "label=zone:a&health=failing&q=SIC": ["sick"],
     "status=online&release_id=rel_1": ["current"],

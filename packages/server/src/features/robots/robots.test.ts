@@ -142,7 +142,11 @@ test("PATCH renames a robot, replaces its labels and moves it to another fleet",
   assert.deepEqual(entry.data, { from: { site_id: a.site.id, fleet_id: a.fleet.id }, to: { site_id: b.site.id, fleet_id: b.fleet.id } });
   assert.deepEqual(await kinds(it, token, robot_id), ["robot.moved", "robot.enrolled"]);
   assert.equal((await patch({})).status, 200);
+  const named = async (label: string) =>
+    (await it.call<{ items: Robot[] }>("GET", `/api/robots?label=${label}`, { token })).body.items.length;
+  assert.deepEqual([await named("a:1"), await named("c:3")], [0, 1]);
   assert.equal((await patch({ labels: {} })).body.data.labels["c"], undefined);
+  assert.equal(await named("c:3"), 0);
 });
 
 test("DELETE decommissions a robot, closes its link and cancels its deployment targets", TIMEOUT, async () => {

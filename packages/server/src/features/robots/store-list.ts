@@ -2,14 +2,19 @@ import type { Robot } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing, limited, MAX_ID } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
+import { equals, row, sql, type Statement, text } from "../../kernel/sql.ts";
 import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
+
+interface Label {
+  key: string;
+  value: string;
+}
 
 interface RobotFilter {
   status?: RobotStatus | undefined;
   fleet_id?: string | undefined;
   site_id?: string | undefined;
-  labels: readonly { key: string; value: string }[];
+  labels: readonly Label[];
   q?: string | undefined;
   health?: Robot["health"] | undefined;
   /** Only robots that run this release. `app` is the app of the release. */
@@ -65,7 +70,7 @@ export function listRobots(
       select ${robotRow.of("r")} from robot r ${joins}
       where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${approval === undefined ? NOTHING : APPROVAL[approval]} ${visible(caller, "r.site_id", "r.fleet_id")}
         ${equals({ "r.fleet_id": fleet_id, "r.site_id": site_id })}
-        ${labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
+        ${(sort === "newest" ? labels.slice(1) : labels).reduce((all, label) => sql`${all} and exists (select from robot_label l where ${hasLabel(label)})`, NOTHING)}
         ${agent_older_than === undefined ? NOTHING : olderThan(agent_older_than)}
         ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}`,
@@ -85,8 +90,13 @@ const behindName = (after: RobotKey | null): Statement<unknown> =>
   after === null ? NOTHING : sql`and (r.name collate "C", r.id) > (${after.name ?? ""}, ${after.id})`;
 
 /** Returns SQL joins with the tables in which a matching robot has a row. No join returns a robot more than once. */
-function joinsOf({ health, release, app, release_state, config_state }: RobotFilter, sort: Sort, from: string): Statement<unknown> {
+function joinsOf(
+  { labels: [label], health, release, app, release_state, config_state }: RobotFilter,
+  sort: Sort,
+  from: string,
+): Statement<unknown> {
   return sql`
+    ${label === undefined || sort === "name" ? NOTHING : sql`join robot_label l on ${hasLabel(label)} and l.robot_id < ${from}`}
     ${
       release === undefined
         ? NOTHING
@@ -120,6 +130,9 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
             on c.org_id = r.org_id and c.robot_id = r.id`
     }`;
 }
+
+const hasLabel = ({ key, value }: Label): Statement<unknown> =>
+  sql`l.org_id = r.org_id and l.robot_id = r.id and l.key = ${key} and l.value = ${value}`;
 
 // Each state is a literal instead of a parameter, so that the query planner takes into account how frequent that state is.
 const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {

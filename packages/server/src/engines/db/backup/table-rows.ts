@@ -100,8 +100,9 @@ export async function loadRows(connection: DbAddress, from: string, log: EngineL
       if (rows.length > 0) throw new Refusal(`the database already has rows in ${name}: restore into a new, empty database`);
     }
     const keys = await dropForeignKeys(client);
+    const triggers = await disableTriggers(client);
     for (const table of leaves) if (table.file !== undefined) await loadTable(client, table, table.file, from);
-    for (const key of keys) await client.query(key);
+    for (const statement of [...triggers, ...keys]) await client.query(statement);
     await setSequences(client, manifest.sequences);
     await client.query("commit");
     await client.query("analyze");
@@ -161,6 +162,16 @@ async function dropForeignKeys(client: pg.Client): Promise<string[]> {
   );
   for (const { name, table } of rows) await client.query(`alter table ${table} drop constraint ${name}`);
   return rows.map(({ name, table, definition }) => `alter table ${table} add constraint ${name} ${definition}`);
+}
+
+/** Disables all triggers, because the backup contains the rows that they wrote. Returns the statements that enable them again. */
+async function disableTriggers(client: pg.Client): Promise<string[]> {
+  const { rows } = await client.query<{ name: string; table: string }>(
+    `select quote_ident(tgname) as name, tgrelid::regclass::text as table
+     from pg_trigger t join pg_class c on c.oid = t.tgrelid where not tgisinternal and c.relnamespace = '${SCHEMA}'::regnamespace`,
+  );
+  for (const { name, table } of rows) await client.query(`alter table ${table} disable trigger ${name}`);
+  return rows.map(({ name, table }) => `alter table ${table} enable trigger ${name}`);
 }
 
 async function loadTable(client: pg.Client, table: Table, file: BackupFile, from: string): Promise<void> {
