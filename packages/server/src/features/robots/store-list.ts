@@ -2,7 +2,7 @@ import type { Robot } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing, limited, MAX_ID } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { equals, row, sql, type Statement, text } from "../../kernel/sql.ts";
+import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
 import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
 
 interface Label {
@@ -59,7 +59,9 @@ export function listRobots(
   filter: RobotFilter,
   { sort, after, limit }: { sort: Sort; after: RobotKey | null; limit: number },
 ): Promise<ShownRobotRow[]> {
-  const { status = "any", fleet_id, site_id, labels, q, approval, agent_older_than } = filter;
+  const { status = "any", fleet_id, site_id, q, approval, agent_older_than } = filter;
+  // Robots are found by the first label. The others are compared, so that the number of labels does not change the text.
+  const [label, ...more_labels] = filter.labels;
   const from = sort === "newest" ? (after?.id ?? MAX_ID) : MAX_ID;
   const [joins, conditions] = [joinsOf(filter, sort, from), conditionsOf(filter, sort)];
   return db.many(
@@ -70,7 +72,8 @@ export function listRobots(
       select ${robotRow.of("r")} from robot r ${joins}
       where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${approval === undefined ? NOTHING : APPROVAL[approval]} ${visible(caller, "r.site_id", "r.fleet_id")}
         ${equals({ "r.fleet_id": fleet_id, "r.site_id": site_id })}
-        ${(sort === "newest" ? labels.slice(1) : labels).reduce((all, label) => sql`${all} and exists (select from robot_label l where ${hasLabel(label)})`, NOTHING)}
+        ${label === undefined || sort === "newest" ? NOTHING : sql`and exists (select from robot_label l where ${hasLabel(label)})`}
+        ${more_labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(more_labels.map(({ key, value }) => [key, value])))}::jsonb`}
         ${agent_older_than === undefined ? NOTHING : olderThan(agent_older_than)}
         ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}`,
