@@ -39,10 +39,8 @@ export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffe
 
 /** Maximum robots that one transaction enrolls. */
 const BATCH_ROBOTS_MAX = 500;
-/** Maximum concurrent transactions, each for a different enrollment key. The limit leaves database connections for other work. */
-const BATCHES_AT_ONCE = 3;
-/** Maximum robots that wait for a transaction. */
-const WAITING_MAX = 10_000;
+/** Maximum robots of an org that wait for a transaction. */
+const WAITING_PER_ORG_MAX = 10_000;
 const RETRY_AFTER_SECONDS = "2";
 
 interface NewComputer {
@@ -58,14 +56,18 @@ interface NewComputer {
 export class Enroller {
   readonly #plane: Plane;
   readonly #batcher: KeyedBatcher<NewComputer, Enrollment | Fault>;
-  #waiting = 0;
+  /** Number of robots that wait for a transaction, by org. */
+  readonly #waiting = new Map<string, number>();
+  /** Running enrollments by public key. */
+  readonly #running = new Map<string, Promise<unknown>>();
 
   constructor(plane: Plane) {
     this.#plane = plane;
     this.#batcher = new KeyedBatcher({
       min_interval_ms: 0,
       items_max: BATCH_ROBOTS_MAX,
-      concurrency_max: BATCHES_AT_ONCE,
+      // The connection pool limits the transactions of an org, and serves orgs in turn.
+      concurrency_max: Number.POSITIVE_INFINITY,
       uniqueBy: ({ public_key }) => public_key.toString("base64"),
       // A refusal is always about the key.
       affectsAll: (error) => error instanceof Fault || plane.db_errors.isOutage(error),
@@ -93,13 +95,7 @@ export class Enroller {
     if (status !== "active") throw unusable(status);
     if (suspended) throw forbidden("the org of the enrollment key is suspended");
     try {
-      const { org_id, robot_id } = key;
-      const computer = { key, public_key, body };
-      if (robot_id !== null)
-        return await plane.db.forOrg(org_id).transaction((tx) => replaceComputer(plane, tx, { ...key, robot_id }, computer));
-      const result = await this.#add(computer);
-      if (result instanceof Fault) throw result;
-      return result;
+      return await this.#once({ key, public_key, body });
     } catch (error) {
       // A concurrent request of the same robot may have succeeded, perhaps with the key's last use. Then return the result of that request.
       if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
@@ -109,6 +105,35 @@ export class Enroller {
     }
   }
 
+  /** Enrolls a computer, but waits for a running request of the same computer before. A batch with both would fail. */
+  async #once(computer: NewComputer): Promise<Enrollment> {
+    const { key, public_key } = computer;
+    const name = public_key.toString("base64");
+    const earlier = this.#running.get(name);
+    if (earlier !== undefined) {
+      await earlier.catch(() => {}); // its caller gets the error
+      const owner = await findOwner(this.#plane.db, public_key);
+      if (owner !== undefined) return await known(this.#plane, key, owner);
+    }
+    const running = this.#perform(computer);
+    this.#running.set(name, running);
+    try {
+      return await running;
+    } finally {
+      if (this.#running.get(name) === running) this.#running.delete(name);
+    }
+  }
+
+  async #perform(computer: NewComputer): Promise<Enrollment> {
+    const { org_id, robot_id } = computer.key;
+    const plane = this.#plane;
+    if (robot_id !== null)
+      return await plane.db.forOrg(org_id).transaction((tx) => replaceComputer(plane, tx, { ...computer.key, robot_id }, computer));
+    const result = await this.#add(computer);
+    if (result instanceof Fault) throw result;
+    return result;
+  }
+
   async #enrollNew(computers: readonly NewComputer[]): Promise<(Enrollment | Fault)[]> {
     const [first] = computers;
     if (first === undefined) return [];
@@ -116,13 +141,17 @@ export class Enroller {
   }
 
   async #add(computer: NewComputer): Promise<Enrollment | Fault> {
-    if (this.#waiting >= WAITING_MAX)
+    const { org_id, id } = computer.key;
+    const waiting = this.#waiting.get(org_id) ?? 0;
+    if (waiting >= WAITING_PER_ORG_MAX)
       throw httpError(503, "too many robots are enrolling; try again", { "retry-after": RETRY_AFTER_SECONDS });
-    this.#waiting += 1;
+    this.#waiting.set(org_id, waiting + 1);
     try {
-      return await this.#batcher.add(computer.key.id, computer);
+      return await this.#batcher.add(id, computer);
     } finally {
-      this.#waiting -= 1;
+      const left = (this.#waiting.get(org_id) ?? 1) - 1;
+      if (left > 0) this.#waiting.set(org_id, left);
+      else this.#waiting.delete(org_id);
     }
   }
 }

@@ -172,6 +172,23 @@ test("a robot whose public key another request has just taken does not affect ro
   assert.equal((await getKey(it, token, key.id)).uses, 1 + others.length);
 });
 
+test("an org whose enrollments wait for a lock does not delay the enrollments of other orgs", TIMEOUT, async () => {
+  await using it = await start();
+  const [blocked, other] = [await it.org(), await it.org()];
+  const places = await Promise.all(["a", "b", "c", "d"].map((name) => makePlace(it, blocked.token, name)));
+  const free = await makePlace(it, other.token);
+  const enrollments = await it.plane.db.transaction(async (tx) => {
+    await tx.many(sql(row({ id: text }))`select id from fleet where org_id = ${blocked.org_id} for update`);
+    const waiting = Promise.all(places.map(({ key }) => enroll(it, { key: key.key, public_key: newIdentity().public_key })));
+    await enrollRobot(it, free);
+    return { waiting };
+  });
+  assert.deepEqual(
+    (await enrollments.waiting).map(({ status }) => status),
+    [201, 201, 201, 201],
+  );
+});
+
 test("of 500 concurrent robots with a key for ten, ten enroll and 490 are refused", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();

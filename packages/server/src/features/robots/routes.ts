@@ -125,7 +125,7 @@ const RELEASE_STATES = ["failed", "behind", "current"] as const;
 const toApp = ([app, current_id, current_tag, desired_id, desired_tag, status, release_state]: AppFields): Robot["apps"][number] => ({
   app,
   current: toRelease(current_id, current_tag),
-  desired: toRelease(desired_id, desired_tag),
+  desired: toRelease(desired_id, desired_id === current_id ? current_tag : desired_tag),
   status,
   release_state,
 });

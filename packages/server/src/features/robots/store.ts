@@ -38,7 +38,7 @@ export const robotRow = row({
 });
 export type RobotRow = RowOf<typeof robotRow>;
 
-/** The fields of an app in the order of `appFields`. The database builds arrays faster than objects. */
+/** The fields of an app. The database builds arrays faster than objects. The desired tag is null if the current release is the desired one. */
 export type AppFields = readonly [
   app: string,
   current_id: string | null,
@@ -61,48 +61,30 @@ export type ShownRobotRow = RowOf<typeof shownRow>;
 
 export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
 
-const appFields = sql`json_agg(json_build_array(a.app, cur.id, cur.tag, des.id, des.tag, a.status, a.state) order by a.app)`;
 /** The worst state of a robot's namespaces. */
 const configState = sql`case when bool_or(c.state = 'drifted') then 'drifted' when bool_or(c.state = 'pending') then 'pending'
   when bool_or(c.state = 'in_sync') then 'in_sync' end`;
 
-export const findRobot = (db: Db, org_id: string, id: string): Promise<ShownRobotRow | undefined> =>
-  // reads tables of other features: robot_app, release, robot_config, health_snapshot
-  db.maybe(sql(shownRow)`
-    select ${robotRow.of("r")}, health.state as health, health.failing,
-      (select ${appFields} from robot_app a
-        left join release cur on cur.org_id = a.org_id and cur.id = a.current_release_id
-        left join release des on des.org_id = a.org_id and des.id = a.desired_release_id
-        where a.org_id = r.org_id and a.robot_id = r.id) as apps,
-      (select ${configState} from robot_config c where c.org_id = r.org_id and c.robot_id = r.id) as config_state
-    from robot r left join health_snapshot health on health.org_id = r.org_id and health.robot_id = r.id
-    where r.org_id = ${org_id} and r.id = ${id}`);
-
 /**
- * Returns a query that adds to each robot of `page` what `findRobot` adds to one. It reads each table once for all robots: for 100 robots
- * that takes a quarter of the time of a subquery for each one.
+ * Returns a query that adds to each robot of `page` its apps, the state of its configs, and its health. Each subquery finds its rows by an
+ * index, so the time grows with the number of robots of the page, whatever numbers the query planner estimates.
  */
 export const shown = (org_id: string, page: Statement<unknown>, order: Statement<unknown>): Statement<ShownRobotRow> =>
   // reads tables of other features: robot_app, release, robot_config, health_snapshot
   sql(shownRow)`
-    with page as materialized (${page}), ids as (select array_agg(id) as list from page),
-    app as materialized (
-      select robot_id, app, current_release_id, desired_release_id, status, state from robot_app
-      where org_id = ${org_id} and robot_id = any((select list from ids)::text[])),
-    used_release as materialized (
-      select id, tag from release
-      where org_id = ${org_id} and id = any(array(select current_release_id from app union select desired_release_id from app))),
-    apps as (
-      select a.robot_id, ${appFields} as list from app a left join used_release cur on cur.id = a.current_release_id
-      left join used_release des on des.id = a.desired_release_id group by a.robot_id),
-    config as (
-      select c.robot_id, ${configState} as state from robot_config c
-      where c.org_id = ${org_id} and c.robot_id = any((select list from ids)::text[]) group by c.robot_id),
-    health as (
-      select robot_id, state, failing from health_snapshot where org_id = ${org_id} and robot_id = any((select list from ids)::text[]))
-    select ${robotRow.of("page")}, apps.list as apps, config.state as config_state, health.state as health, health.failing
-    from page left join apps on apps.robot_id = page.id left join config on config.robot_id = page.id left join health on health.robot_id = page.id
+    with page as (${page})
+    select ${robotRow.of("page")}, health.state as health, health.failing,
+      (select json_agg(json_build_array(a.app, a.current_release_id,
+          (select tag from release where org_id = ${org_id} and id = a.current_release_id), a.desired_release_id,
+          (select tag from release where org_id = ${org_id} and id = nullif(a.desired_release_id, a.current_release_id)), a.status, a.state) order by a.app)
+        from robot_app a where a.org_id = ${org_id} and a.robot_id = page.id) as apps,
+      (select ${configState} from robot_config c where c.org_id = ${org_id} and c.robot_id = page.id) as config_state
+    from page left join lateral (
+      select state, failing from health_snapshot where org_id = ${org_id} and robot_id = page.id limit 1) health on true
     order by ${order}`;
+
+export const findRobot = (db: Db, org_id: string, id: string): Promise<ShownRobotRow | undefined> =>
+  db.maybe(shown(org_id, sql`select ${robotRow} from robot where org_id = ${org_id} and id = ${id}`, sql`page.id`));
 
 const placeRow = row({ id: text, name: text, site_id: text, fleet_id: text, online: bool, decommissioned: bool });
 export type RobotPlace = RowOf<typeof placeRow>;
