@@ -56,7 +56,7 @@ const FILL: readonly string[] = [
      from generate_series(0, $2::int - 1) n) robots`,
   // As the triggers do, which are off while the database is filled.
   `insert into robot_label (org_id, key, value, robot_id)
-   select r.org_id, l.key, l.value, r.id from robot r cross join lateral jsonb_each_text(r.labels) l where r.org_id = $1`,
+   select r.org_id, l.key, l.value, r.id from robot r cross join lateral jsonb_each_text(r.labels) l where r.org_id = $1 and $2::int > 0`,
   `insert into health_snapshot (org_id, robot_id, received_at, snapshot, state, failing)
    select $1, bench_id('rob', n), now(), '{"cpu_percent": 12.5, "memory": {"used_bytes": 1200000000, "total_bytes": 8000000000}, "disks": []}',
      case when n % ($2::int / ${RARE}) = 6 then 'failing' else 'ok' end, case when n % ($2::int / ${RARE}) = 6 then '["a disk is full"]'::jsonb else '[]' end
@@ -129,13 +129,7 @@ export async function fill({ database, org_id, api }: Rig, robots: number): Prom
     await client.query(FUNCTIONS);
     const creator = JSON.stringify((await api.getMe()).data.actor);
     for (const statement of FILL.map((text) => text.replaceAll(CREATOR, creator))) {
-      const values = statement.includes("$2")
-        ? [org_id, robots]
-        : statement.includes("org_id = $1")
-          ? [org_id]
-          : statement.includes("$1")
-            ? [robots]
-            : [];
+      const values = statement.includes("$2") ? [org_id, robots] : statement.includes("$1") ? [robots] : [];
       await client.query(statement, values);
     }
     const { codec, packed } = pack(recordsFrom(1));

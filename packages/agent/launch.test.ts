@@ -140,7 +140,7 @@ test("starts a version with the flags of Node that it names", LIMIT, async (t) =
   assert.equal(rig.starts()[0]?.args, `--first --second=2 ${rig.root}/1/rf-agent.mjs run --name cart`);
 });
 
-test("starts a version whose file of flags is truncated", LIMIT, async (t) => {
+test("starts a version whose node-flags file is truncated", LIMIT, async (t) => {
   const rig = rigOf(t);
   fs.writeFileSync(path.join(rig.root, "1/node-flags"), "--first --sec");
   rig.launch();

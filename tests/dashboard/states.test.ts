@@ -13,7 +13,7 @@ test("pages of the dashboard show the current state of deployments, robots and c
   await t.test("shows offline robots as offline, and does not show their last health as current", () => offline(it));
   await t.test("shows no soak countdown for a paused wave, and counts paused deployments on the overview", () => paused(it));
   await t.test("the number of failed deployments links to the list of exactly these deployments", () => failures(it));
-  await t.test("shows a config change as not deployed for its value, fleet and robot", () => pending(it));
+  await t.test("shows that a config change is not deployed on the pages of its value, fleet and robot", () => pending(it));
   await t.test("finds an object by its pasted ID, and moves through a table with the arrow keys", () => keys(it));
   await t.test("selects robots beyond the loaded page and shows how many are selected", () => selectAll(it));
   await t.test("notifications never cover a control of the page, on any screen size", () => toasts(it));

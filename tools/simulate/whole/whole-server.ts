@@ -291,7 +291,7 @@ export class WholeServer implements SimulatedServer {
 
   async stop(): Promise<void> {
     await this.#plane.bus.close();
-    // Delete rows before the rows that their foreign keys reference, and events and timeline entries, which have none.
+    // In the order of the foreign keys: a table comes before the tables that it references. Events and timeline entries have no foreign key.
     await this.#database.run(sql`delete from deployment_event where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from timeline_entry where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from robot where org_id = ${this.#org_id}`);

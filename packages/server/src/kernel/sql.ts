@@ -92,7 +92,7 @@ export type RowOf<S extends { readonly columns: Columns }> = {
 /** Declares a row: the columns that a query returns, with their types. Names are not quoted, so they must not be reserved words. */
 export const row = <C extends Columns>(columns: C): RowShape<C> => new RowShape(columns);
 
-/** Declares a row that is only read for a response: its times are text, RFC 3339 in UTC with milliseconds. */
+/** Declares a row for a response. Its times are read as text in the format of the API: RFC 3339 in UTC with milliseconds. */
 export const wiredRow = <C extends Columns>(columns: C): RowShape<WiredColumns<C>> => new RowShape(columns as WiredColumns<C>, true);
 
 /**

@@ -102,7 +102,7 @@ test("describes the state of a deployment", () => {
   );
 });
 
-test("describes the robots of each wave", () => {
+test("labels each wave with its range of robots", () => {
   assert.deepEqual(rangesOf([{ total: 1 }, { total: 99 }, { total: 0 }, { total: 900 }]), [
     "robot 1 of 1,000",
     "robots 2–100 of 1,000",

@@ -6,7 +6,7 @@ import { createTestDatabase, silentLog } from "./testing/index.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 
-test("closes a connection if one of several outstanding statements gets no response in time", TIMEOUT, async () => {
+test("closes a connection if a pipelined statement gets no response in time", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   const limits = { max: 1, max_per_org: 1, answer_timeout_ms: 1_000 };
   const pool = new ConnectionPool({ config: database.connection, ...limits, prepare: async () => {}, log: silentLog });

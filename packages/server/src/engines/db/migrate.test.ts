@@ -164,7 +164,7 @@ test("a failed migration rolls back all migrations of the same run", TIMEOUT, as
   assert.deepEqual(await migrate(database.connection, files), ["0001_good", "0002_bad"]);
 });
 
-test("repeats the migrations after a deadlock with a transaction of a running server", TIMEOUT, async () => {
+test("retries the migrations after a deadlock with a running server", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using files = await directoryWith({ "0001_tables.sql": "create table a (); create table b ();" });
   await migrate(database.connection, files);

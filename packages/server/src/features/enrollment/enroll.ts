@@ -37,9 +37,9 @@ const ID_TAIL_CHARACTERS = 6;
 
 export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
-/** Maximum robots that one transaction enrolls. */
+/** Maximum number of robots enrolled in one transaction. */
 const BATCH_ROBOTS_MAX = 500;
-/** Maximum robots of an org that wait for a transaction. */
+/** Maximum number of robots of an org that wait for a transaction. */
 const WAITING_PER_ORG_MAX = 10_000;
 const RETRY_AFTER_SECONDS = "2";
 
@@ -51,7 +51,7 @@ interface NewComputer {
 
 /**
  * Enrolls robots. A single robot is enrolled immediately. The next transaction enrolls all robots that arrive with the same key during one,
- * so thousands of concurrent robots take few transactions.
+ * so thousands of concurrent robots need only a few transactions.
  */
 export class Enroller {
   readonly #plane: Plane;
@@ -105,7 +105,7 @@ export class Enroller {
     }
   }
 
-  /** Enrolls a computer, but waits for a running request of the same computer before. A batch with both would fail. */
+  /** Enrolls a computer. If a request of the same computer is running, waits for it first, because a batch with both would fail. */
   async #once(computer: NewComputer): Promise<Enrollment> {
     const { key, public_key } = computer;
     const name = public_key.toString("base64");
@@ -176,7 +176,7 @@ const withTrust = (data: Enrolled, trust: NonNullable<Enrolled["trust"]> | null)
 
 /**
  * Enrolls computers that have the same key as new robots. Returns an error for each one for which the key has no use left. Sends all
- * statements that the decisions need at once, and all changes with the commit.
+ * reads and locks in one write, and all inserts in one write with COMMIT.
  */
 async function enrollNew(plane: Plane, tx: Db, key: KeyRow, computers: readonly NewComputer[]): Promise<(Enrollment | Fault)[]> {
   const { org_id, id: key_id, fleet_id } = key;

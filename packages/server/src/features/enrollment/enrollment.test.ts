@@ -143,7 +143,7 @@ test("concurrent enrollments of one robot create one robot and count one use", T
   assert.equal((await getKey(it, token, key.id)).uses, 1);
 });
 
-test("a robot whose public key another request has just taken does not affect robots that enroll with it", TIMEOUT, async () => {
+test("a conflict over one public key does not prevent the other robots of a batch from enrolling", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const place = await makePlace(it, token);

@@ -88,7 +88,7 @@ export interface PresentedKey {
   key: KeyRow;
   /** Whether the key's org is suspended. */
   suspended: boolean;
-  /** The robot, of any org, that has the public key already. */
+  /** The robot with this public key in any org, if it is enrolled already. */
   owner: KeyOwner | undefined;
 }
 

@@ -119,7 +119,7 @@ function statusOf({ decommissioned_at, node_id, last_seen_at }: ShownRobotRow): 
   return last_seen_at === null ? "never_connected" : "offline";
 }
 
-/** From worst to best. The state of a robot is the worst state among its apps. */
+/** States in order of severity, worst first. The state of a robot is the worst state of its apps. */
 const RELEASE_STATES = ["failed", "behind", "current"] as const;
 
 const toApp = ([app, current_id, current_tag, desired_id, desired_tag, status, release_state]: AppFields): Robot["apps"][number] => ({

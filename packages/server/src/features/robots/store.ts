@@ -36,7 +36,6 @@ export const robotRow = row({
   created_at: timestamptz,
   updated_at: timestamptz,
 });
-export type RobotRow = RowOf<typeof robotRow>;
 
 /** The fields of an app. The database builds arrays faster than objects. The desired tag is null if the current release is the desired one. */
 export type AppFields = readonly [
