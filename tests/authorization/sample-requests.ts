@@ -49,6 +49,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
       site_id,
       fleet_id,
       robot_id: robot.id,
+      deployment_id: deployment.id,
       target_id: robot.id,
       scope_id: robot.id,
       user_id: user.id,

@@ -35,6 +35,7 @@ const calls: [string[], string, unknown?][] = [
   [["robots", "list"], "GET /api/robots"],
   [["robots", "show", "rob_1"], "GET /api/robots/rob_1"],
   [["robots", "inspect", "rob_1"], "GET /api/robots/rob_1/health"],
+  [["explain", "rob_1", "--deployment", "dep_1"], "GET /api/robots/rob_1/explain?deployment_id=dep_1"],
   [["robots", "logs", "rob_1"], "GET /api/robots/rob_1/logs"],
   [["robots", "timeline", "rob_1"], "GET /api/robots/rob_1/timeline"],
   [["releases", "list"], "GET /api/releases"],

@@ -58,6 +58,7 @@ export const OBJECT_FIELDS = {
   site_id: "site",
   fleet_id: "fleet",
   robot_id: "robot",
+  deployment_id: "deployment",
   target_id: "target",
   scope_id: "config_scope",
 } as const satisfies Record<string, ObjectKind>;
@@ -157,6 +158,7 @@ export const access = {
   releaseHold: one("operator", "robot"),
   // An approved robot receives secrets of the whole org, so approval requires the role in the whole org.
   approveRobot: whole("admin", "robots"),
+  explainRobot: one("viewer", "robot", query("deployment_id")),
   getRobotHealth: one("viewer", "robot"),
   getRobotHealthHistory: one("viewer", "robot"),
   getRobotConfig: one("viewer", "robot"),

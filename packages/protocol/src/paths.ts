@@ -46,6 +46,7 @@ export const paths = {
   replaceRobot: ["POST", "/api/robots/{id}/replace"],
   releaseHold: ["POST", "/api/robots/{id}/release-hold"],
   approveRobot: ["POST", "/api/robots/{id}/approve"],
+  explainRobot: ["GET", "/api/robots/{id}/explain"],
   getRobotHealth: ["GET", "/api/robots/{id}/health"],
   getRobotHealthHistory: ["GET", "/api/robots/{id}/health/history"],
   getRobotConfig: ["GET", "/api/robots/{id}/config"],

@@ -59,6 +59,44 @@ export const REASONS = [
 ] as const;
 export type Reason = (typeof REASONS)[number];
 
+/**
+ * What must hold before a robot installs a release, in the order in which an explanation lists it. `result`: an earlier attempt has not
+ * ended the target without installing the release.
+ */
+export const CONDITIONS = [
+  "robot_in_service",
+  "included",
+  "not_superseded",
+  "result",
+  "started",
+  "not_stopped",
+  "not_expired",
+  "not_paused",
+  "allowed",
+  "release_exists",
+  "artifact",
+  "wave",
+  "gate",
+  "robot_admitted",
+  "robot_online",
+  "kind",
+  "architecture",
+  "previous_deployment",
+  "max_parallel",
+  "max_unavailable",
+  "attempt",
+  "window",
+  "robot_allows",
+] as const;
+export type ConditionName = (typeof CONDITIONS)[number];
+
+/**
+ * State of a robot in an explanation. `no_deployment`: no deployment concerns the robot. `blocked`: an unmet condition needs a change.
+ * `waiting`: all unmet conditions are met later without a change. `installing`: all conditions are met.
+ */
+export const EXPLAINED_STATES = ["no_deployment", "installed", "installing", "waiting", "blocked"] as const;
+export type ExplainedState = (typeof EXPLAINED_STATES)[number];
+
 export const ROBOT_STATUSES = ["online", "offline", "never_connected", "decommissioned"] as const;
 export const HEALTH_STATES = ["ok", "failing", "unknown"] as const;
 export const RELEASE_STATES = ["current", "behind", "failed", "unknown"] as const;

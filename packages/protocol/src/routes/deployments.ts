@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { DEPLOYMENT_STATUSES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
+import { CONDITIONS, DEPLOYMENT_STATUSES, EXPLAINED_STATES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
 import {
   ATTEMPTS_DEFAULT,
   counters,
@@ -106,6 +106,30 @@ export const DeploymentEvent = Entity("DeploymentEvent", {
 });
 export type DeploymentEvent = Of<typeof DeploymentEvent>;
 
+export const Condition = Entity("Condition", {
+  name: OneOf(CONDITIONS),
+  met: Nullable(Type.Boolean({ description: "null: not known yet" })),
+  message: Type.String(),
+  until: Nullable({ ...Time, description: "When an unmet condition is met without a change" }),
+  change: Nullable(
+    Shape({
+      message: Type.String({ description: "The smallest change that meets the condition" }),
+      command: Nullable(Type.String({ description: "The command that makes the change" })),
+    }),
+  ),
+});
+
+export const Explanation = Entity("Explanation", {
+  robot_id: Id,
+  robot_name: Type.String(),
+  deployment_id: Nullable(Id),
+  release: Nullable(Shape({ id: Id, tag: Type.String(), app: Type.String() })),
+  state: OneOf(EXPLAINED_STATES),
+  summary: Type.String(),
+  conditions: Type.Array(Condition),
+});
+export type Explanation = Of<typeof Explanation>;
+
 export const eventQuery = Shape({
   ...page,
   include: Maybe(OneOf(["targets"])),
@@ -161,6 +185,11 @@ function sameDeployment(body: Record<string, unknown>): Record<string, unknown> 
 }
 
 export const deploymentRoutes = defineRoutes("Deployments", {
+  explainRobot: {
+    summary: "Explain why a robot has not installed the release of a deployment, and which changes would help",
+    query: Shape({ deployment_id: Maybe({ ...Id, description: "Default: the newest deployment that concerns the robot" }) }),
+    responses: { 200: DataOf(Explanation) },
+  },
   listDeployments: {
     summary: "List deployments",
     query: Shape({ ...page, ...deploymentFilters, release_id: Maybe(Id) }),

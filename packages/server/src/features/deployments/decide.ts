@@ -23,19 +23,34 @@ export interface DispatchFacts {
 
 export type Decision = { dispatch: true; supersede: string[] } | { wait: WaitingFor } | { end: "cancelled" | "failed"; reason: Reason };
 
-/** Decides whether a queued target is dispatched now, waits, or ends here. Pure. */
-export function decide({ order_number, robot, release, rivals, last_order_number, denial = null }: DispatchFacts): Decision {
-  if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
-  if (denial !== null) return { end: "cancelled", reason: denial };
+/** What keeps dispatch from a queued target, in the order in which it is checked. Each returns undefined if it does not apply. */
+const OBSTACLES: ((facts: DispatchFacts) => Exclude<Decision, { dispatch: true }> | undefined)[] = [
+  ({ robot }) => (robot === undefined || robot.decommissioned ? { end: "cancelled", reason: "robot_removed" } : undefined),
+  ({ denial = null }) => (denial === null ? undefined : { end: "cancelled", reason: denial }),
   // A newer deployment was dispatched first. Dispatching this target would revert that deployment.
-  if (last_order_number > order_number) return { end: "cancelled", reason: "superseded" };
+  ({ last_order_number, order_number }) => (last_order_number > order_number ? { end: "cancelled", reason: "superseded" } : undefined),
   // The release was deleted, so a robot that should roll back to it cannot do so.
-  if (release === "deleted") return { end: "failed", reason: "rollback_failed" };
-  if (release?.artifact_state === "awaiting_upload") return { wait: "artifact" };
-  if (!robot.online) return { wait: "robot_online" };
-  if (release !== undefined && !robot.kinds.includes(release.kind)) return { end: "failed", reason: "incompatible" };
-  if (rivals.some(({ status }) => isCommitted(status))) return { wait: "previous_deployment" };
-  const older = rivals.filter(({ status, ...rival }) => rival.order_number < order_number && (isRevocable(status) || status === "queued"));
+  ({ release }) => (release === "deleted" ? { end: "failed", reason: "rollback_failed" } : undefined),
+  ({ release }) => (typeof release === "object" && release.artifact_state === "awaiting_upload" ? { wait: "artifact" } : undefined),
+  ({ robot }) => (robot?.online === true ? undefined : { wait: "robot_online" }),
+  ({ robot, release }) =>
+    typeof release === "object" && robot?.kinds.includes(release.kind) === false ? { end: "failed", reason: "incompatible" } : undefined,
+  ({ rivals }) => (rivals.some(({ status }) => isCommitted(status)) ? { wait: "previous_deployment" } : undefined),
+];
+
+/** Returns everything that keeps a queued target from being dispatched. Pure. */
+export const obstaclesOf = (facts: DispatchFacts): Exclude<Decision, { dispatch: true }>[] =>
+  OBSTACLES.flatMap((obstacle) => obstacle(facts) ?? []);
+
+/** Decides whether a queued target is dispatched now, waits, or ends here. Pure. */
+export function decide(facts: DispatchFacts): Decision {
+  for (const obstacle of OBSTACLES) {
+    const decision = obstacle(facts);
+    if (decision !== undefined) return decision;
+  }
+  const older = facts.rivals.filter(
+    ({ status, order_number }) => order_number < facts.order_number && (isRevocable(status) || status === "queued"),
+  );
   return { dispatch: true, supersede: older.map(({ id }) => id) };
 }
 

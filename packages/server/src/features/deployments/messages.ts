@@ -7,7 +7,7 @@ import type { Db } from "../../kernel/db.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";
 
 /** Texts of the reasons, each used as the end of a message for users. */
-const REASONS: Record<Reason, string> = {
+export const REASON_TEXTS: Record<Reason, string> = {
   already_installed: "already installed",
   timeout: "the step timed out",
   health_check_failed: "health check failed",
@@ -56,7 +56,7 @@ export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app"
   if (change.to === "dispatched" && kind === "config") return "config deployment started";
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
-  const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;
+  const why = change.reason === null ? "" : `: ${detail ?? REASON_TEXTS[change.reason]}`;
   const again = change.to === "queued" && change.target.attempt > 0 ? " again" : "";
   return `${subject} ${STEPS[change.to]}${again}${why}`;
 }
@@ -64,7 +64,7 @@ export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app"
 const robots = (count: number): string => `${count} robot${count === 1 ? "" : "s"}`;
 
 export function deploymentSentence(row: DeploymentRow): string {
-  const why = row.reason === null ? "" : `: ${REASONS[row.reason]}`;
+  const why = row.reason === null ? "" : `: ${REASON_TEXTS[row.reason]}`;
   switch (row.status) {
     case "scheduled":
       return `scheduled for ${row.scheduled_at?.toISOString() ?? "later"}`;

@@ -10,6 +10,7 @@ import { createConfigDeployment, createDeployment } from "./create/create.ts";
 import { retryDeployment } from "./create/from-ended.ts";
 import { pauseDeployment, promoteDeployment, resumeDeployment } from "./rollout/pause.ts";
 import { planDeployment } from "./create/plan.ts";
+import { explainRobot } from "./explain/explain.ts";
 import {
   configDeploymentToWire,
   deploymentToWire,
@@ -26,6 +27,9 @@ import { getConfigContent } from "./store/robot-state.ts";
 import { isApproved } from "./store/robots.ts";
 
 export function deploymentRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.explainRobot, async (_, { db, caller, params, query }) => ({
+    data: await explainRobot(db, plane, caller.org_id, params.id, query.deployment_id),
+  }));
   serve(http, plane, routes.listDeployments, async (_, { db, caller, query }) => listDeployments(db, caller, query));
   serve(http, plane, routes.createDeployment, async (_, { db, caller, body }) => {
     if (asksDryRun(body)) return new Answer(200, { data: await planDeployment(db, plane, caller, body) });

@@ -278,8 +278,8 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
       order_number: deployment.order_number,
       robot,
       release: target.release_id === null ? undefined : (release ?? "deleted"),
-      rivals: (open.get(target.robot_id) ?? []).filter((other) => isRival(target, other)),
-      last_order_number: last.get(keyOf(target)) ?? 0,
+      rivals: rivalsOf(target, open.get(target.robot_id) ?? []),
+      last_order_number: last(target),
       denial: authorities.denialAt(deployment, robot) ?? unwanted.get(deployment.id) ?? null,
     });
     return { target, deployment, decision, ...(release === undefined ? {} : { release_tag: release.tag }) };
@@ -290,26 +290,32 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
  * Whether another open target of the robot is for the same app or config namespace. A config target for all namespaces conflicts with every
  * config target of the robot.
  */
-const isRival = (target: TargetRow, other: OpenTarget): boolean =>
+const isRival = (target: Pick<TargetRow, "kind" | "subject">, other: OpenTarget): boolean =>
   other.kind === target.kind &&
   (other.subject === target.subject ||
     (target.kind === "config" && (target.subject === ALL_NAMESPACES || other.subject === ALL_NAMESPACES)));
 
+/** Returns those of the robot's other open targets that are for the same app or config namespace. */
+export const rivalsOf = (target: Pick<TargetRow, "kind" | "subject">, others: readonly OpenTarget[]): OpenTarget[] =>
+  others.filter((other) => isRival(target, other));
+
 const keyOf = ({ robot_id, subject }: Pick<TargetRow, "robot_id" | "subject">): string => `${robot_id} ${subject}`;
 
-/** Returns the highest order number that was ever dispatched to the robot and subject of each target, by `keyOf`. */
-async function lastOrderNumbers(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, number>> {
+type Subject = Pick<TargetRow, "robot_id" | "kind" | "subject">;
+
+/** Returns a function that gives the highest order number that was ever dispatched to the robot and subject of one of these targets. */
+export async function lastOrderNumbers(tx: Db, org_id: string, targets: readonly Subject[]): Promise<(target: Subject) => number> {
   const releases = targets.filter(({ kind }) => kind === "release");
   const last = new Map(Array.from(await appsOf(tx, org_id, releases), ([key, { last_order_number }]) => [key, last_order_number]));
   const configs = targets.filter(({ kind }) => kind === "config");
   for (const [subject, own] of Map.groupBy(configs, (target) => target.subject))
     for (const { robot_id, last_order_number } of await listConfigOrders(tx, org_id, robotsOf(own), subject))
       last.set(keyOf({ robot_id, subject }), last_order_number);
-  return last;
+  return (target) => last.get(keyOf(target)) ?? 0;
 }
 
 /** Returns the state of each target's app on its robot, by `keyOf`. */
-async function appsOf(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, AppState>> {
+async function appsOf(tx: Db, org_id: string, targets: readonly Subject[]): Promise<Map<string, AppState>> {
   if (targets.length === 0) return new Map();
   const subjects = [...new Set(targets.map(({ subject }) => subject))];
   const states = await listAppStates(tx, org_id, robotsOf(targets), subjects.length === 1 ? (subjects[0] ?? "") : null);
