@@ -2,6 +2,13 @@ import type { Clock } from "@roamfleet/clock";
 import type { Desired, DesiredRelease, Report, ReportBody } from "@roamfleet/protocol/link";
 import { MemoryOutbox } from "../../packages/swarm/src/memory.ts";
 import { AppRunner, type Behavior, type AppHost } from "../../packages/swarm/src/testing/app-runner.ts";
+import type { Chance } from "./chance.ts";
+
+/** Probability that the next message follows immediately. */
+export const MORE_PROBABILITY = 0.6;
+
+/** The behavior of a robot on which every installation succeeds. */
+export const HEALTHY: Behavior = {};
 
 /** A message from the server to a robot. */
 export type Down = { type: "ack"; seq: number } | Desired;
@@ -82,6 +89,20 @@ export class Robot implements AppHost {
     this.outbox.acknowledge(acked_seq);
     this.link.up.push(...this.outbox.waiting);
     for (const app of this.apps.values()) app.announce();
+  }
+
+  /** Takes the next message of the server, and perhaps further ones. Messages may be lost, repeated or swapped. */
+  hear(chance: Chance): void {
+    const { link } = this;
+    if (link === undefined) return;
+    // Deliver the second message first, because the server may write two desired states to the socket in either order.
+    const at = link.down.length > 1 && chance.happens(0.1) ? 1 : 0;
+    const [message] = link.down.splice(at, 1);
+    if (message === undefined) return;
+    if (message.type === "desired" && chance.happens(0.02)) return;
+    if (message.type === "desired" && chance.happens(0.05)) this.take(message);
+    this.take(message);
+    if (chance.happens(MORE_PROBABILITY)) this.hear(chance);
   }
 
   take(message: Down): void {

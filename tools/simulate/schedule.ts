@@ -1,14 +1,14 @@
 import { isTerminal } from "@roamfleet/protocol";
-import type { Behavior } from "../../packages/swarm/src/testing/app-runner.ts";
 import { Chance } from "./chance.ts";
 import type { Coverage } from "./coverage.ts";
+import { followExplanation } from "./follow-explanation.ts";
 import { Broken, checkEnd, checkLate, checkMoment, checkStep } from "./invariants.ts";
 import type { ManualClock } from "./manual-clock.ts";
-import { type Link, Robot } from "./robot.ts";
+import { HEALTHY, type Link, MORE_PROBABILITY, Robot } from "./robot.ts";
 import { anyOperation } from "./operations.ts";
 import { anyBehavior, anySetting } from "./scene.ts";
 import { type Fate, Killed, LOOPS, type Loop, type Names, type SimulatedServer, type View } from "./server.ts";
-import { type Theme, THEMES } from "./themes.ts";
+import { LOOP_WEIGHTS, type Theme, THEMES } from "./themes.ts";
 
 export const STARTS_AT = Date.parse("2030-01-01T00:00:00Z");
 /** Deployments without an expiry in their policy expire after this time. */
@@ -19,8 +19,6 @@ const CALM_ROUNDS_MAX = 60;
 const CALM_ROUND_MS = 120_000;
 const SECOND_MS = 1_000;
 const KILL_PROBABILITY = 0.03;
-/** Probability that the next message follows immediately. */
-const MORE_PROBABILITY = 0.6;
 const LOST_PROBABILITY = 0.15;
 
 export interface Result {
@@ -102,6 +100,7 @@ class Schedule {
     if (this.#chance.happens(0.6)) await this.#installFirst();
     const steps = STEPS_MIN + this.#chance.below(this.#steps_more);
     for (let step = 0; step < steps; step += 1) await this.#anyStep();
+    await this.#followExplanation();
     await this.#finish();
   }
 
@@ -184,7 +183,7 @@ class Schedule {
         "hears",
         25,
         connected.filter(({ link }) => (link?.down.length ?? 0) > 0),
-        (robot) => this.#deliverDesired(robot),
+        (robot) => robot.hear(this.#chance),
       ),
       some(
         "is heard late",
@@ -291,17 +290,35 @@ class Schedule {
     if (link !== undefined && robot.link === link && this.#chance.happens(0.03)) await this.#cut(robot);
   }
 
-  #deliverDesired(robot: Robot): void {
-    const { link } = robot;
-    if (link === undefined) return;
-    // Deliver the second message first, because the server may write two desired states to the socket in either order.
-    const at = link.down.length > 1 && this.#chance.happens(0.1) ? 1 : 0;
-    const [message] = link.down.splice(at, 1);
-    if (message === undefined) return;
-    if (message.type === "desired" && this.#chance.happens(0.02)) return;
-    if (message.type === "desired" && this.#chance.happens(0.05)) robot.take(message);
-    robot.take(message);
-    if (this.#chance.happens(MORE_PROBABILITY)) this.#deliverDesired(robot);
+  /** Follows the explanation of one target that waits. Only the pure server explains here. */
+  async #followExplanation(): Promise<void> {
+    const waiting = this.#view.targets.filter(
+      ({ status, robot_id }) => (status === "pending" || status === "queued") && !this.#removed.has(robot_id),
+    );
+    const explain = this.#server.explain?.bind(this.#server);
+    if (explain === undefined || waiting.length === 0) return;
+    for (const robot of this.#robots.values()) robot.behavior = HEALTHY;
+    await followExplanation(this.#chance.of(waiting).id, {
+      names: this.#names,
+      now: () => this.#clock.now(),
+      targets: () => this.#view.targets,
+      explain: (target_id) => {
+        const unmet = explain(target_id).filter(({ met }) => met === false);
+        this.trace.push(`  ${target_id} is explained by ${unmet.map(({ name }) => name).join(", ")}`);
+        return unmet;
+      },
+      perform: (operation) => this.#step("as explained", async () => void (await this.#server.perform(operation, "lives"))),
+      connect: async (robot_id) => {
+        const robot = this.#robots.get(robot_id);
+        if (robot !== undefined) await this.#step("a robot connects as explained", () => this.#connect(robot));
+      },
+      advance: (ms) => this.#advance(ms),
+      settle: async () => {
+        for (const loop of LOOPS) while (await this.#busy(loop));
+        for (const robot of this.#robots.values()) await this.#deliverAll(robot);
+        for (const loop of LOOPS) while (await this.#busy(loop));
+      },
+    });
   }
 
   /** No more failures: all deployments must end, each robot must run the desired release, and nothing may wait. */
@@ -380,17 +397,3 @@ class Schedule {
     );
   }
 }
-
-const HEALTHY: Behavior = {};
-
-const LOOP_WEIGHTS: readonly (readonly [number, Loop])[] = [
-  [8, "dispatch"],
-  [2, "fan_out"],
-  [5, "rollouts"],
-  [2, "cancellations"],
-  [2, "rollbacks"],
-  [3, "deadlines"],
-  [1, "expiry"],
-  [2, "schedule"],
-  [1, "repair"],
-];

@@ -1,6 +1,7 @@
 import type { DeploymentStatus, Reason, TargetStatus } from "@roamfleet/protocol";
 import type { Desired, Report } from "@roamfleet/protocol/link";
 import type { Rollout } from "@roamfleet/protocol/routes";
+import type { Condition } from "../../packages/server/src/features/deployments/explain/conditions.ts";
 import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
 
 /** An operation of an operator. Fleets, robots and releases are given by their numbers in the schedule. */
@@ -94,6 +95,8 @@ export interface SimulatedServer {
   /** Restarts the server; all state in memory is lost. */
   restart(): Promise<void>;
   look(): Promise<View>;
+  /** Explains why a target has not moved. Absent on the whole server, whose explanations are tested by themselves. */
+  explain?(target_id: string): Condition[];
   stop(): Promise<void>;
 }
 

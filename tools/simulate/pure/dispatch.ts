@@ -1,6 +1,6 @@
-import { decide, type Decision } from "../../../packages/server/src/features/deployments/decide.ts";
+import { decide, type Decision, type DispatchFacts } from "../../../packages/server/src/features/deployments/decide.ts";
 import { deadlineOf, verifySecondsOf, wholeRollout } from "../../../packages/server/src/features/deployments/policy.ts";
-import { roomOf } from "../../../packages/server/src/features/deployments/rollout/rules.ts";
+import { type Group, roomOf } from "../../../packages/server/src/features/deployments/rollout/rules.ts";
 import { isLimited } from "../../../packages/server/src/features/deployments/dispatch/slots.ts";
 import { isActive, mayDispatch } from "../../../packages/server/src/features/deployments/state.ts";
 import { isTerminal } from "@roamfleet/protocol";
@@ -37,7 +37,7 @@ function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Targ
   const decided = limitSlots(
     tables,
     deployment,
-    targets.map((target) => ({ target, decision: decideOne(tables, deployment, target) })),
+    targets.map((target) => ({ target, decision: decide(dispatchFacts(tables, deployment, target)) })),
   );
   const changes: Change[] = [];
   let refused = false;
@@ -58,16 +58,17 @@ function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Targ
   if (mayDispatch(deployment, tables.now) && !refused) wakeSlots(tables, deployment);
 }
 
-function decideOne(tables: Tables, { order_number }: Deployment, target: Target): Decision {
+/** Returns the facts from which dispatch decides about a target. */
+export function dispatchFacts(tables: Tables, { order_number }: Deployment, target: Target): DispatchFacts {
   const robot = tables.robots.get(target.robot_id);
   const release = target.release_id === null ? undefined : tables.releases.get(target.release_id);
-  return decide({
+  return {
     order_number,
     robot: robot && { online: robot.online, decommissioned: robot.decommissioned, kinds: ["app_bundle"] },
     release: release && { kind: release.kind, artifact_state: "stored" },
     rivals: rivalsOf(tables, target).map((rival) => ({ ...rival, order_number: tables.orderNumberOf(rival.deployment_id) })),
     last_order_number: robot?.apps.get(target.subject)?.last_order_number ?? 0,
-  });
+  };
 }
 
 /** Open targets of other deployments for the same robot and app. */
@@ -132,16 +133,23 @@ function limitSlots(tables: Tables, deployment: Deployment, decided: readonly De
   return decided.map(({ target, decision }) => ({ target, decision: refused.has(target.id) ? { wait: "slot" } : decision }));
 }
 
-/** Counts the unavailable robots of a deployment as one group, because every fleet of a schedule has a separate site. */
+const isAway = (tables: Tables, target: Target): boolean => isActive(target.status) || tables.robots.get(target.robot_id)?.online !== true;
+
+/**
+ * Counts the robots of a deployment that are in service as one group, because every fleet of a schedule has a separate site.
+ */
+export function groupOf(tables: Tables, deployment: Deployment): Group {
+  const all = tables.targetsOf(deployment.id).filter(({ robot_id }) => tables.robots.get(robot_id)?.decommissioned === false);
+  return { size: all.length, unavailable: all.filter((target) => isAway(tables, target)).length };
+}
+
 function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Target) => boolean; room: () => number } {
   const { max_unavailable } = wholeRollout(deployment.rollout);
   if (max_unavailable === null) return { take: () => true, room: () => Infinity };
-  const all = tables.targetsOf(deployment.id);
-  const isAway = (target: Target): boolean => isActive(target.status) || tables.robots.get(target.robot_id)?.online !== true;
-  const group = { size: all.length, unavailable: all.filter(isAway).length };
+  const group = groupOf(tables, deployment);
   return {
     take: (target) => {
-      const away = isAway(target);
+      const away = isAway(tables, target);
       if (roomOf(group, max_unavailable) + (away ? 1 : 0) <= 0) return false;
       if (!away) group.unavailable += 1;
       return true;
@@ -160,10 +168,9 @@ export function wakeSlots(tables: Tables, deployment: Deployment): number {
     .targetsOf(deployment.id)
     .filter(({ status, waiting_for }) => status === "queued" && waiting_for === "slot")
     .toSorted((a, b) => a.wave - b.wave || (a.id < b.id ? -1 : 1));
-  const isAway = ({ robot_id }: Target): boolean => tables.robots.get(robot_id)?.online !== true;
-  const away = max_unavailable === null ? [] : held.filter(isAway);
+  const away = max_unavailable === null ? [] : held.filter((target) => isAway(tables, target));
   const room = groupsOf(tables, deployment).room();
-  const others = max_unavailable === null ? held : held.filter((target) => !isAway(target)).slice(0, room);
+  const others = max_unavailable === null ? held : held.filter((target) => !isAway(tables, target)).slice(0, room);
   const woken = [...away, ...others].slice(0, slots);
   for (const target of woken) target.waiting_for = null;
   return woken.length;

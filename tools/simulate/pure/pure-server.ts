@@ -1,5 +1,6 @@
 import { isTerminal } from "@roamfleet/protocol";
 import type { Desired, DesiredApp, Report } from "@roamfleet/protocol/link";
+import type { Condition } from "../../../packages/server/src/features/deployments/explain/conditions.ts";
 import { retryAt } from "../../../packages/server/src/features/deployments/policy.ts";
 import {
   afterTimeout,
@@ -26,6 +27,7 @@ import {
   type View,
 } from "../server.ts";
 import { claimable, dispatch } from "./dispatch.ts";
+import { explain } from "./explain.ts";
 import { begin, callOff, operate, rollBackOpen } from "./operate.ts";
 import { takeReport } from "./report.ts";
 import { advance } from "./rollout.ts";
@@ -287,6 +289,10 @@ export class PureServer implements SimulatedServer {
       attempt,
       policy: { verify_seconds },
     };
+  }
+
+  explain(target_id: string): Condition[] {
+    return explain(this.#tables, target_id);
   }
 
   async restart(): Promise<void> {

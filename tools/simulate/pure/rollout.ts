@@ -47,7 +47,10 @@ export function fanOut(tables: Tables, deployment: Deployment, members: readonly
   if (in_waves) {
     assign(tables, deployment, targets);
     advance(tables, deployment);
-  } else wakeSlots(tables, deployment);
+  } else {
+    if (isLimited(deployment)) deployment.step_at = now;
+    wakeSlots(tables, deployment);
+  }
 }
 
 function assign(tables: Tables, deployment: Deployment, targets: readonly Target[]): void {

@@ -1,5 +1,5 @@
 import { isTerminal } from "@roamfleet/protocol";
-import { nextStep } from "../rollout/rules.ts";
+import { isGateOpen, nextStep } from "../rollout/rules.ts";
 import { type Check, deployAgain, doing, met, run, unknown, unmet } from "./facts.ts";
 
 const waveName = (number: number): string => `wave ${number + 1}`;
@@ -44,14 +44,17 @@ export const isWaveOpen: Check = (facts, now) => {
   return unmet(left === 0 ? place : `${place}: ${left} of its robots have not finished`);
 };
 
-export const isGatePassed: Check = (facts, now) => {
-  const { target, wave, deployment } = facts;
+export const isGatePassed: Check = ({ target, wave, deployment }, now) => {
   if (wave === undefined || target === undefined || isTerminal(target.status)) return undefined;
-  const promote = run(`rf deployments promote ${deployment.id}`, "promote the deployment to its next wave");
-  if (target.waiting_for === "gate") return unmet(`${waveName(target.wave)} waits until someone promotes the deployment`, promote);
+  const closed = (number: number) =>
+    unmet(
+      `${waveName(number)} waits until someone promotes the deployment`,
+      run(`rf deployments promote ${deployment.id}`, "promote the deployment to its next wave"),
+    );
+  if (target.waiting_for === "gate") return closed(target.wave);
   if (target.status !== "pending") return undefined;
+  // The open wave itself may wait for the gate before it.
+  if (wave.gated > 0 && !isGateOpen(wave)) return closed(wave.wave);
   const step = nextStep({ ...wave, paused: false }, now);
-  return "gated" in step && step.gated
-    ? unmet(`${waveName(wave.wave + 1)} waits until someone promotes the deployment`, promote)
-    : undefined;
+  return step.do === "next" && step.gated ? closed(wave.wave + 1) : undefined;
 };
