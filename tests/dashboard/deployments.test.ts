@@ -37,8 +37,26 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await page.getByRole("button", { name: /^Wave 1 .*passed/ }).waitFor();
     await page.getByRole("button", { name: /^Wave 2 /u }).click();
     await page.waitForURL(/wave=2/);
-    await page.locator("[data-row]", { hasText: "awaiting promotion" }).first().waitFor();
+    const waiting = page.locator("[data-row]", { hasText: "awaiting promotion" }).first();
+    await waiting.waitFor();
     await axe(page);
+    await waiting.click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("wave 2 waits until someone promotes the deployment").waitFor();
+    await dialog.getByText(`rf deployments promote ${id}`).waitFor();
+    await axe(page);
+    await page.keyboard.press("Escape");
+  });
+
+  await t.test("explains on the page of a robot why it has not installed the release", async () => {
+    const [waiting] = [...(await server.targets(id)).values()].filter(({ waiting_for }) => waiting_for === "gate");
+    await goTo(page, `/robots/${waiting?.robot_id}`);
+    const why = page.getByRole("region", { name: "Why not 1.5.0 yet?" });
+    await why.getByText("wave 2 waits until someone promotes the deployment").waitFor();
+    await why.getByText("other conditions").click();
+    await why.getByText("the robot is connected").waitFor();
+    await axe(page);
+    await goTo(page, `/deployments/${id}?wave=2`);
   });
 
   await t.test("finds a robot of a deployment by its name", async () => {

@@ -30,6 +30,7 @@ const ofPlacedRobot = ({ id, fleet_id, site_id, from_fleet_id, from_site_id }: C
 const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   robot: (change) => [
     ...of("getRobot", change.id),
+    ...of("explainRobot", change.id),
     ["listRobots"],
     ["getOverview"],
     ...(mayBe("health", change) ? of("getRobotHealth", change.id) : []),
@@ -42,7 +43,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ...(mayBe("removed", change) ? ([["listEnrollmentKeys"]] as const) : []),
   ],
   site: ({ id }) => [...of("getSite", id), ["listSites"], ["listFleets"]],
-  release: ({ id }) => [...of("getRelease", id), ["listReleases"]],
+  release: ({ id }) => [...of("getRelease", id), ["listReleases"], ["explainRobot"]],
   // The server reports new targets of a deployment as a change of the deployment.
   deployment: (change) => [
     ...of("getDeployment", change.id),
@@ -50,10 +51,12 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ...of("listDeploymentEvents", change.id),
     ...of("listDeploymentWaves", change.id),
     ["listDeployments"],
+    ["explainRobot"],
     ["getOverview"],
     ["listFleets"],
   ],
   target: ({ deployment_id, robot_id }) => [
+    ["explainRobot"],
     ...of("getDeployment", deployment_id),
     ...of("listDeploymentTargets", deployment_id),
     ...of("listDeploymentWaves", deployment_id),

@@ -2,6 +2,7 @@ import type { Deployment, DeploymentEvent } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { Dialog, NameLink, type Part, Progress, QueryState, Section, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
+import { WhyNot } from "./explanation.tsx";
 
 type Counts = Deployment["counts"];
 
@@ -146,6 +147,11 @@ export function RobotEvents({
       <p className="mb-3 flex items-baseline gap-2">
         <RobotLink id={robot_id} name={robot_name} />
       </p>
+      {name === "listDeploymentEvents" && (
+        <Section title="Why?">
+          <WhyNot robot_id={robot_id} deployment_id={id} />
+        </Section>
+      )}
       <QueryState query={events} rows={3}>
         {({ items }) => <Events events={items} />}
       </QueryState>

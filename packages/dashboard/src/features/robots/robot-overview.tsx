@@ -26,6 +26,7 @@ import {
   type Tone,
 } from "../../ui/index.ts";
 import { reasonText, waitingText } from "../deployments/deployment-text.ts";
+import { Conditions, explanationQuery } from "../deployments/explanation.tsx";
 import { AgentVersion } from "./agent-version.tsx";
 import { joinWorkloads, releaseName, robotLines, saysApp, type Workload } from "./robot-text.ts";
 import { TimelineList } from "./robot-timeline.tsx";
@@ -41,6 +42,7 @@ export function RobotOverview() {
     <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
       <div className="min-w-0">
         <Failing robot={robot} />
+        <Why robot={robot} />
         <RobotWorkloads robot={robot} />
         <RobotDeployments robot={robot} />
         <LatestEntries robot_id={robot.id} />
@@ -71,6 +73,20 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
         <Link to="/robots/$id/health" params={{ id }} className="mt-2 inline-block text-accent underline">
           View all checks
         </Link>
+      </Card>
+    </Section>
+  );
+}
+
+/** Why the robot has not installed the release of its newest deployment; nothing if it has, or if nothing keeps it from doing so. */
+function Why({ robot: { id, status } }: { robot: Robot }) {
+  const { data } = useQuery({ ...explanationQuery(id), enabled: status !== "decommissioned" });
+  const explanation = data?.data;
+  if (explanation === undefined || (explanation.state !== "blocked" && explanation.state !== "waiting")) return null;
+  return (
+    <Section title={`Why not ${explanation.release?.tag ?? "the release"} yet?`}>
+      <Card>
+        <Conditions explanation={explanation} />
       </Card>
     </Section>
   );
