@@ -2,7 +2,7 @@
  * The limit of an HTTP route: node:http and one prepared statement that finds the token and does the route's work, without validation and
  * rate limits. The difference between our server and this limit is the cost of everything else.
  */
-import { hash, randomBytes } from "node:crypto";
+import { hash } from "node:crypto";
 import { createServer } from "node:http";
 import { Pool } from "pg";
 import { findRobot } from "../../packages/server/src/features/robots/store.ts";
@@ -10,6 +10,9 @@ import { listRobots } from "../../packages/server/src/features/robots/store-list
 
 const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>;
 const pool = new Pool({ ...database, max: 10 });
+let ids = 0;
+/** Increasing, as our server's ids are: indexes grow at their end. */
+const id = (prefix: string): string => `${prefix}_${(ids += 1).toString().padStart(26, "0")}`;
 const bearer = (header: string | undefined): Buffer => hash("sha256", header?.slice(7) ?? "", "buffer");
 
 interface Captured {
@@ -44,10 +47,17 @@ const everywhere = { org_id: ORG, grants: [{ role: "admin" as const, scopes: [] 
 >[1];
 const list = await listRobots(capture, everywhere, { labels: [] }, { sort: "newest", after: null, limit: 101 });
 const LIST = { name: "list", ...withToken(list as unknown as Captured) };
+/** Writes the same two rows as our server, the site and its audit entry, durably, in one transaction of one statement. */
 const INSERT = {
   name: "insert",
-  text: `insert into site (org_id, id, name, created_at, updated_at) select c.org_id, $2, $3, $4, $4 from credential c where c.hash = $1 and c.revoked_at is null returning *`,
+  text: `
+    with caller as (select org_id, id from credential where hash = $1 and revoked_at is null),
+      audit as (
+        insert into audit_entry (org_id, id, at, actor, token_id, action, method, path, object_id, status, ip, request_id, data)
+        select org_id, $5, $4, $6, id, 'createSite', 'POST', '/api/sites', $2, 201, '127.0.0.1', $7, '{}' from caller)
+    insert into site (org_id, id, name, created_at, updated_at) select org_id, $2, $3, $4, $4 from caller returning *`,
 };
+const ACTOR = JSON.stringify({ type: "user", id: "usr_00000000000000000000000000", name: "bench" });
 
 const server = createServer((request, response) => {
   const answer = (status: number, body: unknown): void => {
@@ -70,7 +80,7 @@ const server = createServer((request, response) => {
   request.on("end", () => {
     const { name } = JSON.parse(text) as { name: string };
     pool
-      .query({ ...INSERT, values: [token, `site_${randomBytes(13).toString("hex")}`, name, new Date()] })
+      .query({ ...INSERT, values: [token, id("site"), name, new Date(), id("aud"), ACTOR, id("req")] })
       .then(({ rows }) => answer(201, { data: rows[0] as unknown }), failed);
   });
 });

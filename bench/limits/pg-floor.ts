@@ -47,7 +47,8 @@ export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): Fl
   };
   const robotOf = (n: number): string => robot_ids[n % robot_ids.length] ?? "";
   const id = (prefix: string): string => `${prefix}_${randomBytes(13).toString("hex")}`;
-  const site = (db: Db) => insertSite(db, { org_id, id: id("site"), name: id("bench"), at: new Date() });
+  const site = (db: Db) =>
+    insertSite(db, { org_id, id: id("site"), name: id("bench"), at: new Date() }, () => new Error("the name is taken"));
   return [
     { name: "one robot", repeatable: true, work: (db, n) => findRobot(db, org_id, robotOf(n)) },
     {

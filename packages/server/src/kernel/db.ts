@@ -26,9 +26,10 @@ export interface Db {
   afterCommit(effect: () => void): void;
   /**
    * Sends the statement in one batch with COMMIT, which saves a round trip. If the statement fails, the transaction fails. Outside of a
-   * transaction it runs immediately.
+   * transaction it runs immediately. `explain` returns the error to throw for the database's error, for example a 409 for a unique
+   * violation; the database's error may be that of another statement of the batch.
    */
-  atCommit(statement: Statement<unknown>): Promise<void>;
+  atCommit(statement: Statement<unknown>, explain?: (error: unknown) => unknown): Promise<void>;
 }
 
 /**

@@ -49,7 +49,6 @@ export interface Call<R extends RouteSpec> {
   stream: Readable;
   /** Sends "100 Continue" to a client that waits for it. Before that, the request can be refused without transferring the body. */
   allowBody: () => void;
-  signal: AbortSignal;
   /** Additions to the request's audit entry. */
   audit: AuditNote;
 }
@@ -115,7 +114,6 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       site: () => siteOf(request.raw, plane.proxies),
       stream: (route.consumes === undefined ? undefined : (request.body ?? request.raw)) as Readable,
       allowBody: () => allowBody(request.raw, reply.raw),
-      signal: request.signal,
       audit: audit?.note ?? {},
     };
     const dry = route.dry_run !== undefined && asksDryRun(call.body);

@@ -60,6 +60,12 @@ export async function mapUniqueViolation<T>(write: Promise<T>, taken: () => Erro
   }
 }
 
+/** Returns a function that replaces a violation of this constraint by `taken()` and returns other errors unchanged; for `atCommit`. */
+export const onUniqueViolation =
+  (constraint: string, taken: () => Error) =>
+  (error: unknown): unknown =>
+    isUniqueViolation(error, constraint) ? taken() : error;
+
 /** Returns whether the error means that the disk or quota is full (HTTP 503). The write did not happen. Also accepts file errors. */
 export function isDiskFull(error: unknown): boolean {
   if (isConnectionLost(error) || !(error instanceof Error) || !("code" in error)) return false;

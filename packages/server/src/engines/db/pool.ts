@@ -118,6 +118,7 @@ class Transaction {
   readonly #connection: Connection;
   readonly #effects: Array<() => void> = [];
   readonly #last: Statement<unknown>[] = [];
+  readonly #explain: Array<(error: unknown) => unknown> = [];
   readonly #points = TransactionPoints.ofCaller();
   /** Statements to send before the transaction's first statement (set the org, BEGIN); undefined when they have been sent. */
   #preface: readonly Sent[] | undefined;
@@ -150,9 +151,10 @@ class Transaction {
         }
       },
       afterCommit: (effect) => void this.#effects.push(effect),
-      atCommit: async (statement) => {
+      atCommit: async (statement, explain) => {
         this.#requireOpen();
         this.#last.push(statement);
+        if (explain !== undefined) this.#explain.push(explain);
       },
     };
   }
@@ -200,7 +202,7 @@ class Transaction {
     this.#points?.beforeCommit();
     // COMMIT can be sent without waiting for the statements: if one of them fails, PostgreSQL rolls back instead.
     const { command } = await this.#connection.ask([...this.#last, COMMIT], this.#begin()).catch((error: unknown) => {
-      throw classify(error);
+      throw this.#explain.reduce((known, explain) => explain(known), classify(error));
     });
     // COMMIT of a failed transaction reports no error. Only the command tag ROLLBACK shows it.
     if (command !== "COMMIT") throw new Error("the database rolled the transaction back");
@@ -232,7 +234,11 @@ class PgEngine {
       ...reading(send, this.#options.check_rows === true),
       transaction: (work) => this.#transaction(org_id, work),
       afterCommit: (effect) => this.#perform(effect),
-      atCommit: async (statement) => void (await send(statement)),
+      atCommit: async (statement, explain) => {
+        await send(statement).catch((error: unknown) => {
+          throw explain === undefined ? error : explain(error);
+        });
+      },
     };
   }
 

@@ -19,7 +19,7 @@ export function siteRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.createSite, async (_, { body, caller, db }) => {
     const site = { org_id: caller.org_id, id: plane.id(ID_PREFIXES.site), name: body.name, at: plane.clock.now() };
-    const made = await orNameConflict(body.name, insertSite(db, site));
+    const made = await insertSite(db, site, () => nameConflict(body.name));
     announce(db, plane, caller.org_id, { kind: "site", id: site.id, change: "created" });
     return created(routes.createSite.path, { data: wireTimes(made) });
   });
@@ -27,8 +27,9 @@ export function siteRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getSite, async (_, { params, caller, db }) => ({ data: await readSite(db, caller, params.id) }));
 
   serve(http, plane, routes.updateSite, async (_, { params, body, caller, db }) => {
-    if (body.name !== undefined) {
-      const renamed = await orNameConflict(body.name, renameSite(db, caller.org_id, params.id, body.name, plane.clock.now()));
+    const { name } = body;
+    if (name !== undefined) {
+      const renamed = await mapUniqueViolation(renameSite(db, caller.org_id, params.id, name, plane.clock.now()), () => nameConflict(name));
       if (renamed > 0) announce(db, plane, caller.org_id, { kind: "site", id: params.id, change: "updated" });
     }
     return { data: await readSite(db, caller, params.id) };
@@ -52,8 +53,7 @@ async function remove(plane: Plane, db: Db, caller: Caller, id: string): Promise
   });
 }
 
-const orNameConflict = <T>(name: string, write: Promise<T>): Promise<T> =>
-  mapUniqueViolation(write, () => conflict(`a site with the name ${printable(name)} exists already`));
+const nameConflict = (name: string): Error => conflict(`a site with the name ${printable(name)} exists already`);
 
 /** Throws 404 unless the org has the site. Inside a transaction, locks it against deletion. */
 export async function requireSite(db: Db, org_id: string, id: string): Promise<void> {

@@ -1,3 +1,4 @@
+import { onUniqueViolation } from "../../engines/db/index.ts";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import { MAX_ID, containing, type Window } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
@@ -48,10 +49,18 @@ export const listSites = (db: Db, caller: Caller, q: string | undefined, { after
 export const findSite = (db: Db, caller: Caller, id: string): Promise<SiteRow | undefined> =>
   db.maybe(counted(caller, sql`select org_id, ${siteRow} from site where org_id = ${caller.org_id} and id = ${id}`));
 
-export const insertSite = (db: Db, site: { org_id: string; id: string; name: string; at: Date }): Promise<SiteRow> =>
-  db.one(sql(countedRow)`
-    insert into site (org_id, id, name, created_at, updated_at) values (${site.org_id}, ${site.id}, ${site.name}, ${site.at}, ${site.at})
-    returning id, name, 0 as robot_count, 0 as online_count, created_at, updated_at`);
+/** Inserts a site at the commit, in one round trip with it. Throws `taken()` there if the org has a site with this name. */
+export async function insertSite(
+  db: Db,
+  { org_id, id, name, at }: { org_id: string; id: string; name: string; at: Date },
+  taken: () => Error,
+): Promise<SiteRow> {
+  await db.atCommit(
+    sql`insert into site (org_id, id, name, created_at, updated_at) values (${org_id}, ${id}, ${name}, ${at}, ${at})`,
+    onUniqueViolation("site_org_id_name_key", taken),
+  );
+  return { id, name, robot_count: 0, online_count: 0, created_at: at, updated_at: at };
+}
 
 export const renameSite = (db: Db, org_id: string, id: string, name: string, now: Date): Promise<number> =>
   db.run(sql`update site set name = ${name}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and name <> ${name}`);
