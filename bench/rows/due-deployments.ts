@@ -9,7 +9,8 @@ import type { Row } from "../row.ts";
 const DEPLOYMENTS = 1_000;
 const QUICK_DEPLOYMENTS = 100;
 const ROUNDS = 5;
-const BATCH = 50;
+/** Deployments per transaction, as in the server. */
+const BATCH = 250;
 const AHEAD_MS = 2_000;
 const POLL_MS = 2;
 const DONE_TIMEOUT_MS = 180_000;
@@ -57,29 +58,53 @@ async function ours(rig: Rig, client: pg.Client, release: string, round: string,
   return performance.now() - started;
 }
 
-/** The limit: a bare worker that changes the states of deployments and targets in batches, without events. */
+/**
+ * The limit: starts and dispatches a batch with one statement, which writes the same nine rows for each deployment. It decides nothing,
+ * checks no permission and locks no robot.
+ */
+const START = `
+  with due as (
+    delete from deployment_due where org_id = $1 and id = any(array(
+      select id from deployment_due where org_id = $1 order by coalesce(not_before_at, due_at) limit ${BATCH} for update skip locked))
+    returning id),
+  moved as (
+    update deployment d set status = 'in_progress', order_number = nextval('order_number'), event_seq = event_seq + 3, count_total = 1, count_active = 1,
+      count_dispatched = 1, fan_out_at = now(), fan_out_done_at = now(), fan_out_cursor = robot_id, expires_at = now() + interval '30 days',
+      started_at = now(), updated_at = now()
+    from due where d.org_id = $1 and d.id = due.id and d.status = 'scheduled'
+    returning d.org_id, d.id, d.robot_id, d.release_id, d.app, d.order_number, d.created_by, 'tgt_' || lpad(d.order_number::text, 26, '0') as target_id),
+  target as (
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, attempt, deadline_at, dispatch_generation, created_at, updated_at)
+    select org_id, id, target_id, 'release', robot_id, app, release_id, 'dispatched', 1, now() + interval '10 minutes', 1, now(), now() from moved),
+  desired as (
+    insert into robot_desired (org_id, robot_id, generation, updated_at) select org_id, robot_id, 1, now() from moved
+    on conflict (org_id, robot_id) do update set generation = robot_desired.generation + 1, updated_at = excluded.updated_at),
+  app as (
+    insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, last_target_id, last_order_number, updated_at)
+    select org_id, robot_id, app, release_id, target_id, id, 1, target_id, order_number, now() from moved),
+  event as (
+    insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, message, actor, data)
+    select org_id, moved.id, seq, 'evt_' || lpad(order_number::text, 25, '0') || seq, now(), kind, status, target_status,
+      case when target_status is not null then robot_id end, message, created_by,
+      case when target_status is null then '{}' else jsonb_build_object('target_id', target_id, 'attempt', 1) end
+    from moved cross join (values
+      (1, 'deployment.queued', 'queued', null, 'The deployment is queued'),
+      (2, 'target.dispatched', 'in_progress', 'dispatched', 'release of main dispatched to the robot'),
+      (3, 'deployment.in_progress', 'in_progress', null, 'The deployment is in progress')) as e (seq, kind, status, target_status, message)),
+  timeline as (
+    insert into timeline_entry (org_id, robot_id, id, at, kind, actor, summary, data)
+    select org_id, robot_id, 'evt_' || lpad(order_number::text, 26, '0'), now(), 'deployment.dispatched', created_by, 'Release of main dispatched to the robot',
+      jsonb_build_object('deployment_id', id, 'release_id', release_id, 'reason', null) from moved)
+  select count(*)::int as started from moved`;
+
 async function bare(rig: Rig, client: pg.Client, release: string, round: string, count: number): Promise<number> {
   await schedule(rig, client, release, round, count, new Date(Date.now() + 86_400_000));
-  await client.query(
-    `insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
-     select org_id, id, 'tgt_' || id, 'release', robot_id, 'main', release_id, 'pending', now(), now() from deployment where org_id = $1 and status = 'scheduled'`,
-    [rig.org_id],
-  );
   const started = performance.now();
-  for (let changed = 1; changed > 0;) {
-    const { rows } = await client.query<{ id: string }>({
-      name: "claim",
-      text: `update deployment set status = 'in_progress' where org_id = $1 and id in (
-               select id from deployment where org_id = $1 and status = 'scheduled' order by id limit ${BATCH} for update skip locked) returning id`,
-      values: [rig.org_id],
-    });
-    await client.query({
-      name: "dispatch",
-      text: `update deployment_target set status = 'dispatched' where org_id = $1 and (deployment_id, id) in (
-               select deployment_id, id from deployment_target where org_id = $1 and deployment_id = any($2) for update skip locked)`,
-      values: [rig.org_id, rows.map(({ id }) => id)],
-    });
-    changed = rows.length;
+  for (let left = count; left > 0;) {
+    const { rows } = await client.query<{ started: number }>({ name: "start", text: START, values: [rig.org_id] });
+    const [batch] = rows;
+    if (batch === undefined || batch.started === 0) throw new Error("the limit found fewer due deployments than were scheduled");
+    left -= batch.started;
   }
   return performance.now() - started;
 }
@@ -95,7 +120,7 @@ async function forget(rig: Rig, client: pg.Client): Promise<void> {
 export const dueDeployments: Row = {
   name: "due-deployments",
   area: "deployments",
-  about: `${DEPLOYMENTS} deployments that are due at the same time, each to an online robot, until all are dispatched; compared with bare UPDATE … SKIP LOCKED of deployments and targets, ${BATCH} at a time`,
+  about: `${DEPLOYMENTS} deployments that are due at the same time, each to an online robot, until all are dispatched; compared with one statement for each ${BATCH} that writes the same rows`,
   run: async (rig) => {
     const count = rig.quick ? QUICK_DEPLOYMENTS : DEPLOYMENTS;
     await insertFleet(rig, count, "online");

@@ -1,13 +1,20 @@
 import { systemClock, type Timer } from "@roamfleet/clock";
-import { Client, type ClientConfig, Query, type QueryResult } from "pg";
+import { Client, type ClientConfig, type QueryResult } from "pg";
 import { FairQueue } from "../../kernel/fair-queue.ts";
 import type { Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
+import { DescribedQuery, type Descriptions, withoutDescribe } from "./described-query.ts";
 import { ConnectionLost } from "./errors.ts";
 import { wireValueParsers } from "./values.ts";
 
 /** A statement to send. A statement with a name is prepared once per connection. */
 export type Sent = Pick<Statement<unknown>, "text" | "name" | "values"> & Partial<Pick<Statement<unknown>, "row">>;
+
+/** The columns of statements whose times are parsed, and of those whose times stay text. */
+interface Described {
+  parsed: Descriptions;
+  in_wire_form: Descriptions;
+}
 
 /**
  * A connection with pipelining: a statement is sent without waiting for earlier responses. It bypasses the driver's pool and query method,
@@ -15,6 +22,8 @@ export type Sent = Pick<Statement<unknown>, "text" | "name" | "values"> & Partia
  */
 export class Connection {
   readonly #client: Client;
+  readonly #described: Described;
+  #undescribed: object | undefined;
   /** Id of the org whose rows the session can access; undefined if the session has no org or its org is unknown. */
   serves: string | undefined;
   /** True when the connection is broken or closed. */
@@ -24,7 +33,8 @@ export class Connection {
   /** Number of calls of `ask` that wait for responses. */
   unanswered = 0;
 
-  private constructor(config: ClientConfig, lost: (connection: Connection, error: Error) => void) {
+  private constructor(config: ClientConfig, described: Described, lost: (connection: Connection, error: Error) => void) {
+    this.#described = described;
     this.#client = new Client({ ...config, pipeline: true });
     // If the server terminates the connection and no `error` listener exists, the process crashes.
     this.#client.on("error", (error) => {
@@ -35,8 +45,8 @@ export class Connection {
   }
 
   /** Connects. `lost` is called when the connection breaks, whether it is in use or idle. */
-  static async open(config: ClientConfig, lost: (connection: Connection, error: Error) => void): Promise<Connection> {
-    const connection = new Connection(config, lost);
+  static async open(config: ClientConfig, described: Described, lost: (connection: Connection, error: Error) => void): Promise<Connection> {
+    const connection = new Connection(config, described, lost);
     await connection.#client.connect();
     return connection;
   }
@@ -62,6 +72,7 @@ export class Connection {
 
   #send(statements: readonly Sent[], preface: number): Promise<QueryResult> {
     const { stream } = this.#client.connection;
+    const undescribed = (this.#undescribed ??= withoutDescribe(this.#client.connection));
     return new Promise((resolve, reject) => {
       let answered = 0;
       let failure: Error | undefined;
@@ -76,10 +87,10 @@ export class Connection {
       stream.cork();
       try {
         for (const { text, name, values, row } of statements) {
-          const config = row?.has_text_times === true ? { text, types: wireValueParsers } : text;
-          const query: Query & { name?: string } = new Query(config, values as unknown[], onAnswer);
-          if (name !== undefined) query.name = name;
-          this.#client.query(query);
+          const in_wire_form = row?.has_text_times === true;
+          const types = in_wire_form ? wireValueParsers : undefined;
+          const known = in_wire_form ? this.#described.in_wire_form : this.#described.parsed;
+          this.#client.query(new DescribedQuery({ text, name, types }, values, { known, undescribed }, onAnswer));
         }
       } finally {
         stream.uncork();
@@ -144,6 +155,7 @@ export class ConnectionPool {
   /** Number of connections that are lent or being opened, by org id. */
   readonly #in_use = new Map<string, number>();
   readonly #sweeper: Timer;
+  readonly #described: Described = { parsed: new Map(), in_wire_form: new Map() };
   #opening = 0;
   #ended = false;
 
@@ -239,7 +251,7 @@ export class ConnectionPool {
   async #connect(): Promise<Connection> {
     this.#opening += 1;
     try {
-      return await Connection.open({ ...this.#options.config, connectionTimeoutMillis: CONNECT_TIMEOUT_MS }, this.#lost);
+      return await Connection.open({ ...this.#options.config, connectionTimeoutMillis: CONNECT_TIMEOUT_MS }, this.#described, this.#lost);
     } finally {
       this.#opening -= 1;
     }
