@@ -43,10 +43,20 @@ async function prepare(rig: Rig, db: Db): Promise<FloorContext> {
     await tx.run(
       sql`insert into deployment_due (org_id, id, due_at) select org_id, id, ${tomorrow} from deployment where org_id = ${org_id}`,
     );
-    const robots = robot_ids.slice(0, 500).map((robot_id, i) => ({ id: `tgt_bench_${i}`, robot_id, release_id: null }));
+    const members = sql`select id as robot_id, null::text as release_id from robot where org_id = ${org_id} order by id limit 500`;
     await insertTargets(
       tx,
-      { org_id, deployment_id: "dep_bench_1", kind: "config", subject: "navigation", status: "queued", wave: 0, waiting_for: null, robots },
+      {
+        org_id,
+        deployment_id: "dep_bench_1",
+        kind: "config",
+        subject: "navigation",
+        status: "queued",
+        wave: 0,
+        waiting_for: null,
+        id: "tgt_bench_0000",
+        members,
+      },
       now,
     );
     await tx.run(sql`update deployment_target set not_before_at = ${tomorrow} where org_id = ${org_id}`);

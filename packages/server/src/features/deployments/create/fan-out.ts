@@ -1,10 +1,11 @@
 import { AGENT_APP } from "@roamfleet/protocol";
 import type { Db, SystemDb } from "../../../kernel/db.ts";
+import { sql, type Statement } from "../../../kernel/sql.ts";
 import { SYSTEM } from "../../../kernel/caller.ts";
 import { announce } from "../../events/index.ts";
 import { Postponed, processEach, withDeployment } from "../reconciler.ts";
 import { listAdvancing } from "../store/claim.ts";
-import { countMembers, expiryDays, findAgentArch, listMembers, type Membership, patchDeployment } from "../store/deployments.ts";
+import { countMembers, expiryDays, findAgentArch, selectMembers, type Membership, patchDeployment } from "../store/deployments.ts";
 import { isLimited, wakeSlots } from "../dispatch/slots.ts";
 import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "../store/rows.ts";
 import { countsOf } from "../state.ts";
@@ -12,7 +13,7 @@ import { insertTargets } from "../store/targets.ts";
 import { deploymentChange } from "../messages.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
 import { advanceRollout, assignRobots } from "../rollout/advance.ts";
-import { groupSourceMembers, listSourceMembers, type Source } from "../store/rollback.ts";
+import { groupSourceMembers, selectSourceMembers, type Source } from "../store/rollback.ts";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { parseTime } from "../../../kernel/time.ts";
 
@@ -41,30 +42,27 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const { status, wave, waiting_for } = startOf(deployment);
   const now = engine.clock.now();
   const cursor = deployment.fan_out_cursor ?? "";
-  const robots = await membersOf(tx, deployment, cursor, CHUNK_TARGETS);
-  const last = robots.length < CHUNK_TARGETS;
-  const written =
-    robots.length === 0
-      ? 0
-      : await insertTargets(
-          tx,
-          {
-            org_id,
-            deployment_id: id,
-            kind: deployment.kind,
-            status,
-            wave,
-            waiting_for,
-            subject: subjectOf(deployment),
-            robots: robots.map((robot) => ({ id: engine.id("tgt"), ...robot })),
-          },
-          now,
-        );
+  const { robots, written, last_robot_id } = await insertTargets(
+    tx,
+    {
+      org_id,
+      deployment_id: id,
+      kind: deployment.kind,
+      status,
+      wave,
+      waiting_for,
+      subject: subjectOf(deployment),
+      id: engine.id("tgt"),
+      members: await selectMembersOf(tx, deployment, cursor, CHUNK_TARGETS),
+    },
+    now,
+  );
+  const last = robots < CHUNK_TARGETS;
   const in_waves = deployment.rollout.waves !== undefined;
   const { total, ...counts } = countsOf(deployment);
   counts[status] += written;
   const row = await patchDeployment(tx, deployment, {
-    fan_out_cursor: robots.at(-1)?.robot_id ?? cursor,
+    fan_out_cursor: last_robot_id ?? cursor,
     fan_out_done_at: last && !in_waves ? now : null,
     wave_to_assign: last && in_waves ? 0 : null,
     step_at: last && isLimited(deployment) ? now : null,
@@ -149,25 +147,20 @@ export async function advanceDeployments(db: SystemDb, engine: CreateContext, po
   return more;
 }
 
-export interface Member {
-  robot_id: string;
-  /** The release that the robot gets; null if it gets a config or if the app is removed. */
-  release_id: string | null;
-}
-
 type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "app" | "retry_of" | "rollback_of" | "order_number">;
 
 /**
- * Returns the robots of a deployment after a cursor, ordered by id. These are the fleet members that joined before it started, its single
- * robot or, for a retry or rollback, robots of the ended deployment.
+ * Returns the statement that selects the robots of a deployment after a cursor, ordered by id, with the release that each gets: null for a
+ * config or the removal of an app. These are the fleet members that joined before it started, its single robot or, for a retry or rollback,
+ * robots of the ended deployment.
  */
-export async function membersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Member[]> {
+async function selectMembersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Statement<unknown>> {
   const { org_id, robot_id, release_id } = deployment;
   const source = sourceOf(deployment);
-  if (source !== undefined) return listSourceMembers(tx, org_id, source, after, limit);
+  if (source !== undefined) return selectSourceMembers(org_id, source, after, limit);
   const membership = await membershipOf(tx, deployment);
-  if (membership === undefined) return after === "" ? [{ robot_id: robot_id ?? "", release_id }] : [];
-  return (await listMembers(tx, org_id, membership, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
+  if (membership !== undefined) return selectMembers(org_id, membership, release_id, after, limit);
+  return sql`select ${robot_id}::text as robot_id, ${release_id}::text as release_id where ${after}::text = ''`;
 }
 
 /** Returns the criteria that select the robots of the deployment's fleet. Undefined if the deployment has no fleet. */
@@ -177,7 +170,7 @@ async function membershipOf(tx: Db, { org_id, fleet_id, release_id, app, order_n
   return { fleet_id, before: order_number, arch };
 }
 
-/** Returns the number of robots that `membersOf` returns. */
+/** Returns the number of robots that `selectMembersOf` selects. */
 export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
   const source = sourceOf(deployment);
   if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);

@@ -255,9 +255,9 @@ const ofMembers = (org_id: string, { fleet_id, before, arch }: Membership) => sq
   from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before}
     and (${arch}::text is null or platform ->> 'arch' = ${arch})`;
 
-/** Selects members of a fleet after a cursor. */
-export const listMembers = (db: Db, org_id: string, membership: Membership, after: string, limit: number) =>
-  db.many(sql(row({ id: text }))`select id ${ofMembers(org_id, membership)} and id > ${after} order by id limit ${limit}`);
+/** Selects members of a fleet after a cursor, with the release that they get. */
+export const selectMembers = (org_id: string, membership: Membership, release_id: string | null, after: string, limit: number) =>
+  sql`select id as robot_id, ${release_id}::text as release_id ${ofMembers(org_id, membership)} and id > ${after} order by id limit ${limit}`;
 
 export const countMembers = (db: Db, org_id: string, membership: Membership) =>
   db.one(sql(row({ count: int }))`select count(*)::int as count ${ofMembers(org_id, membership)}`);

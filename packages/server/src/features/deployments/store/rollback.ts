@@ -20,8 +20,6 @@ export interface Source {
   fleet_id: string | null;
 }
 
-const memberRow = row({ robot_id: text, release_id: nullable(text) });
-
 const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sql`
   -- reads tables of other features: robot
   from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
@@ -35,11 +33,10 @@ const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sq
             and a.target_id is null and a.current_release_id is not distinct from t.release_id)`
     }`;
 
-/** Returns robots after a cursor, with the release that each robot gets. Null means none. */
-export const listSourceMembers = (db: Db, org_id: string, source: Source, after: string, limit: number) =>
-  db.many(sql(memberRow)`
+/** Selects robots after a cursor, with the release that each robot gets. Null means none. */
+export const selectSourceMembers = (org_id: string, source: Source, after: string, limit: number) => sql`
     select t.robot_id, ${source.as === "retry" ? sql`t.release_id` : sql`t.previous_release_id`} as release_id ${ofSource(org_id, source)} and t.robot_id > ${after}
-    order by t.robot_id limit ${limit}`);
+    order by t.robot_id limit ${limit}`;
 
 const groupRow = row({ release_id: nullable(text), robots: int });
 /** Returns how many robots get each release, most frequent first. */

@@ -3,7 +3,7 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { containing, type Window } from "../../../kernel/page.ts";
-import { bigint, bool, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { reachedTargets, type TargetRow, targetRow } from "./rows.ts";
 
 export interface NewTargets {
@@ -14,17 +14,32 @@ export interface NewTargets {
   status: "pending" | "queued";
   wave: number;
   waiting_for: WaitingFor | null;
-  robots: readonly { id: string; robot_id: string; release_id: string | null }[];
+  /** A new id. Its last characters are replaced by the number of the target in the chunk. */
+  id: string;
+  /** Selects `robot_id` and `release_id` of the chunk's robots. */
+  members: Statement<unknown>;
 }
 
-/** Inserts a chunk in one statement. A chunk that was written before a crash is not written twice. */
+/** Digits of a target's number in its chunk, so a chunk has at most 9,999 targets. */
+const CHUNK_DIGITS = 4;
+const chunkRow = row({ robots: int, written: int, last_robot_id: nullable(text) });
+
+/**
+ * Selects and inserts a chunk in one statement, so no robot of the chunk is sent to this process and back. Robots that have a target
+ * already get none. Returns the number of robots and of written targets, and the last robot.
+ */
 export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
-  db.run(sql`
-    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, wave, status, waiting_for, created_at, updated_at)
-    select ${t.org_id}, ${t.deployment_id}, r.id, ${t.kind}, r.robot_id, ${t.subject}, r.release_id, ${t.wave}, ${t.status}, ${t.waiting_for}, ${now}, ${now}
-    from unnest(${list(t.robots.map((r) => r.id))}::text[], ${list(t.robots.map((r) => r.robot_id))}::text[], ${list(t.robots.map((r) => r.release_id))}::text[])
-      as r (id, robot_id, release_id)
-    on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
+  db.one(sql(chunkRow)`
+    with member as materialized (
+      select m.robot_id, m.release_id, row_number() over (order by m.robot_id) as n from (${t.members}) as m),
+    written as (
+      insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, wave, status, waiting_for, created_at, updated_at)
+      select ${t.org_id}, ${t.deployment_id}, ${t.id.slice(0, -CHUNK_DIGITS)} || lpad(member.n::text, ${CHUNK_DIGITS}, '0'), ${t.kind}, member.robot_id, ${t.subject},
+        member.release_id, ${t.wave}, ${t.status}, ${t.waiting_for}, ${now}, ${now}
+      from member
+      on conflict (org_id, deployment_id, robot_id, subject) do nothing
+      returning 1)
+    select count(*)::int as robots, (select count(*)::int from written) as written, max(robot_id) as last_robot_id from member`);
 
 /** Locks the claimed targets that are still queued; skips those that another node has locked. */
 export const lockQueued = (db: Db, org_id: string, ids: readonly string[]) =>
