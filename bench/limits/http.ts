@@ -5,8 +5,8 @@
 import { hash } from "node:crypto";
 import { createServer } from "node:http";
 import { Pool } from "pg";
-import { findRobot } from "../../packages/server/src/features/robots/store.ts";
-import { listRobots } from "../../packages/server/src/features/robots/store-list.ts";
+import { listingRobots } from "../../packages/server/src/features/robots/store-list.ts";
+import { ALL_PARTS, findingRobot } from "../../packages/server/src/features/robots/store-shown.ts";
 
 const database = JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>;
 const pool = new Pool({ ...database, max: 10 });
@@ -15,16 +15,11 @@ let ids = 0;
 const id = (prefix: string): string => `${prefix}_${(ids += 1).toString().padStart(26, "0")}`;
 const bearer = (header: string | undefined): Buffer => hash("sha256", header?.slice(7) ?? "", "buffer");
 
-interface Captured {
-  text: string;
-  values: unknown[];
-}
-
 /**
  * Wraps the server's own statement with the token's org instead of the parameter ORG, so that the limit does the same database work. The
  * first parameter becomes the token.
  */
-function withToken({ text, values }: Captured): Captured {
+function withToken({ text, values }: Pick<ReturnType<typeof findingRobot>, "text" | "values">): { text: string; values: unknown[] } {
   const rest: unknown[] = [];
   const own = text.replaceAll(/\$(\d+)/g, (_, number: string) => {
     const value = values[Number(number) - 1];
@@ -36,17 +31,11 @@ function withToken({ text, values }: Captured): Captured {
   };
 }
 
-/** Returns the statement instead of executing it. */
-const capture = { maybe: (statement: unknown) => statement, many: (statement: unknown) => statement } as unknown as Parameters<
-  typeof findRobot
->[0];
 const ORG = "org";
-const ONE = { name: "one", text: withToken((await findRobot(capture, ORG, "robot")) as unknown as Captured).text };
-const everywhere = { org_id: ORG, grants: [{ role: "admin" as const, scopes: [] }], limit: [] } as unknown as Parameters<
-  typeof listRobots
->[1];
-const list = await listRobots(capture, everywhere, { labels: [] }, { sort: "newest", after: null, limit: 101 });
-const LIST = { name: "list", ...withToken(list as unknown as Captured) };
+const ONE = { name: "one", text: withToken(findingRobot(ORG, "robot")).text };
+const everywhere = { org_id: ORG, grants: [{ role: "admin" as const, scopes: [] }], limit: [] };
+const list = listingRobots(everywhere, { labels: [] }, { sort: "newest", after: null, limit: 101 }, ALL_PARTS);
+const LIST = { name: "list", ...withToken(list) };
 /** Writes the same two rows as our server, the site and its audit entry, durably, in one transaction of one statement. */
 const INSERT = {
   name: "insert",

@@ -7,8 +7,8 @@ import { desiredOf } from "../../packages/server/src/features/deployments/dispat
 import { listClaimable, listDue } from "../../packages/server/src/features/deployments/store/claim.ts";
 import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { insertBatch } from "../../packages/server/src/features/logs/store.ts";
-import { findRobot } from "../../packages/server/src/features/robots/store.ts";
 import { listRobots } from "../../packages/server/src/features/robots/store-list.ts";
+import { ALL_PARTS, findRobot } from "../../packages/server/src/features/robots/store-shown.ts";
 import { insertSite } from "../../packages/server/src/features/sites/store.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { type BareQuery, statementsOf } from "../statements.ts";
@@ -54,7 +54,7 @@ export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): Fl
     {
       name: "a list of 100 robots",
       repeatable: true,
-      work: (db) => listRobots(db, caller, { labels: [] }, { sort: "newest", after: null, limit: 101 }),
+      work: (db) => listRobots(db, caller, { labels: [] }, { sort: "newest", after: null, limit: 101 }, ALL_PARTS),
     },
     {
       name: "begin and commit, with nothing between them",

@@ -176,6 +176,9 @@ export const robotRoutes = defineRoutes("Robots", {
       ),
       q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the name contains, ignoring case" })),
       sort: Maybe(OneOf(["newest", "name"], "Newest first, or by name in byte order")),
+      fields: Maybe(
+        Type.String({ minLength: 1, maxLength: 500, description: "Names of fields, separated by commas; robots then have only these" }),
+      ),
     }),
     responses: { 200: ListOf(Robot) },
     errors: [404],

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type pg from "pg";
 import type { Caller } from "../../kernel/caller.ts";
-import type { Db } from "../../kernel/db.ts";
 import type { Statement } from "../../kernel/sql.ts";
 import { withClient } from "../../engines/db/with-client.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { robotRoutes } from "./index.ts";
-import { listRobots } from "./store-list.ts";
+import { listingRobots } from "./store-list.ts";
+import { ALL_PARTS } from "./store-shown.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const SMALL_ORGS = 150;
@@ -87,7 +87,6 @@ test("in a large org among many small ones, a list reads a bounded number of row
     await client.query("set role pg_database_owner");
     await client.query("select set_config('app.org', $1, false)", [org_id]);
     const caller: Pick<Caller, "org_id" | "grants" | "limit"> = { org_id, grants: [{ role: "admin", scopes: [] }], limit: [] };
-    const capture = { many: (statement: unknown) => statement } as unknown as Db;
     const lists = [
       [{}, "newest"],
       [{}, "name"],
@@ -100,8 +99,8 @@ test("in a large org among many small ones, a list reads a bounded number of row
     ] as const;
     for (const [i, [filter, sort]] of lists.entries())
       for (const limit of [101, 1_001, 10_001]) {
-        const listed = listRobots(capture, caller as Caller, { labels: [], ...filter }, { sort, after: null, limit });
-        const { returned, processed } = await measure(client, `list_${i}_${limit}`, listed as unknown as Statement<unknown>);
+        const listed = listingRobots(caller, { labels: [], ...filter }, { sort, after: null, limit }, ALL_PARTS);
+        const { returned, processed } = await measure(client, `list_${i}_${limit}`, listed);
         const what = `${JSON.stringify(filter)} by ${sort}, at most ${limit}: ${processed} rows for ${returned}`;
         assert.ok(processed <= ROWS_EACH_MAX * returned + ROWS_OF_FILTER_MAX * ROBOTS, what);
       }

@@ -164,3 +164,33 @@ test("pages of the robot list neither repeat nor miss a robot, with any order an
   const { status } = await it.rig.call("GET", `/api/robots?limit=1&cursor=${next_cursor}`, { token: it.token });
   assert.equal(status, 400);
 });
+
+test("fields= returns only the named fields, in the order of the API document, with the values of whole robots", TIMEOUT, async () => {
+  await using it = await started();
+  const two_apps: Traits = { main: { current: "rel_1", desired: "rel_2" }, camera: { current: "rel_cam", desired: "rel_cam" } };
+  const health: Traits["health"] = { state: "failing", failing: ["disk:/: 97% used"] };
+  await robotsLike(it.rig, it.org_id, { plain: {}, full: { ...two_apps, health, configs: ["in_sync", "drifted"], labels: { a: "b" } } });
+  const whole = (await it.list("")).items;
+  assert.equal(whole[0]?.desired_release?.tag, "v rel_2");
+  for (const field of Object.keys(whole[0] ?? {}))
+    assert.deepEqual(
+      (await it.list(`fields=${field}`)).items,
+      whole.map((robot) => ({ [field]: robot[field as keyof Robot] })),
+      field,
+    );
+  const some = await it.list("fields=release_state,name,id&limit=1");
+  assert.deepEqual(Object.keys(some.items[0] ?? {}), ["id", "name", "release_state"]);
+  // The cursor does not depend on the fields.
+  const rest = await it.list(`fields=name&limit=1&cursor=${some.next_cursor}`);
+  assert.deepEqual(rest, { items: [{ name: "plain" }], next_cursor: null });
+  for (const [wrong, named] of [
+    ["id,tokens", "tokens"],
+    ["id,", '""'],
+    ["node_id", "node_id"],
+    ["constructor", "constructor"],
+  ] as const) {
+    const refused = await it.rig.call("GET", `/api/robots?fields=${wrong}`, { token: it.token });
+    assert.equal(refused.status, 400, wrong);
+    assert.match(refused.body.error.message, new RegExp(`^query parameter fields: a robot has no field ${named}; it has id, name, `));
+  }
+});

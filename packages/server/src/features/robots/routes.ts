@@ -9,13 +9,15 @@ import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { approveRobot, changeRobot, changeRobots, releaseQuarantine } from "./change.ts";
 import { removeRobot } from "./remove.ts";
-import { fingerprint, publicKeyType } from "./public-key.ts";
 import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
-import { type AppFields, findPlace, findRobot, type RobotPlace, type RobotStatus, type ShownRobotRow } from "./store.ts";
+import { findPlace, type RobotPlace } from "./store.ts";
+import { findRobot } from "./store-shown.ts";
+import { selectFields, toWire } from "./wire.ts";
 
 export function robotRoutes(http: Http, plane: Plane): void {
-  serve(http, plane, routes.listRobots, async (_, { query, caller, db }) => {
+  serve(http, plane, routes.listRobots, async (_, { query: { fields, ...query }, caller, db }) => {
     const { org_id } = caller;
+    const { parts, wire } = selectFields(fields);
     if (query.fleet_id !== undefined) await requireFleet(db, org_id, query.fleet_id);
     if (query.site_id !== undefined) await requireSite(db, org_id, query.site_id);
     const { release_id } = query;
@@ -26,9 +28,9 @@ export function robotRoutes(http: Http, plane: Plane): void {
     return readPage(
       query,
       [routes.listRobots.name, org_id],
-      ({ after, limit }) => listRobots(db, caller, filter, { sort, after: after === null ? null : readKey(after), limit }),
-      toWire,
-      ({ id, name }) => JSON.stringify(sort === "name" ? { id, name } : { id }),
+      ({ after, limit }) => listRobots(db, caller, filter, { sort, after: after === null ? null : readKey(after), limit }, parts),
+      wire,
+      ({ row: { id, name } }) => JSON.stringify(sort === "name" ? { id, name } : { id }),
     );
   });
 
@@ -80,54 +82,3 @@ const readRobot = async (db: Db, org_id: string, id: string): Promise<Robot> => 
  */
 export const requireRobot = async (db: Db, org_id: string, id: string): Promise<RobotPlace> =>
   found(await findPlace(db, org_id, id), "robot", id);
-
-/** The app whose releases are returned as `current_release` and `desired_release` of a robot. */
-const MAIN_APP = "main";
-
-function toWire(robot: ShownRobotRow): Robot {
-  const apps = robot.apps?.map(toApp) ?? [];
-  const main = apps.find(({ app }) => app === MAIN_APP);
-  return {
-    id: robot.id,
-    name: robot.name,
-    site_id: robot.site_id,
-    fleet_id: robot.fleet_id,
-    status: statusOf(robot),
-    last_seen_at: robot.last_seen_at,
-    health: robot.health ?? "unknown",
-    failing: robot.failing ?? [],
-    held_at: robot.held_at,
-    approval: robot.approval_requested_at === null ? "approved" : "pending",
-    labels: robot.labels,
-    agent_version: robot.agent_version,
-    platform: robot.platform,
-    apps,
-    current_release: main?.current ?? null,
-    desired_release: main?.desired ?? null,
-    release_state: RELEASE_STATES.find((state) => apps.some((app) => app.release_state === state)) ?? "unknown",
-    config_state: robot.config_state ?? "unknown",
-    public_key_fingerprint: fingerprint(robot.public_key),
-    public_key_type: publicKeyType(robot.public_key),
-    created_at: robot.created_at,
-    updated_at: robot.updated_at,
-  };
-}
-
-function statusOf({ decommissioned_at, node_id, last_seen_at }: ShownRobotRow): RobotStatus {
-  if (decommissioned_at !== null) return "decommissioned";
-  if (node_id !== null) return "online";
-  return last_seen_at === null ? "never_connected" : "offline";
-}
-
-/** States in order of severity, worst first. The state of a robot is the worst state of its apps. */
-const RELEASE_STATES = ["failed", "behind", "current"] as const;
-
-const toApp = ([app, current_id, current_tag, desired_id, desired_tag, status, release_state]: AppFields): Robot["apps"][number] => ({
-  app,
-  current: toRelease(current_id, current_tag),
-  desired: toRelease(desired_id, desired_id === current_id ? current_tag : desired_tag),
-  status,
-  release_state,
-});
-
-const toRelease = (id: string | null, tag: string | null): Robot["current_release"] => (id === null || tag === null ? null : { id, tag });

@@ -3,7 +3,8 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing, limited, MAX_ID } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
 import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
-import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
+import { type RobotStatus, robotRow } from "./store.ts";
+import { type Part, readShown, shown, type ShownRobot } from "./store-shown.ts";
 
 interface Label {
   key: string;
@@ -49,16 +50,26 @@ const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
 const NOTHING = sql``;
 const APPROVAL = { approved: sql`and r.approval_requested_at is null`, pending: sql`and r.approval_requested_at is not null` };
 
+interface Window {
+  sort: Sort;
+  after: RobotKey | null;
+  limit: number;
+}
+
+/** Lists robots, with the parts asked for. */
+export const listRobots = (db: Db, caller: Caller, filter: RobotFilter, window: Window, parts: ReadonlySet<Part>): Promise<ShownRobot[]> =>
+  readShown(db, listingRobots(caller, filter, window, parts));
+
 /**
- * Lists robots in the requested order after the cursor `after`. For the order by newest, a filter by state reads an index in the order of
+ * Returns the query for robots in the requested order after the cursor `after`. For the order by newest, a filter by state reads an index in the order of
  * robot ids, starting at the cursor. So rare states are found without reading every robot.
  */
-export function listRobots(
-  db: Db,
-  caller: Caller,
+export function listingRobots(
+  caller: Pick<Caller, "org_id" | "grants" | "limit">,
   filter: RobotFilter,
-  { sort, after, limit }: { sort: Sort; after: RobotKey | null; limit: number },
-): Promise<ShownRobotRow[]> {
+  { sort, after, limit }: Window,
+  parts: ReadonlySet<Part>,
+): ReturnType<typeof shown> {
   const { status = "any", fleet_id, site_id, q, approval, agent_older_than } = filter;
   // Robots are found by the first label. The others are compared, so that the number of labels does not change the text.
   const [label, ...more_labels] = filter.labels;
@@ -75,7 +86,7 @@ export function listRobots(
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}`;
   // The best plan for a rare value differs from that for a frequent one, so a plan for any value would not suit other filters.
   const page = isByPlace(filter) ? limited(robots, limit) : sql`${robots} limit ${limit}`;
-  return db.many(shown(caller.org_id, page, sort === "newest" ? sql`page.id desc` : sql`page.name collate "C", page.id`));
+  return shown(caller.org_id, page, sort === "newest" ? sql`page.id desc` : sql`page.name collate "C", page.id`, parts);
 }
 
 /** Whether a filter has only places and a status. */

@@ -1,5 +1,4 @@
 import type { Platform } from "@roamfleet/protocol/link";
-import type { Robot } from "@roamfleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import {
   bool,
@@ -14,9 +13,7 @@ import {
   sql,
   type Statement,
   text,
-  textOf,
   timestamptz,
-  wiredRow,
 } from "../../kernel/sql.ts";
 
 export const robotRow = row({
@@ -37,53 +34,7 @@ export const robotRow = row({
   updated_at: timestamptz,
 });
 
-/** The fields of an app. The database builds arrays faster than objects. The desired tag is null if the current release is the desired one. */
-export type AppFields = readonly [
-  app: string,
-  current_id: string | null,
-  current_tag: string | null,
-  desired_id: string | null,
-  desired_tag: string | null,
-  status: Robot["apps"][number]["status"],
-  release_state: Robot["apps"][number]["release_state"],
-];
-
-const shownRow = wiredRow({
-  ...robotRow.columns,
-  apps: nullable(jsonb<AppFields[]>()),
-  config_state: nullable(textOf<Robot["config_state"]>()),
-  health: nullable(textOf<Robot["health"]>()),
-  failing: nullable(jsonb<string[]>()),
-});
-/** A robot with the state of its apps, configs and health; null if it has none. */
-export type ShownRobotRow = RowOf<typeof shownRow>;
-
 export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
-
-/** The worst state of a robot's namespaces. */
-const configState = sql`case when bool_or(c.state = 'drifted') then 'drifted' when bool_or(c.state = 'pending') then 'pending'
-  when bool_or(c.state = 'in_sync') then 'in_sync' end`;
-
-/**
- * Returns a query that adds to each robot of `page` its apps, the state of its configs, and its health. Each subquery finds its rows by an
- * index, so the time grows with the number of robots of the page, whatever numbers the query planner estimates.
- */
-export const shown = (org_id: string, page: Statement<unknown>, order: Statement<unknown>): Statement<ShownRobotRow> =>
-  // reads tables of other features: robot_app, release, robot_config, health_snapshot
-  sql(shownRow)`
-    with page as (${page})
-    select ${robotRow.of("page")}, health.state as health, health.failing,
-      (select json_agg(json_build_array(a.app, a.current_release_id,
-          (select tag from release where org_id = ${org_id} and id = a.current_release_id), a.desired_release_id,
-          (select tag from release where org_id = ${org_id} and id = nullif(a.desired_release_id, a.current_release_id)), a.status, a.state) order by a.app)
-        from robot_app a where a.org_id = ${org_id} and a.robot_id = page.id) as apps,
-      (select ${configState} from robot_config c where c.org_id = ${org_id} and c.robot_id = page.id) as config_state
-    from page left join lateral (
-      select state, failing from health_snapshot where org_id = ${org_id} and robot_id = page.id limit 1) health on true
-    order by ${order}`;
-
-export const findRobot = (db: Db, org_id: string, id: string): Promise<ShownRobotRow | undefined> =>
-  db.maybe(shown(org_id, sql`select ${robotRow} from robot where org_id = ${org_id} and id = ${id}`, sql`page.id`));
 
 const placeRow = row({ id: text, name: text, site_id: text, fleet_id: text, online: bool, decommissioned: bool });
 export type RobotPlace = RowOf<typeof placeRow>;
