@@ -60,7 +60,7 @@ export const shown = (
   order: Statement<unknown>,
   wanted: ReadonlySet<Part>,
 ): Statement<RowOf<typeof shownShortRow> & Partial<RowOf<typeof shownLongRow>>> =>
-  // reads tables of other features: robot_app, release, robot_config, health_snapshot
+  // reads tables of other features: robot_app
   sql(wanted.has("details") ? (shownLongRow as unknown as typeof shownShortRow) : shownShortRow)`
     with page as (${page}), page_ids as (select array_agg(id) as ids, max(id) as last from page), app_of_page as (
       select robot_id, app, current_release_id, desired_release_id, status, state from robot_app where org_id = ${org_id} and robot_id = ${IDS})
@@ -74,19 +74,22 @@ export const shown = (
       } as apps,
       ${
         wanted.has("releases")
-          ? once(sql`select json_agg(json_build_array(id, tag)) from release where org_id = ${org_id} and id = any(array(
+          ? once(sql`-- reads tables of other features: release
+              select json_agg(json_build_array(id, tag)) from release where org_id = ${org_id} and id = any(array(
               select current_release_id from app_of_page union select desired_release_id from app_of_page))`)
           : NULL
       } as tags,
       ${
         wanted.has("configs")
-          ? once(sql`select json_agg(json_build_array(robot_id, state)) from robot_config where org_id = ${org_id} and robot_id = ${IDS}`)
+          ? once(sql`-- reads tables of other features: robot_config
+                select json_agg(json_build_array(robot_id, state)) from robot_config where org_id = ${org_id} and robot_id = ${IDS}`)
           : NULL
       } as configs,
       ${
         wanted.has("health")
           ? once(
-              sql`select json_agg(json_build_array(robot_id, state, failing)) from health_snapshot where org_id = ${org_id} and robot_id = ${IDS}`,
+              sql`-- reads tables of other features: health_snapshot
+                select json_agg(json_build_array(robot_id, state, failing)) from health_snapshot where org_id = ${org_id} and robot_id = ${IDS}`,
             )
           : NULL
       } as health
