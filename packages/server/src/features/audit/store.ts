@@ -1,10 +1,10 @@
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { madeBefore, madeSince } from "../../kernel/page.ts";
-import { equals, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { limited, madeBefore, madeSince } from "../../kernel/page.ts";
+import { equals, int, jsonb, nullable, type RowOf, sql, text, timestamptz, wiredRow } from "../../kernel/sql.ts";
 
-const entryRow = row({
+const entryRow = wiredRow({
   id: text,
   at: timestamptz,
   actor: jsonb<Actor>(),
@@ -39,10 +39,14 @@ const matching = (filter: EntryFilter) => sql`
     ${filter.outcome === undefined ? sql`` : filter.outcome === "done" ? sql`and error is null` : sql`and error is not null`}`;
 
 /** Returns the entries before the id `before`, newest first. The order of ids is the order of creation. */
-export const newestEntries = (db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> =>
+export function newestEntries(db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> {
   // reads tables of other features: audit_entry
-  db.many(sql(entryRow)`
-    select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id < ${before} order by id desc limit ${limit}`);
+  const entries = sql`select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id < ${before} order by id desc`;
+  const { since, until, action, actor_id, token_id, object_id, outcome } = filter;
+  // The best plan for a rare value differs from that for a frequent one.
+  const is_whole = [since, until, action, actor_id, token_id, object_id, outcome].every((value) => value === undefined);
+  return db.many(sql(entryRow)`${is_whole ? limited(entries, limit) : sql`${entries} limit ${limit}`}`);
+}
 
 /** Returns the entries after the id `after`, oldest first. */
 export const entriesAfter = (db: Db, org_id: string, filter: EntryFilter, after: string, limit: number): Promise<EntryRow[]> =>

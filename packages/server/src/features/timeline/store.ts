@@ -2,20 +2,20 @@ import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { MAX_ID, madeBefore, madeSince, type Window } from "../../kernel/page.ts";
-import { equals, int, json, jsonb, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { limited, MAX_ID, madeBefore, madeSince, type Window } from "../../kernel/page.ts";
+import { equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz, wiredRow } from "../../kernel/sql.ts";
 
-const entryRow = row({
+const columns = {
   id: text,
   at: timestamptz,
   kind: text,
   actor: jsonb<Actor>(),
   summary: text,
   data: jsonb<Record<string, unknown>>(),
-});
-type EntryRow = RowOf<typeof entryRow>;
+};
+const entryRow = wiredRow(columns);
 
-interface NewEntry extends EntryRow {
+interface NewEntry extends RowOf<{ columns: typeof columns }> {
   org_id: string;
   robot_id: string;
 }
@@ -27,7 +27,8 @@ export const insertingEntries = (entries: readonly NewEntry[]) => sql`
     from jsonb_to_recordset(${json(entries)}::jsonb)
       as e (org_id text, robot_id text, id text, at timestamptz, kind text, actor jsonb, summary text, data jsonb)`;
 
-const robotEntryRow = row({ ...entryRow.columns, robot_id: text, robot_name: text });
+const robotEntryRow = wiredRow({ ...columns, robot_id: text, robot_name: text });
+const namedEntryRow = wiredRow({ ...columns, robot_id: text, robot_names: nullable(jsonb<(readonly [id: string, name: string])[]>()) });
 
 /**
  * If the caller sees at most this many robots, the latest entries of each robot are read. Otherwise, the latest entries of the org are read
@@ -47,13 +48,24 @@ export async function selectOrgEntries(
   const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")} ${equals({ "r.id": robot_id, "r.fleet_id": fleet_id })}`;
   const wanted = sql`e.id < ${after ?? MAX_ID} ${equals({ "e.kind": kind })}
     ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}`;
-  const all = robot_id === undefined && fleet_id === undefined && seesWholeOrg(caller);
-  const few = all
-    ? []
-    : await db.many(sql(row({ id: text }))`
+  if (robot_id === undefined && fleet_id === undefined && seesWholeOrg(caller)) {
+    const entries = sql`
+      select ${entryRow.of("e")}, e.robot_id from timeline_entry e where e.org_id = ${org_id} and ${wanted} order by e.id desc`;
+    // The best plan for a rare kind differs from that for a frequent one.
+    const page = [kind, since, until].every((value) => value === undefined) ? limited(entries, limit) : sql`${entries} limit ${limit}`;
+    // reads tables of other features: robot
+    const rows = await db.many(sql(namedEntryRow)`
+      with page as (${page})
+      select ${entryRow.of("page")}, page.robot_id, case when page.id = (select max(id) from page) then (
+        select json_agg(json_build_array(id, name)) from robot where org_id = ${org_id} and id = any(array(select robot_id from page))) end as robot_names
+      from page order by page.id desc`);
+    const names = new Map(rows.find(({ robot_names }) => robot_names !== null)?.robot_names);
+    return rows.map(({ robot_names: _, ...entry }) => ({ ...entry, robot_name: names.get(entry.robot_id) ?? entry.robot_id }));
+  }
+  const few = await db.many(sql(row({ id: text }))`
     -- reads tables of other features: robot
     select r.id from robot r where r.org_id = ${org_id} ${seen} limit ${FEW_ROBOTS + 1}`);
-  if (!all && few.length <= FEW_ROBOTS) {
+  if (few.length <= FEW_ROBOTS) {
     // reads tables of other features: robot
     return await db.many(sql(robotEntryRow)`
       select ${entryRow.of("e")}, r.id as robot_id, r.name as robot_name
