@@ -55,10 +55,9 @@ export const list = defineCommand<[Options]>(
     if (options.outdatedAgent === true && hosted === undefined)
       throw usage("the server hosts no packages, so rf cannot tell which agents are outdated", NONE_HOSTED);
     const query = { ...queryOf(options), agent_older_than: options.outdatedAgent === true ? hosted : undefined };
-    const needs_all = context.out.structured || WIDE_COLUMNS.some((title) => context.out.showsWide(title));
     await printList(context, "listRobots", {
       limit: options.limit,
-      query: { ...query, fields: needs_all ? undefined : FIELDS_OF_TABLE },
+      query,
       filter: { ...query, sort: undefined },
       no_match: "No matching robots",
       empty: "No robots yet. Create a key to enroll them: rf keys new --site <id> --fleet <id>",
@@ -82,10 +81,6 @@ export const list = defineCommand<[Options]>(
     });
   },
 );
-
-const FIELDS_OF_TABLE = "id,name,status,last_seen_at,apps,release_state,config_state";
-/** Columns that need more fields. */
-const WIDE_COLUMNS = ["HEALTH", "FAILING", "SITE", "FLEET", "LABELS", "AGENT", "PLATFORM", "ENROLLED"];
 
 /** Formats the release of every app. The app's name is omitted if `main` is the robot's only app. */
 function releasesText(apps: readonly { app: string; current: { tag: string } | null; release_state: string }[]): string {
