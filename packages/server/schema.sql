@@ -4,6 +4,38 @@
 create sequence order_number;
 grant usage on sequence order_number to pg_database_owner;
 
+CREATE OR REPLACE FUNCTION public.delete_unknown_robot()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  delete from robot_unknown where org_id = new.org_id and state = tg_argv[0] and robot_id = new.robot_id;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.insert_unknown_robot()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform from robot_desired where org_id = old.org_id and robot_id = old.robot_id for update;
+  execute format('insert into robot_unknown (org_id, state, robot_id)
+    select r.org_id, $1, r.id from robot r where r.org_id = $2 and r.id = $3
+      and not exists (select from %I k where k.org_id = r.org_id and k.robot_id = r.id and k.state <> ''unknown'')
+    on conflict do nothing', tg_table_name) using tg_argv[0], old.org_id, old.robot_id;
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION public.insert_unknown_robots()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  insert into robot_unknown (org_id, state, robot_id)
+    select r.org_id, s.state, r.id from inserted r cross join (values ('health'), ('release'), ('config')) s (state);
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION public.write_robot_labels()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -452,6 +484,8 @@ CREATE INDEX health_snapshot_failing ON health_snapshot USING btree (org_id, rob
 alter table health_snapshot enable row level security;
 create policy tenant on health_snapshot using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on health_snapshot to pg_database_owner;
+CREATE TRIGGER health_known AFTER INSERT ON health_snapshot FOR EACH ROW EXECUTE FUNCTION delete_unknown_robot('health');
+CREATE TRIGGER health_unknown AFTER DELETE ON health_snapshot FOR EACH ROW EXECUTE FUNCTION insert_unknown_robot('health');
 
 create table idempotency (
   org_id text not null,
@@ -667,6 +701,7 @@ create policy tenant on robot using (org_id = current_setting('app.org'::text, t
 grant delete, insert, select, update on robot to pg_database_owner;
 CREATE TRIGGER robot_labels_inserted AFTER INSERT ON robot FOR EACH ROW WHEN (new.labels <> '{}'::jsonb) EXECUTE FUNCTION write_robot_labels();
 CREATE TRIGGER robot_labels_updated AFTER UPDATE OF labels ON robot FOR EACH ROW WHEN (old.labels IS DISTINCT FROM new.labels) EXECUTE FUNCTION write_robot_labels();
+CREATE TRIGGER robots_unknown AFTER INSERT ON robot REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION insert_unknown_robots();
 
 create table robot_app (
   org_id text not null,
@@ -702,6 +737,10 @@ CREATE INDEX robot_app_state ON robot_app USING btree (org_id, app, state, robot
 alter table robot_app enable row level security;
 create policy tenant on robot_app using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_app to pg_database_owner;
+CREATE TRIGGER release_deleted AFTER DELETE ON robot_app FOR EACH ROW WHEN (old.state <> 'unknown'::text) EXECUTE FUNCTION insert_unknown_robot('release');
+CREATE TRIGGER release_inserted AFTER INSERT ON robot_app FOR EACH ROW WHEN (new.state <> 'unknown'::text) EXECUTE FUNCTION delete_unknown_robot('release');
+CREATE TRIGGER release_known AFTER UPDATE ON robot_app FOR EACH ROW WHEN (old.state = 'unknown'::text AND new.state <> 'unknown'::text) EXECUTE FUNCTION delete_unknown_robot('release');
+CREATE TRIGGER release_unknown AFTER UPDATE ON robot_app FOR EACH ROW WHEN (old.state <> 'unknown'::text AND new.state = 'unknown'::text) EXECUTE FUNCTION insert_unknown_robot('release');
 
 create table robot_config (
   org_id text not null,
@@ -734,6 +773,10 @@ CREATE INDEX robot_config_state ON robot_config USING btree (org_id, state, robo
 alter table robot_config enable row level security;
 create policy tenant on robot_config using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_config to pg_database_owner;
+CREATE TRIGGER config_deleted AFTER DELETE ON robot_config FOR EACH ROW WHEN (old.state <> 'unknown'::text) EXECUTE FUNCTION insert_unknown_robot('config');
+CREATE TRIGGER config_inserted AFTER INSERT ON robot_config FOR EACH ROW WHEN (new.state <> 'unknown'::text) EXECUTE FUNCTION delete_unknown_robot('config');
+CREATE TRIGGER config_known AFTER UPDATE ON robot_config FOR EACH ROW WHEN (old.state = 'unknown'::text AND new.state <> 'unknown'::text) EXECUTE FUNCTION delete_unknown_robot('config');
+CREATE TRIGGER config_unknown AFTER UPDATE ON robot_config FOR EACH ROW WHEN (old.state <> 'unknown'::text AND new.state = 'unknown'::text) EXECUTE FUNCTION insert_unknown_robot('config');
 
 create table robot_config_order (
   org_id text not null,
@@ -813,6 +856,18 @@ CREATE INDEX robot_request_expiry ON robot_request USING btree (expires_at);
 alter table robot_request enable row level security;
 create policy tenant on robot_request using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_request to pg_database_owner;
+
+create table robot_unknown (
+  org_id text not null,
+  state text not null,
+  robot_id text not null,
+  constraint robot_unknown_pkey PRIMARY KEY (org_id, state, robot_id),
+  constraint robot_unknown_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
+  constraint robot_unknown_state_check CHECK (state = ANY (ARRAY['health'::text, 'release'::text, 'config'::text]))
+);
+alter table robot_unknown enable row level security;
+create policy tenant on robot_unknown using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_unknown to pg_database_owner;
 
 create table secret_key (
   org_id text not null,

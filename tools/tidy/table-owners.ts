@@ -12,6 +12,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   fleet: "features/fleets",
   robot: "features/robots",
   robot_label: "features/robots",
+  robot_unknown: "features/robots",
   robot_request: "features/robots",
   robot_key: "features/enrollment",
   enrollment_key: "features/enrollment",

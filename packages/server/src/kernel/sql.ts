@@ -154,6 +154,12 @@ export function sql(first: RowShape | TemplateStringsArray, ...values: SqlValue[
   return first instanceof RowShape ? first.tag : build(first, values, undefined);
 }
 
+/**
+ * Returns the statement unprepared, so that PostgreSQL plans each call for its values. For statements whose plan for any values would be
+ * bad. It cannot be interpolated.
+ */
+export const unprepared = <R>({ text, values, row }: Statement<R>): Statement<R> => ({ text, name: undefined, values, row });
+
 /** Identifiers by column name. Each is created once, because the cache of composed templates compares them by identity. */
 const compared_columns = new Map<string, Verbatim>();
 

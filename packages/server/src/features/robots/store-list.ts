@@ -2,7 +2,7 @@ import type { Robot } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing, limited, MAX_ID } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
+import { equals, json, row, sql, type Statement, text, unprepared } from "../../kernel/sql.ts";
 import { type RobotStatus, robotRow } from "./store.ts";
 import { type Part, readShown, shown, type ShownRobot } from "./store-shown.ts";
 
@@ -86,7 +86,9 @@ export function listingRobots(
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}`;
   // The best plan for a rare value differs from that for a frequent one, so a plan for any value would not suit other filters.
   const page = isByPlace(filter) ? limited(robots, limit) : sql`${robots} limit ${limit}`;
-  return shown(caller.org_id, page, sort === "newest" ? sql`page.id desc` : sql`page.name collate "C", page.id`, parts);
+  const listed = shown(caller.org_id, page, sort === "newest" ? sql`page.id desc` : sql`page.name collate "C", page.id`, parts);
+  // A plan for any values expects few robots in the org, and compares each by name with each robot of the state.
+  return sort === "newest" || isByPlace(filter) ? listed : unprepared(listed);
 }
 
 /** Whether a filter has only places and a status. */
@@ -110,6 +112,9 @@ function joinsOf(
 ): Statement<unknown> {
   return sql`
     ${label === undefined || sort === "name" ? NOTHING : sql`join robot_label l on ${hasLabel(label)} and l.robot_id < ${from}`}
+    ${app !== undefined || release_state !== "unknown" ? NOTHING : sql`${UNKNOWN.release} and ur.robot_id < ${from}`}
+    ${health === "unknown" ? sql`${UNKNOWN.health} and uh.robot_id < ${from}` : NOTHING}
+    ${config_state === "unknown" ? sql`${UNKNOWN.config} and uc.robot_id < ${from}` : NOTHING}
     ${
       release === undefined
         ? NOTHING
@@ -147,6 +152,13 @@ function joinsOf(
 const hasLabel = ({ key, value }: Label): Statement<unknown> =>
   sql`l.org_id = r.org_id and l.robot_id = r.id and l.key = ${key} and l.value = ${value}`;
 
+/** SQL joins that select robots without a release, health or a config. Triggers write the table: see migration 0022. */
+const UNKNOWN = {
+  release: sql`join robot_unknown ur on ur.org_id = r.org_id and ur.robot_id = r.id and ur.state = 'release'`,
+  health: sql`join robot_unknown uh on uh.org_id = r.org_id and uh.robot_id = r.id and uh.state = 'health'`,
+  config: sql`join robot_unknown uc on uc.org_id = r.org_id and uc.robot_id = r.id and uc.state = 'config'`,
+};
+
 // Each state is a literal instead of a parameter, so that the query planner takes into account how frequent that state is.
 const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {
   current: sql`state = 'current'`,
@@ -154,11 +166,6 @@ const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {
   failed: sql`state = 'failed'`,
   unknown: sql`state = 'unknown'`,
 };
-/**
- * SQL conditions for an app in a worse state than the key. A robot with such an app does not have the state of the key, unless the filter
- * names an app.
- */
-const WORSE_RELEASE_STATES = { current: sql`w.state in ('failed', 'behind')`, unknown: sql`w.state <> 'unknown'` };
 const HEALTH_STATES = { ok: sql`and h.state = 'ok'`, failing: sql`and h.state = 'failing'` };
 const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'pending'`, in_sync: sql`state = 'in_sync'` };
 
@@ -166,7 +173,7 @@ const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'p
  * Returns SQL conditions that exclude robots with a worse state than the filter's. For the order by name, also returns conditions that
  * replace the joins on states.
  */
-function conditionsOf({ app, health, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
+function conditionsOf({ app, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
   return sql`
     ${
       app !== undefined || release_state === undefined || release_state === "unknown" || sort === "newest"
@@ -175,16 +182,10 @@ function conditionsOf({ app, health, release_state, config_state }: RobotFilter,
           and exists (select from robot_app a where a.org_id = r.org_id and a.robot_id = r.id and a.${RELEASE_STATES[release_state]})`
     }
     ${
-      app !== undefined || (release_state !== "current" && release_state !== "unknown")
+      app !== undefined || release_state !== "current"
         ? NOTHING
         : sql`-- reads tables of other features: robot_app
-          and not exists (select from robot_app w where w.org_id = r.org_id and w.robot_id = r.id and ${WORSE_RELEASE_STATES[release_state]})`
-    }
-    ${
-      health === "unknown"
-        ? sql`-- reads tables of other features: health_snapshot
-          and not exists (select from health_snapshot h where h.org_id = r.org_id and h.robot_id = r.id)`
-        : NOTHING
+          and not exists (select from robot_app w where w.org_id = r.org_id and w.robot_id = r.id and w.state in ('failed', 'behind'))`
     }
     ${
       config_state === undefined || config_state === "unknown" || sort === "newest"
@@ -193,7 +194,7 @@ function conditionsOf({ app, health, release_state, config_state }: RobotFilter,
           and exists (select from robot_config c where c.org_id = r.org_id and c.robot_id = r.id and c.${CONFIG_STATES[config_state]})`
     }
     ${
-      config_state === undefined || config_state === "drifted"
+      config_state === undefined || config_state === "unknown" || config_state === "drifted"
         ? NOTHING
         : sql`-- reads tables of other features: robot_config
           and not exists (select from robot_config w where w.org_id = r.org_id and w.robot_id = r.id and ${WORSE[config_state]})`
@@ -203,7 +204,6 @@ function conditionsOf({ app, health, release_state, config_state }: RobotFilter,
 const WORSE = {
   pending: sql`w.state = 'drifted'`,
   in_sync: sql`w.state in ('drifted', 'pending')`,
-  unknown: sql`w.state <> 'unknown'`,
 };
 
 const releaseRow = row({ id: text, app: text });
