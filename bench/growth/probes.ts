@@ -101,6 +101,8 @@ export interface WorkProbe {
   /** Runs before each measurement; not counted. */
   prepare?(db: Db, filled: Filled): Promise<unknown>;
   work(db: Db): Promise<unknown>;
+  /** A time that meets the goal whatever the ratio. */
+  ms_max?: number;
 }
 
 const DAY_MS = 86_400_000;
@@ -130,6 +132,8 @@ export const WORK: readonly WorkProbe[] = [
   { name: "robots of dead nodes, looked for", work: (db) => setOfflineOfDeadNodes(db, SELF, 5_000, 0) },
   {
     name: "logs of an old day dropped",
+    // The file system removes a large file more slowly than a small one.
+    ms_max: 20,
     prepare: makeOldDay,
     work: (db) => keepPartitions({ db, clock: systemClock, retention_clock: systemClock, log: quiet }, LOGS, LOG_DAYS),
   },
