@@ -2,13 +2,13 @@ import { readFile, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { ROWS } from "./all-rows.ts";
+import { agreementOf, agreementTable } from "./agreement.ts";
 import { compareResults, comparisonTable } from "./compare.ts";
+import { measureRows } from "./measure-rows.ts";
 import { type BenchOptions, readOptions } from "./options.ts";
 import { pageOf, REASONS_FILE, reasonsIn } from "./page.ts";
 import { tableOf } from "./report.ts";
 import { describeMachine, LATEST, mergeResults, readResults, type Results, thisMachine, UNWRITTEN } from "./results.ts";
-import { withRig } from "./rig.ts";
-import type { Row, RowResult } from "./row.ts";
 import { commitNow, keepRun } from "./runs.ts";
 
 /** `npm run bench`: measures our server and a limit alternately in one run. */
@@ -25,6 +25,7 @@ const help = (): string => `npm run bench [-- OPTIONS]
   --growth SIZES     robots in the database for the rows of growth: 10k,100k,1M
   --write            write docs/reference/performance.md and bench/results/latest.json, and keep the run in bench/results/runs
   --compare [WITH]   show what changed since latest, baseline or a file. Without a row to measure: from there to what was measured last
+  --compare A B C    show the lines in which kept runs differ by more than their spread
   --json             show the results, or the comparison, as JSON
   --out FILE         add the results to a file (without --write always to bench/results/unwritten.json)
   --profile DIR      write CPU profiles of the server and the limits there
@@ -45,50 +46,44 @@ function announce({ rows }: BenchOptions, latest: Results): void {
   say(`${describeMachine(thisMachine())}; load ${load.join(" ")}\n${rows.length} rows, about ${Math.ceil(seconds / 60)} minutes\n`);
 }
 
-async function measure(row: Row, { quick, profile, growth }: BenchOptions): Promise<Results> {
-  const [[load = Number.NaN], started] = [os.loadavg(), performance.now()];
-  const measured_at = new Date().toISOString();
-  say(`${row.name} (load ${load.toFixed(2)}): ${row.about} …\n`);
-  const found: RowResult[] = [];
-  // A separate server for each row, so that none inherits memory or tables of another.
-  await withRig({ ...row.server, quick, profile, growth }, async (rig) => {
-    found.push(...[await row.run(rig)].flat());
-  });
-  const [load_end = Number.NaN] = os.loadavg();
-  const took_s = Math.round((performance.now() - started) / 1_000);
-  const { area, about } = row;
-  return { [row.name]: { area, about, measured_at, machine: thisMachine(), load, load_end, took_s, quick, lines: found } };
-}
-
 async function writePage(): Promise<void> {
   const reasons = reasonsIn(await readFile(path.join(ROOT, REASONS_FILE), "utf8"));
   await writeFile(PAGE, pageOf(await readResults(LATEST), reasons));
 }
 
+const resultsOf = (name: string): Promise<Results> => readResults(name === "latest" ? LATEST : name === "baseline" ? BASELINE : name);
+
 async function main(options: BenchOptions): Promise<void> {
+  const { compare, json } = options;
+  const print = (value: unknown, table: string): void =>
+    void process.stdout.write(json ? `${JSON.stringify(value, null, 2)}\n` : `${table}\n`);
+  if (compare.length > 1) {
+    const agreement = agreementOf(await Promise.all(compare.map(resultsOf)));
+    return print(agreement, agreementTable(agreement));
+  }
   const latest = await readResults(LATEST).catch(() => ({}));
-  const { compare } = options;
-  const earlier =
-    compare === undefined ? undefined : compare === "latest" ? latest : await readResults(compare === "baseline" ? BASELINE : compare);
+  const earlier = compare[0] === undefined ? undefined : await resultsOf(compare[0]);
   const [begun_at, load_begin, commit] = [new Date().toISOString(), os.loadavg(), commitNow()];
-  const results: Results = {};
   if (options.rows.length > 0) announce(options, latest);
-  for (const row of options.rows) {
-    Object.assign(results, await measure(row, options));
-    // Saved after each row, so that an interrupted run is not lost.
+  const measured = async (results: Results): Promise<void> => {
     await mergeResults(options.write ? LATEST : UNWRITTEN, results);
     if (options.write) await writePage();
+  };
+  const { results, failed } = await measureRows(options, { say, measured });
+  if (earlier === undefined) print({ rows: results }, tableOf(results));
+  else {
+    const changes = compareResults(options.rows.length > 0 ? results : latest, earlier);
+    print(changes, comparisonTable(changes));
   }
-  const shown = options.rows.length > 0 ? results : latest;
-  if (earlier !== undefined) {
-    const changes = compareResults(shown, earlier);
-    process.stdout.write(options.json ? `${JSON.stringify(changes, null, 2)}\n` : `${comparisonTable(changes)}\n`);
-  } else process.stdout.write(options.json ? `${JSON.stringify({ rows: results }, null, 2)}\n` : `${tableOf(results)}\n`);
   if (options.out !== undefined) await mergeResults(options.out, results);
-  if (!options.write) return;
-  const ended_at = new Date().toISOString();
-  const file = await keepRun({ begun_at, ended_at, commit, machine: thisMachine(), load_begin, load_end: os.loadavg(), rows: results });
-  say(`written: ${path.relative(process.cwd(), PAGE)}, ${path.relative(process.cwd(), file)}\n`);
+  if (options.write) {
+    const ended_at = new Date().toISOString();
+    const run = { begun_at, ended_at, commit, machine: thisMachine(), load_begin, load_end: os.loadavg(), rows: results, failed };
+    say(`written: ${path.relative(process.cwd(), PAGE)}, ${path.relative(process.cwd(), await keepRun(run))}\n`);
+  }
+  if (Object.keys(failed).length === 0) return;
+  say(`failed rows: ${Object.keys(failed).join(", ")}\n`);
+  process.exitCode = 1;
 }
 
 let options: BenchOptions;

@@ -20,12 +20,18 @@ test("--compare measures the named rows first, and nothing if no row is named", 
     const { rows, compare } = readOptions(args, ALL);
     return [rows.length, compare];
   };
-  assert.deepEqual(read("--compare"), [0, "baseline"]);
-  assert.deepEqual(read("--compare", "--json"), [0, "baseline"]);
-  assert.deepEqual(read("--compare", "some.json"), [0, "some.json"]);
-  assert.deepEqual(read("--only", "a", "--compare"), [1, "latest"]);
-  assert.deepEqual(read("--write", "--compare", "baseline"), [2, "baseline"]);
-  assert.deepEqual(read("--json"), [2, undefined]);
+  assert.deepEqual(read("--compare"), [0, ["baseline"]]);
+  assert.deepEqual(read("--compare", "--json"), [0, ["baseline"]]);
+  assert.deepEqual(read("--compare", "some.json"), [0, ["some.json"]]);
+  assert.deepEqual(read("--only", "a", "--compare"), [1, ["latest"]]);
+  assert.deepEqual(read("--write", "--compare", "baseline"), [2, ["baseline"]]);
+  assert.deepEqual(read("--json"), [2, []]);
+});
+
+test("--compare takes several kept runs, and measures nothing then", () => {
+  assert.deepEqual(readOptions(["--compare", "1.json", "2.json", "3.json"], ALL).compare, ["1.json", "2.json", "3.json"]);
+  assert.throws(() => readOptions(["--only", "a", "--compare", "1.json", "2.json"], ALL), /measures no rows/);
+  assert.throws(() => readOptions(["1.json"], ALL), /unknown argument 1\.json/);
 });
 
 test("parses growth sizes with units and requires increasing order", () => {

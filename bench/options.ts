@@ -4,8 +4,8 @@ import type { Row } from "./row.ts";
 export interface BenchOptions {
   /** Rows to measure, in the order of the table; empty: show earlier results. */
   rows: readonly Row[];
-  /** Results to compare with: `latest`, `baseline` or a file. */
-  compare: string | undefined;
+  /** Results to compare with: `latest`, `baseline` or a file. Several: kept runs that are compared with each other. */
+  compare: readonly string[];
   json: boolean;
   out: string | undefined;
   profile: string | undefined;
@@ -22,7 +22,8 @@ const GROWTH_FULL = [10_000, 100_000, 1_000_000];
 
 /** Throws an Error with a message for the user. */
 export function readOptions(args: readonly string[], all: readonly Row[]): BenchOptions {
-  const { values } = parseArgs({
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
     args: args.flatMap((arg, i) => (arg === "--compare" && (args[i + 1] ?? "--").startsWith("--") ? ["--compare", ""] : [arg])),
     options: {
       only: { type: "string", multiple: true },
@@ -38,18 +39,21 @@ export function readOptions(args: readonly string[], all: readonly Row[]): Bench
       help: { type: "boolean", default: false },
     },
   });
-  const { only, skip, full, growth, compare, out, profile, ...rest } = values;
+  const { only, skip, full, growth, compare: first, out, profile, ...rest } = values;
+  if (first === undefined && positionals.length > 0) throw new Error(`unknown argument ${positionals.join(" ")}`);
   const unknown = [...(only ?? []), ...skip].filter((name) => !all.some((row) => row.name === name));
   if (unknown.length > 0) throw new Error(`no row is called ${unknown.join(", ")}; known are ${all.map(({ name }) => name).join(", ")}`);
   // Showing results is the default; measuring needs a selection or --write.
-  const only_looks = compare !== undefined && only === undefined && !full && !rest.write && !rest.quick && skip.length === 0;
+  const only_looks = first !== undefined && only === undefined && !full && !rest.write && !rest.quick && skip.length === 0;
+  if (positionals.length > 0 && !only_looks) throw new Error("--compare with several files measures no rows");
+  const compare = first === "" ? (only_looks ? "baseline" : "latest") : first;
   const wanted = (row: Row): boolean => (only === undefined ? full || row.only_full !== true : only.includes(row.name));
   return {
     ...rest,
     out,
     profile,
     rows: only_looks ? [] : all.filter((row) => wanted(row) && !skip.includes(row.name)),
-    compare: compare === "" ? (only_looks ? "baseline" : "latest") : compare,
+    compare: compare === undefined ? [] : [compare, ...positionals],
     growth: growth === undefined ? (full ? GROWTH_FULL : rest.quick ? GROWTH_QUICK : GROWTH) : readSizes(growth),
   };
 }

@@ -90,6 +90,7 @@ test("stores each benchmark run with its machine and load, and deletes the oldes
       load_begin: [1, 2, 3],
       load_end: [4, 5, 6],
       rows: { a: measured(1.234567) },
+      failed: {},
     });
     for (const minute of [1, 2, 3]) await keepRun(run(minute), directory, 2);
     const files = await listRuns(directory);

@@ -14,6 +14,8 @@ export interface Run {
   load_begin: readonly number[];
   load_end: readonly number[];
   rows: Results;
+  /** Why a row was not measured, by its name. */
+  failed: Readonly<Record<string, string>>;
 }
 
 export const RUNS = path.join(import.meta.dirname, "results", "runs");
