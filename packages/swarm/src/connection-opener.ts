@@ -1,6 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions, createSecureContext } from "node:tls";
 import type { OpenSocket, SocketAddress } from "@roamfleet/agent/parts";
+import { ROBOT_ALPN_PROTOCOLS } from "@roamfleet/protocol/link";
 
 /** Maximum concurrent handshakes. Enough to keep one process busy while responses are in transit. */
 export const OPENING_MAX = 64;
@@ -19,7 +20,7 @@ export class ConnectionOpener {
 
   /** `ca` is the PEM of the only trusted certificate authority. If it is undefined, the system's authorities are trusted. */
   constructor(ca: string | undefined) {
-    this.#tls = { secureContext: createSecureContext(ca === undefined ? {} : { ca }) };
+    this.#tls = { secureContext: createSecureContext(ca === undefined ? {} : { ca }), ALPNProtocols: [...ROBOT_ALPN_PROTOCOLS] };
   }
 
   readonly open: OpenSocket = (address, opened, signal) => {

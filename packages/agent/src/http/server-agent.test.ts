@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { readPresented } from "@roamfleet/protocol/authority";
+import { ROBOT_ALPN_PROTOCOLS } from "@roamfleet/protocol/link";
 import { WebSocketServer } from "ws";
 import { connect } from "../link/connect.ts";
 import { spawnChild } from "../runtime/spawn-child.ts";
@@ -39,7 +40,7 @@ function certificate(directory: string, from_years = 0, name = "IP:127.0.0.1"): 
 
 async function serve(
   t: TestContext,
-  pair: { cert: string; key: string; maxVersion?: "TLSv1.2" },
+  pair: { cert: string; key: string; maxVersion?: "TLSv1.2"; ALPNCallback?: (offer: { protocols: string[] }) => string | undefined },
 ): Promise<{ url: string; asked: string[] }> {
   const asked: string[] = [];
   const server = createServer(pair, (request, response) => {
@@ -76,6 +77,18 @@ async function askFrom(t: TestContext, clock_years: number, url: string, { ca, l
   await once(child, "close");
   return said;
 }
+
+test("offers the protocol name of robots in the TLS handshake, and HTTP/1.1 first", LIMIT, async (t) => {
+  const { ca, ...pair } = certificate(temporaryDirectory(t));
+  let offered: readonly string[] = [];
+  const ALPNCallback = ({ protocols }: { protocols: string[] }): string | undefined => {
+    offered = protocols;
+    return protocols[0];
+  };
+  const { url } = await serve(t, { ...pair, ALPNCallback });
+  assert.equal(await askFrom(t, 0, url, { ca, least: 0 }), "hello");
+  assert.deepEqual(offered, ROBOT_ALPN_PROTOCOLS);
+});
 
 test("a robot whose clock is years behind skips only the check of the certificate's start date", { ...LIMIT, ...SKIP }, async (t) => {
   const [right, other, misnamed, expired] = [0, 0, 0, -3].map((from, index) =>

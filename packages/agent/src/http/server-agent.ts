@@ -4,6 +4,7 @@ import { Agent as HttpsAgent, type RequestOptions } from "node:https";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import tls, { checkServerIdentity, type DetailedPeerCertificate, TLSSocket } from "node:tls";
+import { ROBOT_ALPN_PROTOCOLS } from "@roamfleet/protocol/link";
 
 interface ServerAgentOptions {
   /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
@@ -47,6 +48,7 @@ class CheckingAgent extends HttpsAgent {
       maxCachedSessions: 0,
       // The robot's signature contains the TLS channel binding, which requires TLS 1.3.
       minVersion: "TLSv1.3",
+      ALPNProtocols: [...ROBOT_ALPN_PROTOCOLS],
       ...(options.ca === undefined ? {} : { ca: options.ca }),
     });
     this.#options = options;

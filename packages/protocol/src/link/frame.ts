@@ -41,6 +41,14 @@ export const LOG_CHANNEL = 1;
 /** The WebSocket subprotocol of the link. Its number increases when older peers would misread the frames. */
 export const LINK_SUBPROTOCOL = "roamfleet.link.v1";
 
+/**
+ * Protocol name that robots add to their TLS ClientHello (ALPN). The server never selects it. It shows before the handshake that the client
+ * is a robot, so that a storm of robots does not delay the handshakes of people.
+ */
+export const ROBOT_ALPN = "roamfleet-robot";
+/** The protocols that a robot offers in its TLS ClientHello, most preferred first. */
+export const ROBOT_ALPN_PROTOCOLS: readonly string[] = ["http/1.1", ROBOT_ALPN];
+
 export interface Frame {
   type: FrameType;
   flags: number;

@@ -19,11 +19,11 @@ function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
   const begun: number[] = [];
   const sent_away: number[] = [];
   const leaves: (() => void)[] = [];
-  const come = (count: number, address = "192.0.2.1"): void => {
+  const come = (count: number, address = "192.0.2.1", is_robot = false): void => {
     for (let i = 0; i < count; i += 1) {
       const number = leaves.length;
       const start = (): boolean => !gone.has(number) && begun.push(number) > 0;
-      leaves.push(queue.join({ address, start, sendAway: () => void sent_away.push(number) }));
+      leaves.push(queue.join({ address, is_robot, start, sendAway: () => void sent_away.push(number) }));
     }
   };
   const turn = (): void => {
@@ -148,6 +148,21 @@ test("a network with thousands of queued clients does not delay clients of other
     begun.filter((number) => number >= strangers),
     [strangers, strangers + 1, strangers + 2],
   );
+});
+
+test("serves robots and other clients alternately, also of the same network", () => {
+  const { queue, begun, come, settle } = rig();
+  const address = "192.0.2.1";
+  come(RUNNING_MAX + 1_000, address, true);
+  settle();
+  come(3, address);
+  for (let i = 0; i < 8; i += 1) {
+    queue.ended();
+    settle();
+  }
+  const [robot, person] = [RUNNING_MAX, RUNNING_MAX + 1_000];
+  // When no other client is queued, each start is a robot's.
+  assert.deepEqual(begun.slice(RUNNING_MAX), [person, robot, person + 1, robot + 1, person + 2, robot + 2, robot + 3, robot + 4]);
 });
 
 test("closing the handshake queue turns away all waiting and later clients", async () => {

@@ -36,11 +36,16 @@ export const WAIT_MS_MAX = 45_000;
 export interface Client {
   /** The client's address. */
   address: string;
+  /** Whether the client states that it is a robot. */
+  is_robot: boolean;
   /** Starts the handshake. Returns false if the client has disconnected. Then no slot is taken. */
   start: () => boolean;
   /** Turns the client away: its network has no free slot in the queue, it waited too long, or the queue is closed. */
   sendAway: () => void;
 }
+
+/** A client in the queue of its network. `since`: when it was queued, in monotonic milliseconds. */
+type Queued = Client & { since: number };
 
 /** Timers of the queue, replaced in tests. */
 export interface QueueTimers {
@@ -50,7 +55,8 @@ export interface QueueTimers {
 }
 
 /**
- * Queues TLS handshakes. Networks are served round robin, and the clients of a network in order of arrival. If thousands of handshakes ran
+ * Queues TLS handshakes. Robots and other clients are served alternately, so that a person does not wait behind all robots of a site, and a
+ * client that hides that it is a robot takes at most half of the starts. In both groups networks are served round robin, and the clients of a network in order of arrival. If thousands of handshakes ran
  * concurrently, all would end late, many after their client's timeout. So only RUNNING_MAX run. A queued client costs only a socket.
  *
  * The event loop accepts one connection per turn. Handshakes make turns long, so that the kernel's backlog overflows. Clients that find the
@@ -58,8 +64,10 @@ export interface QueueTimers {
  */
 export class TlsHandshakeQueue {
   readonly #timers: QueueTimers;
-  /** Queued clients by network. `since`: when the client was queued, in monotonic milliseconds. */
-  readonly #queue = new FairQueue<Client & { since: number }>();
+  readonly #robots = new FairQueue<Queued>();
+  readonly #others = new FairQueue<Queued>();
+  /** Whether the next start belongs to a robot, if one is queued. */
+  #is_robots_turn = false;
   #running = 0;
   #started_at = -Infinity;
   #timer: Timer | undefined;
@@ -77,7 +85,7 @@ export class TlsHandshakeQueue {
   }
 
   get queued(): number {
-    return this.#queue.size;
+    return this.#robots.size + this.#others.size;
   }
 
   /** Reports that a client connected: more may be in the backlog. */
@@ -89,15 +97,16 @@ export class TlsHandshakeQueue {
   /** Queues a client for its handshake. The returned function removes it from the queue. */
   join(client: Client): () => void {
     const network = networkOf(client.address);
-    if (this.#closed || this.#queue.sizeOf(network) >= QUEUE_MAX - this.#queue.size) {
+    const queue = client.is_robot ? this.#robots : this.#others;
+    if (this.#closed || queue.sizeOf(network) >= QUEUE_MAX - this.queued) {
       client.sendAway();
       return () => {};
     }
     const queued = { ...client, since: this.#timers.clock.monotonic() };
-    this.#queue.push(network, queued);
+    queue.push(network, queued);
     this.#awaitTurn();
     this.#wake();
-    return () => this.#queue.delete(queued);
+    return () => queue.delete(queued);
   }
 
   /** Reports that a started handshake ended, with or without success. */
@@ -110,7 +119,7 @@ export class TlsHandshakeQueue {
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
-    for (const client of this.#queue.takeWhile(() => true)) client.sendAway();
+    this.#sendAwayWhile(() => true);
   }
 
   #awaitTurn(): void {
@@ -130,7 +139,7 @@ export class TlsHandshakeQueue {
   }
 
   #startSome(): void {
-    for (let started = 0; this.#queue.size > 0 && this.#running < RUNNING_MAX; started += 1) {
+    for (let started = 0; this.queued > 0 && this.#running < RUNNING_MAX; started += 1) {
       if (started === STARTS_PER_TURN_MAX) return this.#awaitTurn();
       this.#startFirst();
     }
@@ -138,9 +147,9 @@ export class TlsHandshakeQueue {
 
   /** Starts the handshake of the first client that is still connected. */
   #startFirst(): void {
-    for (let next = this.#queue.take(() => true); next !== undefined; next = this.#queue.take(() => true)) {
+    for (let next = this.#take(); next !== undefined; next = this.#take()) {
       this.#running += 1;
-      if (next.item.start()) {
+      if (next.start()) {
         this.#started_at = this.#timers.clock.monotonic();
         return;
       }
@@ -148,12 +157,24 @@ export class TlsHandshakeQueue {
     }
   }
 
+  /** Removes and returns the next client. */
+  #take(): Queued | undefined {
+    const [first, second] = this.#is_robots_turn ? [this.#robots, this.#others] : [this.#others, this.#robots];
+    const next = first.take(() => true) ?? second.take(() => true);
+    this.#is_robots_turn = next?.item.is_robot !== true;
+    return next?.item;
+  }
+
+  #sendAwayWhile(isSentAway: (client: Queued) => boolean): void {
+    for (const queue of [this.#robots, this.#others]) for (const client of queue.takeWhile(isSentAway)) client.sendAway();
+  }
+
   /**
    * Schedules the next check while clients are queued. The check starts a handshake if none has started for START_INTERVAL_MS, and turns
    * away clients that waited too long.
    */
   #wake(): void {
-    if (this.#queue.size === 0 || this.#timer !== undefined) return;
+    if (this.queued === 0 || this.#timer !== undefined) return;
     const now = this.#timers.clock.monotonic();
     this.#timer = this.#timers.clock.setTimer(Math.max(1, this.#started_at + START_INTERVAL_MS - now), () => {
       this.#timer = undefined;
@@ -165,6 +186,6 @@ export class TlsHandshakeQueue {
   #check(): void {
     if (this.#hasNoneStartedFor(START_INTERVAL_MS)) this.#startFirst();
     const late = this.#timers.clock.monotonic() - WAIT_MS_MAX;
-    for (const client of this.#queue.takeWhile(({ since }) => since <= late)) client.sendAway();
+    this.#sendAwayWhile(({ since }) => since <= late);
   }
 }

@@ -8,6 +8,7 @@ import { test, type TestContext } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
 import { type Clock, SimulatedClock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
+import { ROBOT_ALPN_PROTOCOLS } from "@roamfleet/protocol/link";
 import { TLS_OPTIONS } from "./tls.ts";
 import { TlsHandshakeQueue, RUNNING_MAX } from "./handshake-queue.ts";
 import { openAuthority } from "./certificate-authority.ts";
@@ -73,10 +74,24 @@ async function takeAllPlaces(t: TestContext, { port, queue }: Listening): Promis
   return stuck;
 }
 
-function shakeHands(t: TestContext, port: number): TLSSocket {
-  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+function shakeHands(t: TestContext, port: number, ALPNProtocols: readonly string[] = ["http/1.1"]): TLSSocket {
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: [...ALPNProtocols] });
   t.after(() => socket.destroy());
   return socket.on("error", () => {});
+}
+
+/** Connects a client and waits until it is queued. Its name is added to `shaken` after its handshake. */
+async function enqueue(
+  t: TestContext,
+  { port, queue }: Listening,
+  name: string,
+  shaken: string[],
+  protocols?: readonly string[],
+): Promise<TLSSocket> {
+  const before = queue.queued;
+  const socket = shakeHands(t, port, protocols).once("secureConnect", () => shaken.push(name));
+  await until(`${name} to be in queue`, () => queue.queued === before + 1);
+  return socket;
 }
 
 /** Sends a request after the handshake. Returns the response body, which is the path. */
@@ -96,15 +111,10 @@ test("serves HTTPS clients and frees their handshake slots", LIMIT, async (t) =>
 
 test("TLS clients above the limit wait, start in order and leave the queue when they disconnect", LIMIT, async (t) => {
   const server = await listen(t);
-  const { port, queue, held } = server;
+  const { queue, held } = server;
   const stuck = await takeAllPlaces(t, server);
   const shaken: string[] = [];
-  const come = async (name: string): Promise<TLSSocket> => {
-    const before = queue.queued;
-    const socket = shakeHands(t, port).once("secureConnect", () => shaken.push(name));
-    await until(`${name} to be in queue`, () => queue.queued === before + 1);
-    return socket;
-  };
+  const come = (name: string): Promise<TLSSocket> => enqueue(t, server, name, shaken);
   const first = await come("first");
   const second = await come("second");
   const third = await come("third");
@@ -116,6 +126,21 @@ test("TLS clients above the limit wait, start in order and leave the queue when 
   // The third client gets the slot of the first when the handshake of the first ends.
   assert.deepEqual(await Promise.all([ask(first, "/first"), ask(third, "/third")]), ["/first", "/third"]);
   assert.deepEqual(shaken, ["first", "third"]);
+});
+
+test("a client that is no robot overtakes queued robots of the same network", LIMIT, async (t) => {
+  const server = await listen(t);
+  const stuck = await takeAllPlaces(t, server);
+  const shaken: string[] = [];
+  // The stuck clients are no robots, so the first of these starts is a robot's.
+  const robots: TLSSocket[] = [];
+  for (const name of ["robot 1", "robot 2"]) robots.push(await enqueue(t, server, name, shaken, ROBOT_ALPN_PROTOCOLS));
+  const person = await enqueue(t, server, "person", shaken);
+  stuck[0]!.destroy();
+  const answers = await Promise.all([...robots, person].map((socket) => ask(socket, "/in")));
+  assert.deepEqual(answers, ["/in", "/in", "/in"]);
+  assert.deepEqual(shaken, ["robot 1", "person", "robot 2"]);
+  assert.equal(robots[0]!.alpnProtocol, "http/1.1");
 });
 
 test("clients that stop during the TLS handshake do not block others", LIMIT, async (t) => {

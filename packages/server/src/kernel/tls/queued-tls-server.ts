@@ -1,6 +1,7 @@
 import type { RequestListener } from "node:http";
 import { Server, type ServerOptions } from "node:https";
 import type { Socket } from "node:net";
+import { ROBOT_ALPN } from "@roamfleet/protocol/link";
 import type { TlsHandshakeQueue } from "./handshake-queue.ts";
 
 /**
@@ -55,7 +56,8 @@ export class QueuedTlsServer extends Server {
       if (bytes > HELLO_BYTES_MAX) return drop();
       if (received.length > 1) return;
       socket.setTimeout(0);
-      leave = this.#queue.join({ address: socket.remoteAddress ?? "", start, sendAway: drop });
+      // The ClientHello is not encrypted. Only a robot, or a client that wants to wait longer, contains this name.
+      leave = this.#queue.join({ address: socket.remoteAddress ?? "", is_robot: chunk.includes(ROBOT_ALPN), start, sendAway: drop });
     };
     const start = (): boolean => {
       if (socket.destroyed) return false;
