@@ -3,10 +3,10 @@
  * robot, and how fast messages are sent. `GET /send?bytes=N` sends each robot a message with a frame of N bytes.
  */
 import { idleActivity, idSource, systemClock } from "@roamfleet/clock";
-import { FRAME_HEADER_BYTES, type ServerMessage } from "@roamfleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../../packages/server/src/config.ts";
 import { createLog } from "../../packages/server/src/kernel/log.ts";
 import { Gateway } from "../../packages/server/src/link/index.ts";
+import { desiredMessages } from "../desired-message.ts";
 import { listener } from "../listener.ts";
 
 const nothing = (): Promise<void> => Promise.resolve();
@@ -32,38 +32,12 @@ const gateway = new Gateway({
   }),
 });
 
-/** A deployment message, padded to a length. */
-function messageOf(bytes: number): ServerMessage {
-  const manifest = (filling: string): ServerMessage => ({
-    type: "desired",
-    generation: 7,
-    configs: {},
-    apps: {
-      main: {
-        release: {
-          id: "rel_1",
-          tag: "v1",
-          kind: "bundle",
-          artifact_sha256: "a".repeat(64),
-          artifact_size: 1e9,
-          image: null,
-          manifest: { filling },
-        },
-        target_id: "tgt_1",
-        deployment_id: "dep_1",
-        attempt: 1,
-        policy: { verify_seconds: 30 },
-      },
-    },
-  });
-  return manifest("x".repeat(bytes - FRAME_HEADER_BYTES - Buffer.byteLength(JSON.stringify(manifest("")))));
-}
-
 const http = listener((request, response) => {
   const { pathname, searchParams } = new URL(request.url ?? "/", "http://bench");
   if (pathname === "/send") {
-    const message = messageOf(Number(searchParams.get("bytes")));
-    for (const robot_id of robots) gateway.send(robot_id, message);
+    const messageOf = desiredMessages(Number(searchParams.get("bytes")));
+    let robot = 0;
+    for (const robot_id of robots) gateway.send(robot_id, messageOf(robot++));
   }
   response.end(JSON.stringify({ robots: robots.size }));
 });

@@ -24,6 +24,28 @@ test("sends frames strictly by priority class and in order within a class", () =
   assert.deepEqual(order, ["0:9", "10:1", "10:2", "11:1", "11:2", "12:1", "12:2", "13:1", "13:2"]);
 });
 
+test("sends text as UTF-8: in one frame, in several, and when frames are queued before it", () => {
+  const socket = new StuckSocket();
+  const queue = queueTo(socket);
+  const texts = ["", "Fähre 🤖", "€".repeat(22 * KIB), "ü".repeat(40 * KIB)];
+  const filling = "x".repeat(60 * KIB);
+  for (let bytes = 0; bytes < SOCKET_BYTES_MAX.control; bytes += filling.length) texts.push(filling);
+  texts.push("queued");
+  const taken: string[] = [];
+  for (const text of texts) assert.equal(queue.pushText(text), true);
+  socket.readAll();
+  let parts: Buffer[] = [];
+  for (const { type, channel, payload, flags } of socket.sent) {
+    assert.deepEqual([type, channel], [FrameType.DATA, 0]);
+    parts.push(payload);
+    if ((flags & FLAG_MORE) !== 0) continue;
+    taken.push(Buffer.concat(parts).toString("utf8"));
+    parts = [];
+  }
+  assert.deepEqual(taken, texts);
+  assert.ok(socket.sent.length > texts.length);
+});
+
 test("limits the bytes queued for a stuck socket but still accepts control messages", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);

@@ -1,4 +1,15 @@
-import { FLAG_BULK, FLAG_MORE, FRAME_HEADER_BYTES, FRAME_PAYLOAD_BYTES_MAX, FrameError, FrameType, MESSAGE_BYTES_MAX } from "./frame.ts";
+import {
+  CONTROL_CHANNEL,
+  FLAG_BULK,
+  FLAG_MORE,
+  FRAME_HEADER_BYTES,
+  FRAME_PAYLOAD_BYTES_MAX,
+  FrameError,
+  type FramePayload,
+  FrameType,
+  MESSAGE_BYTES_MAX,
+  payloadBytes,
+} from "./frame.ts";
 import { ITEM_OVERHEAD_BYTES } from "./receive-memory.ts";
 import { RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
 
@@ -29,13 +40,15 @@ export const SOCKET_BYTES_MAX: Readonly<Record<SendClass, number>> = {
  * below every limit above, so no queued frame depends on a callback.
  */
 const NOTIFY_BYTES = 32 * 1024;
+/** Maximum bytes of a UTF-16 code unit in UTF-8. */
+const UTF8_BYTES_MAX = 3;
 
 /** A socket that sends frames. Server and robot implement it differently. */
 export interface FrameSocket {
   /** Bytes that the socket has accepted and not sent yet. */
   readonly bufferedAmount: number;
   /** Accepts one frame; calls `sent` after it was sent. The payload may change afterwards: it is copied or written immediately. */
-  sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void;
+  sendFrame(type: FrameType, channel: number, payload: FramePayload, flags: number, sent?: (error?: Error) => void): void;
 }
 
 export interface SendQueueOptions {
@@ -164,6 +177,13 @@ export class SendQueue {
     return lane !== undefined && this.#push(lane, { type: FrameType.DATA, channel, payload, flags, offset: 0 });
   }
 
+  /** Queues a control message of text, like `pushMessage`. It is copied only once if nothing is queued, which is the common case. */
+  pushText(text: string): boolean {
+    const fits_frame = text.length * UTF8_BYTES_MAX <= FRAME_PAYLOAD_BYTES_MAX;
+    if (fits_frame && this.#sendDirectly(FrameType.DATA, CONTROL_CHANNEL, text, 0)) return true;
+    return this.pushMessage(CONTROL_CHANNEL, Buffer.from(text));
+  }
+
   /** Queues the last frame of a channel. It is sent after all data of the channel, and then the channel is removed. */
   pushClose(channel: number, payload: Uint8Array): boolean {
     const lane = this.#lanes?.get(channel);
@@ -213,7 +233,7 @@ export class SendQueue {
   }
 
   /** Sends a control frame directly to the socket if nothing is queued, which is the common case. Otherwise returns false. */
-  #sendDirectly(type: FrameType, channel: number, payload: Uint8Array, flags: number): boolean {
+  #sendDirectly(type: FrameType, channel: number, payload: FramePayload, flags: number): boolean {
     if (this.#closed || this.#waiting > 0 || payload.length > FRAME_PAYLOAD_BYTES_MAX) return false;
     if (this.#socket.bufferedAmount >= SOCKET_BYTES_MAX.control) return false;
     this.#send(type, channel, payload, flags);
@@ -325,9 +345,9 @@ export class SendQueue {
     this.#waiting -= 1;
   }
 
-  #send(type: FrameType, channel: number, payload: Uint8Array, flags: number): void {
+  #send(type: FrameType, channel: number, payload: FramePayload, flags: number): void {
     const { begin, limit } = this.#options;
-    limit?.spend(FRAME_HEADER_BYTES + payload.length);
+    limit?.spend(FRAME_HEADER_BYTES + payloadBytes(payload));
     if (begin === undefined && this.on_room === undefined && this.#socket.bufferedAmount < NOTIFY_BYTES)
       return this.#socket.sendFrame(type, channel, payload, flags);
     const ended = begin?.();

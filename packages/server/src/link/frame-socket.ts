@@ -1,5 +1,14 @@
 import type { Duplex } from "node:stream";
-import { CONTROL_CHANNEL, encodeFrame, FLAG_REPLY, FRAME_HEADER_BYTES, type FrameSocket, FrameType } from "@roamfleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  encodeFrame,
+  FLAG_REPLY,
+  FRAME_HEADER_BYTES,
+  type FramePayload,
+  type FrameSocket,
+  FrameType,
+  payloadBytes,
+} from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 
 /** First byte of an unfragmented binary WebSocket message (RFC 6455, 5.2). */
@@ -29,7 +38,7 @@ export class ServerFrameSocket implements FrameSocket {
     return this.#socket.writableLength;
   }
 
-  sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void {
+  sendFrame(type: FrameType, channel: number, payload: FramePayload, flags: number, sent?: (error?: Error) => void): void {
     // After the close frame, no further data may be sent.
     if (this.#ws.readyState !== this.#ws.OPEN) return sent?.(new Error("the link is closing"));
     const is_pong = type === FrameType.PING && flags === FLAG_REPLY && payload.length === 0 && channel === CONTROL_CHANNEL;
@@ -39,8 +48,8 @@ export class ServerFrameSocket implements FrameSocket {
   }
 }
 
-function webSocketFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number): Buffer {
-  const length = FRAME_HEADER_BYTES + payload.length;
+function webSocketFrame(type: FrameType, channel: number, payload: FramePayload, flags: number): Buffer {
+  const length = FRAME_HEADER_BYTES + payloadBytes(payload);
   const header_bytes = length <= LENGTH_7_MAX ? 2 : length <= LENGTH_16_MAX ? 4 : 10;
   const bytes = encodeFrame(type, channel, payload, flags, header_bytes);
   bytes[0] = BINARY_WHOLE;

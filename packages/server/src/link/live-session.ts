@@ -59,8 +59,7 @@ export const sendOptions = (clock: Clock): SendQueueOptions => ({ now: () => clo
 export const sendQueueTo = (ws: WebSocket, socket: Duplex, options: SendQueueOptions): SendQueue =>
   new SendQueue(new ServerFrameSocket(ws, socket), options);
 
-export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean =>
-  queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
+export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean => queue.pushText(JSON.stringify(message));
 
 export interface SessionEvents {
   /** Memory of pending messages of all links. */

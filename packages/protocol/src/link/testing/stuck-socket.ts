@@ -1,4 +1,4 @@
-import { FRAME_HEADER_BYTES, type FrameType } from "../frame.ts";
+import { encodeFrame, FRAME_HEADER_BYTES, type FramePayload, type FrameType } from "../frame.ts";
 import type { FrameSocket } from "../send-queue.ts";
 
 export interface SentFrame {
@@ -14,11 +14,11 @@ export class StuckSocket implements FrameSocket {
   readonly sent: SentFrame[] = [];
   readonly #waiting: { bytes: number; sent: ((error?: Error) => void) | undefined }[] = [];
 
-  sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void {
-    this.sent.push({ type, channel, payload: Buffer.from(payload), flags });
-    const bytes = FRAME_HEADER_BYTES + payload.length;
-    this.bufferedAmount += bytes;
-    this.#waiting.push({ bytes, sent });
+  sendFrame(type: FrameType, channel: number, payload: FramePayload, flags: number, sent?: (error?: Error) => void): void {
+    const frame = encodeFrame(type, channel, payload, flags);
+    this.sent.push({ type, channel, payload: frame.subarray(FRAME_HEADER_BYTES), flags });
+    this.bufferedAmount += frame.length;
+    this.#waiting.push({ bytes: frame.length, sent });
   }
 
   /** Simulates that the other end reads this many frames. */
