@@ -1,11 +1,12 @@
 /**
  * The limit of admitting a robot: an upgrade by bare node:http, with the link's messages read and written as plain bytes. With DATABASE it
- * also performs the database work with the bare driver: identity, signature, presence and timeline in one transaction, and the desired
- * state.
+ * also performs the database work of the protocol with the bare driver: identity, signature and TLS channel, positions of the outbox,
+ * presence and timeline in one transaction, and the desired state.
  */
 import { createHash, createPublicKey, randomBytes, verify } from "node:crypto";
 import type { Duplex } from "node:stream";
 import {
+  channelBinding,
   CONTROL_CHANNEL,
   encodeFrame,
   FRAME_HEADER_BYTES,
@@ -15,7 +16,13 @@ import {
   linkChallengeText,
 } from "@roamfleet/protocol/link";
 import pg from "pg";
-import { listDesiredApps } from "../../packages/server/src/features/deployments/store/robot-state.ts";
+import {
+  listDesiredApps,
+  listDesiredConfigs,
+  listGenerations,
+  listPositions,
+} from "../../packages/server/src/features/deployments/store/robot-state.ts";
+import { logPositions } from "../../packages/server/src/features/logs/index.ts";
 import { setOnline } from "../../packages/server/src/features/robots/store-presence.ts";
 import { findIdentity } from "../../packages/server/src/features/robots/store.ts";
 import { insertingEntries } from "../../packages/server/src/features/timeline/store.ts";
@@ -61,19 +68,15 @@ const welcome = (hello: Hello) => ({
 });
 
 async function exposePlane(pool: pg.Pool, socket: Duplex, hello: Hello, { nonce, host }: { nonce: string; host: string }): Promise<void> {
-  const { robot_id } = hello;
+  const { robot_id, outbox_id } = hello;
+  const channel = channelBinding(socket);
   const found = await pool.query<{ org_id: string; public_key: Buffer }>(statementOf((db) => findIdentity(db, robot_id)));
   const { org_id, public_key } = found.rows[0] as { org_id: string; public_key: Buffer };
   const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, public_key]), format: "der", type: "spki" });
-  if (
-    !verify(
-      null,
-      Buffer.from(linkChallengeText(robot_id, { nonce, host, channel: hello.channel ?? "" })),
-      key,
-      Buffer.from(hello.signature, "base64"),
-    )
-  )
+  if (!verify(null, Buffer.from(linkChallengeText(robot_id, { nonce, host, channel })), key, Buffer.from(hello.signature, "base64")))
     throw new Error("the signature is not this robot's");
+  await pool.query(statementOf((db) => listPositions(db, org_id, [robot_id])));
+  await pool.query(statementOf((db) => logPositions(db, org_id, [{ robot_id, outbox_id }])));
   send(socket, welcome(hello));
   const client = await pool.connect();
   const now = new Date();
@@ -93,7 +96,10 @@ async function exposePlane(pool: pg.Pool, socket: Duplex, hello: Hello, { nonce,
   await client.query(statementOf((db) => db.run(insertingEntries([entry]))));
   await client.query("commit");
   client.release();
-  await pool.query(statementOf((db) => listDesiredApps(db, org_id, [robot_id])));
+  const robot_ids = [robot_id];
+  await pool.query(statementOf((db) => listGenerations(db, org_id, robot_ids)));
+  await pool.query(statementOf((db) => listDesiredApps(db, org_id, robot_ids)));
+  await pool.query(statementOf((db) => listDesiredConfigs(db, org_id, robot_ids)));
   send(socket, { type: "desired", generation: 0, apps: {}, configs: {} });
 }
 
