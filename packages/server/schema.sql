@@ -13,6 +13,15 @@ begin
   return null;
 end $function$;
 
+CREATE OR REPLACE FUNCTION public.delete_unknown_robots()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  delete from robot_unknown u using deleted d where u.org_id = d.org_id and u.state in ('health', 'release', 'config') and u.robot_id = d.id;
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION public.insert_unknown_robot()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -701,6 +710,7 @@ create policy tenant on robot using (org_id = current_setting('app.org'::text, t
 grant delete, insert, select, update on robot to pg_database_owner;
 CREATE TRIGGER robot_labels_inserted AFTER INSERT ON robot FOR EACH ROW WHEN (new.labels <> '{}'::jsonb) EXECUTE FUNCTION write_robot_labels();
 CREATE TRIGGER robot_labels_updated AFTER UPDATE OF labels ON robot FOR EACH ROW WHEN (old.labels IS DISTINCT FROM new.labels) EXECUTE FUNCTION write_robot_labels();
+CREATE TRIGGER robots_gone AFTER DELETE ON robot REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION delete_unknown_robots();
 CREATE TRIGGER robots_unknown AFTER INSERT ON robot REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION insert_unknown_robots();
 
 create table robot_app (
@@ -862,7 +872,6 @@ create table robot_unknown (
   state text not null,
   robot_id text not null,
   constraint robot_unknown_pkey PRIMARY KEY (org_id, state, robot_id),
-  constraint robot_unknown_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
   constraint robot_unknown_state_check CHECK (state = ANY (ARRAY['health'::text, 'release'::text, 'config'::text]))
 );
 alter table robot_unknown enable row level security;

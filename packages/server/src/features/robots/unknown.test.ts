@@ -88,3 +88,12 @@ test("concurrent transactions that delete one config each leave the state unknow
   );
   assert.deepEqual(await at.unknown(), ["config", "health", "release"]);
 });
+
+test("the rows of a robot are removed with it", TIMEOUT, async () => {
+  await using at = await started();
+  const { db, org_id, robot_id, unknown, setConfig } = at;
+  await setConfig("one");
+  assert.deepEqual(await unknown(), ["health", "release"]);
+  await db.run(sql`delete from robot where org_id = ${org_id} and id = ${robot_id}`);
+  assert.deepEqual(await unknown(), []);
+});
