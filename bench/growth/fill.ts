@@ -60,6 +60,7 @@ const FILL: readonly string[] = [
      case when is_on then 'node_bench' end, case when is_on then 1 end, case when not is_new then now() end, case when not is_new then now() end, case when is_gone then now() end, now(), now()
    from (select n, n % 10 < 6 and n % ($2::int / ${RARE}) not in (3, 4) as is_on, n % ($2::int / ${RARE}) = 3 as is_new, n % ($2::int / ${RARE}) = 4 as is_gone
      from generate_series(0, $2::int - 1) n) robots`,
+  `insert into robot_key (public_key, org_id, robot_id, created_at) select public_key, org_id, id, now() from robot where org_id = $1 and $2::int > 0`,
   // As the triggers do, which are off while the database is filled.
   `insert into robot_label (org_id, key, value, robot_id)
    select r.org_id, l.key, l.value, r.id from robot r cross join lateral jsonb_each_text(r.labels) l where r.org_id = $1 and $2::int > 0`,

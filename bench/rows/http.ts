@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
 import { fill } from "../growth/fill.ts";
 import { load, type Request } from "../load.ts";
@@ -89,8 +90,14 @@ export const listRobots: Row = {
 export const enroll: Row = {
   name: "enroll",
   area: "api",
-  about: "enrollment of new robots, 8 at a time",
+  about: "enrollment of new robots, 8 at a time, at a server with 10,000",
   run: async (rig) => {
+    // For empty tables, PostgreSQL would plan to read the whole table, and keep that plan.
+    await fill(rig, ROBOTS);
+    await until("the server to notice that these robots are on no server", async () => {
+      const { items } = await rig.api.listRobots({ query: { status: "online", limit: 1 } });
+      return items.length === 0;
+    });
     const { data: site } = await rig.api.createSite({ body: { name: "bench" } });
     const { data: fleet } = await rig.api.createFleet({ body: { name: "bench", site_id: site.id } });
     const { data } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
