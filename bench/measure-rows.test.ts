@@ -3,18 +3,14 @@ import { test } from "node:test";
 import { measureRows } from "./measure-rows.ts";
 import type { BenchOptions } from "./options.ts";
 import type { Rig, withRig } from "./rig.ts";
-import { type Row, Together } from "./row.ts";
+import type { Row } from "./row.ts";
 
 const row = (name: string, run: Row["run"]): Row => ({ name, area: "api", about: name, run });
 const line = (part: string) => ({ part, unit: "µs" });
 
 /** Measures rows that need no server. */
 async function measure(rows: readonly Row[]) {
-  let opened = 0;
-  const open: typeof withRig = async (_, work) => {
-    opened += 1;
-    await work({} as Rig);
-  };
+  const open: typeof withRig = (_, work) => work({} as Rig);
   const saved: string[][] = [];
   const options: BenchOptions = {
     rows,
@@ -30,7 +26,7 @@ async function measure(rows: readonly Row[]) {
   const measured = (results: object): Promise<void> => Promise.resolve(void saved.push(Object.keys(results)));
   let text = "";
   const all = await measureRows(options, { open, measured, say: (more) => void (text += more) });
-  return { ...all, opened, saved, text };
+  return { ...all, saved, text };
 }
 
 test("a failed row is reported, and the rows after it are measured and saved", async () => {
@@ -49,17 +45,4 @@ test("a failed row is reported, and the rows after it are measured and saved", a
   assert.deepEqual(failed, { broken: "a client ended with 1" });
   assert.deepEqual(saved, [["first"], ["first", "last"]]);
   assert.match(text, /broken FAILED: Error: a client ended with 1/);
-});
-
-test("rows that are measured together share one server, and only selected rows are measured", async () => {
-  const asked: string[][] = [];
-  const together = new Together((_, names) => {
-    asked.push([...names]);
-    return Promise.resolve({ a: [line("of a")], b: [line("of b")], c: [line("of c")] });
-  });
-  const { results, opened } = await measure([row("a", together), row("alone", () => Promise.resolve([])), row("c", together)]);
-  assert.deepEqual(asked, [["a", "c"]]);
-  assert.equal(opened, 2);
-  assert.deepEqual(Object.keys(results), ["a", "c", "alone"]);
-  assert.equal(results.c?.lines[0]?.part, "of c");
 });

@@ -1,3 +1,4 @@
+import { peersOf } from "./peers.ts";
 import { cells } from "./report.ts";
 import { describeMachine, type Measured, type Results } from "./results.ts";
 import { type Area, AREAS, type RowResult } from "./row.ts";
@@ -32,6 +33,8 @@ ${circumstances(Object.values(results))}
 ${missedOf(results, reasons)}
 
 ${areas.join("\n\n")}
+
+${peersOf(results)}
 
 ## Measuring
 

@@ -45,19 +45,6 @@ export interface Row {
   server?: ServerOptions;
   /** Slow: measured only with `--full` or `--only`. */
   only_full?: true;
-  /**
-   * Measures the row: one line, or several, of which the first is the row's total and the others its parts. Rows with the same `Together`
-   * are measured by one call.
-   */
-  run: ((rig: Rig) => Promise<RowResult | readonly RowResult[]>) | Together;
-}
-
-/** Measures several rows on one server, with the same robots in the same period. */
-export class Together {
-  /** Returns the lines of each named row. */
-  readonly measure: (rig: Rig, names: ReadonlySet<string>) => Promise<Record<string, readonly RowResult[]>>;
-
-  constructor(measure: Together["measure"]) {
-    this.measure = measure;
-  }
+  /** Measures the row: one line, or several, of which the first is the row's total and the others its parts. */
+  run: (rig: Rig) => Promise<RowResult | readonly RowResult[]>;
 }

@@ -13,7 +13,7 @@ const POLL_MS = 2;
 const LOOK_MS = 200;
 const LIMIT_ID = "dep_limit";
 const CREATED_TIMEOUT_MS = 120_000;
-const RATIO_MAX = 2;
+const RATIO_MAX = 1.5;
 const BLOCKED_MS_MAX = 50;
 /** Sampling interval of the event loop's delay. Each measured delay includes one interval, even if the event loop is idle. */
 const WATCH_MS = 10;
