@@ -42,8 +42,8 @@ export const withoutDescribe = (connection: DriverConnection): DriverConnection 
   Object.create(connection, { describe: { value: () => {} } }) as DriverConnection;
 
 /**
- * A query that asks for the columns of a prepared statement once per connection. The driver asks in every run: the database then sends the names and
- * types of all columns, and the driver finds the parser of each.
+ * A query that asks for the columns of a prepared statement once per connection. The driver asks in every run: the database then sends the
+ * names and types of all columns, and the driver finds the parser of each.
  */
 export class DescribedQuery extends Base {
   readonly #known: Descriptions;

@@ -61,8 +61,8 @@ export const listRobots = (db: Db, caller: Caller, filter: RobotFilter, window: 
   readShown(db, listingRobots(caller, filter, window, parts));
 
 /**
- * Returns the query for robots in the requested order after the cursor `after`. For the order by newest, a filter by state reads an index in the order of
- * robot ids, starting at the cursor. So rare states are found without reading every robot.
+ * Returns the query for robots in the requested order after the cursor `after`. For the order by newest, a filter by state reads an index in
+ * the order of robot ids, starting at the cursor. So rare states are found without reading every robot.
  */
 export function listingRobots(
   caller: Pick<Caller, "org_id" | "grants" | "limit">,

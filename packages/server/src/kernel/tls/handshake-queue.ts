@@ -56,8 +56,11 @@ export interface QueueTimers {
 
 /**
  * Queues TLS handshakes. Robots and other clients are served alternately, so that a person does not wait behind all robots of a site, and a
- * client that hides that it is a robot takes at most half of the starts. In both groups networks are served round robin, and the clients of a network in order of arrival. If thousands of handshakes ran
- * concurrently, all would end late, many after their client's timeout. So only RUNNING_MAX run. A queued client costs only a socket.
+ * client that hides that it is a robot takes at most half of the starts. In both groups networks are served round robin, and the clients of
+ * a network in order of arrival.
+ *
+ * If thousands of handshakes ran concurrently, all would end late, many after their client's timeout. So only RUNNING_MAX run. A queued client
+ * costs only a socket.
  *
  * The event loop accepts one connection per turn. Handshakes make turns long, so that the kernel's backlog overflows. Clients that find the
  * backlog full retry seconds later, up to half a minute. So while clients connect, few handshakes start, and at most one per turn.
