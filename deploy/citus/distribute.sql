@@ -4,7 +4,7 @@
 
 begin;
 
--- Citus refuses triggers on distributed tables unless they are declared as safe. Those of robot write to robot_label of the same org.
+-- Citus refuses triggers on distributed tables unless they are declared as safe. They write to robot_label and robot_unknown of the same org.
 set citus.enable_unsafe_triggers = on;
 
 -- A reference table cannot have a foreign key to a distributed table.
@@ -56,6 +56,7 @@ select create_distributed_table('robot_config_order', 'org_id', colocate_with =>
 select create_distributed_table('robot_desired', 'org_id', colocate_with => 'site');
 select create_distributed_table('robot_follow', 'org_id', colocate_with => 'site');
 select create_distributed_table('robot_label', 'org_id', colocate_with => 'site');
+select create_distributed_table('robot_unknown', 'org_id', colocate_with => 'site');
 select create_distributed_table('robot_request', 'org_id', colocate_with => 'site');
 select create_distributed_table('secret_key', 'org_id', colocate_with => 'site');
 select create_distributed_table('shell_session', 'org_id', colocate_with => 'site');

@@ -49,11 +49,13 @@ test("a write is stored exactly once when PostgreSQL is killed during its transa
       server.env = spec === "" ? {} : { ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log };
       await server.restart();
     };
+    const { id: site_id } = await ledger.post("/api/sites", { name: "Home" });
     await rearm("list");
-    await ledger.post("/api/sites", { name: "Traced" });
+    await ledger.post("/api/fleets", { name: "Traced", site_id });
     const traced = lines()
       .map(({ point }) => point)
-      .filter((point) => /^features\/sites\/.*:(statement|before-commit|after-commit)/.test(point));
+      // The points bear the name of the first statement, which locks the fleet's site.
+      .filter((point) => /^features\/(sites|fleets)\/.*:(statement|before-commit|after-commit)/.test(point));
     const points = [...traced.filter((point) => point.endsWith("-commit")), ...traced.filter((point) => !point.endsWith("-commit"))];
     assert.ok(points.length >= 3, traced.join(" "));
     let kills = 0;
@@ -62,15 +64,15 @@ test("a write is stored exactly once when PostgreSQL is killed during its transa
         const name = `${victim} at ${point}`;
         const held = lines().length;
         await rearm(`${point}!hold`);
-        const posting = ledger.post("/api/sites", { name });
+        const posting = ledger.post("/api/fleets", { name, site_id });
         await until(`the server to stop at ${point}`, () => lines().length > held && stopped(server.program.child.pid));
         if (victim === "postmaster") assert.ok(killPostgres(server));
         else await killBackend(server);
         server.program.child.kill("SIGCONT");
         const { id } = await posting;
-        assert.equal((await ledger.get(`/api/sites/${id}`))["name"], name);
-        const { text } = await ledger.send("GET", "/api/sites?limit=1000");
-        assert.equal((JSON.parse(text) as { items: { name: string }[] }).items.filter((site) => site.name === name).length, 1, name);
+        assert.equal((await ledger.get(`/api/fleets/${id}`))["name"], name);
+        const { text } = await ledger.send("GET", "/api/fleets?limit=1000");
+        assert.equal((JSON.parse(text) as { items: { name: string }[] }).items.filter((fleet) => fleet.name === name).length, 1, name);
         kills += 1;
       }
     }

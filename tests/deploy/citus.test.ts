@@ -13,7 +13,7 @@ const DDL = readFileSync(path.join(root, "deploy/citus/distribute.sql"), "utf8")
 /** Tables that only the coordinator has. */
 const LOCAL = ["schema_migration"];
 /** What deploy/citus/README.md lists as obstacles: see the reasons there. */
-const TABLES_WITH_TRIGGERS = ["robot"];
+const TABLES_WITH_TRIGGERS = ["health_snapshot", "robot", "robot_app", "robot_config"];
 const TABLES_WITH_SEQUENCES = ["deployment", "robot", "robot_follow"];
 
 interface Table {

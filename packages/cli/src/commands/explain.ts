@@ -10,11 +10,11 @@ export const explain = requestCommand(
   "Explain why a robot has not installed a release: every condition that must hold, the unmet ones first, and the smallest change for each.",
   (command) =>
     command
-      .argument("<robot>", "ID of the robot")
+      .argument("<id>", "ID of the robot")
       .option("--deployment <id>", "Explain this deployment; default: the newest one that concerns the robot")
       .option("--all", "Also list the conditions that are met"),
-  (client, _, robot: string, options: { deployment?: string; all?: true }) =>
-    client.explainRobot({ params: { id: robot }, query: { deployment_id: options.deployment } }),
+  (client, _, id: string, options: { deployment?: string; all?: true }) =>
+    client.explainRobot({ params: { id }, query: { deployment_id: options.deployment } }),
   ({ data }, context, _, options) => show(context, data, options.all === true),
   ["rf explain rob_…", "rf explain rob_… --deployment dep_… --all"],
 );
