@@ -28,7 +28,7 @@ import { isApproved } from "./store/robots.ts";
 
 export function deploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.explainRobot, async (_, { db, caller, params, query }) => ({
-    data: await explainRobot(db, plane, caller.org_id, params.id, query.deployment_id),
+    data: await explainRobot(db, plane, caller, params.id, query.deployment_id),
   }));
   serve(http, plane, routes.listDeployments, async (_, { db, caller, query }) => listDeployments(db, caller, query));
   serve(http, plane, routes.createDeployment, async (_, { db, caller, body }) => {

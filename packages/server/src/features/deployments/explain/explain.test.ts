@@ -4,6 +4,7 @@ import { test } from "node:test";
 import type { ConditionName } from "@roamfleet/protocol";
 import type { Explanation, Rollout } from "@roamfleet/protocol/routes";
 import { json, sql, type Statement } from "../../../kernel/sql.ts";
+import { createCredential } from "../../tokens/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../../testing/feature-plane.ts";
 import { seedRobot } from "../../testing/seed-robot.ts";
 import { createDeployment } from "../create/create.ts";
@@ -239,7 +240,20 @@ test("two causes at the same time are both named", TIMEOUT, async () => {
   }
 });
 
-test("without a deployment, says so; an unknown deployment is not found", TIMEOUT, async () => {
+test("an explanation names no deployment that the caller may not see", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([deploymentRoutes]);
+  const { plane } = it;
+  const rig = await startRig(it, {});
+  const elsewhere = await seedRobot(plane, rig.org_id);
+  await rig.run(sql`update robot set fleet_id = ${elsewhere.fleet_id} where org_id = ${rig.org_id} and id = ${rig.robot_id}`);
+  const scopes = [{ fleet_id: elsewhere.fleet_id }];
+  const { secret } = await createCredential(plane.db, plane, { kind: "org", org_id: rig.org_id, role: "viewer", label: "limited", scopes });
+  const { body } = await it.call<{ data: Explanation }>("GET", `/api/robots/${rig.robot_id}/explain`, { token: secret });
+  assert.deepEqual([body.data.state, body.data.deployment_id], ["no_deployment", null]);
+  assert.equal((await rig.explain()).deployment_id, rig.deployment_id, "an admin of the org sees it");
+});
+
+test("an explanation states that there is no deployment, and returns 404 for an unknown one", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { org_id, token } = await it.org();
   const { robot_id } = await seedRobot(it.plane, org_id);

@@ -1,4 +1,5 @@
 import type { Explanation } from "@roamfleet/protocol/routes";
+import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { found, notFound } from "../../../kernel/fault.ts";
 import { readAuthorities } from "../../access/index.ts";
@@ -29,14 +30,15 @@ import type { Engine } from "../transition.ts";
 export function explainRobot(
   db: Db,
   { clock }: Pick<Engine, "clock">,
-  org_id: string,
+  caller: Caller,
   robot_id: string,
   deployment_id: string | undefined,
 ): Promise<Explanation> {
   // In a transaction, so that all facts are from about the same time, and permissions that are read stay locked until the end.
+  const { org_id } = caller;
   return db.transaction(async (tx) => {
     const robot = found(await findExplainedRobot(tx, org_id, robot_id), "robot", robot_id);
-    const id = deployment_id ?? (await findLatestDeploymentId(tx, org_id, robot));
+    const id = deployment_id ?? (await findLatestDeploymentId(tx, caller, robot));
     const about = { robot_id, robot_name: robot.name };
     if (id === undefined)
       return {
@@ -49,7 +51,7 @@ export function explainRobot(
       };
     const deployment = await getDeploymentRow(tx, org_id, "release", id);
     if (deployment === undefined) throw notFound("deployment", id);
-    const { facts, runs } = await readFacts(tx, org_id, robot, deployment);
+    const { facts, runs } = await readFacts(tx, caller, robot, deployment);
     const conditions = conditionsOf(facts, clock.now());
     const { release_id, app } = deployment;
     return {
@@ -64,10 +66,11 @@ export function explainRobot(
 
 async function readFacts(
   tx: Db,
-  org_id: string,
+  caller: Caller,
   robot: ExplainedRobot,
   deployment: DeploymentRow,
 ): Promise<{ facts: ExplainFacts; runs: boolean }> {
+  const { org_id } = caller;
   const app = deployment.app ?? "main";
   const target = await findTarget(tx, org_id, deployment.id, robot.id);
   // Without a target, the conditions are those of the target that the deployment would create.
@@ -99,7 +102,7 @@ async function readFacts(
       denial: authorities.denialAt(deployment, robot) ?? unwanted[0]?.reason ?? null,
     },
     newer_deployment_id:
-      last_order_number > deployment.order_number ? await findNewerDeploymentId(tx, org_id, robot.id, last_order_number) : null,
+      last_order_number > deployment.order_number ? await findNewerDeploymentId(tx, caller, robot.id, last_order_number) : null,
     wave: deployment.rollout.waves === undefined || deployment.fan_out_done_at === null ? undefined : await waveFacts(tx, deployment),
     group: target === undefined ? undefined : await groupOf(tx, deployment, target),
     detail: target === undefined ? null : await findLastEventDetail(tx, org_id, deployment.id, robot.id),

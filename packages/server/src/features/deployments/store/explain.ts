@@ -1,6 +1,7 @@
+import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { bool, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../../kernel/sql.ts";
-import { type TargetRow, targetRow } from "./rows.ts";
+import { reachedDeployments, type TargetRow, targetRow } from "./rows.ts";
 
 /** Queries that only explanations need. */
 
@@ -26,17 +27,18 @@ export const findExplainedRobot = (db: Db, org_id: string, id: string): Promise<
     from robot where org_id = ${org_id} and id = ${id}`);
 
 /**
- * Returns the newest of these release deployments: those that the robot has not finished, the last one to the robot alone, the last one to
+ * Returns the newest of these release deployments that the caller may see: those that the robot has not finished, the last one to the robot alone, the last one to
  * its fleet, and the last one that was dispatched to each of its apps.
  */
 export const findLatestDeploymentId = async (
   db: Db,
-  org_id: string,
+  caller: Caller,
   { id, fleet_id }: Pick<ExplainedRobot, "id" | "fleet_id">,
-): Promise<string | undefined> =>
-  (
+): Promise<string | undefined> => {
+  const { org_id } = caller;
+  return (
     await db.maybe(sql(row({ id: text }))`
-      select d.id from (
+      select deployment.id from (
         select deployment_id from deployment_target
           where org_id = ${org_id} and robot_id = ${id} and status not in ('applied', 'failed', 'rolled_back', 'cancelled')
         union all
@@ -46,22 +48,24 @@ export const findLatestDeploymentId = async (
         union all
         select t.deployment_id from robot_app a join deployment_target t on t.org_id = a.org_id and t.id = a.last_target_id
           where a.org_id = ${org_id} and a.robot_id = ${id}) as concerned
-      join deployment d on d.org_id = ${org_id} and d.id = concerned.deployment_id and d.kind = 'release'
-      order by d.order_number desc limit 1`)
+      join deployment on deployment.org_id = ${org_id} and deployment.id = concerned.deployment_id and deployment.kind = 'release'
+      where true ${reachedDeployments(caller)}
+      order by deployment.order_number desc limit 1`)
   )?.id;
+};
 
 export const findTarget = (db: Db, org_id: string, deployment_id: string, robot_id: string): Promise<TargetRow | undefined> =>
   db.maybe(sql(targetRow)`
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and robot_id = ${robot_id} limit 1`);
 
-/** Returns the deployment with this order number, if it had the robot as a target. */
-export const findNewerDeploymentId = async (db: Db, org_id: string, robot_id: string, order_number: number): Promise<string | null> =>
+/** Returns the deployment with this order number, if it had the robot as a target and the caller may see it. */
+export const findNewerDeploymentId = async (db: Db, caller: Caller, robot_id: string, order_number: number): Promise<string | null> =>
   (
     await db.maybe(sql(row({ id: text }))`
-      select d.id from robot_app a
+      select deployment.id from robot_app a
       join deployment_target t on t.org_id = a.org_id and t.id = a.last_target_id
-      join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
-      where a.org_id = ${org_id} and a.robot_id = ${robot_id} and d.order_number = ${order_number} limit 1`)
+      join deployment on deployment.org_id = t.org_id and deployment.id = t.deployment_id
+      where a.org_id = ${caller.org_id} and a.robot_id = ${robot_id} and deployment.order_number = ${order_number} ${reachedDeployments(caller)} limit 1`)
   )?.id ?? null;
 
 /** Returns the details that the robot's newest event of the deployment has about its outcome; null if it has none. */
