@@ -15,11 +15,11 @@ interface Report {
   open?: typeof withRig;
   /** Prints text without a line break. */
   say: (text: string) => void;
-  /** Called after each measurement with all results so far, so that an interrupted run is not lost. */
+  /** Called after each row with all results so far, to save them: a later row may be interrupted. */
   measured: (results: Results) => Promise<void>;
 }
 
-/** Measures rows in order. A row that fails is reported, and the others are measured. */
+/** Measures the rows in order. Reports a row that fails, and continues with the next. */
 export async function measureRows(options: BenchOptions, { open = withRig, say, measured }: Report): Promise<Measurement> {
   const [results, failed]: [Results, Record<string, string>] = [{}, {}];
   for (const row of options.rows) {

@@ -28,7 +28,7 @@ test("--compare measures the named rows first, and nothing if no row is named", 
   assert.deepEqual(read("--json"), [2, []]);
 });
 
-test("--compare takes several kept runs, and measures nothing then", () => {
+test("--compare with several kept runs measures nothing", () => {
   assert.deepEqual(readOptions(["--compare", "1.json", "2.json", "3.json"], ALL).compare, ["1.json", "2.json", "3.json"]);
   assert.throws(() => readOptions(["--only", "a", "--compare", "1.json", "2.json"], ALL), /measures no rows/);
   assert.throws(() => readOptions(["1.json"], ALL), /unknown argument 1\.json/);

@@ -94,7 +94,7 @@ function findProblems(tables: ReadonlyMap<string, Table>, { placed, dropped }: P
   return [...problems, ...[...dropped].map((constraint) => `${constraint} does not exist`)];
 }
 
-test("every table has a place on Citus that its keys allow", LIMIT, async () => {
+test("distribute.sql distributes or replicates each table as its keys allow", LIMIT, async () => {
   const tables = await readCatalog();
   assert.ok(tables.size > 40);
   assert.deepEqual(findProblems(tables, readPlan(DDL)), []);

@@ -78,7 +78,7 @@ async function askFrom(t: TestContext, clock_years: number, url: string, { ca, l
   return said;
 }
 
-test("offers the protocol name of robots in the TLS handshake, and HTTP/1.1 first", LIMIT, async (t) => {
+test("the TLS handshake offers HTTP/1.1, and after it the protocol name of robots", LIMIT, async (t) => {
   const { ca, ...pair } = certificate(temporaryDirectory(t));
   let offered: readonly string[] = [];
   const ALPNCallback = ({ protocols }: { protocols: string[] }): string | undefined => {

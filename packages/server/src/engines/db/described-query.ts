@@ -37,7 +37,7 @@ const Base = Query as unknown as new (
  */
 export type Descriptions = Map<string, Columns | null>;
 
-/** Returns a connection that sends no Describe message. */
+/** Wraps a connection so that it never asks for the columns of a statement (Describe message). */
 export const withoutDescribe = (connection: DriverConnection): DriverConnection =>
   Object.create(connection, { describe: { value: () => {} } }) as DriverConnection;
 

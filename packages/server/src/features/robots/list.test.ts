@@ -180,7 +180,7 @@ test("fields= returns only the named fields, in the order of the API document, w
     );
   const some = await it.list("fields=release_state,name,id&limit=1");
   assert.deepEqual(Object.keys(some.items[0] ?? {}), ["id", "name", "release_state"]);
-  // The cursor does not depend on the fields.
+  // The cursor of a page is also valid for a request with other fields.
   const rest = await it.list(`fields=name&limit=1&cursor=${some.next_cursor}`);
   assert.deepEqual(rest, { items: [{ name: "plain" }], next_cursor: null });
   for (const [wrong, named] of [

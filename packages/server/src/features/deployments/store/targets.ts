@@ -25,8 +25,8 @@ const CHUNK_DIGITS = 4;
 const chunkRow = row({ robots: int, written: int, last_robot_id: nullable(text) });
 
 /**
- * Selects and inserts a chunk in one statement, so no robot of the chunk is sent to this process and back. Robots that have a target
- * already get none. Returns the number of robots and of written targets, and the last robot.
+ * Selects the robots of a chunk and inserts their targets in one statement, so that this process neither reads nor sends the robots' ids.
+ * Skips robots that already have a target. Returns the number of robots and of written targets, and the last robot.
  */
 export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
   db.one(sql(chunkRow)`
