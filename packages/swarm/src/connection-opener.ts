@@ -38,9 +38,9 @@ export class ConnectionOpener {
     }
   }
 
-  #begin({ host, port, is_secure }: SocketAddress): Socket {
+  #begin({ host, port, is_secure, session }: SocketAddress): Socket {
     const servername = isIP(host) === 0 ? host : "";
-    const socket = is_secure ? connectTls({ host, port, servername, ...this.#tls }) : connectTcp({ host, port });
+    const socket = is_secure ? connectTls({ host, port, servername, session, ...this.#tls }) : connectTcp({ host, port });
     const over = (): void => {
       socket.off("secureConnect", over).off("connect", over).off("close", over);
       this.#under_way -= 1;

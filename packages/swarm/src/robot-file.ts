@@ -114,16 +114,14 @@ export function deriveRobotKey(enroll_key: string, seed: number, number: number)
   return createHmac("sha256", enroll_key).update(`roamfleet swarm\n${seed}\n${number}`).digest();
 }
 
-/**
- * Returns a key that signs with 32 private bytes. It creates the key object for each signature: thousands of stored objects would take
- * megabytes, and robots sign rarely.
- */
+/** Returns a key that signs with 32 private bytes. */
 export function robotKey(raw: Buffer): RobotKey {
-  const der = createPublicKey(privateKey(raw)).export({ type: "spki", format: "der" });
+  const key = privateKey(raw);
+  const der = createPublicKey(key).export({ type: "spki", format: "der" });
   return {
     place: "file",
     public_key: der.subarray(-RAW_KEY_BYTES).toString("base64"),
-    sign: async (text) => sign(null, Buffer.from(text), privateKey(raw)).toString("base64"),
+    sign: async (text) => sign(null, Buffer.from(text), key).toString("base64"),
   };
 }
 

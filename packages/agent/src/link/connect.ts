@@ -51,6 +51,16 @@ export interface SocketAddress {
   host: string;
   port: number;
   is_secure: boolean;
+  /** TLS session to resume, if there is one. */
+  session?: Buffer | undefined;
+}
+
+/**
+ * The newest TLS session with the server. A connection that resumes it needs no certificates, which saves about 2 KB and most of the
+ * CPU time of a handshake. If the server no longer knows the session, the handshake is a full one.
+ */
+export interface TlsSession {
+  resumable?: Buffer | undefined;
 }
 
 /**
@@ -67,6 +77,8 @@ interface ConnectOptions {
   agent?: Agent | undefined;
   /** Token of the admission slot that the server reserved when it last refused this robot. */
   slot?: string | undefined;
+  /** Kept between connections to the server. */
+  tls_session?: TlsSession | undefined;
   clock: Clock;
   activity?: Activity;
   signal: AbortSignal;
@@ -80,17 +92,25 @@ interface ConnectOptions {
 }
 
 /** Adapts `open_socket` to Node's createConnection, which returns undefined when it passes the socket to the callback. */
-function connectionBy(open_socket: OpenSocket, { server, signal }: ConnectOptions): NonNullable<ClientOptions["createConnection"]> {
+function connectionBy(
+  open_socket: OpenSocket,
+  { server, signal, tls_session }: ConnectOptions,
+): NonNullable<ClientOptions["createConnection"]> {
   const { protocol, hostname, port } = new URL(server);
   const is_secure = protocol === "https:";
-  const address = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(port || (is_secure ? 443 : 80)), is_secure };
+  const address = {
+    host: hostname.replace(/^\[(.*)\]$/, "$1"),
+    port: Number(port || (is_secure ? 443 : 80)),
+    is_secure,
+    session: tls_session?.resumable,
+  };
   const open = (_options: unknown, opened: Parameters<OpenSocket>[1]): void => open_socket(address, opened, signal);
   return open as unknown as NonNullable<ClientOptions["createConnection"]>;
 }
 
 /** Opens the robot's WebSocket. Rejects with ConnectFailed. */
 export function connect(options: ConnectOptions): Promise<void> {
-  const { server, ca, agent, slot, open_socket, clock, activity = idleActivity, signal, on_open } = options;
+  const { server, ca, agent, slot, tls_session = {}, open_socket, clock, activity = idleActivity, signal, on_open } = options;
   const ended = activity.begin();
   return new Promise<void>((resolve, reject) => {
     const socket = new WebSocket(`${server.replace(/^http/, "ws")}/agent/ws`, LINK_SUBPROTOCOL, {
@@ -99,6 +119,7 @@ export function connect(options: ConnectOptions): Promise<void> {
       ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
       // The robot's signature contains the TLS channel binding, which requires TLS 1.3.
       minVersion: "TLSv1.3",
+      ...(tls_session.resumable === undefined ? {} : { session: tls_session.resumable }),
       perMessageDeflate: false,
       followRedirects: false,
       ...maskingFor(server),
@@ -110,11 +131,14 @@ export function connect(options: ConnectOptions): Promise<void> {
           if (!tcp.connecting && agent !== undefined) return awaitAnswer();
           waitFor("connection", CONNECT_TIMEOUT_MS);
           if (!(tcp instanceof TLSSocket)) return tcp.once("connect", awaitAnswer);
+          tcp.on("session", (session: Buffer) => (tls_session.resumable = session));
+          tcp.once("connect", () => (is_shaking_hands = true)).once("secureConnect", () => (is_shaking_hands = false));
           return tcp.once("connect", () => waitFor("TLS handshake", HANDSHAKE_TIMEOUT_MS)).once("secureConnect", awaitAnswer);
         });
         request.end();
       },
     });
+    let is_shaking_hands = false;
     let settled = false;
     const settle = (failure?: ConnectFailed): void => {
       if (settled) return;
@@ -137,7 +161,11 @@ export function connect(options: ConnectOptions): Promise<void> {
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
     // Keep this listener as long as the socket exists. After an error the socket also emits `close`, which ends the session.
-    socket.on("error", (error) => settle(new ConnectFailed(certificateComplaint(error, ca) ?? errorText(error))));
+    socket.on("error", (error) => {
+      // In case the resumed session is the cause, the next attempt makes a full handshake.
+      if (is_shaking_hands) tls_session.resumable = undefined;
+      settle(new ConnectFailed(certificateComplaint(error, ca) ?? errorText(error)));
+    });
     socket.on("unexpected-response", (_request, response) => void refusal(response, clock).then(settle));
     let channel = "";
     socket.on("upgrade", (response) => (channel = channelBinding(response.socket)));

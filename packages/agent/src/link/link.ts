@@ -22,7 +22,7 @@ import type { RobotTime } from "../robot-time.ts";
 import type { Outbox } from "../spool/outbox.ts";
 import { HealthChanges } from "../health/health-changes.ts";
 import { backoffMs, slowMs } from "./backoff.ts";
-import { connect, ConnectFailed, type OpenSocket } from "./connect.ts";
+import { connect, ConnectFailed, type OpenSocket, type TlsSession } from "./connect.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
 /** Minimum time that a link must be up for the backoff to start again from its shortest wait. */
@@ -78,6 +78,7 @@ export class Link {
   #last_failure: string | undefined;
   /** Token of the admission slot that an overloaded server reserved for this robot. */
   #slot: string | undefined;
+  readonly #tls_session: TlsSession = {};
 
   constructor(options: LinkOptions) {
     this.#options = options;
@@ -152,6 +153,7 @@ export class Link {
         clock,
         activity,
         slot: this.#slot,
+        tls_session: this.#tls_session,
         signal: this.#stopping.signal,
         on_open: (socket, channel) => {
           const handlers = this.#handlers(channel, () => session);

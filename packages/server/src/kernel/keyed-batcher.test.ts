@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
-import { KeyedBatcher, type KeyedBatcherOptions, MIN_INTERVAL_MS } from "./keyed-batcher.ts";
+import { INTERVAL_MS, KeyedBatcher, type KeyedBatcherOptions } from "./keyed-batcher.ts";
 
 const LIMIT = { timeout: 60_000 };
 
@@ -20,7 +20,7 @@ function slow(options: Partial<KeyedBatcherOptions<string, string>> = {}) {
     ...options,
   });
   /** Waits until no further batch starts. */
-  const settle = (): Promise<void> => turn().then(() => clock.advance({ milliseconds: MIN_INTERVAL_MS }));
+  const settle = (): Promise<void> => turn().then(() => clock.advance({ milliseconds: INTERVAL_MS.min }));
   return { clock, batcher, batches, settle };
 }
 
@@ -112,7 +112,7 @@ test("batches of a key start at the minimum interval under load, without delayin
   await turn();
   void batcher.add("org", "c");
   void batcher.add("other", "x");
-  await clock.advance({ milliseconds: MIN_INTERVAL_MS - 1 });
+  await clock.advance({ milliseconds: INTERVAL_MS.min - 1 });
   assert.deepEqual(begun(), ["a", "x"]);
   await clock.advance({ milliseconds: 1 });
   assert.deepEqual(begun(), ["a", "x", "bc"]);
@@ -120,6 +120,34 @@ test("batches of a key start at the minimum interval under load, without delayin
   await turn();
   void batcher.add("org", "d");
   assert.deepEqual(begun(), ["a", "x", "bc", "d"], "nothing waited when the batch before ended");
+});
+
+test("the interval grows with the last batch, up to a maximum", LIMIT, async () => {
+  const { clock, batcher, batches } = slow({ items_max: 100 });
+  const start = async (count: number): Promise<void> => {
+    while (batches.length < count) await clock.advance({ milliseconds: 1 });
+  };
+  /** Returns the time between the starts of a batch of `items` and of the next one. */
+  const intervalAfter = async (items: number): Promise<number> => {
+    await clock.advance({ milliseconds: INTERVAL_MS.max });
+    const before = batches.length;
+    for (let i = 0; i < 1 + items; i += 1) void batcher.add("org", "item");
+    batches[before]!.done();
+    await turn();
+    await start(before + 2);
+    const since = clock.monotonic();
+    assert.equal(batches[before + 1]?.items.length, items);
+    void batcher.add("org", "item");
+    batches[before + 1]!.done();
+    await turn();
+    await start(before + 3);
+    batches[before + 2]!.done();
+    await turn();
+    return clock.monotonic() - since;
+  };
+  assert.equal(await intervalAfter(1), 50);
+  assert.equal(await intervalAfter(12), 120);
+  assert.equal(await intervalAfter(90), 200);
 });
 
 test("a full batch does not wait for the minimum interval", LIMIT, async () => {
@@ -136,11 +164,11 @@ test("a full batch that skips the minimum interval restarts it", LIMIT, async ()
   const { clock, batcher, batches } = slow();
   for (const item of ["a", "b", "c"]) void batcher.add("org", item);
   batches[0]!.done();
-  await clock.advance({ milliseconds: MIN_INTERVAL_MS - 1 });
+  await clock.advance({ milliseconds: INTERVAL_MS.min - 1 });
   for (const item of ["d", "e"]) void batcher.add("org", item);
   assert.deepEqual(batches[1]?.items, ["b", "c", "d"]);
   batches[1].done();
-  await clock.advance({ milliseconds: MIN_INTERVAL_MS - 1 });
+  await clock.advance({ milliseconds: INTERVAL_MS.min - 1 });
   assert.equal(batches.length, 2, "the first batch's distance is over, and not the second's");
   await clock.advance({ milliseconds: 1 });
   assert.deepEqual(batches[2]?.items, ["e"]);
@@ -159,7 +187,7 @@ test("skips the minimum interval if a new item cannot join the queued batch", LI
   await turn();
   assert.deepEqual(batches[2]?.items, ["b2"]);
   batches[2].done();
-  await clock.advance({ milliseconds: MIN_INTERVAL_MS });
+  await clock.advance({ milliseconds: INTERVAL_MS.min });
   assert.deepEqual(batches[3]?.items, ["b3"]);
 });
 

@@ -1,8 +1,13 @@
 import { type Clock, systemClock, type Timer } from "@roamfleet/clock";
 import { retryBisected } from "./isolate-failures.ts";
 
-/** Default of `min_interval_ms`. Each batch costs a transaction or more, and this delay is not noticeable. */
-export const MIN_INTERVAL_MS = 50;
+/**
+ * Default of `min_interval_ms`: each batch costs a transaction or more. The interval grows with the last batch, so that thousands of
+ * connecting robots share few batches, while a few items of a key wait only a short time.
+ */
+export const INTERVAL_MS = { min: 50, per_item: 10, max: 200 };
+
+const intervalMs = (items: number): number => Math.min(INTERVAL_MS.max, Math.max(INTERVAL_MS.min, items * INTERVAL_MS.per_item));
 
 export interface KeyedBatcherOptions<T, R> {
   /**
@@ -72,7 +77,7 @@ export class KeyedBatcher<T, R> {
       this.#queues.delete(key);
       if (left.length > 0) this.#queues.set(key, left);
       this.#running.add(key);
-      const next_at = this.#clock.monotonic() + (this.#options.min_interval_ms ?? MIN_INTERVAL_MS);
+      const next_at = this.#clock.monotonic() + (this.#options.min_interval_ms ?? intervalMs(batch.length));
       void this.#run(key, batch).then(() => {
         this.#running.delete(key);
         this.#delayUntil(next_at, key);
