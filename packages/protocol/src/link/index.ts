@@ -30,5 +30,6 @@ export {
   type SendQueueOptions,
   SOCKET_BYTES_MAX,
 } from "./send-queue.ts";
+export * from "./series-chunk.ts";
 export * from "./signing.ts";
 export * from "./streams.ts";
