@@ -587,6 +587,32 @@ alter table membership enable row level security;
 create policy tenant on membership using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on membership to pg_database_owner;
 
+create table metric_chunk (
+  org_id text not null,
+  robot_id text not null,
+  first_at timestamp with time zone not null,
+  last_at timestamp with time zone not null,
+  seq bigint not null,
+  chunk bytea not null,
+  constraint metric_chunk_pkey PRIMARY KEY (org_id, robot_id, first_at, seq)
+) partition by RANGE (first_at);
+alter table metric_chunk enable row level security;
+create policy tenant on metric_chunk using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_chunk to pg_database_owner;
+
+create table metric_position (
+  org_id text not null,
+  robot_id text not null,
+  outbox_id text not null,
+  seq bigint not null,
+  dropped_samples bigint not null default 0,
+  constraint metric_position_pkey PRIMARY KEY (org_id, robot_id),
+  constraint metric_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+alter table metric_position enable row level security;
+create policy tenant on metric_position using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_position to pg_database_owner;
+
 create table node (
   id text not null,
   epoch bigint not null,

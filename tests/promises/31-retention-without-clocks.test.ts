@@ -37,6 +37,7 @@ const DELETED_BY_AGE = [
   "log_batch",
   "log_robot_usage",
   "log_usage",
+  "metric_chunk",
   "org",
   "shell_recording",
   "stream_ticket",

@@ -2,6 +2,7 @@ import type { Plane } from "./context.ts";
 import { dropDeploymentEvents, dropDeployments, startDeploymentEngine } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
+import { startMetricRetention } from "./features/metrics/index.ts";
 import { startOperationSamples } from "./features/operation/index.ts";
 import { dropPendingOrgs } from "./features/orgs/index.ts";
 import { startBlobSweep, startUploadExpiry } from "./features/releases/index.ts";
@@ -46,6 +47,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
     await startLogRetention(plane),
     startShellRetention(plane),
     await startHealthHistory(plane),
+    await startMetricRetention(plane),
   ];
 }
 

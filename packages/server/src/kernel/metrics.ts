@@ -55,6 +55,8 @@ export function createMetrics() {
     backup_age: sampled("roamfleet_backup_age_seconds", "Age of the last backup of the data directory in seconds; +Inf without one"),
     oldest_log_age: sampled("roamfleet_oldest_log_age_seconds", "Age of the oldest stored log records of robots in seconds"),
     database_restarts: counter("roamfleet_database_restarts_total", "Restarts of PostgreSQL that were observed"),
+    metric_samples: counter("roamfleet_metric_samples_total", "Samples of robots' metrics stored"),
+    metric_samples_dropped: counter("roamfleet_metric_samples_dropped_total", "Samples of robots' metrics beyond a bound", ["reason"]),
     log_records: counter("roamfleet_log_records_total", "Log records stored"),
     log_acks_delayed: counter(
       "roamfleet_log_acks_delayed_total",

@@ -1,0 +1,3 @@
+export { storeSamples } from "./ingest.ts";
+export { latestSamples, querySeries } from "./read.ts";
+export { startMetricRetention } from "./retention.ts";
