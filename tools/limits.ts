@@ -1,4 +1,11 @@
-import { APPS_MAX, LOG_BATCH_RECORDS_MAX, LOG_MESSAGE_CHARACTERS_MAX } from "@roamfleet/protocol/link";
+import {
+  APPS_MAX,
+  CHUNK_BYTES_MAX,
+  LOG_BATCH_RECORDS_MAX,
+  LOG_MESSAGE_CHARACTERS_MAX,
+  SAMPLES_PER_CHUNK_MAX,
+  SERIES_PER_CHUNK_MAX,
+} from "@roamfleet/protocol/link";
 import {
   CHANNEL_WINDOW_BYTES,
   CHANNELS_MAX,
@@ -11,6 +18,7 @@ import {
 } from "@roamfleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../packages/server/src/config.ts";
 import { FIELDS_DEPTH_MAX } from "../packages/server/src/features/logs/codec.ts";
+import { CHUNK_RATE } from "../packages/server/src/features/metrics/ingest.ts";
 import { BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_FIELDS_MAX, BOUNDED_BODY_BYTES_MAX } from "../packages/server/src/kernel/body.ts";
 import { LIST_ROWS_MAX, PAGE_ROWS_MAX } from "../packages/server/src/kernel/page.ts";
 import {
@@ -107,6 +115,18 @@ export const ROBOT_INPUTS: readonly Input[] = [
     bound: `${count(LINK_FRAMES.per_minute / 60)} units of a robot, ${count(ORG_FRAMES.per_minute / 60)} of an org: one for a frame, one for a KiB that is not stream data. A new link does not reset them, until ${count(BUCKETS_MAX)} other robots (twice \`robots_max\` if that is more) have opened links to the node`,
     beyond: "the link is not read until it has paid",
     test: "packages/server/src/link/read-limits.test.ts",
+  },
+  {
+    input: "samples of metrics in one chunk",
+    bound: `${count(SAMPLES_PER_CHUNK_MAX)} samples of ${count(SERIES_PER_CHUNK_MAX)} series, ${count(CHUNK_BYTES_MAX)} bytes`,
+    beyond: "the chunk is counted as damaged, and not stored",
+    test: "packages/server/src/features/metrics/metrics.test.ts",
+  },
+  {
+    input: "chunks of samples of a robot",
+    bound: `${count(CHUNK_RATE.per_minute)} bytes a minute after a burst of ${bytes(CHUNK_RATE.burst)}; each chunk costs 1 KiB besides its own`,
+    beyond: "the link is read more slowly",
+    test: "packages/server/src/features/metrics/metrics.test.ts",
   },
   {
     input: "links that a robot opens a second",

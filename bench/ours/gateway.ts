@@ -28,7 +28,7 @@ const gateway = new Gateway({
       robots.delete(robot_id);
       return nothing();
     },
-    messages: { report: nothing, progress: nothing, health: nothing, logs: nothing },
+    messages: { report: nothing, progress: nothing, health: nothing, logs: nothing, samples: nothing },
   }),
 });
 

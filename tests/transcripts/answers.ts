@@ -52,6 +52,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots remove": "deleteRobot",
   timeline: "listTimeline",
   explain: "explainRobot",
+  metrics: "getRobotMetrics",
   "robots shell": null,
   "robots sessions": "listShellSessions",
   "robots cp": null,

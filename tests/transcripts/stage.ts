@@ -99,6 +99,9 @@ export class Stage {
       case "health":
         this.#robot(subject).sendHealth(HEALTH);
         return;
+      case "metrics":
+        this.#robot(subject).sendSamples({ cpu_percent: 12.5, memory_used_bytes: GIB });
+        return;
       case "log":
         this.#robot(subject).log(words, { source: "demo" });
         return;

@@ -36,6 +36,8 @@ import { LogRateLimiter } from "./logs/log-rate-limiter.ts";
 import { startLogSources, type LogSources } from "./logs/sources/index.ts";
 import { RobotTime } from "./robot-time.ts";
 import { ReleaseGuard } from "./signing/release-guard.ts";
+import type { ChunkSpool } from "./metrics/chunk-spool.ts";
+import { openSamples, startMetrics } from "./metrics/index.ts";
 import { LogSpool } from "./spool/log-spool.ts";
 import { Outbox } from "./spool/outbox.ts";
 import { createShells, type Shells } from "./streams/shell/index.ts";
@@ -128,6 +130,8 @@ interface Disk {
   spool: LogSpool;
   shipper: LogShipper;
   outbox: Outbox;
+  /** Absent: the robot's config disables metrics. */
+  samples: ChunkSpool | undefined;
   close(): void;
 }
 
@@ -142,7 +146,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const sink = new LogFilter({ rules: config.robot.logs.filters, sink: { write }, clock });
   const limiter = new LogRateLimiter(sink, clock);
   const { log, local } = agentLog({ level: config.log_level, now, print, sink: limiter });
-  const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
+  const diskLog = (what: "log" | "outbox" | "metrics") => (reason: string | undefined) =>
     reason === undefined
       ? local.info({ what }, "writes to the disk succeed again")
       : local.error({ what, reason }, "writes to the disk fail: the newest records are kept in memory");
@@ -158,6 +162,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
     on_disk: diskLog("log"),
   });
   const shipper = new LogShipper(spool, clock);
+  const samples = openSamples(config, clock, diskLog("metrics"));
   parts.spool = spool;
   parts.shipper = shipper;
   if (config.failpoint !== undefined) log.warn({ failpoint: config.failpoint.spec }, "this agent kills itself at a failpoint");
@@ -170,7 +175,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
     spool.close();
     outbox.close();
   };
-  return { time, log, local, sink, limiter, spool, shipper, outbox, close };
+  return { time, log, local, sink, limiter, spool, shipper, outbox, samples, close };
 }
 
 interface Robot extends Omit<Disk, "close"> {
@@ -227,6 +232,7 @@ async function run(
   const apps = (): AppStatus[] => deployments.apps();
   await deployments.start();
   await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, key: key.place, connected: () => link.connected, apps });
+  const metrics = startMetrics({ ...robot, own: () => agentMetrics(outbox, robot.spool), added: () => link.samplesAdded() });
   link.start();
   ros.start();
   const sources = await startSources(robot, ros).catch((error: unknown) => {
@@ -234,6 +240,7 @@ async function run(
   });
   const stop = async (options?: StopOptions): Promise<void> => {
     await sources?.stop();
+    metrics?.stop();
     await ros.stop();
     await local_interface.stop();
     store.stop();

@@ -123,6 +123,7 @@ export const registry: readonly Group[] = [
       }),
       ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
       ...verbs(() => import("./commands/explain.ts"), { explain: "Explain why a robot has not installed a release" }),
+      ...verbs(() => import("./commands/metrics.ts"), { metrics: "Show metrics of a robot" }),
       noun("sites", "Manage sites, which contain fleets", () => import("./commands/sites.ts"), {
         list: "List sites",
         create: "Create a site",

@@ -30,6 +30,7 @@ const rootPages = [
 const robotTabs = [
   page(robotRoute, "/", () => import("./features/robots/robot-overview.tsx"), "RobotOverview"),
   page(robotRoute, "/health", () => import("./features/robots/robot-health.tsx"), "RobotHealth", search.readHealthSearch),
+  page(robotRoute, "/metrics", () => import("./features/robots/robot-metrics.tsx"), "RobotMetrics", search.readMetricsSearch),
   page(robotRoute, "/config", () => import("./features/robots/robot-config.tsx"), "RobotConfigTab"),
   page(robotRoute, "/timeline", () => import("./features/robots/robot-timeline.tsx"), "RobotTimeline", search.readTimelineSearch),
   page(robotRoute, "/logs", () => import("./features/live/logs-pages.tsx"), "RobotLogs", search.readLogSearch),

@@ -222,6 +222,9 @@ export type RobotsSearch = ReturnType<typeof readRobotsSearch>;
 export const readHealthSearch = searchOf({ range: oneOf(["1h", "24h", "7d", "30d"]) });
 export type HealthRange = NonNullable<ReturnType<typeof readHealthSearch>["range"]>;
 
+export const readMetricsSearch = searchOf({ range: oneOf(["1h", "24h", "7d"]) });
+export type MetricRange = NonNullable<ReturnType<typeof readMetricsSearch>["range"]>;
+
 /** Parses a date (YYYY-MM-DD) in the browser's time zone. */
 const day: Read<string> = (value) => (/^\d{4}-\d{2}-\d{2}$/.test(String(value)) && time(value) !== undefined ? String(value) : undefined);
 export const readTimelineSearch = searchOf({

@@ -161,6 +161,7 @@ export const access = {
   explainRobot: one("viewer", "robot", query("deployment_id")),
   getRobotHealth: one("viewer", "robot"),
   getRobotHealthHistory: one("viewer", "robot"),
+  getRobotMetrics: one("viewer", "robot"),
   getRobotConfig: one("viewer", "robot"),
   diffRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),

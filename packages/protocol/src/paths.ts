@@ -49,6 +49,7 @@ export const paths = {
   explainRobot: ["GET", "/api/robots/{id}/explain"],
   getRobotHealth: ["GET", "/api/robots/{id}/health"],
   getRobotHealthHistory: ["GET", "/api/robots/{id}/health/history"],
+  getRobotMetrics: ["GET", "/api/robots/{id}/metrics"],
   getRobotConfig: ["GET", "/api/robots/{id}/config"],
   diffRobotConfig: ["GET", "/api/robots/{id}/config/diff"],
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],

@@ -57,7 +57,7 @@ export const LIMIT_DEFAULTS = {
   upload_silence_seconds: 600,
   log_retention_days: 14,
   health_retention_days: 7,
-  metric_raw_retention_days: 2,
+  metric_raw_retention_days: 7,
   metric_series_per_robot_max: 500,
   timeline_retention_days: 180,
   audit_retention_days: 400,

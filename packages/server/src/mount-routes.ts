@@ -7,6 +7,7 @@ import { fleetRoutes } from "./features/fleets/index.ts";
 import { healthRoutes } from "./features/health/index.ts";
 import { overviewRoutes } from "./features/overview/index.ts";
 import { logRoutes } from "./features/logs/index.ts";
+import { metricRoutes } from "./features/metrics/index.ts";
 import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { packageRoutes } from "./features/packages/index.ts";
@@ -43,6 +44,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     configDeploymentRoutes,
     configRoutes,
     healthRoutes,
+    metricRoutes,
     logRoutes,
     timelineRoutes,
     shellRoutes,

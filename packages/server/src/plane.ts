@@ -19,6 +19,7 @@ import { answerRobotAhead, greetRobot, ReportIntake, robotOnline, takeProgress }
 import { createEventStreams } from "./features/events/index.ts";
 import { ingestHealth } from "./features/health/index.ts";
 import { ingestLogs, logPositions, resumeFollowing } from "./features/logs/index.ts";
+import { takeSamples } from "./features/metrics/index.ts";
 import {
   authenticateRobot,
   closeRemovedRobots,
@@ -352,6 +353,7 @@ function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
       progress: (session, message) => takeProgress(plane.db.forOrg(session.org_id), plane, session, message),
       health: (session, message) => ingestHealth(plane, session, message),
       logs: (session, message) => ingestLogs(plane, session, message),
+      samples: (session, message) => takeSamples(plane, session, message),
     },
   };
 }

@@ -31,6 +31,7 @@ forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
 containers: { devices: on, host_network: off }
 health: { interval_seconds: 60 }
+metrics: { collect: off, interval_seconds: 5, flush_seconds: 60 }
 os_image:
   status: { command: [/usr/lib/robot/image, status] }
   install: { command: [/usr/lib/robot/image, install], timeout_seconds: 600 }
@@ -63,6 +64,7 @@ signed: { allow: [shell, forward] }
     files: { directories: ["/var/log"] },
     containers: { devices: true, host_network: false },
     health: { interval_seconds: 60 },
+    metrics: { is_on: false, interval_seconds: 5, flush_seconds: 60 },
     os_image: {
       hook: {
         status: { command: ["/usr/lib/robot/image", "status"], timeout_ms: 60_000 },

@@ -59,6 +59,7 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
     files: file.section("files", (section) => ({ directories: section.paths("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories })),
     containers: file.section("containers", readContainers),
     health: file.section("health", readHealth),
+    metrics: file.section("metrics", readMetrics),
     os_image: file.section("os_image", readOsImage),
     signed: file.section("signed", (section) => ({
       allow: section.choices("allow", SIGNED_SWITCHES) ?? ROBOT_CONFIG_DEFAULT.signed.allow,
@@ -181,6 +182,22 @@ const HEALTH_SECONDS_MAX = 86_400;
 function readHealth(section: Section): RobotConfig["health"] {
   const interval_seconds = section.integer("interval_seconds", 1, HEALTH_SECONDS_MAX);
   return interval_seconds === undefined ? {} : { interval_seconds };
+}
+
+/** Bounds of the intervals in seconds. A chunk has at most an hour, and with many values more samples would not fit into it. */
+const METRICS_SECONDS = { interval: { min: 1, max: 300 }, flush: { min: 10, max: 1_800 } };
+
+function readMetrics(section: Section): RobotConfig["metrics"] {
+  const { is_on, interval_seconds, flush_seconds } = ROBOT_CONFIG_DEFAULT.metrics;
+  const { interval, flush } = METRICS_SECONDS;
+  const metrics = {
+    is_on: section.onOff("collect") ?? is_on,
+    interval_seconds: section.integer("interval_seconds", interval.min, interval.max) ?? interval_seconds,
+    flush_seconds: section.integer("flush_seconds", flush.min, flush.max) ?? flush_seconds,
+  };
+  if (metrics.flush_seconds < metrics.interval_seconds)
+    throw new ConfigFileError(`${section.at("flush_seconds")} must not be less than interval_seconds`);
+  return metrics;
 }
 
 /** Maximum time limit of a command of `os_image`. */

@@ -114,6 +114,14 @@ export interface RobotConfig {
     /** Seconds between health measurements. Absent: the server's `health_seconds`. */
     interval_seconds?: number;
   };
+  metrics: {
+    /** Whether the agent collects samples of the machine and sends them to the server. */
+    is_on: boolean;
+    /** Seconds between two samples of a value. */
+    interval_seconds: number;
+    /** Seconds between two chunks of samples that are sent to the server. */
+    flush_seconds: number;
+  };
   os_image: {
     /** Commands that install OS images. Absent: RAUC installs them, if the robot has it. */
     hook?: OsImageHook;
@@ -137,6 +145,7 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   files: { directories: ["/"] },
   containers: { devices: false, host_network: false },
   health: {},
+  metrics: { is_on: true, interval_seconds: 10, flush_seconds: 900 },
   os_image: { connect_ms: OS_IMAGE_DEFAULTS.connect_ms },
   signed: { allow: [] },
 };

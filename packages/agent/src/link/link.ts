@@ -18,6 +18,7 @@ import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RobotKey } from "../identity/robot-key.ts";
 import type { LogShipper } from "../logs/shipper.ts";
+import { type ChunkQueue, ChunkSender } from "../metrics/chunk-sender.ts";
 import type { RobotTime } from "../robot-time.ts";
 import type { Outbox } from "../spool/outbox.ts";
 import { HealthChanges } from "../health/health-changes.ts";
@@ -45,6 +46,8 @@ export interface LinkOptions {
   local: Logger;
   time: RobotTime;
   outbox: ReportQueue & Pick<Outbox, "outbox_id" | "size" | "reconcile">;
+  /** Chunks of samples to send. Absent: the robot collects none. */
+  samples?: ChunkQueue | undefined;
   shipper: Pick<LogShipper, "start" | "stop" | "resume" | "acknowledge" | "follow">;
   /** Returns the fields of the `hello` message except the identity; called at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
@@ -70,6 +73,7 @@ export class Link {
   readonly #sources: ReadonlyMap<string, StreamSource>;
   readonly #stopping = new AbortController();
   readonly #reports: ReportSender;
+  readonly #samples: ChunkSender | undefined;
   /** Rate limiter of all connections, so that a reconnect does not reset the limit. */
   readonly #upload: ByteRate | undefined;
   #session: Session | undefined;
@@ -84,6 +88,7 @@ export class Link {
     this.#options = options;
     this.#sources = options.sources;
     this.#reports = new ReportSender(options.outbox, options.clock);
+    this.#samples = options.samples && new ChunkSender(options.samples, options.clock);
     const { upload_bytes_per_second: upload, clock } = options;
     this.#upload = upload === undefined ? undefined : new ByteRate(upload, clock.monotonic());
   }
@@ -113,6 +118,10 @@ export class Link {
     this.#reports.pump();
   }
 
+  samplesAdded(): void {
+    this.#samples?.pump();
+  }
+
   progress(progress: Omit<Progress, "type">): void {
     this.#session?.send({ type: "progress", ...progress });
   }
@@ -136,8 +145,7 @@ export class Link {
     this.#session?.cut("the link failed");
     this.#session = undefined;
     this.#welcomed_at = undefined;
-    this.#reports.stop();
-    this.#options.shipper.stop();
+    this.#stopSending();
     return { reason: errorText(error), up_ms: 0 };
   }
 
@@ -174,9 +182,14 @@ export class Link {
     this.#welcomed_at = undefined;
     if (was_up) this.#options.on_connection?.(false, end.reason);
     this.#session = undefined;
-    this.#reports.stop();
-    this.#options.shipper.stop();
+    this.#stopSending();
     return { ...end, up_ms };
+  }
+
+  #stopSending(): void {
+    this.#reports.stop();
+    this.#samples?.stop();
+    this.#options.shipper.stop();
   }
 
   #handlers(channel: string, session: () => Session | undefined): ConstructorParameters<typeof Session>[1]["handlers"] {
@@ -187,6 +200,7 @@ export class Link {
       time: (server_time) => this.#options.time.sync(server_time),
       room: () => {
         this.#reports.pump();
+        this.#samples?.pump();
         this.#options.shipper.resume();
       },
     };
@@ -235,6 +249,8 @@ export class Link {
       { room: () => session.room("logs"), send: (message) => session.sendLogs(message) },
       { acked: welcome.acked_log_seq, flush_ms: welcome.log_flush_ms },
     );
+    if (features.includes("samples"))
+      this.#samples?.start({ room: () => session.room("control"), send: (message) => session.send(message) });
     return undefined;
   }
 
@@ -247,6 +263,8 @@ export class Link {
         return this.#reports.acknowledge(message.seq);
       case "log_ack":
         return this.#options.shipper.acknowledge(message.seq);
+      case "samples_ack":
+        return this.#samples?.acknowledge(message.spool_id, message.seq);
       case "log_follow":
         return this.#options.shipper.follow(message.on);
       case "challenge":

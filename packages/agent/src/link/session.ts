@@ -339,14 +339,14 @@ function parseServerMessage(bytes: Uint8Array): ServerMessage | undefined {
     case "welcome":
       return parseWelcome(value);
     case "refused": {
-      const retry_after_ms = value.retry_after_ms;
-      const wait = typeof retry_after_ms === "number" ? { retry_after_ms } : {};
+      const wait = typeof value.retry_after_ms === "number" ? { retry_after_ms: value.retry_after_ms } : {};
       return { type: "refused", code: text(value, "code") as Refused["code"], message: text(value, "message").slice(0, 500), ...wait };
     }
     case "ack":
-      return { type: "ack", seq: count(value, "seq") };
     case "log_ack":
-      return { type: "log_ack", seq: count(value, "seq") };
+      return { type: value.type, seq: count(value, "seq") };
+    case "samples_ack":
+      return { type: "samples_ack", spool_id: text(value, "spool_id"), seq: count(value, "seq") };
     case "log_follow":
       return { type: "log_follow", on: value.on === true };
     case "desired": {

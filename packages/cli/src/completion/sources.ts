@@ -68,6 +68,7 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "--from-file": "files",
   "robots id": "robots",
   "explain id": "robots",
+  "metrics id": "robots",
   "robots topic": "ros_topics",
   "robots source": "files",
   "robots target": "files",

@@ -7,6 +7,9 @@ export const LOG_MESSAGE_CHARACTERS_MAX = 16_384;
 export const APPS_MAX = 256;
 export const LOG_BATCH_RECORDS_MAX = 1_000;
 
+/** Maximum bytes of a chunk of samples, as sent and stored. */
+export const CHUNK_BYTES_MAX = 60_000;
+
 /** Limits of camera requests: frames per second, pixels, and quality from 1 (worst) to 100. */
 export const CAMERA_BOUNDS = {
   fps: { minimum: 0.1, maximum: 30 },

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
-import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
+import { CHUNK_BYTES_MAX, LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
 
 /**
  * Control messages: JSON on channel 0 (`logs` on the log channel). The server validates messages from robots against these schemas; the
@@ -10,6 +10,8 @@ import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from ".
 const METRICS_MAX = 1_000;
 const Name = Type.String({ minLength: 1, maxLength: 255 });
 const Count = Type.Integer({ minimum: 0 });
+/** A chunk of CHUNK_BYTES_MAX in base64. */
+const SAMPLES_CHARACTERS_MAX = Math.ceil(CHUNK_BYTES_MAX / 3) * 4;
 /** Integers that the database stores in 32 bits. */
 const SmallCount = Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 });
 const Text = Type.String({ maxLength: 4_000 });
@@ -213,9 +215,22 @@ export const Logs = Shape({
 });
 export type Logs = Static<typeof Logs>;
 
+/**
+ * A chunk of samples of metrics (`encodeChunk`), in base64. The robot sends one at a time, and again until the server acknowledges it. Sent
+ * only to servers with the feature `samples`.
+ */
+export const Samples = Shape({
+  type: Type.Literal("samples"),
+  /** Id of the robot's spool. Numbers are unique within one spool. */
+  spool_id: Name,
+  seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  chunk: Type.String({ maxLength: SAMPLES_CHARACTERS_MAX }),
+});
+export type Samples = Static<typeof Samples>;
+
 /** All messages of a robot, by `type`. */
-export const robotMessages = { hello: Hello, report: Report, progress: Progress, health: Health, logs: Logs } as const;
-export type RobotMessage = Hello | Report | Progress | Health | Logs;
+export const robotMessages = { hello: Hello, report: Report, progress: Progress, health: Health, logs: Logs, samples: Samples } as const;
+export type RobotMessage = Hello | Report | Progress | Health | Logs | Samples;
 export type RobotMessageType = RobotMessage["type"];
 
 /** A release with the fields that the robot needs to install it. */
@@ -326,10 +341,17 @@ export interface LogAck {
   seq: number;
 }
 
+/** States that the server has stored this chunk of samples, or has refused it for good. */
+export interface SamplesAck {
+  type: "samples_ack";
+  spool_id: string;
+  seq: number;
+}
+
 /** States whether a viewer follows the robot's log. If so, the robot sends records immediately instead of at the flush interval. */
 export interface LogFollow {
   type: "log_follow";
   on: boolean;
 }
 
-export type ServerMessage = Challenge | Welcome | Refused | Desired | Ack | LogAck | LogFollow;
+export type ServerMessage = Challenge | Welcome | Refused | Desired | Ack | LogAck | SamplesAck | LogFollow;

@@ -10,9 +10,10 @@ export const LINK_PROTOCOLS = [2] as const;
  * - `channels`: the other end may open channels;
  * - `ros_adapters`: health contains `ros_adapters`, and a request for a topic may name the type;
  * - `packed`: the robot compresses messages (`packMessage`);
- * - `health_changes`: the robot sends health when it changes, and omits lists of ROS names that did not change.
+ * - `health_changes`: the robot sends health when it changes, and omits lists of ROS names that did not change;
+ * - `samples`: the server stores chunks of samples of metrics.
  */
-export const LINK_FEATURES = ["credit", "channels", "ros_adapters", "packed", "health_changes"] as const;
+export const LINK_FEATURES = ["credit", "channels", "ros_adapters", "packed", "health_changes", "samples"] as const;
 export type LinkFeature = (typeof LINK_FEATURES)[number];
 
 /** Returns the best version that both ends support; undefined if there is none. */

@@ -1,4 +1,5 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { CHUNK_BYTES_MAX } from "./limits.ts";
 
 /** One series of a robot. `times` are milliseconds since 1970, in any order; `values` has a value for each of them. */
 export interface Series {
@@ -14,8 +15,7 @@ export const SAMPLES_PER_CHUNK_MAX = 10_000;
 export const LABELS_PER_SERIES_MAX = 8;
 export const METRIC_NAME_BYTES_MAX = 128;
 export const LABEL_VALUE_BYTES_MAX = 128;
-/** Maximum bytes of a chunk as sent and stored, and after decompression. */
-export const CHUNK_BYTES_MAX = 60_000;
+/** Maximum bytes of a chunk after decompression. */
 const BODY_BYTES_MAX = 512 * 1024;
 const TIME_MAX = 2 ** 43;
 

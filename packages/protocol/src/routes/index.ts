@@ -44,4 +44,4 @@ export type { Release, SigningKeys } from "./releases.ts";
 export type { Overview, RobotTimelineEntry } from "./overview.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";
-export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";
+export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, RobotMetrics, TimelineEntry } from "./robots.ts";

@@ -140,6 +140,28 @@ export type HealthPoint = Of<typeof HealthPoint>;
 
 export const HEALTH_POINTS_MAX = 2_000;
 
+const Values = Type.Array(Nullable(Type.Number()), { description: "A value for each interval; null: no samples" });
+
+const MetricSeries = Entity("MetricSeries", {
+  name: Type.String(),
+  labels: Type.Record(Type.String(), Type.String()),
+  mean: Values,
+  min: Values,
+  max: Values,
+});
+
+export const RobotMetrics = Entity("RobotMetrics", {
+  robot_id: Id,
+  since: Time,
+  until: Time,
+  step_seconds: Type.Number({ description: "Length of an interval. The first begins at `since`" }),
+  series: Type.Array(MetricSeries),
+  omitted_series: Type.Integer({ description: "Matching series that are not in the answer" }),
+});
+export type RobotMetrics = Of<typeof RobotMetrics>;
+
+export const METRIC_POINTS_MAX = 1_000;
+
 export const BULK_ROBOTS_MAX = 1_000;
 
 /** The outcome of a bulk change for one robot. */
@@ -229,6 +251,22 @@ export const robotRoutes = defineRoutes("Robots", {
       points: Maybe(Type.Integer({ minimum: 2, maximum: HEALTH_POINTS_MAX, description: "Maximum number of points; default: 300" })),
     }),
     responses: { 200: Shape({ items: Type.Array(HealthPoint) }) },
+  },
+  getRobotMetrics: {
+    summary: "Get metrics of a robot over time: for each series and interval the average, lowest and highest sample",
+    query: Shape({
+      names: Maybe(
+        Type.String({
+          minLength: 1,
+          maxLength: 7_000,
+          description: "Names of metrics, separated by commas. Default: all; at most 100 series are returned",
+        }),
+      ),
+      since: Maybe({ ...Time, description: "Default: an hour before `until`" }),
+      until: Maybe({ ...Time, description: "Default: now" }),
+      points: Maybe(Type.Integer({ minimum: 1, maximum: METRIC_POINTS_MAX, description: "Number of intervals; default: 120" })),
+    }),
+    responses: { 200: DataOf(RobotMetrics) },
   },
   getRobotConfig: {
     summary: "Get the effective config with the scope of each value, and the state reported by the robot",

@@ -2,6 +2,7 @@ import type { Timer } from "@roamfleet/clock";
 import {
   type Desired,
   type DesiredRelease,
+  encodeChunk,
   type HealthBody,
   type Hello,
   hostOf,
@@ -54,6 +55,8 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
   #link: RobotLink | undefined;
   #desired: Desired | undefined;
   #server_offset_ms = 0;
+  /** Number of the last chunk of samples. */
+  #samples = 0;
   #boot = 1;
   #wants_link = false;
   #failures = 0;
@@ -155,6 +158,19 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
 
   beat(): void {
     this.#link?.ping();
+  }
+
+  /** Sends one sample of each metric, taken now. */
+  sendSamples(values: Readonly<Record<string, number>>): void {
+    const times = [this.clock.now().getTime()];
+    const series = Object.entries(values).map(([name, value]) => ({ name, labels: {}, times, values: [value] }));
+    this.#samples += 1;
+    this.#link?.send({
+      type: "samples",
+      spool_id: `spool-${this.name}`,
+      seq: this.#samples,
+      chunk: encodeChunk(series).toString("base64"),
+    });
   }
 
   sendHealth(changes: Partial<ReturnType<typeof healthOf>> = {}): void {
@@ -271,6 +287,7 @@ export class SimulatedRobot implements Member, AppHost, ConfigHost {
       case "log_ack":
         this.#logs = this.#logs.filter(({ seq }) => seq > message.seq);
         return;
+      case "samples_ack":
       case "challenge":
       case "refused":
       case "log_follow":

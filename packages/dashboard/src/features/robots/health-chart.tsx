@@ -38,7 +38,7 @@ export function HealthChart(props: HealthChartProps) {
   useEffect(() => chart.current?.setData(dataOf({ times, series })), [chart, times, series]);
   return (
     <Card className="!px-3 !pt-2 !pb-1">
-      <h3 className="text-xs font-medium text-muted">{`${title}, ${unit}`}</h3>
+      <h3 className="text-xs font-medium text-muted">{unit === "" ? title : `${title}, ${unit}`}</h3>
       <div ref={frame} role="img" aria-label={chartText(title, unit, series)} className="health-chart" />
     </Card>
   );

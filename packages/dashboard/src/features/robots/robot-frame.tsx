@@ -97,6 +97,7 @@ function RobotTabs({ id }: { id: string }) {
       tabs={[
         { label: "Overview", link: { to: "/robots/$id", params } },
         { label: "Health", link: { to: "/robots/$id/health", params } },
+        { label: "Metrics", link: { to: "/robots/$id/metrics", params } },
         { label: "Config", link: { to: "/robots/$id/config", params } },
         { label: "Timeline", link: { to: "/robots/$id/timeline", params } },
         { label: "Logs", link: { to: "/robots/$id/logs", params } },

@@ -88,6 +88,7 @@ export function bulkCommand(robot_ids: readonly string[], change: BulkChange): s
 export const robotLines = {
   show: (id: string): string => shellLine("rf", "robots", "show", id),
   health: (id: string): string => shellLine("rf", "robots", "inspect", id),
+  metrics: (id: string): string => shellLine("rf", "metrics", id),
   timeline: (id: string): string => shellLine("rf", "robots", "timeline", id),
   config: (id: string): string => shellLine("rf", "configs", "effective", "--robot", id),
   configDiff: (id: string): string => shellLine("rf", "configs", "diff", "--robot", id),

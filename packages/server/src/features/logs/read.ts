@@ -1,3 +1,4 @@
+import { yieldToEventLoop } from "../../kernel/yield.ts";
 import type { Clock } from "@roamfleet/clock";
 import { LOG_LEVELS, type LogLevel, type LogRecordBody } from "@roamfleet/protocol/link";
 import type { LogRecord } from "@roamfleet/protocol/routes";
@@ -127,8 +128,6 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
     if (scanned_bytes - before_bytes < READ_BYTES) batches_a_read = Math.min(BATCHES_A_READ_MAX, batches_a_read * 2);
   }
 }
-
-export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
   a.robot_id === b.robot_id && a.first_seq === b.first_seq && a.received_at.getTime() === b.received_at.getTime();

@@ -1,3 +1,4 @@
+import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { type LogRecord, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
@@ -9,7 +10,7 @@ import { parseTime, wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { lineHead, readRecords, unpack } from "./codec.ts";
-import { type BatchScan, fleetScan, type LogFilter, type LogKey, LogMatch, scanLogs, yieldToEventLoop } from "./read.ts";
+import { type BatchScan, fleetScan, type LogFilter, type LogKey, LogMatch, scanLogs } from "./read.ts";
 import { batchesAfter, type BatchRow, robotBatches, robotsOfFleet } from "./store.ts";
 
 type LogQuery = Call<typeof routes.listRobotLogs>["query"];

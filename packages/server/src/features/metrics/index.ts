@@ -1,3 +1,3 @@
-export { storeSamples } from "./ingest.ts";
-export { latestSamples, querySeries } from "./read.ts";
+export { storeSamples, takeSamples } from "./ingest.ts";
+export { metricRoutes } from "./routes.ts";
 export { startMetricRetention } from "./retention.ts";

@@ -1,7 +1,9 @@
-import { decodeChunk, encodeChunk } from "@roamfleet/protocol/link";
+import { ChunkError, decodeChunk, encodeChunk, type Samples } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { planeState } from "../../kernel/kernel-plane.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
+import { RateLimit } from "../../kernel/rate-limit.ts";
+import type { Session } from "../../link/index.ts";
 import { admit, type DropReason } from "./admit.ts";
 import { insertChunks, type NewChunk } from "./store.ts";
 
@@ -24,6 +26,34 @@ const batcherOf = planeState(
       },
     }),
 );
+
+/**
+ * Maximum rate of a robot's chunks in bytes; the burst is more than a robot collects while it is offline. A robot with more is read more
+ * slowly, because decoding takes up to 5 ms of the event loop for each chunk.
+ */
+export const CHUNK_RATE = { per_minute: 600_000, burst: 6 * 1024 * 1024 };
+/** Bytes that each chunk costs in the rate limit in addition to its own. */
+const CHUNK_COST_BYTES = 1_024;
+const rateOf = planeState(({ clock }: Plane) => new RateLimit(clock, "samples", CHUNK_RATE));
+
+/**
+ * Stores a robot's chunk of samples, then acknowledges it. A damaged chunk is counted and acknowledged too: the robot would send it again
+ * for ever.
+ */
+export async function takeSamples(plane: Plane, session: Session, { spool_id, seq, chunk }: Samples): Promise<void> {
+  const { org_id, robot_id } = session;
+  const bytes = Buffer.from(chunk, "base64");
+  const owed_ms = rateOf(plane).owe(robot_id, bytes.length + CHUNK_COST_BYTES);
+  if (owed_ms > 0) session.pauseReading(owed_ms);
+  try {
+    await storeSamples(plane, org_id, robot_id, { outbox_id: spool_id, seq, chunk: bytes });
+  } catch (error) {
+    if (!(error instanceof ChunkError)) throw error;
+    plane.metrics.metric_samples_dropped.inc({ reason: "damaged" });
+    plane.log.warn({ robot_id, reason: error.message }, "a chunk of samples could not be read");
+  }
+  session.send({ type: "samples_ack", spool_id, seq });
+}
 
 interface SentChunk {
   /** Id of the spool on the robot's disk. Sequence numbers are unique within one spool. */

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ChunkError, encodeChunk, type Series } from "@roamfleet/protocol/link";
+import { CHUNK_BYTES_MAX, ChunkError, encodeChunk, type Series } from "@roamfleet/protocol/link";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { latestSamples, querySeries, startMetricRetention, storeSamples } from "./index.ts";
+import { CHUNK_RATE } from "./ingest.ts";
+import { startMetricRetention, storeSamples, takeSamples } from "./index.ts";
+import { queryMetrics, SERIES_SHOWN_MAX } from "./read.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const HOUR_MS = 3_600_000;
@@ -26,8 +29,16 @@ async function start() {
     now,
     store: (seq: number, series: Series[], outbox_id = "spool-1") =>
       storeSamples(plane, org_id, robot_id, { outbox_id, seq, chunk: encodeChunk(series) }),
-    query: (name: string, labels: Record<string, string> = {}, as = org_id) =>
-      querySeries(plane.db.forOrg(as), as, { robot_id, name, labels, since: new Date(now - HOUR_MS), until: new Date(now + HOUR_MS) }),
+    /** Returns the samples of the metric in the hour before and after, in intervals of a second. */
+    query: async (name: string, as = org_id): Promise<Series[]> => {
+      const since = new Date(now - HOUR_MS);
+      const wanted = { robot_id, names: new Set([name]), since, until: new Date(now + HOUR_MS), points: (2 * HOUR_MS) / 1_000 };
+      const { series } = await queryMetrics(plane.db.forOrg(as), as, wanted);
+      return series.map(({ labels, mean }) => {
+        const filled = mean.flatMap((value, at) => (value === null ? [] : [{ value, time: since.getTime() + at * 1_000 }]));
+        return { name, labels, times: filled.map(({ time }) => time), values: filled.map(({ value }) => value) };
+      });
+    },
     rows: async () => (await db.one(sql(countRow)`select count(*)::int as n from metric_chunk where org_id = ${org_id}`)).n,
     dropped: async () =>
       (
@@ -47,29 +58,52 @@ const seriesOf = (times: number[], values: number[], more: Partial<Series> = {})
   ...more,
 });
 
-test("returns stored samples by name, labels and time, and the latest ones", TIMEOUT, async () => {
+test("returns stored samples by name and labels, in the order of their times", TIMEOUT, async () => {
   await using of = await start();
   const { now } = of;
   const disk = (mount: string, value: number): Series => seriesOf([now], [value], { name: "disk_used_bytes", labels: { mount } });
   await of.store(1, [seriesOf([now - 20_000, now - 10_000], [1.5, Number.NaN]), disk("/", 5), disk("/data", 6)]);
   await of.store(2, [seriesOf([now + 5_000, now], [3, 2])]);
-  assert.deepEqual(await of.query("cpu_percent"), [seriesOf([now - 20_000, now - 10_000, now, now + 5_000], [1.5, Number.NaN, 2, 3])]);
-  assert.deepEqual(await of.query("disk_used_bytes", { mount: "/data" }), [disk("/data", 6)]);
-  assert.deepEqual(await of.query("disk_used_bytes", { mount: "/other" }), []);
-  const latest = await latestSamples(of.db, of.org_id, { robot_ids: [of.robot_id, "rob_other"], since: new Date(now - HOUR_MS) });
-  assert.deepEqual([...latest], [[of.robot_id, [{ name: "cpu_percent", labels: {}, at: new Date(now + 5_000), value: 3 }]]]);
-  assert.equal((await latestSamples(of.db, of.org_id, { robot_ids: [of.robot_id], since: new Date(now + 60_000) })).size, 0);
+  assert.deepEqual(await of.query("cpu_percent"), [seriesOf([now - 20_000, now, now + 5_000], [1.5, 2, 3])]);
+  assert.deepEqual(await of.query("disk_used_bytes"), [disk("/", 5), disk("/data", 6)]);
+  assert.deepEqual(await of.query("other"), []);
+});
+
+test("returns the average, lowest and highest sample of each interval, and null where there is none", TIMEOUT, async () => {
+  await using of = await start();
+  const { now, db, org_id, robot_id } = of;
+  await of.store(1, [seriesOf([now, now + 1_000, now + 9_999, now + 30_000], [1, 2, 6, 5])]);
+  const period = { since: new Date(now), until: new Date(now + 40_000), points: 4 };
+  const { series } = await queryMetrics(db, org_id, { robot_id, names: undefined, ...period });
+  const [first] = series;
+  assert.deepEqual(first, {
+    name: "cpu_percent",
+    labels: {},
+    mean: [3, null, null, 5],
+    min: [1, null, null, 5],
+    max: [6, null, null, 5],
+  });
+});
+
+test("returns at most a number of series, and counts the others", TIMEOUT, async () => {
+  await using of = await start();
+  const { now, db, org_id, robot_id } = of;
+  await of.store(
+    1,
+    Array.from({ length: SERIES_SHOWN_MAX + 7 }, (_, i) => seriesOf([now], [i], { name: `value_${i}` })),
+  );
+  const period = { since: new Date(now), until: new Date(now + 1_000), points: 1 };
+  const { series, omitted_series } = await queryMetrics(db, org_id, { robot_id, names: undefined, ...period });
+  assert.deepEqual([series.length, omitted_series], [SERIES_SHOWN_MAX, 7]);
 });
 
 test("does not return samples of another org", TIMEOUT, async () => {
   await using of = await start();
   const other = await of.rig.org();
   await of.store(1, [seriesOf([of.now], [1])]);
-  assert.deepEqual(await of.query("cpu_percent", {}, other.org_id), []);
+  assert.deepEqual(await of.query("cpu_percent", other.org_id), []);
   const hidden = of.plane.db.forOrg(other.org_id);
   assert.equal((await hidden.one(sql(countRow)`select count(*)::int as n from metric_chunk where org_id = ${of.org_id}`)).n, 0);
-  const latest = await latestSamples(hidden, of.org_id, { robot_ids: [of.robot_id], since: new Date(0) });
-  assert.equal(latest.size, 0);
 });
 
 test("stores each chunk once, also after a reconnect or a restored disk", TIMEOUT, async () => {
@@ -98,10 +132,10 @@ test("counts samples that exceed a bound, and stores the others", TIMEOUT, async
   await of.store(2, [seriesOf([now - 2 * HOUR_MS, now, now + HOUR_MS], [1, 2, 3])]);
   assert.equal(await of.dropped(), 6);
   assert.deepEqual(await of.query("cpu_percent"), [seriesOf([now], [2])]);
-  await of.store(3, [seriesOf([now - 100 * HOUR_MS], [1])]);
+  await of.store(3, [seriesOf([now - 200 * HOUR_MS], [1])]);
   assert.equal(await of.dropped(), 7);
   assert.equal(await of.rows(), 2);
-  await of.store(3, [seriesOf([now - 100 * HOUR_MS], [1])]);
+  await of.store(3, [seriesOf([now - 200 * HOUR_MS], [1])]);
   assert.equal(await of.dropped(), 7, "a repeated chunk is not counted again");
 });
 
@@ -115,11 +149,43 @@ test("refuses a damaged chunk, and reads past one in the database", TIMEOUT, asy
   assert.deepEqual(await of.query("cpu_percent"), [seriesOf([of.now + 1_000], [2])]);
 });
 
+test("acknowledges a chunk when it is stored, and a damaged one too", TIMEOUT, async () => {
+  await using of = await start();
+  const { plane, org_id, robot_id } = of;
+  const acked: unknown[] = [];
+  const session = { ...fakeSession("sess_1", org_id, helloOf(robot_id)), send: (message: unknown) => acked.push(message) > 0 };
+  const send = (seq: number, chunk: Buffer) =>
+    takeSamples(plane, session, { type: "samples", spool_id: "spool-1", seq, chunk: chunk.toString("base64") });
+  await send(1, Buffer.from("no chunk"));
+  await send(2, encodeChunk([seriesOf([of.now], [1])]));
+  assert.deepEqual(
+    acked,
+    [1, 2].map((seq) => ({ type: "samples_ack", spool_id: "spool-1", seq })),
+  );
+  assert.equal(await of.rows(), 1);
+  assert.match(await plane.metrics.registry.metrics(), /roamfleet_metric_samples_dropped_total\{reason="damaged"\} 1/);
+});
+
+test("a robot that sends too many chunks is read more slowly, and others are not", TIMEOUT, async () => {
+  await using of = await start();
+  const { plane, org_id, robot_id } = of;
+  let paused_ms = 0;
+  const session = { ...fakeSession("sess_1", org_id, helloOf(robot_id)), pauseReading: (ms: number) => void (paused_ms = ms) };
+  const chunk = Buffer.alloc(CHUNK_BYTES_MAX).toString("base64");
+  let sent = 0;
+  for (; paused_ms === 0 && sent < 1_000; sent += 1)
+    await takeSamples(plane, session, { type: "samples", spool_id: "spool-1", seq: sent + 1, chunk });
+  assert.equal(sent, Math.ceil(CHUNK_RATE.burst / (CHUNK_BYTES_MAX + 1_024)));
+  assert.ok(paused_ms > 0 && paused_ms <= ((CHUNK_BYTES_MAX + 1_024) * 60_000) / CHUNK_RATE.per_minute);
+  const other = { ...fakeSession("sess_2", org_id, helloOf("rob_other")), pauseReading: () => assert.fail("paused") };
+  await takeSamples(plane, other, { type: "samples", spool_id: "spool-1", seq: 1, chunk });
+});
+
 test("drops samples past the retention time", TIMEOUT, async () => {
   await using of = await start();
   const retention = await startMetricRetention(of.plane);
   await of.store(1, [seriesOf([of.now], [1])]);
-  await of.rig.clock.advance({ hours: 49 });
+  await of.rig.clock.advance({ hours: 7 * 24 + 1 });
   assert.equal(await of.rows(), 1);
   await of.rig.clock.advance({ hours: 24 });
   assert.equal(await of.rows(), 0);

@@ -61,10 +61,3 @@ export const chunksBetween = async (db: Db, org_id: string, robot_id: string, si
         and first_at < ${until} and last_at >= ${since}
       order by first_at desc, seq desc limit ${CHUNKS_MAX}`)
   ).toReversed();
-
-/** Returns the newest chunk of each robot that begins at `since` or later. */
-export const newestChunks = (db: Db, org_id: string, robot_ids: readonly string[], since: Date): Promise<ChunkRow[]> =>
-  db.many(sql(chunkRow)`
-    select r.robot_id, c.chunk from unnest(${list(robot_ids)}::text[]) r (robot_id) cross join lateral (
-      select chunk from metric_chunk m where m.org_id = ${org_id} and m.robot_id = r.robot_id and m.first_at >= ${since}
-      order by m.first_at desc, m.seq desc limit 1) c`);

@@ -1,0 +1,93 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { lazy, Suspense, useMemo } from "react";
+import type { RobotMetrics as Metrics } from "@roamfleet/protocol/routes";
+import { query } from "../../api/queries.ts";
+import type { MetricRange } from "../../search.ts";
+import { Command, EmptyState, QueryState, Section, Segments, Skeleton, useNow } from "../../ui/index.ts";
+import { chartsOf, METRIC_POINTS, metricPeriod } from "./metric-charts.ts";
+import { robotLines } from "./robot-text.ts";
+import { useRobot } from "./use-robot.ts";
+
+// The chart library is a separate chunk, so that the page appears first.
+const HealthChart = lazy(async () => ({ default: (await import("./health-chart.tsx")).HealthChart }));
+const route = getRouteApi("/app/robots/$id/metrics");
+const RANGE_SECONDS: Record<MetricRange, number> = { "1h": 3_600, "24h": 86_400, "7d": 604_800 };
+const WORDS: Record<MetricRange, string> = { "1h": "hour", "24h": "24 hours", "7d": "7 days" };
+const RANGES = (Object.keys(RANGE_SECONDS) as MetricRange[]).map((value) => ({
+  value,
+  label: value.replace(/(\d+)/, "$1 "),
+  title: `Last ${WORDS[value]}`,
+}));
+
+/** The metrics of a robot as charts with a common time axis. The range is in the URL. */
+export function RobotMetrics() {
+  const robot = useRobot();
+  const { range = "1h" } = route.useSearch();
+  const period = metricPeriod(useNow(), RANGE_SECONDS[range]);
+  const metrics = useQuery({
+    ...query("getRobotMetrics", { params: { id: robot?.id ?? "" }, query: { ...period, points: METRIC_POINTS } }),
+    enabled: robot !== undefined,
+    placeholderData: keepPreviousData,
+  });
+  if (robot === undefined) return null;
+  return (
+    <>
+      <Section title="Metrics" actions={<Ranges robot_id={robot.id} range={range} />}>
+        <QueryState query={metrics} rows={6}>
+          {({ data }) =>
+            data.series.length === 0 ? (
+              <EmptyState title={`No samples for the last ${WORDS[range]}`}>
+                Agents measure every 10 seconds and send what they measured every 15 minutes, unless their config file says otherwise. A
+                robot that was offline sends its samples when it is back.
+              </EmptyState>
+            ) : (
+              <Charts metrics={data} seconds={RANGE_SECONDS[range]} />
+            )
+          }
+        </QueryState>
+      </Section>
+      <div className="max-w-xl">
+        <Command>{robotLines.metrics(robot.id)}</Command>
+      </div>
+    </>
+  );
+}
+
+function Ranges({ robot_id, range }: { robot_id: string; range: MetricRange }) {
+  const navigate = useNavigate();
+  return (
+    <Segments
+      label="Range"
+      options={RANGES}
+      value={range}
+      onChange={(to) => void navigate({ to: "/robots/$id/metrics", params: { id: robot_id }, search: { range: to }, replace: true })}
+    />
+  );
+}
+
+function Charts({ metrics, seconds }: { metrics: Metrics; seconds: number }) {
+  const { times, charts } = useMemo(() => chartsOf(metrics), [metrics]);
+  const from = Date.parse(metrics.since) / 1_000;
+  return (
+    <Suspense fallback={<Skeleton rows={6} />}>
+      <div className="grid gap-3 lg:grid-cols-2">
+        {charts.map(({ name, unit, max, series }) => (
+          <HealthChart
+            key={name}
+            title={name}
+            unit={unit}
+            {...(max === undefined ? {} : { max })}
+            times={times}
+            series={series}
+            from={from}
+            until={from + seconds}
+          />
+        ))}
+      </div>
+      {metrics.omitted_series > 0 && (
+        <p className="mt-3 text-xs text-muted">{`${metrics.omitted_series} further series are not shown. The command below shows those that you name.`}</p>
+      )}
+    </Suspense>
+  );
+}

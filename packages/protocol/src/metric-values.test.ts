@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isCounter, lastOf, shownValues, unitOf } from "./metric-values.ts";
+
+const series = (name: string, values: (number | null)[]) => ({ name, mean: values, max: values });
+
+test("shows averages of a gauge, and the rate of a counter", () => {
+  assert.deepEqual(shownValues(series("cpu_percent", [1, null, 3]), 10), [1, null, 3]);
+  assert.deepEqual(shownValues(series("requests_total", [100, 150, null, 350]), 10), [null, 5, null, 10]);
+});
+
+test("the rate of a counter that was reset is unknown for one interval", () => {
+  assert.deepEqual(shownValues(series("network_receive_bytes", [100, 20, 40]), 10), [null, null, 2]);
+});
+
+test("units and counters follow from names", () => {
+  assert.deepEqual(["memory_used_bytes", "cpu_percent", "temperature_celsius", "wait_seconds_total", "load_1m"].map(unitOf), [
+    "bytes",
+    "percent",
+    "celsius",
+    "seconds",
+    "none",
+  ]);
+  assert.deepEqual(["network_transmit_bytes", "disk_used_bytes", "errors_total"].map(isCounter), [true, false, true]);
+});
+
+test("the last value skips intervals without samples", () => {
+  assert.equal(lastOf([1, 0, null]), 0);
+  assert.equal(lastOf([null]), undefined);
+});

@@ -1,0 +1,2 @@
+/** Lets the event loop process other work. Resolves in its next turn. */
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
