@@ -1,6 +1,7 @@
-import type { HealthBody } from "@roamfleet/protocol/link";
+import { encodeChunk, type HealthBody } from "@roamfleet/protocol/link";
 import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { flush, addPoint } from "../../packages/server/src/features/health/history.ts";
+import { storeSamples } from "../../packages/server/src/features/metrics/index.ts";
 import type { HarnessOrg } from "../harness/harness-org.ts";
 import type { Harness } from "../harness/index.ts";
 import { PLAIN, type Words } from "./words.ts";
@@ -36,6 +37,7 @@ export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }:
   const robot = carts[0] as SimulatedRobot;
   await org.api.updateRobot({ params: { id: robot.id }, body: { labels: { zone: words.name("north"), model: "c-200" } } });
   await sendHealth(server, carts, words);
+  await storeMetrics(server, robot.id);
   sendLogs(robot, words);
   const releases = await makeReleases(org, words);
   const ids = await deployAll(server, { releases, carts, fleet_id: fleets.carts, words });
@@ -61,6 +63,34 @@ async function makePlaces(org: HarnessOrg, words: Words): Promise<{ site: string
   const arms = await org.fleet({ name: words.name("Arms"), site_id: site });
   await org.fleet({ name: words.name("Sweepers"), site_id: other });
   return { site, carts, arms };
+}
+
+const SAMPLE_SECONDS = 10;
+
+/** Stores an hour of samples of a robot, except for some minutes in which it was off. */
+async function storeMetrics({ plane, default_org, clock }: Harness, robot_id: string): Promise<void> {
+  const start = clock.now().getTime() - 3_600_000;
+  for (const [seq, [from, until]] of [
+    [0, 2_000],
+    [2_600, 3_590],
+  ].entries()) {
+    const seconds = Array.from({ length: ((until ?? 0) - (from ?? 0)) / SAMPLE_SECONDS }, (_, i) => (from ?? 0) + i * SAMPLE_SECONDS);
+    const times = seconds.map((second) => start + second * 1_000);
+    const series = (name: string, valueAt: (second: number) => number, labels: Record<string, string> = {}) => ({
+      name,
+      labels,
+      times,
+      values: seconds.map((second) => Math.round(valueAt(second) * 10) / 10),
+    });
+    const chunk = encodeChunk([
+      series("cpu_percent", (second) => 30 + 25 * Math.sin(second / 300)),
+      series("memory_used_bytes", (second) => GIB + second * 100_000),
+      series("disk_used_bytes", (second) => 12 * GIB + second * 10_000, { mount: "/" }),
+      series("disk_used_bytes", () => 3 * GIB, { mount: "/data" }),
+      series("network_receive_bytes", (second) => second * 2_000, { interface: "wlan0" }),
+    ]);
+    await storeSamples(plane, default_org.id, robot_id, { outbox_id: "spool", seq: seq + 1, chunk });
+  }
 }
 
 const HOUR_MIN = 60;
@@ -218,6 +248,8 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "robot", path: `/robots/${ids.robot}` },
   { name: "robot-offline", path: `/robots/${ids.offline}` },
   { name: "robot-health", path: `/robots/${ids.robot}/health` },
+  { name: "robot-metrics", path: `/robots/${ids.robot}/metrics` },
+  { name: "offline-robot-metrics", path: `/robots/${ids.offline}/metrics` },
   { name: "robot-config", path: `/robots/${ids.robot}/config` },
   { name: "robot-timeline", path: `/robots/${ids.robot}/timeline` },
   { name: "robot-logs", path: `/robots/${ids.robot}/logs` },

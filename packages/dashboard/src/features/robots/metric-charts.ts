@@ -1,9 +1,17 @@
 import type { RobotMetrics } from "@roamfleet/protocol/routes";
 import { isCounter, type MetricUnit, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
+import type { MetricRange } from "../../search.ts";
 import { hasValues, type Series } from "./health-series.ts";
 
-/** Number of intervals of a range. */
-export const METRIC_POINTS = 300;
+/**
+ * The ranges with the length of their intervals in seconds: multiples of the default sampling interval, so that each interval has as many
+ * samples as the others. Otherwise the rate of a counter would jump up and down.
+ */
+export const METRIC_RANGES: Record<MetricRange, { seconds: number; step_seconds: number }> = {
+  "1h": { seconds: 3_600, step_seconds: 30 },
+  "24h": { seconds: 86_400, step_seconds: 300 },
+  "7d": { seconds: 604_800, step_seconds: 1_800 },
+};
 /** A line is drawn over gaps of up to this many intervals. Longer ones are shown. */
 const GAP_SECONDS_MAX = 60;
 
@@ -18,11 +26,12 @@ export interface MetricChart {
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
 const UNIT_TEXTS: Record<Exclude<MetricUnit, "bytes">, string> = { percent: "%", celsius: "°C", seconds: "s", none: "" };
 
-/** Returns the start of the range that ends now, aligned to its intervals, so that repeated queries have the same key. */
-export function metricPeriod(now_ms: number, range_seconds: number): { since: string; until: string } {
-  const step_ms = (range_seconds / METRIC_POINTS) * 1_000;
+/** Returns the query for the range that ends now, aligned to its intervals, so that repeated queries have the same key. */
+export function metricPeriod(now_ms: number, range: MetricRange): { since: string; until: string; points: number } {
+  const { seconds, step_seconds } = METRIC_RANGES[range];
+  const step_ms = step_seconds * 1_000;
   const until = Math.ceil(now_ms / step_ms) * step_ms;
-  return { since: new Date(until - range_seconds * 1_000).toISOString(), until: new Date(until).toISOString() };
+  return { since: new Date(until - seconds * 1_000).toISOString(), until: new Date(until).toISOString(), points: seconds / step_seconds };
 }
 
 /** Returns one chart for each metric, with a line for each of its series. `times` are the middles of the intervals, in seconds. */

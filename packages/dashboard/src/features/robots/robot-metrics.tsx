@@ -5,16 +5,15 @@ import type { RobotMetrics as Metrics } from "@roamfleet/protocol/routes";
 import { query } from "../../api/queries.ts";
 import type { MetricRange } from "../../search.ts";
 import { Command, EmptyState, QueryState, Section, Segments, Skeleton, useNow } from "../../ui/index.ts";
-import { chartsOf, METRIC_POINTS, metricPeriod } from "./metric-charts.ts";
+import { chartsOf, METRIC_RANGES, metricPeriod } from "./metric-charts.ts";
 import { robotLines } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";
 
 // The chart library is a separate chunk, so that the page appears first.
 const HealthChart = lazy(async () => ({ default: (await import("./health-chart.tsx")).HealthChart }));
 const route = getRouteApi("/app/robots/$id/metrics");
-const RANGE_SECONDS: Record<MetricRange, number> = { "1h": 3_600, "24h": 86_400, "7d": 604_800 };
 const WORDS: Record<MetricRange, string> = { "1h": "hour", "24h": "24 hours", "7d": "7 days" };
-const RANGES = (Object.keys(RANGE_SECONDS) as MetricRange[]).map((value) => ({
+const RANGES = (Object.keys(METRIC_RANGES) as MetricRange[]).map((value) => ({
   value,
   label: value.replace(/(\d+)/, "$1 "),
   title: `Last ${WORDS[value]}`,
@@ -24,9 +23,9 @@ const RANGES = (Object.keys(RANGE_SECONDS) as MetricRange[]).map((value) => ({
 export function RobotMetrics() {
   const robot = useRobot();
   const { range = "1h" } = route.useSearch();
-  const period = metricPeriod(useNow(), RANGE_SECONDS[range]);
+  const period = metricPeriod(useNow(), range);
   const metrics = useQuery({
-    ...query("getRobotMetrics", { params: { id: robot?.id ?? "" }, query: { ...period, points: METRIC_POINTS } }),
+    ...query("getRobotMetrics", { params: { id: robot?.id ?? "" }, query: period }),
     enabled: robot !== undefined,
     placeholderData: keepPreviousData,
   });
@@ -42,7 +41,7 @@ export function RobotMetrics() {
                 robot that was offline sends its samples when it is back.
               </EmptyState>
             ) : (
-              <Charts metrics={data} seconds={RANGE_SECONDS[range]} />
+              <Charts metrics={data} seconds={METRIC_RANGES[range].seconds} />
             )
           }
         </QueryState>
