@@ -53,6 +53,12 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   open_stream: "features/streams",
   stream_ticket: "features/streams",
   node: "link",
+  alert_rule: "features/alerts",
+  alert_evaluation: "features/alerts",
+  alert_match: "features/alerts",
+  incident: "features/alerts",
+  incident_member: "features/alerts",
+  incident_entry: "features/alerts",
 };
 
 /** Tables that are read before an org is known, or across orgs: statements on only these need no org_id. */
@@ -65,6 +71,7 @@ export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "stream_ticket",
   "robot_key",
   "deployment_due",
+  "alert_evaluation",
   "node",
   "retention_clock",
 ]);

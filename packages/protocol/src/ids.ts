@@ -16,6 +16,8 @@ export const ID_PREFIXES = {
   session: "sess",
   audit: "aud",
   shell_session: "shl",
+  alert_rule: "alr",
+  incident: "inc",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

@@ -1,4 +1,5 @@
 import type { Plane } from "./context.ts";
+import { startAlerts } from "./features/alerts/index.ts";
 import { dropDeploymentEvents, dropDeployments, startDeploymentEngine } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
@@ -98,5 +99,6 @@ export async function startLoops(plane: Plane, streams: Streams, watch: LeaseWat
     startBlobSweep(plane),
     startUploadExpiry(plane),
     startDeploymentEngine(plane),
+    startAlerts(plane),
   ];
 }
