@@ -67,6 +67,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
       "/api/users": user.id,
       "/api/tokens": token.id,
       "/api/shell-sessions": shell_session,
+      "/api/incidents": await org.incident({ site_id, fleet_id }),
       "/api/admin/orgs": org.id,
     },
   };

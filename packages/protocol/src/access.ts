@@ -240,6 +240,9 @@ export const access = {
   getEnrollmentKey: one("viewer", "enrollment_key"),
   revokeEnrollmentKey: one("operator", "enrollment_key"),
 
+  listAlertRules: shared("viewer", "alert rules"),
+  listIncidents: list("viewer", "incidents", query("site_id")),
+
   listOrgs: free("service_admin"),
   createOrg: free("service_admin"),
   getAnyOrg: free("service_admin"),

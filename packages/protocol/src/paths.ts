@@ -123,6 +123,9 @@ export const paths = {
   getEnrollmentKey: ["GET", "/api/enrollment-keys/{id}"],
   revokeEnrollmentKey: ["POST", "/api/enrollment-keys/{id}/revoke"],
 
+  listAlertRules: ["GET", "/api/alert-rules"],
+  listIncidents: ["GET", "/api/incidents"],
+
   streamEvents: ["GET", "/api/events"],
 
   listAudit: ["GET", "/api/audit"],

@@ -7,6 +7,8 @@ import { DEFAULT_RULES } from "./defaults.ts";
 import { evaluateOrg } from "./evaluate.ts";
 import { insertDefaults, listDueOrgs, listUnknownOrgs } from "./store-rules.ts";
 
+export { alertRoutes } from "./routes.ts";
+
 /** Shorter than the interval of an org's evaluations, because another node may have evaluated an org a moment later. */
 const LOOK_EVERY_MS = 5_000;
 /** Orgs of one pass. If there are more, the next pass follows immediately. */

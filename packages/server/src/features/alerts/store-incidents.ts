@@ -1,7 +1,9 @@
 import type { IncidentStatus, Severity } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
+import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { int, json, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
+import { equals, int, json, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const endedRow = row({ incident_id: text, subject_id: text });
 
@@ -67,6 +69,35 @@ const incidentRow = row({
   updated_at: timestamptz,
 });
 export type IncidentRow = RowOf<typeof incidentRow>;
+
+const shownRow = incidentRow.only(
+  "id",
+  "rule_id",
+  "title",
+  "severity",
+  "site_id",
+  "fleet_id",
+  "status",
+  "member_count",
+  "active_count",
+  "flap_count",
+  "raised_at",
+  "resolved_at",
+  "created_at",
+  "updated_at",
+);
+
+/** Returns the incidents that the caller may see, newest first. An incident of a whole site is hidden from callers that see only a fleet. */
+export const listIncidents = (
+  db: Db,
+  caller: Caller,
+  filter: { status?: IncidentStatus | undefined; severity?: Severity | undefined; site_id?: string | undefined },
+  { after, limit }: Window,
+): Promise<RowOf<typeof shownRow>[]> =>
+  db.many(sql(shownRow)`
+    select ${shownRow} from incident where org_id = ${caller.org_id} and id < ${after ?? MAX_ID}
+      ${equals({ status: filter.status, severity: filter.severity, site_id: filter.site_id })} ${visible(caller, "site_id", "fleet_id")}
+    order by id desc limit ${limit}`);
 
 /** Locks the incidents that a match may join or a step may change: unresolved ones, and those resolved since a time. */
 export const lockIncidents = (tx: Db, org_id: string, resolved_since: Date): Promise<IncidentRow[]> =>

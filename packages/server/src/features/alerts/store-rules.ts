@@ -2,9 +2,10 @@ import type { Severity } from "@roamfleet/protocol";
 import type { AlertCondition } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz, int } from "../../kernel/sql.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
 import { DEFAULT_RULES } from "./defaults.ts";
 
-export const ruleRow = row({
+const ruleRow = row({
   id: text,
   name: text,
   condition: jsonb<AlertCondition>(),
@@ -36,6 +37,10 @@ export const insertDefaults = (db: Db, org_id: string, rules: readonly { id: str
 export const listEnabledRules = (db: Db, org_id: string): Promise<RuleRow[]> =>
   db.many(sql(ruleRow)`
     select ${ruleRow} from alert_rule where org_id = ${org_id} and disabled_at is null order by id limit ${RULES_MAX}`);
+
+export const listRules = (db: Db, org_id: string, { after, limit }: Window): Promise<RuleRow[]> =>
+  db.many(sql(ruleRow)`
+    select ${ruleRow} from alert_rule where org_id = ${org_id} and id < ${after ?? MAX_ID} order by id desc limit ${limit}`);
 
 const orgRow = row({ org_id: text });
 
