@@ -123,7 +123,7 @@ export class HarnessOrg {
   /** Inserts a resolved incident of a fleet. Returns its id. */
   async incident({ site_id, fleet_id }: { site_id: string; fleet_id: string }): Promise<string> {
     const { db } = this.#harness;
-    const id = `inc_${randomUUID()}`;
+    const id = `inc_${randomUUID().replaceAll("-", "").slice(0, 26)}`;
     const at = new Date("2020-01-01T00:00:00Z");
     await db.run(sql`
       insert into incident (org_id, id, rule_id, title, severity, group_id, site_id, fleet_id, status, member_count, active_count, raised_at, joined_at,

@@ -124,7 +124,20 @@ export const paths = {
   revokeEnrollmentKey: ["POST", "/api/enrollment-keys/{id}/revoke"],
 
   listAlertRules: ["GET", "/api/alert-rules"],
+  createAlertRule: ["POST", "/api/alert-rules"],
+  getAlertRule: ["GET", "/api/alert-rules/{id}"],
+  updateAlertRule: ["PATCH", "/api/alert-rules/{id}"],
+  deleteAlertRule: ["DELETE", "/api/alert-rules/{id}"],
+
   listIncidents: ["GET", "/api/incidents"],
+  getIncident: ["GET", "/api/incidents/{id}"],
+  listIncidentMembers: ["GET", "/api/incidents/{id}/members"],
+  listIncidentEntries: ["GET", "/api/incidents/{id}/entries"],
+  acknowledgeIncident: ["POST", "/api/incidents/{id}/acknowledge"],
+  resolveIncident: ["POST", "/api/incidents/{id}/resolve"],
+  commentIncident: ["POST", "/api/incidents/{id}/comment"],
+  assignIncident: ["POST", "/api/incidents/{id}/assign"],
+  unassignIncident: ["POST", "/api/incidents/{id}/unassign"],
 
   streamEvents: ["GET", "/api/events"],
 

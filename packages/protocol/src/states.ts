@@ -149,3 +149,7 @@ export type Severity = (typeof SEVERITIES)[number];
 
 export const INCIDENT_STATUSES = ["open", "acknowledged", "resolved"] as const;
 export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];
+
+/** Kinds of an incident's history entries. */
+export const INCIDENT_ENTRIES = ["opened", "acknowledged", "assigned", "commented", "resolved", "reopened"] as const;
+export type IncidentEntryKind = (typeof INCIDENT_ENTRIES)[number];

@@ -17,6 +17,8 @@ export const CHANGE_KINDS = [
   "enrollment_key",
   "timeline",
   "shell_session",
+  "alert_rule",
+  "incident",
   "user",
   "token",
   "org",

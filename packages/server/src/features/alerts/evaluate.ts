@@ -1,10 +1,11 @@
-import { ID_PREFIXES } from "@roamfleet/protocol";
+import { ID_PREFIXES, type IncidentEntryKind } from "@roamfleet/protocol";
 import { versionNumbers } from "@roamfleet/protocol/agent-version";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { sql, type Statement } from "../../kernel/sql.ts";
+import { announce } from "../events/index.ts";
 import { type Candidate, joinedIncident, openIncident, REOPEN_WINDOW_MS, stepIncident } from "./incident-state.ts";
 import { matchesOf } from "./store-conditions.ts";
 import {
@@ -22,11 +23,12 @@ import {
 } from "./store-incidents.ts";
 import { claimEvaluation, listEnabledRules, type RuleRow } from "./store-rules.ts";
 
-type Evaluating = Pick<Plane, "clock" | "id">;
+type Evaluating = Pick<Plane, "clock" | "id" | "bus">;
 
 /** Interval of an org's evaluations. */
 const EVALUATE_EVERY_MS = 10_000;
-const SERVER_VERSION = versionNumbers(packageJson.version) ?? "0.0.0";
+/** Agents with an older version are outdated unless the condition names a version. */
+export const SERVER_VERSION = versionNumbers(packageJson.version) ?? "0.0.0";
 
 /**
  * Evaluates the rules of an org in one transaction: stores what matches now, opens, joins, reopens and resolves incidents. Does nothing if
@@ -118,9 +120,11 @@ async function joinDue(tx: Db, plane: Evaluating, org_id: string, { rules, due, 
       tx,
       plane,
       org_id,
-      added.map(({ id }) => ({ incident_id: id, kind: "opened" })),
+      added.map(({ id }) => ({ incident_id: id, kind: "opened" as const })),
       now,
     );
+    for (const { id, site_id, fleet_id } of added)
+      announce(tx, plane, org_id, { kind: "incident", id, change: "created", places: [{ site_id, fleet_id }] });
     incidents.push(...added);
   }
   for (const [candidate, of_incident] of subjects) await joinIncident(tx, org_id, candidate, of_incident, now);
@@ -154,7 +158,7 @@ async function stepAll(tx: Db, plane: Evaluating, org_id: string, { incidents, j
   const ids = moving.map(({ id }) => id);
   const counts = new Map((await countMembers(tx, org_id, ids)).map((count) => [count.incident_id, count]));
   const changed: IncidentRow[] = [];
-  const entries: { incident_id: string; kind: string }[] = [];
+  const entries: { incident_id: string; kind: IncidentEntryKind }[] = [];
   for (const before of moving) {
     const { active = 0, members = 0 } = counts.get(before.id) ?? {};
     const { incident, events } = stepIncident(before, { now, joined: joined.has(before.id), active, muted: false });
@@ -163,14 +167,31 @@ async function stepAll(tx: Db, plane: Evaluating, org_id: string, { incidents, j
     entries.push(...events.map((kind) => ({ incident_id: before.id, kind })));
   }
   if (changed.length > 0) await putIncidents(tx, org_id, changed);
+  announceIncidents(tx, plane, org_id, changed);
   await writeEntries(tx, plane, org_id, entries, now);
+}
+
+/** Publishes that these incidents changed. */
+export function announceIncidents(db: Db, plane: Pick<Plane, "bus">, org_id: string, incidents: readonly IncidentRow[]): void {
+  announce(
+    db,
+    plane,
+    org_id,
+    incidents.map(({ id, status, site_id, fleet_id }) => ({
+      kind: "incident",
+      id,
+      change: "updated",
+      status,
+      places: [{ site_id, fleet_id }],
+    })),
+  );
 }
 
 async function writeEntries(
   tx: Db,
   plane: Evaluating,
   org_id: string,
-  entries: readonly { incident_id: string; kind: string }[],
+  entries: readonly { incident_id: string; kind: IncidentEntryKind }[],
   now: Date,
 ): Promise<void> {
   if (entries.length === 0) return;

@@ -117,3 +117,9 @@ export function stepIncident<S extends IncidentState>(
   }
   return step;
 }
+
+/** Computes the resolution of an unresolved incident by a person. */
+export function resolveByPerson<S extends IncidentState & { active_count: number }>(incident: S, now: Date): Step<S> {
+  const messages: IncidentMessage[] = incident.notified_at === null ? [] : ["resolved"];
+  return { incident: { ...incident, status: "resolved", resolved_at: now, active_count: 0 }, events: ["resolved"], messages };
+}

@@ -28,12 +28,15 @@ const hasLabels = (labels: RuleScope["labels"]): Statement<unknown> =>
   Object.keys(labels).length === 0 ? sql`` : sql`and r.labels @> ${json(labels)}::jsonb`;
 
 /** Selects the robots of a scope that are in use: those that were connected once and are not decommissioned. */
-const robots = ({ org_id }: ConditionContext, { site_id, fleet_id, labels }: RuleScope, condition: Statement<unknown>) =>
+export const robotsInUse = (org_id: string, { site_id, fleet_id, labels }: RuleScope): Statement<unknown> =>
   // reads tables of other features: robot
   sql`
     select r.id as subject_id, r.site_id, r.fleet_id from robot r
     where r.org_id = ${org_id} and r.decommissioned_at is null and r.connected_at is not null
-      ${equals({ "r.site_id": site_id ?? undefined, "r.fleet_id": fleet_id ?? undefined })} ${hasLabels(labels)} and ${condition}`;
+      ${equals({ "r.site_id": site_id ?? undefined, "r.fleet_id": fleet_id ?? undefined })} ${hasLabels(labels)}`;
+
+const robots = ({ org_id }: ConditionContext, scope: RuleScope, condition: Statement<unknown>) =>
+  sql`${robotsInUse(org_id, scope)} and ${condition}`;
 
 const deployments = ({ org_id }: ConditionContext, { site_id, fleet_id }: RuleScope, condition: Statement<unknown>) =>
   // reads tables of other features: deployment, robot, fleet

@@ -1,9 +1,7 @@
-import type { IncidentStatus, Severity } from "@roamfleet/protocol";
+import type { IncidentEntryKind, IncidentStatus, Severity } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
-import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { MAX_ID, type Window } from "../../kernel/page.ts";
-import { equals, int, json, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { int, json, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const endedRow = row({ incident_id: text, subject_id: text });
 
@@ -34,6 +32,14 @@ export const leaveIncident = (tx: Db, org_id: string, incident_id: string, subje
   tx.run(sql`
     update incident_member set left_at = ${now}
     where org_id = ${org_id} and incident_id = ${incident_id} and subject_id = any(${list(subjects)}::text[])`);
+
+/** Ends all matches of a rule: its incidents lose their active members. */
+export const endMatches = async (tx: Db, org_id: string, rule_id: string, now: Date): Promise<void> => {
+  await tx.run(sql`
+    update incident_member m set left_at = ${now} from alert_match a
+    where a.org_id = ${org_id} and a.rule_id = ${rule_id} and m.org_id = ${org_id} and m.incident_id = a.incident_id and m.subject_id = a.subject_id`);
+  await tx.run(sql`delete from alert_match where org_id = ${org_id} and rule_id = ${rule_id}`);
+};
 
 const dueRow = row({ rule_id: text, subject_id: text, group_id: text, site_id: text, fleet_id: nullable(text) });
 export type DueRow = RowOf<typeof dueRow>;
@@ -70,40 +76,18 @@ const incidentRow = row({
 });
 export type IncidentRow = RowOf<typeof incidentRow>;
 
-const shownRow = incidentRow.only(
-  "id",
-  "rule_id",
-  "title",
-  "severity",
-  "site_id",
-  "fleet_id",
-  "status",
-  "member_count",
-  "active_count",
-  "flap_count",
-  "raised_at",
-  "resolved_at",
-  "created_at",
-  "updated_at",
-);
-
-/** Returns the incidents that the caller may see, newest first. An incident of a whole site is hidden from callers that see only a fleet. */
-export const listIncidents = (
-  db: Db,
-  caller: Caller,
-  filter: { status?: IncidentStatus | undefined; severity?: Severity | undefined; site_id?: string | undefined },
-  { after, limit }: Window,
-): Promise<RowOf<typeof shownRow>[]> =>
-  db.many(sql(shownRow)`
-    select ${shownRow} from incident where org_id = ${caller.org_id} and id < ${after ?? MAX_ID}
-      ${equals({ status: filter.status, severity: filter.severity, site_id: filter.site_id })} ${visible(caller, "site_id", "fleet_id")}
-    order by id desc limit ${limit}`);
-
 /** Locks the incidents that a match may join or a step may change: unresolved ones, and those resolved since a time. */
 export const lockIncidents = (tx: Db, org_id: string, resolved_since: Date): Promise<IncidentRow[]> =>
   tx.many(sql(incidentRow)`
     select ${incidentRow} from incident where org_id = ${org_id} and (status <> 'resolved' or resolved_at >= ${resolved_since})
     order by id for update`);
+
+/** Locks one incident until the transaction ends. */
+export const lockIncident = (tx: Db, org_id: string, id: string): Promise<IncidentRow | undefined> =>
+  tx.maybe(sql(incidentRow)`select ${incidentRow} from incident where org_id = ${org_id} and id = ${id} for update`);
+
+export const setAssignee = (tx: Db, org_id: string, id: string, assignee_id: string | null): Promise<number> =>
+  tx.run(sql`update incident set assignee_id = ${assignee_id} where org_id = ${org_id} and id = ${id}`);
 
 const memberRow = row({ incident_id: text, subject_id: text });
 
@@ -156,7 +140,7 @@ export const putIncidents = (tx: Db, org_id: string, incidents: readonly Inciden
 export interface NewEntry {
   id: string;
   incident_id: string;
-  kind: string;
+  kind: IncidentEntryKind;
   actor: Actor;
   comment: string | null;
 }

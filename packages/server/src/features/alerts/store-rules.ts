@@ -1,5 +1,6 @@
 import type { Severity } from "@roamfleet/protocol";
 import type { AlertCondition } from "@roamfleet/protocol/routes";
+import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz, int } from "../../kernel/sql.ts";
 import { MAX_ID, type Window } from "../../kernel/page.ts";
@@ -19,6 +20,7 @@ const ruleRow = row({
   updated_at: timestamptz,
 });
 export type RuleRow = RowOf<typeof ruleRow>;
+const countRow = row({ count: int });
 
 /** Maximum rules of an org. All are evaluated in one statement. */
 export const RULES_MAX = 100;
@@ -38,9 +40,35 @@ export const listEnabledRules = (db: Db, org_id: string): Promise<RuleRow[]> =>
   db.many(sql(ruleRow)`
     select ${ruleRow} from alert_rule where org_id = ${org_id} and disabled_at is null order by id limit ${RULES_MAX}`);
 
-export const listRules = (db: Db, org_id: string, { after, limit }: Window): Promise<RuleRow[]> =>
+/** Returns the rules that the caller may see, newest first: those of the whole org, and those of its sites and fleets. */
+export const listRules = (db: Db, caller: Caller, { after, limit }: Window): Promise<RuleRow[]> =>
   db.many(sql(ruleRow)`
-    select ${ruleRow} from alert_rule where org_id = ${org_id} and id < ${after ?? MAX_ID} order by id desc limit ${limit}`);
+    select ${ruleRow} from alert_rule where org_id = ${caller.org_id} and id < ${after ?? MAX_ID}
+      and (site_id is null and fleet_id is null or (true ${visible(caller, "site_id", "fleet_id")}))
+    order by id desc limit ${limit}`);
+
+export const findRule = (db: Db, org_id: string, id: string): Promise<RuleRow | undefined> =>
+  db.maybe(sql(ruleRow)`select ${ruleRow} from alert_rule where org_id = ${org_id} and id = ${id}`);
+
+export const countRules = async (db: Db, org_id: string): Promise<number> =>
+  (await db.one(sql(countRow)`select count(*)::int as count from alert_rule where org_id = ${org_id}`)).count;
+
+/** Inserts or replaces a rule. */
+export const putRule = (db: Db, org_id: string, rule: RuleRow): Promise<number> =>
+  db.run(sql`
+    insert into alert_rule (org_id, id, name, condition, for_seconds, severity, site_id, fleet_id, labels, disabled_at, created_at, updated_at)
+    values (${org_id}, ${rule.id}, ${rule.name}, ${json(rule.condition)}, ${rule.for_seconds}, ${rule.severity}, ${rule.site_id}, ${rule.fleet_id},
+      ${json(rule.labels)}, ${rule.disabled_at}, ${rule.created_at}, ${rule.updated_at})
+    on conflict (org_id, id) do update set name = excluded.name, condition = excluded.condition, for_seconds = excluded.for_seconds,
+      severity = excluded.severity, site_id = excluded.site_id, fleet_id = excluded.fleet_id, labels = excluded.labels,
+      disabled_at = excluded.disabled_at, updated_at = excluded.updated_at`);
+
+export const deleteRule = (db: Db, org_id: string, id: string): Promise<number> =>
+  db.run(sql`delete from alert_rule where org_id = ${org_id} and id = ${id}`);
+
+/** Waits until no evaluation of the org is running, and delays the next one until the transaction ends. */
+export const lockEvaluation = (tx: Db, org_id: string): Promise<number> =>
+  tx.run(sql`select from alert_evaluation where org_id = ${org_id} for update`);
 
 const orgRow = row({ org_id: text });
 

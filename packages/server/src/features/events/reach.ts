@@ -28,6 +28,8 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   enrollment_key: { of: "enrollment_key", by: "id" },
   timeline: OF_ROBOT,
   shell_session: OF_ROBOT,
+  alert_rule: { of: "alert_rule", by: "id" },
+  incident: { of: "incident", by: "id" },
   user: "admins",
   token: "admins",
   org: "members",

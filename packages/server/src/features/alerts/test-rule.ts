@@ -1,0 +1,29 @@
+import type { AlertRuleTest } from "@roamfleet/protocol/routes";
+import type { Db } from "../../kernel/db.ts";
+import { conflict } from "../../kernel/fault.ts";
+import { SERVER_VERSION } from "./evaluate.ts";
+import { matchesOf } from "./store-conditions.ts";
+import type { RuleRow } from "./store-rules.ts";
+import { countMatches, listMatchesNow } from "./store-tests.ts";
+
+/** Returns what a rule would match now, whether it is stored or not. */
+export async function testRule(db: Db, org_id: string, rule: RuleRow, now: Date): Promise<AlertRuleTest> {
+  const matches = currentMatches(org_id, rule, now);
+  return {
+    dry_run: true,
+    ...(await countMatches(db, org_id, rule, matches)),
+    matches: await listMatchesNow(db, org_id, matches),
+    past: null,
+  };
+}
+
+/** Throws 409 if an enabled rule matches all robots of its scope. It is probably a mistake, and its first incident would contain all of them. */
+export async function refuseMatchingAll(db: Db, org_id: string, rule: RuleRow, now: Date): Promise<void> {
+  if (rule.disabled_at !== null) return;
+  const { match_count, scope_count } = await countMatches(db, org_id, rule, currentMatches(org_id, rule, now));
+  if (match_count > 0 && match_count === scope_count)
+    throw conflict(`the rule matches all ${scope_count} robots of its scope now; set force to accept it`);
+}
+
+const currentMatches = (org_id: string, rule: RuleRow, now: Date) =>
+  matchesOf(rule.condition, rule, { org_id, now, server_version: SERVER_VERSION });
