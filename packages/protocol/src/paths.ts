@@ -129,6 +129,10 @@ export const paths = {
   updateAlertRule: ["PATCH", "/api/alert-rules/{id}"],
   deleteAlertRule: ["DELETE", "/api/alert-rules/{id}"],
 
+  listAlertMutes: ["GET", "/api/alert-mutes"],
+  createAlertMute: ["POST", "/api/alert-mutes"],
+  deleteAlertMute: ["DELETE", "/api/alert-mutes/{id}"],
+
   listIncidents: ["GET", "/api/incidents"],
   getIncident: ["GET", "/api/incidents/{id}"],
   listIncidentMembers: ["GET", "/api/incidents/{id}/members"],

@@ -85,6 +85,19 @@ export const IncidentEntry = Entity("IncidentEntry", {
 });
 export type IncidentEntry = Of<typeof IncidentEntry>;
 
+export const AlertMute = Entity("AlertMute", {
+  id: Id,
+  site_id: Nullable(Id),
+  fleet_id: Nullable(Id),
+  rule_id: Nullable(Id),
+  from_at: Time,
+  until_at: Time,
+  reason: Nullable(Type.String()),
+  created_by: Actor,
+  created_at: Time,
+});
+export type AlertMute = Of<typeof AlertMute>;
+
 const MEMBERS_SHOWN_MAX = 100;
 
 /** The result of a dry run of a rule. */
@@ -97,11 +110,14 @@ export const AlertRuleTest = Entity("AlertRuleTest", {
     description: `The first ${MEMBERS_SHOWN_MAX} of the matches`,
   }),
   past: Nullable(
-    Shape({
-      days: Type.Integer({ minimum: 1, description: "Days of stored history that were searched" }),
-      match_count: Type.Integer({ minimum: 0, description: "How often a robot or deployment matched for the duration" }),
-      incident_count: Type.Integer({ minimum: 0, description: "Incidents that these matches would have opened" }),
-    }),
+    Shape(
+      {
+        since: Type.String({ format: "date-time", description: "Start of the stored history that was searched" }),
+        match_count: Type.Integer({ minimum: 0, description: "How often a robot or deployment matched for the duration" }),
+        incident_count: Type.Integer({ minimum: 0, description: "Incidents that these matches would have opened" }),
+      },
+      { description: "Null: the stored history does not contain the state of this condition" },
+    ),
   ),
 });
 export type AlertRuleTest = Of<typeof AlertRuleTest>;
@@ -167,6 +183,28 @@ export const alertRoutes = defineRoutes("Alerts", {
   deleteAlertRule: {
     summary: "Delete an alert rule; its open incidents are resolved",
     responses: { 200: DataOf(AlertRule) },
+  },
+  listAlertMutes: {
+    summary: "List the current and future times in which incidents send no messages",
+    query: Shape({ ...page }),
+    responses: { 200: ListOf(AlertMute) },
+  },
+  createAlertMute: {
+    summary: "Mute incidents for a time: of a rule, a fleet or a site, or all. They are opened, but send no messages",
+    body: Shape({
+      site_id: Maybe(Id),
+      fleet_id: Maybe(Id),
+      rule_id: Maybe(Id),
+      from_at: Maybe(Type.String({ format: "date-time", maxLength: 64, description: "Default: now" })),
+      until_at: Time,
+      reason: Maybe(Comment),
+    }),
+    responses: { 201: DataOf(AlertMute) },
+    errors: [404, 409],
+  },
+  deleteAlertMute: {
+    summary: "Delete a mute; delayed messages of unresolved incidents are sent",
+    responses: { 200: DataOf(AlertMute) },
   },
   listIncidents: {
     summary: "List incidents, newest first",
