@@ -251,6 +251,7 @@ export const access = {
   // Moving a rule requires the role on its new site and fleet, too.
   updateAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
   deleteAlertRule: one("operator", "alert_rule"),
+  testAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
 
   listAlertMutes: list("viewer", "alert mutes"),
   createAlertMute: at("operator", ["site_id", "fleet_id", "rule_id"]),

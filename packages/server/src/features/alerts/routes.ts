@@ -37,10 +37,13 @@ function ruleRoutes(http: Http, plane: Plane): void {
     data: toWire(await readRule(db, caller.org_id, params.id)),
   }));
 
-  serve(http, plane, routes.updateAlertRule, async (_, { params, body, caller, db }) => {
-    if (body.dry_run !== true) return { data: toWire(await changeRule(db, plane, caller, params.id, body)) };
+  serve(http, plane, routes.updateAlertRule, async (_, { params, body, caller, db }) => ({
+    data: toWire(await changeRule(db, plane, caller, params.id, body)),
+  }));
+
+  serve(http, plane, routes.testAlertRule, async (_, { params, body, caller, db }) => {
     const rule = await withChanges(db, plane, caller, await readRule(db, caller.org_id, params.id), body);
-    return new Answer(200, { data: await testRule(db, plane, caller.org_id, rule) });
+    return { data: await testRule(db, plane, caller.org_id, rule) };
   });
 
   serve(http, plane, routes.deleteAlertRule, async (_, { params, caller, db }) => ({

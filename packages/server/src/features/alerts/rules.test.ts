@@ -44,11 +44,11 @@ test("refuses a rule that matches every robot of its scope, unless forced; a dry
   assert.deepEqual(await it.items("/api/alert-rules"), []);
   const only = { ...OFFLINE, fleet_id: first.fleet_id };
   const refused = await it.call("POST", "/api/alert-rules", only);
-  assert.deepEqual([refused.status, refused.body.error.message.includes("all 1 robots")], [409, true]);
+  assert.deepEqual([refused.status, refused.body.error.message.includes("every robot of its scope now (1)")], [409, true]);
   const forced = await it.call<AlertRule>("POST", "/api/alert-rules", { ...only, force: true });
   assert.deepEqual([forced.status, forced.body.data.site_id], [201, first.site_id]);
   const path = `/api/alert-rules/${forced.body.data.id}`;
-  assert.equal((await it.call<AlertRuleTest>("PATCH", path, { dry_run: true, fleet_id: second.fleet_id })).body.data.match_count, 0);
+  assert.equal((await it.call<AlertRuleTest>("POST", `${path}/test`, { fleet_id: second.fleet_id })).body.data.match_count, 0);
   assert.equal((await it.call<AlertRule>("GET", path)).body.data.fleet_id, first.fleet_id);
   const elsewhere = await it.call("POST", "/api/alert-rules", { ...only, name: "Elsewhere", site_id: second.site_id });
   assert.equal(elsewhere.status, 400);

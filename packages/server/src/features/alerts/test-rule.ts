@@ -24,7 +24,6 @@ export async function testRule(
   const now = clock.now();
   const matches = currentMatches(org_id, rule, now);
   return {
-    dry_run: true,
     ...(await countMatches(db, org_id, rule, matches)),
     matches: await listMatchesNow(db, org_id, matches),
     past: await readPast(db, org_id, rule, { now, since: historyStart(now, settings.limits.timeline_retention_days) }),
@@ -36,7 +35,7 @@ export async function refuseMatchingAll(db: Db, org_id: string, rule: RuleRow, n
   if (rule.disabled_at !== null) return;
   const { match_count, scope_count } = await countMatches(db, org_id, rule, currentMatches(org_id, rule, now));
   if (match_count > 0 && match_count === scope_count)
-    throw conflict(`the rule matches all ${scope_count} robots of its scope now; set force to accept it`);
+    throw conflict(`the rule matches every robot of its scope now (${scope_count}); use force to accept it`);
 }
 
 const currentMatches = (org_id: string, rule: RuleRow, now: Date) =>

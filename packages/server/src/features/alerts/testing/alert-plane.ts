@@ -13,6 +13,7 @@ export async function startAlertPlane() {
   // The evaluator gives default rules to orgs that it does not know.
   await db.run(sql`insert into alert_evaluation (org_id, next_at) values (${org_id}, ${clock.now()})`);
   const loop = startAlerts(plane);
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller names the type of the response
   const call = async <T>(
     method: "GET" | "POST" | "PATCH" | "DELETE",
     path: string,
