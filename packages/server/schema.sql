@@ -58,6 +58,77 @@ begin
   return null;
 end $function$;
 
+create table alert_evaluation (
+  org_id text not null,
+  next_at timestamp with time zone not null,
+  constraint alert_evaluation_pkey PRIMARY KEY (org_id),
+  constraint alert_evaluation_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_evaluation_due ON alert_evaluation USING btree (next_at);
+alter table alert_evaluation enable row level security;
+create policy tenant on alert_evaluation using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_evaluation to pg_database_owner;
+
+create table alert_match (
+  org_id text not null,
+  rule_id text not null,
+  subject_id text not null,
+  group_id text not null,
+  site_id text not null,
+  fleet_id text,
+  since_at timestamp with time zone not null,
+  incident_id text,
+  constraint alert_match_pkey PRIMARY KEY (org_id, rule_id, subject_id),
+  constraint alert_match_org_id_rule_id_fkey FOREIGN KEY (org_id, rule_id) REFERENCES alert_rule(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX alert_match_incident ON alert_match USING btree (org_id, incident_id) WHERE incident_id IS NOT NULL;
+CREATE INDEX alert_match_pending ON alert_match USING btree (org_id, rule_id, since_at) WHERE incident_id IS NULL;
+alter table alert_match enable row level security;
+create policy tenant on alert_match using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_match to pg_database_owner;
+
+create table alert_mute (
+  org_id text not null,
+  id text not null,
+  site_id text,
+  fleet_id text,
+  rule_id text,
+  from_at timestamp with time zone not null,
+  until_at timestamp with time zone not null,
+  reason text,
+  created_by jsonb not null,
+  created_at timestamp with time zone not null,
+  constraint alert_mute_pkey PRIMARY KEY (org_id, id),
+  constraint alert_mute_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_mute_until ON alert_mute USING btree (org_id, until_at);
+alter table alert_mute enable row level security;
+create policy tenant on alert_mute using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_mute to pg_database_owner;
+
+create table alert_rule (
+  org_id text not null,
+  id text not null,
+  name text not null,
+  condition jsonb not null,
+  for_seconds integer not null,
+  severity text not null,
+  site_id text,
+  fleet_id text,
+  labels jsonb not null default '{}'::jsonb,
+  disabled_at timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint alert_rule_pkey PRIMARY KEY (org_id, id),
+  constraint alert_rule_org_id_name_key UNIQUE (org_id, name),
+  constraint alert_rule_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint alert_rule_for_seconds_check CHECK (for_seconds >= 0 AND for_seconds <= 604800),
+  constraint alert_rule_severity_check CHECK (severity = ANY (ARRAY['critical'::text, 'warning'::text, 'info'::text]))
+);
+alter table alert_rule enable row level security;
+create policy tenant on alert_rule using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_rule to pg_database_owner;
+
 create table artifact (
   org_id text not null,
   sha256 text not null,
@@ -515,6 +586,69 @@ CREATE INDEX idempotency_expiry ON idempotency USING btree (expires_at) WHERE ex
 alter table idempotency enable row level security;
 create policy tenant on idempotency using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on idempotency to pg_database_owner;
+
+create table incident (
+  org_id text not null,
+  id text not null,
+  rule_id text not null,
+  title text not null,
+  severity text not null,
+  group_id text not null,
+  site_id text not null,
+  fleet_id text,
+  status text not null,
+  member_count integer not null,
+  active_count integer not null,
+  flap_count integer not null default 0,
+  raised_at timestamp with time zone not null,
+  joined_at timestamp with time zone not null,
+  cleared_at timestamp with time zone,
+  notified_at timestamp with time zone,
+  acknowledged_at timestamp with time zone,
+  resolved_at timestamp with time zone,
+  assignee_id text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint incident_pkey PRIMARY KEY (org_id, id),
+  constraint incident_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint incident_severity_check CHECK (severity = ANY (ARRAY['critical'::text, 'warning'::text, 'info'::text])),
+  constraint incident_status_check CHECK (status = ANY (ARRAY['open'::text, 'acknowledged'::text, 'resolved'::text]))
+);
+CREATE INDEX incident_resolved ON incident USING btree (org_id, resolved_at) WHERE resolved_at IS NOT NULL;
+CREATE INDEX incident_status ON incident USING btree (org_id, status, id);
+CREATE INDEX incident_unresolved ON incident USING btree (org_id, id) WHERE status <> 'resolved'::text;
+alter table incident enable row level security;
+create policy tenant on incident using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on incident to pg_database_owner;
+
+create table incident_entry (
+  org_id text not null,
+  incident_id text not null,
+  id text not null,
+  at timestamp with time zone not null,
+  kind text not null,
+  actor jsonb not null,
+  comment text,
+  constraint incident_entry_pkey PRIMARY KEY (org_id, incident_id, id),
+  constraint incident_entry_org_id_incident_id_fkey FOREIGN KEY (org_id, incident_id) REFERENCES incident(org_id, id) ON DELETE CASCADE
+);
+alter table incident_entry enable row level security;
+create policy tenant on incident_entry using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on incident_entry to pg_database_owner;
+
+create table incident_member (
+  org_id text not null,
+  incident_id text not null,
+  subject_id text not null,
+  joined_at timestamp with time zone not null,
+  left_at timestamp with time zone,
+  constraint incident_member_pkey PRIMARY KEY (org_id, incident_id, subject_id),
+  constraint incident_member_org_id_incident_id_fkey FOREIGN KEY (org_id, incident_id) REFERENCES incident(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX incident_member_subject ON incident_member USING btree (org_id, subject_id, incident_id);
+alter table incident_member enable row level security;
+create policy tenant on incident_member using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on incident_member to pg_database_owner;
 
 create table log_batch (
   org_id text not null,

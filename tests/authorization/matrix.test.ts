@@ -20,7 +20,7 @@ import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { Http, type Reply } from "../spec/http.ts";
 import { askRoute } from "./ask-route.ts";
 import { type Column, COLUMNS, columns, makeGround } from "./columns.ts";
-import { sampleEmail, sampleRequest, type SampleRequest, type Things } from "./sample-requests.ts";
+import { sampleEmail, sampleMute, sampleRequest, type SampleRequest, sampleRule, type Things } from "./sample-requests.ts";
 
 const LIMIT = { timeout: 300_000 };
 const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 } });
@@ -77,6 +77,8 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     const tomorrow = new Date(plane.clock.now().getTime() + 86_400_000).toISOString();
     return (await org.deploy({ id: ids.release_id ?? "" }, { robot_id: ids.robot_id ?? "" }, { scheduled_at: tomorrow })).id;
   },
+  deleteAlertRule: ({ org, ids }) => sampleRule(org, ids.fleet_id ?? ""),
+  deleteAlertMute: ({ org, ids }) => sampleMute(org, ids.fleet_id ?? ""),
   startUpload: (things) => awaited(things, false),
   continueUpload: (things) => awaited(things, true),
   endUpload: (things) => awaited(things, true),
@@ -199,6 +201,8 @@ const LET_IN: Record<string, readonly number[]> = {
   createEnrollmentKey: [400],
   // The signed statement names the org of the sample, which may differ from the caller's org.
   changeSigningKeys: [400],
+  // Without a user in the body, an incident is assigned to the caller, and an org token is no user.
+  assignIncident: [400],
   // The test server uses plain HTTP without a certificate.
   getCertificateAuthority: [404],
   // The test server hosts no packages.

@@ -6,6 +6,7 @@ import { type Client, createClient } from "@roamfleet/sdk";
 import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm/testing";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
+import { sql } from "../../packages/server/src/kernel/sql.ts";
 
 /** The parts of the plane that an org of the harness uses. */
 export interface PlaneSide {
@@ -117,6 +118,18 @@ export class HarnessOrg {
     const body = (await response.json()) as { data: Release };
     if (response.status !== 200) throw new Error(`the upload failed with ${response.status} ${JSON.stringify(body)}`);
     return body.data;
+  }
+
+  /** Inserts a resolved incident of a fleet. Returns its id. */
+  async incident({ site_id, fleet_id }: { site_id: string; fleet_id: string }): Promise<string> {
+    const { db } = this.#harness;
+    const id = `inc_${randomUUID().replaceAll("-", "").slice(0, 26)}`;
+    const at = new Date("2020-01-01T00:00:00Z");
+    await db.run(sql`
+      insert into incident (org_id, id, rule_id, title, severity, group_id, site_id, fleet_id, status, member_count, active_count, raised_at, joined_at,
+        resolved_at, created_at, updated_at)
+      values (${this.id}, ${id}, 'alr_sample', 'sample', 'info', ${fleet_id}, ${site_id}, ${fleet_id}, 'resolved', 0, 0, ${at}, ${at}, ${at}, ${at}, ${at})`);
+    return id;
   }
 
   /** Enrolls a robot, connects it by default, and waits until the plane is idle. */

@@ -56,6 +56,13 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   open_stream: "features/streams",
   stream_ticket: "features/streams",
   node: "link",
+  alert_rule: "features/alerts",
+  alert_evaluation: "features/alerts",
+  alert_match: "features/alerts",
+  alert_mute: "features/alerts",
+  incident: "features/alerts",
+  incident_member: "features/alerts",
+  incident_entry: "features/alerts",
 };
 
 /** Tables that are read before an org is known, or across orgs: statements on only these need no org_id. */
@@ -68,6 +75,7 @@ export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "stream_ticket",
   "robot_key",
   "deployment_due",
+  "alert_evaluation",
   "node",
   "retention_clock",
 ]);

@@ -20,6 +20,9 @@ export type ObjectKind =
   | "config"
   | "enrollment_key"
   | "shell_session"
+  | "alert_rule"
+  | "alert_mute"
+  | "incident"
   | "target"
   | "config_scope";
 
@@ -61,6 +64,7 @@ export const OBJECT_FIELDS = {
   deployment_id: "deployment",
   target_id: "target",
   scope_id: "config_scope",
+  rule_id: "alert_rule",
 } as const satisfies Record<string, ObjectKind>;
 type FieldName = keyof typeof OBJECT_FIELDS;
 
@@ -240,6 +244,29 @@ export const access = {
   createEnrollmentKey: at("operator", ["fleet_id"], ["site_id"]),
   getEnrollmentKey: one("viewer", "enrollment_key"),
   revokeEnrollmentKey: one("operator", "enrollment_key"),
+
+  // A rule of the whole org opens incidents everywhere, so all members see it. Changing it requires the role in the whole org.
+  listAlertRules: list("viewer", "alert rules"),
+  createAlertRule: at("operator", ["site_id", "fleet_id"]),
+  getAlertRule: one("viewer", "alert_rule"),
+  // Moving a rule requires the role on its new site and fleet, too.
+  updateAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
+  deleteAlertRule: one("operator", "alert_rule"),
+  testAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
+
+  listAlertMutes: list("viewer", "alert mutes"),
+  createAlertMute: at("operator", ["site_id", "fleet_id", "rule_id"]),
+  deleteAlertMute: one("operator", "alert_mute"),
+
+  listIncidents: list("viewer", "incidents", query("site_id", "fleet_id", "robot_id", "rule_id")),
+  getIncident: one("viewer", "incident"),
+  listIncidentMembers: one("viewer", "incident"),
+  listIncidentEntries: one("viewer", "incident"),
+  acknowledgeIncident: one("operator", "incident"),
+  resolveIncident: one("operator", "incident"),
+  commentIncident: one("operator", "incident"),
+  assignIncident: one("operator", "incident"),
+  unassignIncident: one("operator", "incident"),
 
   listOrgs: free("service_admin"),
   createOrg: free("service_admin"),

@@ -16,6 +16,9 @@ export const ID_PREFIXES = {
   session: "sess",
   audit: "aud",
   shell_session: "shl",
+  alert_rule: "alr",
+  incident: "inc",
+  alert_mute: "mute",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

@@ -124,6 +124,27 @@ export const paths = {
   getEnrollmentKey: ["GET", "/api/enrollment-keys/{id}"],
   revokeEnrollmentKey: ["POST", "/api/enrollment-keys/{id}/revoke"],
 
+  listAlertRules: ["GET", "/api/alert-rules"],
+  createAlertRule: ["POST", "/api/alert-rules"],
+  getAlertRule: ["GET", "/api/alert-rules/{id}"],
+  updateAlertRule: ["PATCH", "/api/alert-rules/{id}"],
+  deleteAlertRule: ["DELETE", "/api/alert-rules/{id}"],
+  testAlertRule: ["POST", "/api/alert-rules/{id}/test"],
+
+  listAlertMutes: ["GET", "/api/alert-mutes"],
+  createAlertMute: ["POST", "/api/alert-mutes"],
+  deleteAlertMute: ["DELETE", "/api/alert-mutes/{id}"],
+
+  listIncidents: ["GET", "/api/incidents"],
+  getIncident: ["GET", "/api/incidents/{id}"],
+  listIncidentMembers: ["GET", "/api/incidents/{id}/members"],
+  listIncidentEntries: ["GET", "/api/incidents/{id}/entries"],
+  acknowledgeIncident: ["POST", "/api/incidents/{id}/acknowledge"],
+  resolveIncident: ["POST", "/api/incidents/{id}/resolve"],
+  commentIncident: ["POST", "/api/incidents/{id}/comment"],
+  assignIncident: ["POST", "/api/incidents/{id}/assign"],
+  unassignIncident: ["POST", "/api/incidents/{id}/unassign"],
+
   streamEvents: ["GET", "/api/events"],
 
   listAudit: ["GET", "/api/audit"],

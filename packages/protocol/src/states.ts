@@ -132,3 +132,24 @@ export const debianArch = (arch: string): string => DEBIAN_ARCHITECTURES[arch] ?
 /** Returns the name by which robots report an architecture: `x64` of `amd64`. */
 export const reportedArch = (debian_arch: string): string =>
   Object.keys(DEBIAN_ARCHITECTURES).find((arch) => DEBIAN_ARCHITECTURES[arch] === debian_arch) ?? debian_arch;
+
+export const ALERT_CONDITIONS = [
+  "robot_offline",
+  "check_failing",
+  "disk_above",
+  "config_drift",
+  "agent_outdated",
+  "deployment_failed",
+  "deployment_paused",
+] as const;
+export type AlertConditionType = (typeof ALERT_CONDITIONS)[number];
+
+export const SEVERITIES = ["critical", "warning", "info"] as const;
+export type Severity = (typeof SEVERITIES)[number];
+
+export const INCIDENT_STATUSES = ["open", "acknowledged", "resolved"] as const;
+export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];
+
+/** Kinds of an incident's history entries. */
+export const INCIDENT_ENTRIES = ["opened", "acknowledged", "assigned", "commented", "resolved", "reopened"] as const;
+export type IncidentEntryKind = (typeof INCIDENT_ENTRIES)[number];

@@ -1,4 +1,5 @@
 import type { Plane } from "./context.ts";
+import { alertRoutes } from "./features/alerts/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
 import { configRoutes } from "./features/configs/index.ts";
 import { configDeploymentRoutes, deploymentRoutes } from "./features/deployments/index.ts";
@@ -36,6 +37,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     signingRoutes,
     siteRoutes,
     fleetRoutes,
+    alertRoutes,
     overviewRoutes,
     robotRoutes,
     enrollmentRoutes,

@@ -1,3 +1,4 @@
+import { alertRoutes } from "./alerts.ts";
 import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
 import { auditRoutes, eventRoutes } from "./events.ts";
@@ -24,6 +25,7 @@ export const routes = {
   ...deploymentRoutes,
   ...configRoutes,
   ...placeRoutes,
+  ...alertRoutes,
   ...eventRoutes,
   ...auditRoutes,
   ...agentRoutes,
@@ -32,6 +34,7 @@ export type Routes = typeof routes;
 
 export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./route.ts";
+export type { AlertCondition, AlertMute, AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "./alerts.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget, Explanation } from "./deployments.ts";
 export { type AuditEntry, type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";

@@ -64,6 +64,17 @@ const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => 
     -- reads tables of other features: shell_session, robot
     select s.id, r.site_id, r.fleet_id, false as shared, '[]'::jsonb as fleets from shell_session s
     join robot r on r.org_id = s.org_id and r.id = s.robot_id where s.org_id = ${org_id} and s.id = any(${ids}::text[])`,
+  alert_rule: (org_id, ids) => sql(foundRow)`
+    -- reads tables of other features: alert_rule
+    select id, site_id, fleet_id, site_id is null and fleet_id is null as shared, '[]'::jsonb as fleets
+    from alert_rule where org_id = ${org_id} and id = any(${ids}::text[])`,
+  alert_mute: (org_id, ids) => sql(foundRow)`
+    -- reads tables of other features: alert_mute
+    select id, site_id, fleet_id, site_id is null and fleet_id is null as shared, '[]'::jsonb as fleets
+    from alert_mute where org_id = ${org_id} and id = any(${ids}::text[])`,
+  incident: (org_id, ids) => sql(foundRow)`
+    -- reads tables of other features: incident
+    select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from incident where org_id = ${org_id} and id = any(${ids}::text[])`,
   deployment: (org_id, ids) => deployments(org_id, "release", ids),
   config_deployment: (org_id, ids) => deployments(org_id, "config", ids),
   config: (org_id, ids) => sql(foundRow)`

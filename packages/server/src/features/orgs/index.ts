@@ -10,6 +10,7 @@ import { AddressRateLimit } from "../../kernel/rate-limit.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import { created, serve } from "../../kernel/serve.ts";
 import { wireTime, wireTimes } from "../../kernel/time.ts";
+import { createDefaultRules } from "../alerts/index.ts";
 import { announce } from "../events/index.ts";
 import { HINT_SUSPENDED } from "../robots/index.ts";
 import { createCredential } from "../tokens/index.ts";
@@ -76,10 +77,14 @@ const toOwnWire = ({ id, name, status, settings, created_at, updated_at }: OrgRo
   updated_at: wireTime(updated_at),
 });
 
-/** Creates a pending org. Throws 409 if the name is taken. */
+/** Creates a pending org with the default alert rules. Throws 409 if the name is taken. */
 async function addOrg(plane: Plane, db: Db, name: string, email: string | undefined): Promise<Org> {
   const org = { id: plane.id(ID_PREFIXES.org), name, email: email ?? null, at: plane.clock.now() };
-  return toWire(await mapUniqueViolation(insertOrg(db, org), () => nameConflict(name)));
+  return await db.transaction(async (tx) => {
+    const added = await mapUniqueViolation(insertOrg(tx, org), () => nameConflict(name));
+    await createDefaultRules(tx, plane, org.id);
+    return toWire(added);
+  });
 }
 
 const nameConflict = (name: string): Fault => conflict(`an org with the name ${printable(name)} exists already`);

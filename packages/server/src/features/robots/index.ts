@@ -4,4 +4,5 @@ export { findLinkState } from "./store-presence.ts";
 export { closeRemovedRobots, endLinkOfReplaced, HINT_SUSPENDED, ROBOT_REMOVED, startSuspensionWatch } from "./remove.ts";
 export { requireRobot, robotRoutes } from "./routes.ts";
 export { isPublicKey } from "./public-key.ts";
+export { agentOlderThan } from "./store-list.ts";
 export { giveRobotKey, insertingRobots, lockRobot, type NewRobot, revokeEveryApproval, type RobotPlace } from "./store.ts";

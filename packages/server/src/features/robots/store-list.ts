@@ -81,7 +81,7 @@ export function listingRobots(
         ${equals({ "r.fleet_id": fleet_id, "r.site_id": site_id })}
         ${label === undefined || sort === "newest" ? NOTHING : sql`and exists (select from robot_label l where ${hasLabel(label)})`}
         ${more_labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(more_labels.map(({ key, value }) => [key, value])))}::jsonb`}
-        ${agent_older_than === undefined ? NOTHING : olderThan(agent_older_than)}
+        ${agent_older_than === undefined ? NOTHING : agentOlderThan(agent_older_than)}
         ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}`;
   // The best plan for a rare value differs from that for a frequent one, so a plan for any value would not suit other filters.
@@ -96,8 +96,11 @@ const isByPlace = ({ labels, q, health, release, app, release_state, config_stat
   labels.length === 0 &&
   [q, health, release, app, release_state, config_state, approval, agent_older_than].every((value) => value === undefined);
 
-/** A robot may report any text as its version: without three numbers, the substring is null and the robot does not match. */
-const olderThan = (version: string): Statement<unknown> => sql`
+/**
+ * Returns ` and …`, which selects the robots `r` whose agent is older than a version, given as three numbers. A robot may report any text as
+ * its version: without three numbers, the substring is null and the robot does not match.
+ */
+export const agentOlderThan = (version: string): Statement<unknown> => sql`
   and string_to_array(substring(r.agent_version from '^([0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9})(?![0-9.])'), '.')::int[]
     < string_to_array(${version}, '.')::int[]`;
 

@@ -1,0 +1,35 @@
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { Plane } from "../../context.ts";
+import { background } from "../../kernel/background.ts";
+import type { Db } from "../../kernel/db.ts";
+import { isolateEach } from "../../kernel/isolate-failures.ts";
+import { DEFAULT_RULES } from "./defaults.ts";
+import { evaluateOrg } from "./evaluate.ts";
+import { insertDefaults, listDueOrgs, listUnknownOrgs } from "./store-rules.ts";
+
+export { dropIncidents } from "./retention.ts";
+export { alertRoutes } from "./routes.ts";
+
+/** Shorter than the interval of an org's evaluations, because another node may have evaluated an org a moment later. */
+const LOOK_EVERY_MS = 5_000;
+/** Orgs of one pass. If there are more, the next pass follows immediately. */
+const ORGS_AT_ONCE = 500;
+
+/** Creates the default rules of an org, once. */
+export async function createDefaultRules(db: Db, plane: Pick<Plane, "id" | "clock">, org_id: string): Promise<void> {
+  const rules = DEFAULT_RULES.map(() => ({ id: plane.id(ID_PREFIXES.alert_rule) }));
+  await insertDefaults(db, org_id, rules, plane.clock.now());
+}
+
+/** Starts the evaluation of alert rules. On several nodes, each org is evaluated by the node that claims it first. */
+export const startAlerts = (plane: Plane): { stop(): Promise<void> } =>
+  background(plane, "alert rules", LOOK_EVERY_MS, () => evaluate(plane));
+
+async function evaluate(plane: Plane): Promise<boolean> {
+  const { db, db_errors, clock, log } = plane;
+  for (const org_id of await listUnknownOrgs(db, ORGS_AT_ONCE)) await createDefaultRules(db.forOrg(org_id), plane, org_id);
+  const due = await listDueOrgs(db, clock.now(), ORGS_AT_ONCE);
+  const failures = await isolateEach(due, db_errors.isOutage, (org_id) => evaluateOrg(db.forOrg(org_id), plane, org_id));
+  if (failures !== undefined) log.error({ err: failures.error, orgs: failures.failed.length }, "alert rules could not be evaluated");
+  return failures === undefined && due.length === ORGS_AT_ONCE;
+}

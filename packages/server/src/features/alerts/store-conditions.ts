@@ -1,0 +1,95 @@
+import type { AlertConditionType } from "@roamfleet/protocol";
+import type { AlertCondition } from "@roamfleet/protocol/routes";
+import { equals, json, sql, type Statement } from "../../kernel/sql.ts";
+import { agentOlderThan } from "../robots/index.ts";
+
+/** The robots to which a rule applies. All fields null or empty: the whole org. */
+export interface RuleScope {
+  site_id: string | null;
+  fleet_id: string | null;
+  labels: Record<string, string>;
+}
+
+interface ConditionContext {
+  org_id: string;
+  now: Date;
+  /** Version of this server. Agents with an older one are outdated unless the condition has a version. */
+  server_version: string;
+}
+
+/** Returns a query for robots or deployments for which the condition is true now: subject_id, site_id and fleet_id. */
+type Matches = (condition: AlertCondition, scope: RuleScope, context: ConditionContext) => Statement<unknown>;
+
+const DISK_PERCENT = 90;
+/** A deployment that failed matches for this long; then its incident is resolved. */
+export const FAILED_DEPLOYMENT_MS = 24 * 3_600_000;
+
+const hasLabels = (labels: RuleScope["labels"]): Statement<unknown> =>
+  Object.keys(labels).length === 0 ? sql`` : sql`and r.labels @> ${json(labels)}::jsonb`;
+
+/** Selects the robots of a scope that are in use: those that were connected once and are not decommissioned. */
+export const robotsInUse = (org_id: string, { site_id, fleet_id, labels }: RuleScope): Statement<unknown> =>
+  // reads tables of other features: robot
+  sql`
+    select r.id as subject_id, r.site_id, r.fleet_id from robot r
+    where r.org_id = ${org_id} and r.decommissioned_at is null and r.connected_at is not null
+      ${equals({ "r.site_id": site_id ?? undefined, "r.fleet_id": fleet_id ?? undefined })} ${hasLabels(labels)}`;
+
+const robots = ({ org_id }: ConditionContext, scope: RuleScope, condition: Statement<unknown>) =>
+  sql`${robotsInUse(org_id, scope)} and ${condition}`;
+
+const deployments = ({ org_id }: ConditionContext, { site_id, fleet_id }: RuleScope, condition: Statement<unknown>) =>
+  // reads tables of other features: deployment, robot, fleet
+  sql`
+    select p.* from (
+      select d.id as subject_id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id
+      from deployment d left join robot r on r.org_id = d.org_id and r.id = d.robot_id
+        left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+      where d.org_id = ${org_id} and ${condition}) p
+    where p.fleet_id is not null ${equals({ "p.site_id": site_id ?? undefined, "p.fleet_id": fleet_id ?? undefined })}`;
+
+/**
+ * The conditions by type. A new type, such as a threshold of a metric, needs a query here and nothing else: durations, grouping and messages
+ * are the same for all.
+ */
+const MATCHES: Record<AlertConditionType, Matches> = {
+  robot_offline: (_, scope, context) => robots(context, scope, sql`r.node_id is null`),
+  check_failing: ({ check }, scope, context) =>
+    robots(
+      context,
+      scope,
+      sql`exists (
+        -- reads tables of other features: health_snapshot
+        select from health_snapshot h where h.org_id = r.org_id and h.robot_id = r.id and h.state = 'failing'
+          ${check === undefined ? sql`` : failingCheck(check)})`,
+    ),
+  disk_above: ({ percent = DISK_PERCENT }, scope, context) =>
+    robots(
+      context,
+      scope,
+      sql`exists (
+        -- reads tables of other features: health_snapshot
+        select from health_snapshot h cross join lateral jsonb_to_recordset(h.snapshot -> 'disks') as disk (used_bytes float8, total_bytes float8)
+        where h.org_id = r.org_id and h.robot_id = r.id and disk.used_bytes * 100 > disk.total_bytes * ${percent}::float8)`,
+    ),
+  config_drift: (_, scope, context) =>
+    robots(
+      context,
+      scope,
+      sql`exists (
+        -- reads tables of other features: robot_config
+        select from robot_config c where c.org_id = r.org_id and c.robot_id = r.id and c.state = 'drifted')`,
+    ),
+  agent_outdated: ({ below }, scope, context) => robots(context, scope, sql`true ${agentOlderThan(below ?? context.server_version)}`),
+  deployment_failed: (_, scope, context) =>
+    deployments(context, scope, sql`d.status = 'failed' and d.finished_at > ${new Date(context.now.getTime() - FAILED_DEPLOYMENT_MS)}`),
+  deployment_paused: (_, scope, context) => deployments(context, scope, sql`d.status = 'paused' and d.finished_at is null`),
+};
+
+/** A failing check is stored as its name, or as `name: message`. */
+const failingCheck = (check: string): Statement<unknown> =>
+  sql`and exists (select from jsonb_array_elements_text(h.failing) as f (check_text) where f.check_text = ${check} or starts_with(f.check_text, ${`${check}: `}))`;
+
+/** Returns the query for the current matches of a rule's condition, within its scope. */
+export const matchesOf = (condition: AlertCondition, scope: RuleScope, context: ConditionContext): Statement<unknown> =>
+  MATCHES[condition.type](condition, scope, context);
