@@ -21,6 +21,8 @@ export const OBJECTS: Readonly<Record<keyof typeof ID_PREFIXES, string>> = {
   alert_rule: "A condition on robots or deployments that opens an incident when it is true for a given duration.",
   alert_mute: "A time in which the incidents of a rule, a fleet, a site or the whole org send no messages.",
   incident: "A problem of one or more robots or deployments that a rule has found. It is open, acknowledged or resolved.",
+  channel: "A receiver of messages about incidents: a webhook, Slack, PagerDuty or email addresses.",
+  delivery: "A message about an incident to a channel, with the result of its attempts.",
 };
 
 export const SECRETS: Readonly<Record<keyof typeof SECRET_PREFIXES, string>> = {

@@ -58,6 +58,55 @@ begin
   return null;
 end $function$;
 
+create table alert_channel (
+  org_id text not null,
+  id text not null,
+  name text not null,
+  kind text not null,
+  destination text not null,
+  sealed text not null,
+  routes jsonb not null default '[]'::jsonb,
+  disabled_at timestamp with time zone,
+  due_at timestamp with time zone,
+  leased_until timestamp with time zone,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint alert_channel_pkey PRIMARY KEY (org_id, id),
+  constraint alert_channel_org_id_name_key UNIQUE (org_id, name),
+  constraint alert_channel_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint alert_channel_kind_check CHECK (kind = ANY (ARRAY['webhook'::text, 'slack'::text, 'pagerduty'::text, 'email'::text]))
+);
+CREATE INDEX alert_channel_due ON alert_channel USING btree (due_at) WHERE due_at IS NOT NULL;
+alter table alert_channel enable row level security;
+create policy tenant on alert_channel using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_channel to pg_database_owner;
+
+create table alert_delivery (
+  org_id text not null,
+  id text not null,
+  channel_id text not null,
+  incident_id text,
+  kind text not null,
+  message jsonb not null,
+  status text not null,
+  attempts integer not null default 0,
+  detail text,
+  next_attempt_at timestamp with time zone,
+  give_up_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint alert_delivery_pkey PRIMARY KEY (org_id, id),
+  constraint alert_delivery_org_id_channel_id_fkey FOREIGN KEY (org_id, channel_id) REFERENCES alert_channel(org_id, id) ON DELETE CASCADE,
+  constraint alert_delivery_kind_check CHECK (kind = ANY (ARRAY['opened'::text, 'resolved'::text, 'test'::text])),
+  constraint alert_delivery_status_check CHECK (status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text]))
+);
+CREATE INDEX alert_delivery_channel ON alert_delivery USING btree (org_id, channel_id, id);
+CREATE INDEX alert_delivery_incident ON alert_delivery USING btree (org_id, incident_id) WHERE incident_id IS NOT NULL;
+CREATE INDEX alert_delivery_pending ON alert_delivery USING btree (org_id, channel_id, next_attempt_at) WHERE status = 'pending'::text;
+alter table alert_delivery enable row level security;
+create policy tenant on alert_delivery using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_delivery to pg_database_owner;
+
 create table alert_evaluation (
   org_id text not null,
   next_at timestamp with time zone not null,

@@ -20,7 +20,15 @@ import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { Http, type Reply } from "../spec/http.ts";
 import { askRoute } from "./ask-route.ts";
 import { type Column, COLUMNS, columns, makeGround } from "./columns.ts";
-import { sampleEmail, sampleMute, sampleRequest, type SampleRequest, sampleRule, type Things } from "./sample-requests.ts";
+import {
+  finishedDelivery,
+  sampleEmail,
+  sampleMute,
+  sampleRequest,
+  type SampleRequest,
+  sampleRule,
+  type Things,
+} from "./sample-requests.ts";
 
 const LIMIT = { timeout: 300_000 };
 const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 } });
@@ -84,6 +92,8 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
   endUpload: (things) => awaited(things, true),
   deleteUser: async ({ org }) => (await org.api.createUser({ body: { email: sampleEmail(), name: "Ada", role: "viewer" } })).data.id,
   revokeToken: async ({ org }) => (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data.id,
+  deleteChannel: ({ org }) => org.emptyChannel(),
+  resendDelivery: ({ org, ids }) => finishedDelivery(org, ids["/api/channels"] ?? ""),
   revokeEnrollmentKey: async ({ org, ids }) =>
     (await org.api.createEnrollmentKey({ body: { site_id: ids.site_id ?? "", fleet_id: ids.fleet_id ?? "" } })).data.id,
 };

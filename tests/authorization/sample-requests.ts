@@ -37,6 +37,8 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
   const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
   const shell_session = await shellSession(org, robot.id);
   const key = (await org.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
+  // The server refuses to send to this address.
+  const { id: channel } = (await org.api.createChannel({ body: { name: randomUUID(), kind: "webhook", url: "http://127.0.0.1:9/" } })).data;
   const user = (await org.api.createUser({ body: { email: sampleEmail(), name: "Ada", role: "viewer" } })).data;
   const rule_id = await sampleRule(org, fleet_id);
   const token = (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data;
@@ -72,6 +74,8 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
       "/api/alert-mutes": await sampleMute(org, fleet_id),
       "/api/alert-rules": rule_id,
       "/api/incidents": await org.incident({ site_id, fleet_id }),
+      "/api/channels": channel,
+      "/api/deliveries": await finishedDelivery(org, channel),
       "/api/admin/orgs": org.id,
     },
   };
@@ -86,6 +90,13 @@ export async function sampleRule(org: HarnessOrg, fleet_id: string): Promise<str
 /** Mutes the incidents of a fleet. */
 export const sampleMute = async (org: HarnessOrg, fleet_id: string): Promise<string> =>
   (await org.api.createAlertMute({ body: { fleet_id, until_at: "2099-01-01T00:00:00Z" } })).data.id;
+
+/** Returns the id of a message that was given up: only such a message can be sent again. */
+export async function finishedDelivery(org: HarnessOrg, channel: string): Promise<string> {
+  const { id } = (await org.api.testChannel({ params: { id: channel } })).data;
+  await org.giveUp(id);
+  return id;
+}
 
 /** A simulated robot has no shell, but the attempt is recorded. */
 async function shellSession(org: HarnessOrg, robot_id: string): Promise<string> {
@@ -127,6 +138,8 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     tag: `sample-${randomUUID()}`,
     artifact_sha256: hash("sha256", randomUUID()),
     artifact_size: 3,
+    kind: "webhook",
+    url: "https://hooks.example.org/",
     // In config routes this is the name of a config key. In the enrollment route it is the secret of an enrollment key.
     key: route.name === "enrollRobot" ? things.enrollment_key : "speed",
     value: { sample: true },

@@ -132,6 +132,22 @@ export class HarnessOrg {
     return id;
   }
 
+  /** Inserts a channel of alerts that has no messages, regardless of the limit of channels. Returns its id. */
+  async emptyChannel(): Promise<string> {
+    const id = `chn_${randomUUID()}`;
+    const at = new Date("2020-01-01T00:00:00Z");
+    await this.#harness.db.run(sql`
+      insert into alert_channel (org_id, id, name, kind, destination, sealed, created_at, updated_at)
+      values (${this.id}, ${id}, ${id}, 'webhook', 'sample', '', ${at}, ${at})`);
+    return id;
+  }
+
+  /** Marks a message of an alert as given up. */
+  async giveUp(delivery_id: string): Promise<void> {
+    await this.#harness.db.run(sql`
+      update alert_delivery set status = 'failed', next_attempt_at = null where org_id = ${this.id} and id = ${delivery_id}`);
+  }
+
   /** Enrolls a robot, connects it by default, and waits until the plane is idle. */
   async enrollRobot(options: NewRobot = {}): Promise<SimulatedRobot> {
     const robot = await this.#enroll(options);

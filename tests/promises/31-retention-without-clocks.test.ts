@@ -26,6 +26,7 @@ const STARTS =
   promiseSize({ test: 0, full: 1 }) === 1 ? [TEN_YEARS, -TEN_YEARS, 0, 15, -15, 400, 0, TEN_YEARS, 0] : [TEN_YEARS, -TEN_YEARS];
 /** Tables whose rows are deleted by age alone. Other tables contain state and work, which an hour of a running server may change. */
 const DELETED_BY_AGE = [
+  "alert_delivery",
   "alert_mute",
   "artifact",
   "artifact_upload",
@@ -55,6 +56,7 @@ const finished = (at: Date): Record<string, Row> => ({
   org: { status: "active" },
   retention_clock: { seen_at: at, jumps: "[]" },
   deployment: { status: "applied", finished_at: at },
+  alert_delivery: { status: "failed", incident_id: null },
   // Events have no foreign key from which the row of their deployment follows.
   incident: { status: "resolved", resolved_at: at },
   incident_entry: { incident_id: "incident.id" },

@@ -113,6 +113,8 @@ export class Stage {
         return;
       case "offline":
         return this.#goOffline(this.#robot(subject));
+      case "given-up":
+        return this.#org.giveUp(subject);
       case "until":
         await this.#theatre.plane.until(text, async () => (await this.run([subject, words].join(" "))).code === 0);
         return;

@@ -33,9 +33,10 @@ export function describe({ code, stdout, stderr }: Printed): string[] {
   return [...out, ...lines(stderr).map((line) => `! ${line}`), ...(code === 0 ? [] : [`[exit ${code}]`])];
 }
 
-const ID = /\b(org|usr|tok|site|fleet|rob|rel|dep|tgt|cfg|cdep|key|evt|aud|sess|alr|inc|mute)_[0-9a-hj-np-tv-z]{26}\b/g;
+const ID = /\b(org|usr|tok|site|fleet|rob|rel|dep|tgt|cfg|cdep|key|evt|aud|sess|alr|inc|mute|chn|dlv)_[0-9a-hj-np-tv-z]{26}\b/g;
 const SECRET = /\brf_(org|user|enroll)_[0-9a-f]{64}\b/g;
 
+const WEBHOOK_SECRET = /\bwhsec_[\w+/=]+/g;
 const SIGNING_KEY = /\b[0-9a-f]{32}\b/g;
 
 /** Replaces values that differ between runs by names: the id of the first site is `<site_1>`, also in commands. */
@@ -60,6 +61,7 @@ export class Names {
     return (
       hidden
         .replaceAll(SECRET, (value) => this.#nameOf(value, "secret"))
+        .replaceAll(WEBHOOK_SECRET, (value) => this.#nameOf(value, "webhook_secret"))
         .replaceAll(ID, (value, kind: string) => this.#nameOf(value, kind))
         .replaceAll(SIGNING_KEY, (value) => this.#nameOf(value, "signing-key"))
         .replaceAll(/\brf_(org|user|enroll)_[0-9a-f]{1,6}\b…?/g, "rf_$1_…")

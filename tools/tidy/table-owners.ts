@@ -63,6 +63,8 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   incident: "features/alerts",
   incident_member: "features/alerts",
   incident_entry: "features/alerts",
+  alert_channel: "features/alerts",
+  alert_delivery: "features/alerts",
 };
 
 /** Tables that are read before an org is known, or across orgs: statements on only these need no org_id. */
@@ -76,6 +78,7 @@ export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "robot_key",
   "deployment_due",
   "alert_evaluation",
+  "alert_channel",
   "node",
   "retention_clock",
 ]);

@@ -124,6 +124,16 @@ export const registry: readonly Group[] = [
       ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
       ...verbs(() => import("./commands/explain.ts"), { explain: "Explain why a robot has not installed a release" }),
       ...verbs(() => import("./commands/metrics.ts"), { metrics: "Show metrics of a robot" }),
+      noun("channels", "Manage channels, through which incidents are reported", () => import("./commands/channels.ts"), {
+        list: "List channels",
+        show: "Show a channel",
+        add: "Add a channel: a webhook, Slack, PagerDuty or email addresses",
+        change: "Change, enable or disable a channel",
+        test: "Send a test message",
+        deliveries: "List the messages to a channel, with their results",
+        resend: "Send a message again",
+        remove: "Remove a channel and the log of its messages",
+      }),
       noun("sites", "Manage sites, which contain fleets", () => import("./commands/sites.ts"), {
         list: "List sites",
         create: "Create a site",

@@ -268,6 +268,16 @@ export const access = {
   assignIncident: one("operator", "incident"),
   unassignIncident: one("operator", "incident"),
 
+  // A message reports incidents of any site, and a channel sends them out of the org.
+  listChannels: whole("admin", "channels"),
+  createChannel: whole("admin", "channels"),
+  getChannel: whole("admin", "channels"),
+  updateChannel: whole("admin", "channels"),
+  deleteChannel: whole("admin", "channels"),
+  testChannel: whole("admin", "channels"),
+  listDeliveries: whole("admin", "channels"),
+  resendDelivery: whole("admin", "channels"),
+
   listOrgs: free("service_admin"),
   createOrg: free("service_admin"),
   getAnyOrg: free("service_admin"),

@@ -145,6 +145,15 @@ export const paths = {
   assignIncident: ["POST", "/api/incidents/{id}/assign"],
   unassignIncident: ["POST", "/api/incidents/{id}/unassign"],
 
+  listChannels: ["GET", "/api/channels"],
+  createChannel: ["POST", "/api/channels"],
+  getChannel: ["GET", "/api/channels/{id}"],
+  updateChannel: ["PATCH", "/api/channels/{id}"],
+  deleteChannel: ["DELETE", "/api/channels/{id}"],
+  testChannel: ["POST", "/api/channels/{id}/test"],
+  listDeliveries: ["GET", "/api/channels/{id}/deliveries"],
+  resendDelivery: ["POST", "/api/deliveries/{id}/resend"],
+
   streamEvents: ["GET", "/api/events"],
 
   listAudit: ["GET", "/api/audit"],

@@ -147,6 +147,17 @@ export type AlertConditionType = (typeof ALERT_CONDITIONS)[number];
 export const SEVERITIES = ["critical", "warning", "info"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
+/** Kinds of channels through which incidents are reported. */
+export const CHANNEL_KINDS = ["webhook", "slack", "pagerduty", "email"] as const;
+export type ChannelKind = (typeof CHANNEL_KINDS)[number];
+
+export const DELIVERY_KINDS = ["opened", "resolved", "test"] as const;
+export type DeliveryKind = (typeof DELIVERY_KINDS)[number];
+
+/** `failed`: given up after the last attempt. */
+export const DELIVERY_STATUSES = ["pending", "delivered", "failed"] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
 export const INCIDENT_STATUSES = ["open", "acknowledged", "resolved"] as const;
 export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];
 

@@ -140,3 +140,21 @@ test("reads host names from flags or the environment, and refuses schemes, ports
   for (const wrong of ["https://fleet.test", "fleet.test:443", "*.fleet.test", ""])
     assert.throws(() => names({ hostName: [wrong] }), /--host-name .*without scheme and port/, wrong);
 });
+
+test("reads the mail server and the networks of alerts, and omits the password from errors", () => {
+  const read = (env: Record<string, string>) => readSettings({}, env);
+  const mail = { ROAMFLEET_SMTP_URL: "smtp://rf:s3cret@mail.example.org:587", ROAMFLEET_SMTP_FROM: "alerts@example.org" };
+  assert.deepEqual(read(mail).smtp, { url: mail.ROAMFLEET_SMTP_URL, from: mail.ROAMFLEET_SMTP_FROM });
+  assert.equal(read({}).smtp, undefined);
+  assert.deepEqual(read({ ROAMFLEET_ALERT_NETWORKS: "10.0.0.0/8, ::1" }).alert_networks, ["10.0.0.0/8", "::1"]);
+  for (const env of [
+    { ROAMFLEET_SMTP_URL: mail.ROAMFLEET_SMTP_URL },
+    { ...mail, ROAMFLEET_SMTP_URL: "http://rf:s3cret@mail.example.org" },
+    { ...mail, ROAMFLEET_SMTP_FROM: "nobody" },
+    { ROAMFLEET_ALERT_NETWORKS: "intranet" },
+  ])
+    assert.throws(
+      () => read(env),
+      (error) => error instanceof SettingsError && !error.message.includes("s3cret"),
+    );
+});

@@ -28,6 +28,10 @@ export interface Settings {
   bus?: NatsAddress | undefined;
   /** Listen address for other servers, and the address that they use (undefined: detected). Undefined: other servers cannot connect. */
   nodes?: { listen: HostPort; address: HostPort | undefined } | undefined;
+  /** The mail server for alerts, and their sender. Undefined: channels of the kind email cannot be created. */
+  smtp?: { url: string; from: string } | undefined;
+  /** Ranges that are not public, to which alerts may be sent nevertheless. */
+  alert_networks?: readonly string[];
   log_level: string;
   limits: Limits;
   /** Directory of packages for robots, made by `npm run package`. Undefined: this server hosts none. */
@@ -63,6 +67,7 @@ export const LIMIT_DEFAULTS = {
   audit_retention_days: 400,
   deployment_event_retention_days: 180,
   deployment_retention_days: 400,
+  alert_delivery_retention_days: 30,
   incident_retention_days: 400,
   log_bytes_per_org_max: 20 * 1024 ** 3,
   log_robot_share_percent: 50,
@@ -101,6 +106,7 @@ const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "shell_session_retention_days",
   "deployment_event_retention_days",
   "deployment_retention_days",
+  "alert_delivery_retention_days",
   "incident_retention_days",
   "log_bytes_per_org_max",
   "link_accepts_per_second",
@@ -170,6 +176,8 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     secrets_key_file: env.ROAMFLEET_SECRETS_KEY_FILE || undefined,
     bus: readBus(bus_url),
     nodes: readNodes(flags, env, bus_url !== undefined),
+    smtp: readSmtp(env),
+    alert_networks: readAlertNetworks(env.ROAMFLEET_ALERT_NETWORKS),
     log_level: readLogLevel(flags.logLevel ?? (env.ROAMFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
     packages: flags.packages ?? (env.ROAMFLEET_PACKAGES || undefined),
@@ -197,7 +205,10 @@ export function readStore(
  * Returns the value of a variable, or the trimmed content of the file named by `NAME_FILE`. Containers usually get secrets as such files.
  * Throws if the file is missing or empty: without an admin token, for example, the admin routes would be open.
  */
-function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
+function readSecret(
+  name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "ROAMFLEET_SMTP_URL" | "SERVICE_ADMIN_TOKEN",
+  env: NodeJS.ProcessEnv,
+): string | undefined {
   const value = env[name] || undefined;
   const file = env[`${name}_FILE`] || undefined;
   if (file === undefined) return value;
@@ -267,6 +278,26 @@ function readBus(url: string | undefined): NatsAddress | undefined {
         "password must be percent-encoded (@ is %40), and the prefix may contain letters, digits, - and _",
     );
   return address;
+}
+
+/** Reads the mail server for alerts. Error messages do not contain the URL, because it may contain a password. */
+export function readSmtp(env: NodeJS.ProcessEnv = process.env): Settings["smtp"] {
+  const url = readSecret("ROAMFLEET_SMTP_URL", env);
+  const from = env.ROAMFLEET_SMTP_FROM || undefined;
+  if (url === undefined && from === undefined) return undefined;
+  if (url === undefined || from === undefined)
+    throw new SettingsError("ROAMFLEET_SMTP_URL and ROAMFLEET_SMTP_FROM must both be set; one of them is missing");
+  if (!/^smtps?:$/.test(URL.parse(url)?.protocol ?? ""))
+    throw new SettingsError("ROAMFLEET_SMTP_URL: expected smtp://[USER:PASSWORD@]HOST[:587] or smtps://…");
+  if (!/^[^\s@]+@[^\s@]+$/.test(from)) throw new SettingsError("ROAMFLEET_SMTP_FROM: expected an email address");
+  return { url, from };
+}
+
+export function readAlertNetworks(text: string | undefined): readonly string[] {
+  if (text === undefined || text === "") return [];
+  const networks = parseNetworks(text);
+  if (networks === undefined) throw new SettingsError(`ROAMFLEET_ALERT_NETWORKS=${text}: expected ranges, for example 10.0.0.0/8`);
+  return networks;
 }
 
 /** Validates the settings for connections of other servers. Returns undefined without a bus, because there are no other servers then. */

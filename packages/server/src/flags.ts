@@ -84,6 +84,10 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
     "key that encrypts secret configs, 32 bytes in hex or base64, followed by earlier keys (default: secrets.key in the data directory)",
   ],
   ["ROAMFLEET_SECRETS_KEY_FILE", "file that contains the value of ROAMFLEET_SECRETS_KEY"],
+  ["ROAMFLEET_SMTP_URL", "smtp://[user:password@]host[:587] or smtps://…: mail server for alerts"],
+  ["ROAMFLEET_SMTP_URL_FILE", "file that contains the value of ROAMFLEET_SMTP_URL"],
+  ["ROAMFLEET_SMTP_FROM", "sender address of alerts"],
+  ["ROAMFLEET_ALERT_NETWORKS", "ranges that are not public, separated by commas, to which alerts may be sent nevertheless"],
   ["ROAMFLEET_DATA", "same as --data"],
   ["ROAMFLEET_LISTEN", "same as --listen"],
   ["ROAMFLEET_TLS", "same as --tls"],
@@ -122,6 +126,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   timeline_retention_days: "days that timeline entries of robots are kept; 0: forever",
   audit_retention_days: "days that audit entries are kept; 0: forever",
   deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
+  alert_delivery_retention_days: "days that a finished message to a channel is kept, longer while its incident is unresolved; 0: forever",
   deployment_retention_days:
     "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key; longer while robots or a fleet use its release or config; 0: forever",
   incident_retention_days: "days that an incident is kept after it was resolved; 0: forever",

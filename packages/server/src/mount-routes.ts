@@ -1,5 +1,5 @@
 import type { Plane } from "./context.ts";
-import { alertRoutes } from "./features/alerts/index.ts";
+import { alertRoutes, channelRoutes } from "./features/alerts/index.ts";
 import { auditRoutes } from "./features/audit/index.ts";
 import { configRoutes } from "./features/configs/index.ts";
 import { configDeploymentRoutes, deploymentRoutes } from "./features/deployments/index.ts";
@@ -38,6 +38,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     siteRoutes,
     fleetRoutes,
     alertRoutes,
+    channelRoutes,
     overviewRoutes,
     robotRoutes,
     enrollmentRoutes,

@@ -1,5 +1,5 @@
 import type { Plane } from "./context.ts";
-import { dropIncidents, startAlerts } from "./features/alerts/index.ts";
+import { dropDeliveries, dropIncidents, startAlerts, startSender } from "./features/alerts/index.ts";
 import { dropDeploymentEvents, dropDeployments, startDeploymentEngine } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
@@ -44,6 +44,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
     startRetention(plane, "audit", audit_retention_days, (before) => dropAuditEntries(plane, before)),
     startRetention(plane, "deployment events", deployment_event_retention_days, (before) => dropDeploymentEvents(plane, before)),
     startRetention(plane, "deployments", deployment_retention_days, (before) => dropDeployments(plane, before)),
+    startRetention(plane, "alert deliveries", settings.limits.alert_delivery_retention_days, (before) => dropDeliveries(plane, before)),
     startRetention(plane, "incidents", incident_retention_days, (before) => dropIncidents(plane, before)),
     startRetention(plane, "pending orgs", pending_org_days, (before) => dropPendingOrgs(db, before)),
     await startLogRetention(plane),
@@ -103,5 +104,6 @@ export async function startLoops(plane: Plane, streams: Streams, watch: LeaseWat
     startUploadExpiry(plane),
     startDeploymentEngine(plane),
     startAlerts(plane),
+    startSender(plane),
   ];
 }

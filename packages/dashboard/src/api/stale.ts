@@ -88,6 +88,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   token: ({ id }) => [...of("getToken", id), ["listTokens"]],
   org: () => [["getOrg"], ["getMe"]],
   signing_keys: () => [["getSigningKeys"]],
+  channel: ({ id }) => [...of("getChannel", id), ...of("listDeliveries", id), ["listChannels"]],
 };
 
 const ANY_FIELDS = {

@@ -24,6 +24,7 @@ export const CHANGE_KINDS = [
   "token",
   "org",
   "signing_keys",
+  "channel",
 ] as const;
 export type ChangeKind = (typeof CHANGE_KINDS)[number];
 

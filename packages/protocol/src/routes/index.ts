@@ -1,4 +1,5 @@
 import { alertRoutes } from "./alerts.ts";
+import { channelRoutes } from "./channels.ts";
 import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
 import { auditRoutes, eventRoutes } from "./events.ts";
@@ -26,6 +27,7 @@ export const routes = {
   ...configRoutes,
   ...placeRoutes,
   ...alertRoutes,
+  ...channelRoutes,
   ...eventRoutes,
   ...auditRoutes,
   ...agentRoutes,
@@ -34,6 +36,7 @@ export type Routes = typeof routes;
 
 export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./route.ts";
+export type { Channel, ChannelRoute, Delivery, NewChannel } from "./channels.ts";
 export type { AlertCondition, AlertMute, AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "./alerts.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget, Explanation } from "./deployments.ts";

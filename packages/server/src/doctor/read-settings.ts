@@ -38,6 +38,8 @@ const PARTS: readonly PartOf[] = [
   { part: "nodes", flags: ["nodeListen", "nodeAddress"], variables: ["ROAMFLEET_NODE_LISTEN", "ROAMFLEET_NODE_ADDRESS"] },
   { part: "limits", flags: ["limit"], variables: [] },
   { part: "others", flags: ["logLevel"], variables: ["ROAMFLEET_LOG_LEVEL"] },
+  { part: "others", flags: [], variables: ["ROAMFLEET_SMTP_URL", "ROAMFLEET_SMTP_URL_FILE", "ROAMFLEET_SMTP_FROM"] },
+  { part: "others", flags: [], variables: ["ROAMFLEET_ALERT_NETWORKS"] },
   { part: "others", flags: ["dashboard"], variables: ["ROAMFLEET_DASHBOARD"] },
   { part: "others", flags: ["crashAtFailpoint"], variables: ["ROAMFLEET_FAILPOINT", "ROAMFLEET_FAILPOINT_LOG"] },
 ];

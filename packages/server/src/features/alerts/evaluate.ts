@@ -1,12 +1,13 @@
 import { ID_PREFIXES, type IncidentEntryKind } from "@roamfleet/protocol";
 import { versionNumbers } from "@roamfleet/protocol/agent-version";
-import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
+import packageJson from "../../../package.json" with { type: "json" };
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { sql, type Statement } from "../../kernel/sql.ts";
 import { announce } from "../events/index.ts";
-import { type Candidate, joinedIncident, openIncident, REOPEN_WINDOW_MS, stepIncident } from "./incident-state.ts";
+import { queueMessages, type Queueing } from "./delivery/index.ts";
+import { type Candidate, type IncidentMessage, joinedIncident, openIncident, REOPEN_WINDOW_MS, stepIncident } from "./incident-state.ts";
 import { matchesOf } from "./store-conditions.ts";
 import {
   countMembers,
@@ -24,7 +25,7 @@ import {
 import { listMuted } from "./store-mutes.ts";
 import { claimEvaluation, listEnabledRules, type RuleRow } from "./store-rules.ts";
 
-type Evaluating = Pick<Plane, "clock" | "id" | "bus">;
+type Evaluating = Queueing & Pick<Plane, "bus">;
 
 /** Interval of an org's evaluations. */
 const EVALUATE_EVERY_MS = 10_000;
@@ -160,17 +161,25 @@ async function stepAll(tx: Db, plane: Evaluating, org_id: string, { incidents, j
   const counts = new Map((await countMembers(tx, org_id, ids)).map((count) => [count.incident_id, count]));
   const muted = ids.length === 0 ? new Set<string>() : await listMuted(tx, org_id, ids, now);
   const changed: IncidentRow[] = [];
+  const queued: { incident: IncidentRow; kind: IncidentMessage }[] = [];
   const entries: { incident_id: string; kind: IncidentEntryKind }[] = [];
   for (const before of moving) {
     const { active = 0, members = 0 } = counts.get(before.id) ?? {};
-    const { incident, events } = stepIncident(before, { now, joined: joined.has(before.id), active, muted: muted.has(before.id) });
+    const { incident, events, messages } = stepIncident(before, {
+      now,
+      joined: joined.has(before.id),
+      active,
+      muted: muted.has(before.id),
+    });
     const next = { ...incident, active_count: active, member_count: members };
     if (JSON.stringify(next) !== JSON.stringify(before)) changed.push({ ...next, updated_at: now });
     entries.push(...events.map((kind) => ({ incident_id: before.id, kind })));
+    queued.push(...messages.map((kind) => ({ incident: next, kind })));
   }
   if (changed.length > 0) await putIncidents(tx, org_id, changed);
   announceIncidents(tx, plane, org_id, changed);
   await writeEntries(tx, plane, org_id, entries, now);
+  await queueMessages(tx, plane, org_id, queued, now);
 }
 
 /** Publishes that these incidents changed. */

@@ -4,8 +4,9 @@ import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, found } from "../../kernel/fault.ts";
+import { queueMessages, type Queueing } from "./delivery/index.ts";
 import { announceIncidents } from "./evaluate.ts";
-import { resolveByPerson } from "./incident-state.ts";
+import { type IncidentMessage, resolveByPerson } from "./incident-state.ts";
 import { type IncidentRow, insertIncidentEntries, lockIncident, putIncidents, setAssignee } from "./store-incidents.ts";
 import { findIncident, findMemberName } from "./store-shown.ts";
 
@@ -15,9 +16,10 @@ interface PersonalChange {
   incident: IncidentRow | null;
   kind: IncidentEntryKind;
   comment?: string | null;
+  messages?: readonly IncidentMessage[];
 }
 
-type Changing = Pick<Plane, "clock" | "id" | "bus">;
+type Changing = Queueing & Pick<Plane, "bus">;
 
 /** Returns an incident, or throws 404. */
 export const readIncident = async (db: Db, org_id: string, id: string): Promise<Incident> =>
@@ -33,11 +35,18 @@ async function changeIncident(
 ): Promise<Incident> {
   return await db.transaction(async (tx) => {
     const now = plane.clock.now();
-    const { incident, kind, comment = null } = await change(found(await lockIncident(tx, org_id, id), "incident", id), tx, now);
+    const {
+      incident,
+      kind,
+      comment = null,
+      messages = [],
+    } = await change(found(await lockIncident(tx, org_id, id), "incident", id), tx, now);
     if (incident !== null) {
       await putIncidents(tx, org_id, [{ ...incident, updated_at: now }]);
       await insertIncidentEntries(tx, org_id, [{ id: plane.id(ID_PREFIXES.event), incident_id: id, kind, actor, comment }], now);
       announceIncidents(tx, plane, org_id, [incident]);
+      const queued = messages.map((message) => ({ incident, kind: message }));
+      await queueMessages(tx, plane, org_id, queued, now);
     }
     return await readIncident(tx, org_id, id);
   });
@@ -53,7 +62,8 @@ export const acknowledge = (db: Db, plane: Changing, caller: Caller, id: string)
 export const resolve = (db: Db, plane: Changing, caller: Caller, id: string, comment: string | undefined): Promise<Incident> =>
   changeIncident(db, plane, caller, id, (incident, _, now) => {
     if (incident.status === "resolved") throw conflict(`incident ${id} is already resolved`);
-    return { incident: resolveByPerson(incident, now).incident, kind: "resolved", comment: comment ?? null };
+    const { incident: resolved, messages } = resolveByPerson(incident, now);
+    return { incident: resolved, kind: "resolved", comment: comment ?? null, messages };
   });
 
 export const addComment = (db: Db, plane: Changing, caller: Caller, id: string, comment: string): Promise<Incident> =>

@@ -7,6 +7,7 @@ import { DEFAULT_RULES } from "./defaults.ts";
 import { evaluateOrg } from "./evaluate.ts";
 import { insertDefaults, listDueOrgs, listUnknownOrgs } from "./store-rules.ts";
 
+export { channelRoutes, dropDeliveries, startSender } from "./delivery/index.ts";
 export { dropIncidents } from "./retention.ts";
 export { alertRoutes } from "./routes.ts";
 

@@ -35,6 +35,7 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   token: "admins",
   org: "members",
   signing_keys: "admins",
+  channel: "admins",
 };
 
 /**
