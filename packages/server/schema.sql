@@ -87,6 +87,25 @@ alter table alert_match enable row level security;
 create policy tenant on alert_match using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on alert_match to pg_database_owner;
 
+create table alert_mute (
+  org_id text not null,
+  id text not null,
+  site_id text,
+  fleet_id text,
+  rule_id text,
+  from_at timestamp with time zone not null,
+  until_at timestamp with time zone not null,
+  reason text,
+  created_by jsonb not null,
+  created_at timestamp with time zone not null,
+  constraint alert_mute_pkey PRIMARY KEY (org_id, id),
+  constraint alert_mute_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+CREATE INDEX alert_mute_until ON alert_mute USING btree (org_id, until_at);
+alter table alert_mute enable row level security;
+create policy tenant on alert_mute using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on alert_mute to pg_database_owner;
+
 create table alert_rule (
   org_id text not null,
   id text not null,

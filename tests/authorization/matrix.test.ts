@@ -20,7 +20,7 @@ import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { Http, type Reply } from "../spec/http.ts";
 import { askRoute } from "./ask-route.ts";
 import { type Column, COLUMNS, columns, makeGround } from "./columns.ts";
-import { sampleEmail, sampleRequest, type SampleRequest, sampleRule, type Things } from "./sample-requests.ts";
+import { sampleEmail, sampleMute, sampleRequest, type SampleRequest, sampleRule, type Things } from "./sample-requests.ts";
 
 const LIMIT = { timeout: 300_000 };
 const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 } });
@@ -78,6 +78,7 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     return (await org.deploy({ id: ids.release_id ?? "" }, { robot_id: ids.robot_id ?? "" }, { scheduled_at: tomorrow })).id;
   },
   deleteAlertRule: ({ org, ids }) => sampleRule(org, ids.fleet_id ?? ""),
+  deleteAlertMute: ({ org, ids }) => sampleMute(org, ids.fleet_id ?? ""),
   startUpload: (things) => awaited(things, false),
   continueUpload: (things) => awaited(things, true),
   endUpload: (things) => awaited(things, true),

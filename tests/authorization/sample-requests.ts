@@ -69,6 +69,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
       "/api/tokens": token.id,
       "/api/shell-sessions": shell_session,
       rule_id,
+      "/api/alert-mutes": await sampleMute(org, fleet_id),
       "/api/alert-rules": rule_id,
       "/api/incidents": await org.incident({ site_id, fleet_id }),
       "/api/admin/orgs": org.id,
@@ -81,6 +82,10 @@ export async function sampleRule(org: HarnessOrg, fleet_id: string): Promise<str
   const condition = { type: "config_drift" as const };
   return (await org.api.createAlertRule({ body: { name: randomUUID(), condition, severity: "info", fleet_id } })).data.id;
 }
+
+/** Mutes the incidents of a fleet. */
+export const sampleMute = async (org: HarnessOrg, fleet_id: string): Promise<string> =>
+  (await org.api.createAlertMute({ body: { fleet_id, until_at: "2099-01-01T00:00:00Z" } })).data.id;
 
 /** A simulated robot has no shell, but the attempt is recorded. */
 async function shellSession(org: HarnessOrg, robot_id: string): Promise<string> {
@@ -130,6 +135,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     version: 1,
     condition: { type: "config_drift" },
     severity: "info",
+    until_at: "2099-01-01T00:00:00Z",
     comment: "sample",
     robot_ids: [things.ids.robot_id],
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),

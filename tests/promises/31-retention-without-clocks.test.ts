@@ -26,6 +26,7 @@ const STARTS =
   promiseSize({ test: 0, full: 1 }) === 1 ? [TEN_YEARS, -TEN_YEARS, 0, 15, -15, 400, 0, TEN_YEARS, 0] : [TEN_YEARS, -TEN_YEARS];
 /** Tables whose rows are deleted by age alone. Other tables contain state and work, which an hour of a running server may change. */
 const DELETED_BY_AGE = [
+  "alert_mute",
   "artifact",
   "artifact_upload",
   "audit_entry",
@@ -34,6 +35,9 @@ const DELETED_BY_AGE = [
   "deployment_target",
   "health_history",
   "idempotency",
+  "incident",
+  "incident_entry",
+  "incident_member",
   "log_batch",
   "log_robot_usage",
   "log_usage",
@@ -51,6 +55,9 @@ const finished = (at: Date): Record<string, Row> => ({
   retention_clock: { seen_at: at, jumps: "[]" },
   deployment: { status: "applied", finished_at: at },
   // Events have no foreign key from which the row of their deployment follows.
+  incident: { status: "resolved", resolved_at: at },
+  incident_entry: { incident_id: "incident.id" },
+  incident_member: { incident_id: "incident.id" },
   deployment_event: { deployment_id: "deployment.id" },
   deployment_target: { status: "applied", deadline_at: null },
   shell_session: { status: "ended", recording_dropped_at: null, recording_bytes: 100 },

@@ -56,6 +56,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   alert_rule: "features/alerts",
   alert_evaluation: "features/alerts",
   alert_match: "features/alerts",
+  alert_mute: "features/alerts",
   incident: "features/alerts",
   incident_member: "features/alerts",
   incident_entry: "features/alerts",

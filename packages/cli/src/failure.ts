@@ -96,6 +96,9 @@ const LISTS: [RegExp, string][] = [
   [/^enroll?lment key\b/, "rf keys list"],
   [/^user\b/, "rf users list"],
   [/^token\b/, "rf tokens list"],
+  [/^alert rule\b/, "rf alerts list"],
+  [/^alert mute\b/, "rf alerts mutes"],
+  [/^incident\b/, "rf incidents list"],
   [/^org\b/, "rf orgs list"],
 ];
 

@@ -155,6 +155,32 @@ export const registry: readonly Group[] = [
     ],
   },
   {
+    heading: "Alerts",
+    commands: [
+      noun("incidents", "Show incidents and work on them", () => import("./commands/incidents.ts"), {
+        list: "List incidents",
+        show: "Show an incident, its robots and its history",
+        ack: "Acknowledge an incident",
+        resolve: "Resolve an incident",
+        comment: "Add a comment to an incident",
+        assign: "Assign an incident to a user",
+      }),
+      noun("alerts", "Manage the rules that open incidents, and mute them", () => import("./commands/alerts.ts"), {
+        list: "List alert rules",
+        show: "Show an alert rule",
+        create: "Create an alert rule",
+        update: "Change an alert rule",
+        test: "Show what an alert rule matches now and in the past",
+        enable: "Enable an alert rule",
+        disable: "Disable an alert rule",
+        remove: "Remove an alert rule",
+        mutes: "List mutes",
+        mute: "Mute incidents for a time",
+        unmute: "End a mute",
+      }),
+    ],
+  },
+  {
     heading: "Account",
     commands: [
       ...verbs(() => import("./commands/account.ts"), {

@@ -21,6 +21,7 @@ export type ObjectKind =
   | "enrollment_key"
   | "shell_session"
   | "alert_rule"
+  | "alert_mute"
   | "incident"
   | "target"
   | "config_scope";
@@ -251,6 +252,11 @@ export const access = {
   // Moving a rule requires the role on its new site and fleet, too.
   updateAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
   deleteAlertRule: one("operator", "alert_rule"),
+  testAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
+
+  listAlertMutes: list("viewer", "alert mutes"),
+  createAlertMute: at("operator", ["site_id", "fleet_id", "rule_id"]),
+  deleteAlertMute: one("operator", "alert_mute"),
 
   listIncidents: list("viewer", "incidents", query("site_id", "fleet_id", "robot_id", "rule_id")),
   getIncident: one("viewer", "incident"),

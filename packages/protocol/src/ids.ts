@@ -18,6 +18,7 @@ export const ID_PREFIXES = {
   shell_session: "shl",
   alert_rule: "alr",
   incident: "inc",
+  alert_mute: "mute",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

@@ -129,6 +129,11 @@ export const paths = {
   getAlertRule: ["GET", "/api/alert-rules/{id}"],
   updateAlertRule: ["PATCH", "/api/alert-rules/{id}"],
   deleteAlertRule: ["DELETE", "/api/alert-rules/{id}"],
+  testAlertRule: ["POST", "/api/alert-rules/{id}/test"],
+
+  listAlertMutes: ["GET", "/api/alert-mutes"],
+  createAlertMute: ["POST", "/api/alert-mutes"],
+  deleteAlertMute: ["DELETE", "/api/alert-mutes/{id}"],
 
   listIncidents: ["GET", "/api/incidents"],
   getIncident: ["GET", "/api/incidents/{id}"],

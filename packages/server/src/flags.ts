@@ -122,6 +122,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
   deployment_retention_days:
     "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key; longer while robots or a fleet use its release or config; 0: forever",
+  incident_retention_days: "days that an incident is kept after it was resolved; 0: forever",
   shell_recording_days: "days that shell recordings are kept, at most as long as the records of their sessions",
   shell_session_retention_days: "days that records of shell sessions are kept, with the user and how the session ended; 0: forever",
   shell_recording_bytes_max: "total bytes of the shell recordings of one org; the oldest are deleted first",

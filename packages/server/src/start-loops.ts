@@ -1,5 +1,5 @@
 import type { Plane } from "./context.ts";
-import { startAlerts } from "./features/alerts/index.ts";
+import { dropIncidents, startAlerts } from "./features/alerts/index.ts";
 import { dropDeploymentEvents, dropDeployments, startDeploymentEngine } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
@@ -25,8 +25,8 @@ const SESSION_SWEEP_EVERY_MS = 3_600_000;
 /** Starts the loops that delete expired data. */
 export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
   const { db, retention_clock, settings } = plane;
-  const { timeline_retention_days, audit_retention_days, deployment_event_retention_days, deployment_retention_days, pending_org_days } =
-    settings.limits;
+  const { timeline_retention_days, audit_retention_days, deployment_event_retention_days, deployment_retention_days } = settings.limits;
+  const { incident_retention_days, pending_org_days } = settings.limits;
   return [
     background(
       plane,
@@ -43,6 +43,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
     startRetention(plane, "audit", audit_retention_days, (before) => dropAuditEntries(plane, before)),
     startRetention(plane, "deployment events", deployment_event_retention_days, (before) => dropDeploymentEvents(plane, before)),
     startRetention(plane, "deployments", deployment_retention_days, (before) => dropDeployments(plane, before)),
+    startRetention(plane, "incidents", incident_retention_days, (before) => dropIncidents(plane, before)),
     startRetention(plane, "pending orgs", pending_org_days, (before) => dropPendingOrgs(db, before)),
     await startLogRetention(plane),
     startShellRetention(plane),

@@ -21,6 +21,8 @@ interface Row {
   status?: string;
   key?: string;
   namespace?: string | null;
+  title?: string;
+  reason?: string | null;
   release?: { tag: string };
 }
 
@@ -37,6 +39,9 @@ const LISTS = {
   keys: ["listEnrollmentKeys", ({ id, label, status }) => ({ value: id, name: label, about: status })],
   users: ["listUsers", ({ id, name, email }) => ({ value: id, name, about: email })],
   tokens: ["listTokens", ({ id, label, status }) => ({ value: id, name: label, about: status })],
+  alert_rules: ["listAlertRules", ({ id, name }) => ({ value: id, name })],
+  alert_mutes: ["listAlertMutes", ({ id, reason }) => ({ value: id, about: reason })],
+  incidents: ["listIncidents", ({ id, title, status }) => ({ value: id, name: title, about: status })],
   orgs: ["listOrgs", ({ id, name, status }) => ({ value: id, name, about: status })],
 } as const satisfies Record<string, [RouteName, (row: Row) => LooseCandidate]>;
 
@@ -58,6 +63,7 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "--namespace": "namespaces",
   "--user": "users",
   "--token-id": "tokens",
+  "--rule": "alert_rules",
   "--org": "my_orgs",
   "--profile": "profiles",
   "releases --kind": "kinds",
@@ -79,6 +85,9 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "signing-keys id": "signing_keys",
   "--known": "signing_keys",
   "signing-keys file": "files",
+  "alerts id": "alert_rules",
+  "alerts mute": "alert_mutes",
+  "incidents id": "incidents",
   "orgs id": "orgs",
   "deployments id": "deployments",
   "configs id": "config_deployments",

@@ -83,6 +83,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   timeline: ({ robot_id }) => [...of("listRobotTimeline", robot_id), ["listTimeline"]],
   shell_session: ({ id, robot_id }) => [...of("getShellSession", id), ...of("listShellSessions", robot_id), ["listAllShellSessions"]],
   alert_rule: ({ id }) => [...of("getAlertRule", id), ["listAlertRules"]],
+  alert_mute: () => [["listAlertMutes"]],
   incident: ({ id }) => [...of("getIncident", id), ...of("listIncidentMembers", id), ...of("listIncidentEntries", id), ["listIncidents"]],
   user: ({ id }) => [...of("getUser", id), ["listUsers"], ["getMe"]],
   token: ({ id }) => [...of("getToken", id), ["listTokens"]],

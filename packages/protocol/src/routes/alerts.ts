@@ -85,11 +85,23 @@ export const IncidentEntry = Entity("IncidentEntry", {
 });
 export type IncidentEntry = Of<typeof IncidentEntry>;
 
+export const AlertMute = Entity("AlertMute", {
+  id: Id,
+  site_id: Nullable(Id),
+  fleet_id: Nullable(Id),
+  rule_id: Nullable(Id),
+  from_at: Time,
+  until_at: Time,
+  reason: Nullable(Type.String()),
+  created_by: Actor,
+  created_at: Time,
+});
+export type AlertMute = Of<typeof AlertMute>;
+
 const MEMBERS_SHOWN_MAX = 100;
 
-/** The result of a dry run of a rule. */
+/** What a rule matches. */
 export const AlertRuleTest = Entity("AlertRuleTest", {
-  dry_run: Type.Literal(true),
   match_count: Type.Integer({ minimum: 0, description: "Robots or deployments that match now" }),
   scope_count: Nullable(Type.Integer({ minimum: 0, description: "Robots of the scope; null for conditions on deployments" })),
   matches: Type.Array(Shape({ subject_id: Id, robot_name: Nullable(Type.String()), site_id: Id, fleet_id: Nullable(Id) }), {
@@ -97,11 +109,14 @@ export const AlertRuleTest = Entity("AlertRuleTest", {
     description: `The first ${MEMBERS_SHOWN_MAX} of the matches`,
   }),
   past: Nullable(
-    Shape({
-      days: Type.Integer({ minimum: 1, description: "Days of stored history that were searched" }),
-      match_count: Type.Integer({ minimum: 0, description: "How often a robot or deployment matched for the duration" }),
-      incident_count: Type.Integer({ minimum: 0, description: "Incidents that these matches would have opened" }),
-    }),
+    Shape(
+      {
+        since: Type.String({ format: "date-time", description: "Start of the stored history that was searched" }),
+        match_count: Type.Integer({ minimum: 0, description: "How often a robot or deployment matched for the duration" }),
+        incident_count: Type.Integer({ minimum: 0, description: "Incidents that these matches would have opened" }),
+      },
+      { description: "Null: the stored history does not contain the state of this condition" },
+    ),
   ),
 });
 export type AlertRuleTest = Of<typeof AlertRuleTest>;
@@ -111,13 +126,20 @@ const ForSeconds = Type.Integer({
   maximum: 604_800,
   description: "How long the condition must be true before an incident is opened",
 });
-const dryRun = Maybe(Type.Boolean({ description: "Return what the rule matches, and store nothing" }));
 const force = Maybe(Type.Boolean({ description: "Accept a rule that matches every robot of its scope" }));
 /** Fields of a rule that limit it to some robots. */
 const scope = {
   site_id: Maybe(Id),
   fleet_id: Maybe(Id),
   labels: Maybe(Labels),
+};
+
+/** Changes of a rule that change what it matches. */
+const changedMatches = {
+  condition: Maybe(AlertCondition),
+  for_seconds: Maybe(ForSeconds),
+  ...scope,
+  whole_org: Maybe(Type.Boolean({ description: "Remove the limit to a site or fleet. A given site_id or fleet_id replaces both" })),
 };
 
 export const alertRoutes = defineRoutes("Alerts", {
@@ -136,7 +158,7 @@ export const alertRoutes = defineRoutes("Alerts", {
       ...scope,
       enabled: Maybe(Type.Boolean({ default: true })),
       force,
-      dry_run: dryRun,
+      dry_run: Maybe(Type.Boolean({ description: "Return what the rule matches, and store nothing" })),
     }),
     sameBody: withoutDefaults({ for_seconds: 0, labels: {}, enabled: true, force: false, dry_run: false }),
     dry_run: DataOf(AlertRuleTest),
@@ -149,24 +171,41 @@ export const alertRoutes = defineRoutes("Alerts", {
   },
   updateAlertRule: {
     summary: "Change, enable or disable an alert rule; a changed condition or scope restarts its durations",
-    body: Shape({
-      name: Maybe(Name),
-      condition: Maybe(AlertCondition),
-      severity: Maybe(OneOf(SEVERITIES)),
-      for_seconds: Maybe(ForSeconds),
-      ...scope,
-      whole_org: Maybe(Type.Boolean({ description: "Remove the limit to a site or fleet. A given site_id or fleet_id replaces both" })),
-      enabled: Maybe(Type.Boolean()),
-      force,
-      dry_run: dryRun,
-    }),
-    dry_run: DataOf(AlertRuleTest),
+    body: Shape({ name: Maybe(Name), severity: Maybe(OneOf(SEVERITIES)), ...changedMatches, enabled: Maybe(Type.Boolean()), force }),
     responses: { 200: DataOf(AlertRule) },
     errors: [404, 409],
   },
   deleteAlertRule: {
     summary: "Delete an alert rule; its open incidents are resolved",
     responses: { 200: DataOf(AlertRule) },
+  },
+  testAlertRule: {
+    summary: "Return what an alert rule matches, with changes that are not stored",
+    body: Shape(changedMatches),
+    responses: { 200: DataOf(AlertRuleTest) },
+    errors: [404],
+  },
+  listAlertMutes: {
+    summary: "List the current and future times in which incidents send no messages",
+    query: Shape({ ...page }),
+    responses: { 200: ListOf(AlertMute) },
+  },
+  createAlertMute: {
+    summary: "Mute incidents for a time: of a rule, a fleet or a site, or all. They are opened, but send no messages",
+    body: Shape({
+      site_id: Maybe(Id),
+      fleet_id: Maybe(Id),
+      rule_id: Maybe(Id),
+      from_at: Maybe(Type.String({ format: "date-time", maxLength: 64, description: "Default: now" })),
+      until_at: Time,
+      reason: Maybe(Comment),
+    }),
+    responses: { 201: DataOf(AlertMute) },
+    errors: [404, 409],
+  },
+  deleteAlertMute: {
+    summary: "Delete a mute; delayed messages of unresolved incidents are sent",
+    responses: { 200: DataOf(AlertMute) },
   },
   listIncidents: {
     summary: "List incidents, newest first",

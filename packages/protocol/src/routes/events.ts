@@ -18,6 +18,7 @@ export const CHANGE_KINDS = [
   "timeline",
   "shell_session",
   "alert_rule",
+  "alert_mute",
   "incident",
   "user",
   "token",

@@ -34,7 +34,7 @@ export type Routes = typeof routes;
 
 export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./route.ts";
-export type { AlertCondition, AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "./alerts.ts";
+export type { AlertCondition, AlertMute, AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "./alerts.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget, Explanation } from "./deployments.ts";
 export { type AuditEntry, type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";

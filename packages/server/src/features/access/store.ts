@@ -68,6 +68,10 @@ const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => 
     -- reads tables of other features: alert_rule
     select id, site_id, fleet_id, site_id is null and fleet_id is null as shared, '[]'::jsonb as fleets
     from alert_rule where org_id = ${org_id} and id = any(${ids}::text[])`,
+  alert_mute: (org_id, ids) => sql(foundRow)`
+    -- reads tables of other features: alert_mute
+    select id, site_id, fleet_id, site_id is null and fleet_id is null as shared, '[]'::jsonb as fleets
+    from alert_mute where org_id = ${org_id} and id = any(${ids}::text[])`,
   incident: (org_id, ids) => sql(foundRow)`
     -- reads tables of other features: incident
     select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from incident where org_id = ${org_id} and id = any(${ids}::text[])`,

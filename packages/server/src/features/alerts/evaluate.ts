@@ -21,6 +21,7 @@ import {
   putIncidents,
   syncMatches,
 } from "./store-incidents.ts";
+import { listMuted } from "./store-mutes.ts";
 import { claimEvaluation, listEnabledRules, type RuleRow } from "./store-rules.ts";
 
 type Evaluating = Pick<Plane, "clock" | "id" | "bus">;
@@ -157,11 +158,12 @@ async function stepAll(tx: Db, plane: Evaluating, org_id: string, { incidents, j
   const moving = incidents.filter(({ id, status }) => status !== "resolved" || joined.has(id));
   const ids = moving.map(({ id }) => id);
   const counts = new Map((await countMembers(tx, org_id, ids)).map((count) => [count.incident_id, count]));
+  const muted = ids.length === 0 ? new Set<string>() : await listMuted(tx, org_id, ids, now);
   const changed: IncidentRow[] = [];
   const entries: { incident_id: string; kind: IncidentEntryKind }[] = [];
   for (const before of moving) {
     const { active = 0, members = 0 } = counts.get(before.id) ?? {};
-    const { incident, events } = stepIncident(before, { now, joined: joined.has(before.id), active, muted: false });
+    const { incident, events } = stepIncident(before, { now, joined: joined.has(before.id), active, muted: muted.has(before.id) });
     const next = { ...incident, active_count: active, member_count: members };
     if (JSON.stringify(next) !== JSON.stringify(before)) changed.push({ ...next, updated_at: now });
     entries.push(...events.map((kind) => ({ incident_id: before.id, kind })));

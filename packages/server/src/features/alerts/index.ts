@@ -7,6 +7,7 @@ import { DEFAULT_RULES } from "./defaults.ts";
 import { evaluateOrg } from "./evaluate.ts";
 import { insertDefaults, listDueOrgs, listUnknownOrgs } from "./store-rules.ts";
 
+export { dropIncidents } from "./retention.ts";
 export { alertRoutes } from "./routes.ts";
 
 /** Shorter than the interval of an org's evaluations, because another node may have evaluated an org a moment later. */

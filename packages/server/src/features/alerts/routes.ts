@@ -7,13 +7,16 @@ import { readHistory, readPage } from "../../kernel/page.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
 import { wireTimes } from "../../kernel/time.ts";
 import { acknowledge, addComment, assign, readIncident, resolve } from "./incidents.ts";
+import { createMute, removeMute } from "./mutes.ts";
 import { changeRule, createRule, newRule, readRule, removeRule, withChanges } from "./rules.ts";
 import { type IncidentFilter, listEntries, listIncidents, listMembers } from "./store-shown.ts";
+import { listMutes } from "./store-mutes.ts";
 import { listRules, type RuleRow } from "./store-rules.ts";
 import { testRule } from "./test-rule.ts";
 
 export function alertRoutes(http: Http, plane: Plane): void {
   ruleRoutes(http, plane);
+  muteRoutes(http, plane);
   incidentRoutes(http, plane);
 }
 
@@ -27,21 +30,39 @@ function ruleRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createAlertRule, async (_, { body, caller, db }) => {
     if (body.dry_run !== true) return created(routes.createAlertRule.path, { data: toWire(await createRule(db, plane, caller, body)) });
     const rule = await withChanges(db, plane, caller, newRule(plane, body), body);
-    return new Answer(200, { data: await testRule(db, caller.org_id, rule, plane.clock.now()) });
+    return new Answer(200, { data: await testRule(db, plane, caller.org_id, rule) });
   });
 
   serve(http, plane, routes.getAlertRule, async (_, { params, caller, db }) => ({
     data: toWire(await readRule(db, caller.org_id, params.id)),
   }));
 
-  serve(http, plane, routes.updateAlertRule, async (_, { params, body, caller, db }) => {
-    if (body.dry_run !== true) return { data: toWire(await changeRule(db, plane, caller, params.id, body)) };
+  serve(http, plane, routes.updateAlertRule, async (_, { params, body, caller, db }) => ({
+    data: toWire(await changeRule(db, plane, caller, params.id, body)),
+  }));
+
+  serve(http, plane, routes.testAlertRule, async (_, { params, body, caller, db }) => {
     const rule = await withChanges(db, plane, caller, await readRule(db, caller.org_id, params.id), body);
-    return new Answer(200, { data: await testRule(db, caller.org_id, rule, plane.clock.now()) });
+    return { data: await testRule(db, plane, caller.org_id, rule) };
   });
 
   serve(http, plane, routes.deleteAlertRule, async (_, { params, caller, db }) => ({
     data: toWire(await removeRule(db, plane, caller, params.id)),
+  }));
+}
+
+function muteRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listAlertMutes, (_, { query, caller, db }) => {
+    const scope = [routes.listAlertMutes.name, caller.org_id];
+    return readPage(query, scope, (window) => listMutes(db, caller, plane.clock.now(), window), wireTimes);
+  });
+
+  serve(http, plane, routes.createAlertMute, async (_, { body, caller, db }) =>
+    created(routes.createAlertMute.path, { data: wireTimes(await createMute(db, plane, caller, body)) }),
+  );
+
+  serve(http, plane, routes.deleteAlertMute, async (_, { params, caller, db }) => ({
+    data: wireTimes(await removeMute(db, plane, caller, params.id)),
   }));
 }
 

@@ -2,53 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
-import { startFeaturePlane } from "../testing/feature-plane.ts";
-import { seedRobot } from "../testing/seed-robot.ts";
-import { createCredential } from "../tokens/index.ts";
-import { alertRoutes, startAlerts } from "./index.ts";
+import { startAlertPlane } from "./testing/alert-plane.ts";
 
 const TIMEOUT = { timeout: 120_000 };
-type Data<T> = { data: T };
-type List<T> = { items: T[] };
-
-/** Starts the routes of alerts, with functions that send requests of an admin of a new org. */
-async function start() {
-  const rig = await startFeaturePlane([alertRoutes]);
-  const { org_id, token } = await rig.org({ role: "admin" });
-  const { db } = rig.plane;
-  // The org is known to the evaluator, so that it gets no default rules.
-  await db.run(sql`insert into alert_evaluation (org_id, next_at) values (${org_id}, ${rig.clock.now()})`);
-  const loop = startAlerts(rig.plane);
-  const call = async <T>(method: "GET" | "POST" | "PATCH" | "DELETE", path: string, body?: object, by = token) =>
-    await rig.call<Data<T> & { error: { message: string } }>(method, path, { token: by, ...(body === undefined ? {} : { body }) });
-  return {
-    rig,
-    org_id,
-    token,
-    call,
-    items: async <T>(path: string, by = token) => (await rig.call<List<T>>("GET", path, { token: by })).body.items,
-    /** Adds robots that are online. */
-    robots: async (count: number) => {
-      const robots = [];
-      for (let i = 0; i < count; i += 1) robots.push(await seedRobot(rig.plane, org_id));
-      await db.run(sql`update robot set node_id = 'node_a', connected_at = ${rig.clock.now()} where org_id = ${org_id}`);
-      return robots;
-    },
-    setOnline: (robot_id: string, online: boolean) =>
-      db.run(sql`update robot set node_id = ${online ? "node_a" : null} where org_id = ${org_id} and id = ${robot_id}`),
-    scoped: async (scope: { site_id?: string; fleet_id?: string }) =>
-      (await createCredential(db, rig.plane, { kind: "org", org_id, role: "operator", label: "scoped", scopes: [scope] })).secret,
-    [Symbol.asyncDispose]: async () => {
-      await loop.stop();
-      await rig[Symbol.asyncDispose]();
-    },
-  };
-}
-
 const OFFLINE = { name: "Offline", condition: { type: "robot_offline" }, severity: "warning" };
 
 test("creates, changes, disables and deletes a rule", TIMEOUT, async () => {
-  await using it = await start();
+  await using it = await startAlertPlane();
   await it.robots(2);
   const { status, body } = await it.call<AlertRule>("POST", "/api/alert-rules", { ...OFFLINE, for_seconds: 60 });
   assert.equal(status, 201);
@@ -71,7 +31,7 @@ test("creates, changes, disables and deletes a rule", TIMEOUT, async () => {
 });
 
 test("refuses a rule that matches every robot of its scope, unless forced; a dry run stores nothing", TIMEOUT, async () => {
-  await using it = await start();
+  await using it = await startAlertPlane();
   const [first, second] = await it.robots(2);
   assert.ok(first !== undefined && second !== undefined);
   await it.setOnline(first.robot_id, false);
@@ -84,18 +44,18 @@ test("refuses a rule that matches every robot of its scope, unless forced; a dry
   assert.deepEqual(await it.items("/api/alert-rules"), []);
   const only = { ...OFFLINE, fleet_id: first.fleet_id };
   const refused = await it.call("POST", "/api/alert-rules", only);
-  assert.deepEqual([refused.status, refused.body.error.message.includes("all 1 robots")], [409, true]);
+  assert.deepEqual([refused.status, refused.body.error.message.includes("every robot of its scope now (1)")], [409, true]);
   const forced = await it.call<AlertRule>("POST", "/api/alert-rules", { ...only, force: true });
   assert.deepEqual([forced.status, forced.body.data.site_id], [201, first.site_id]);
   const path = `/api/alert-rules/${forced.body.data.id}`;
-  assert.equal((await it.call<AlertRuleTest>("PATCH", path, { dry_run: true, fleet_id: second.fleet_id })).body.data.match_count, 0);
+  assert.equal((await it.call<AlertRuleTest>("POST", `${path}/test`, { fleet_id: second.fleet_id })).body.data.match_count, 0);
   assert.equal((await it.call<AlertRule>("GET", path)).body.data.fleet_id, first.fleet_id);
   const elsewhere = await it.call("POST", "/api/alert-rules", { ...only, name: "Elsewhere", site_id: second.site_id });
   assert.equal(elsewhere.status, 400);
 });
 
 test("a caller of a fleet changes only rules of that fleet, and cannot widen them", TIMEOUT, async () => {
-  await using it = await start();
+  await using it = await startAlertPlane();
   const [own, other] = await it.robots(2);
   assert.ok(own !== undefined && other !== undefined);
   const by = await it.scoped({ fleet_id: own.fleet_id });
@@ -119,18 +79,18 @@ test("a caller of a fleet changes only rules of that fleet, and cannot widen the
 });
 
 test("acknowledges, comments, assigns and resolves an incident, which then waits for a new match", TIMEOUT, async () => {
-  await using it = await start();
+  await using it = await startAlertPlane();
   const [robot] = await it.robots(2);
   assert.ok(robot !== undefined);
   const rule = (await it.call<AlertRule>("POST", "/api/alert-rules", OFFLINE)).body.data;
   await it.setOnline(robot.robot_id, false);
-  await it.rig.clock.advance({ seconds: 20 });
+  await it.clock.advance({ seconds: 20 });
   const [opened] = await it.items<Incident>(`/api/incidents?unresolved=true&robot_id=${robot.robot_id}&rule_id=${rule.id}`);
   assert.equal(opened?.status, "open");
   const path = `/api/incidents/${opened.id}`;
   const user_id = `usr_${"1".repeat(26)}`;
-  const { db } = it.rig.plane;
-  const now = it.rig.clock.now();
+  const { db } = it.plane;
+  const now = it.clock.now();
   await db.run(
     sql`insert into user_account (id, email, name, created_at, updated_at) values (${user_id}, 'ada@example.org', 'Ada', ${now}, ${now})`,
   );
@@ -146,12 +106,12 @@ test("acknowledges, comments, assigns and resolves an incident, which then waits
   assert.deepEqual([resolved.status, resolved.active_count, resolved.member_count], ["resolved", 0, 1]);
   assert.equal((await it.call("POST", `${path}/resolve`, {})).status, 409);
   assert.equal((await it.call("POST", `${path}/acknowledge`, {})).status, 409);
-  await it.rig.clock.advance({ minutes: 5 });
+  await it.clock.advance({ minutes: 5 });
   assert.equal((await it.call<Incident>("GET", path)).body.data.status, "resolved");
   await it.setOnline(robot.robot_id, true);
-  await it.rig.clock.advance({ minutes: 1 });
+  await it.clock.advance({ minutes: 1 });
   await it.setOnline(robot.robot_id, false);
-  await it.rig.clock.advance({ minutes: 1 });
+  await it.clock.advance({ minutes: 1 });
   const reopened = (await it.call<Incident>("GET", path)).body.data;
   assert.deepEqual([reopened.status, reopened.acknowledged_at, reopened.assignee_id], ["open", null, user_id]);
   assert.deepEqual(
@@ -169,12 +129,12 @@ test("acknowledges, comments, assigns and resolves an incident, which then waits
 
 for (const end of ["deleted", "disabled", "moved to another fleet"])
   test(`a rule that is ${end} has no active members, and its incident is resolved`, TIMEOUT, async () => {
-    await using it = await start();
+    await using it = await startAlertPlane();
     const [robot, other] = await it.robots(2);
     assert.ok(robot !== undefined && other !== undefined);
     const { id } = (await it.call<AlertRule>("POST", "/api/alert-rules", OFFLINE)).body.data;
     await it.setOnline(robot.robot_id, false);
-    await it.rig.clock.advance({ seconds: 20 });
+    await it.clock.advance({ seconds: 20 });
     const [incident] = await it.items<Incident>("/api/incidents");
     const members = async () => await it.items<IncidentMember>(`/api/incidents/${incident?.id}/members?active=true`);
     assert.deepEqual(
@@ -183,11 +143,60 @@ for (const end of ["deleted", "disabled", "moved to another fleet"])
     );
     const body = end === "deleted" ? undefined : end === "disabled" ? { enabled: false } : { fleet_id: other.fleet_id };
     assert.equal((await it.call(end === "deleted" ? "DELETE" : "PATCH", `/api/alert-rules/${id}`, body)).status, 200);
-    if (end === "disabled") await it.rig.clock.advance({ seconds: 10 });
+    if (end === "disabled") await it.clock.advance({ seconds: 10 });
     assert.deepEqual(await members(), []);
-    await it.rig.clock.advance({ minutes: 3 });
+    await it.clock.advance({ minutes: 3 });
     assert.deepEqual(
       (await it.items<Incident>("/api/incidents")).map(({ status, active_count, member_count }) => [status, active_count, member_count]),
       [["resolved", 0, 1]],
     );
   });
+
+test("a test against the past counts matches that lasted, grouped into incidents", TIMEOUT, async () => {
+  await using it = await startAlertPlane();
+  const [first, second, online] = await it.robots(3);
+  assert.ok(first !== undefined && second !== undefined && online !== undefined);
+  const { db, id } = it.plane;
+  const entry = async (robot_id: string, kind: string) =>
+    await db.run(sql`
+      insert into timeline_entry (org_id, robot_id, id, at, kind, actor, summary)
+      values (${it.org_id}, ${robot_id}, ${id("evt")}, ${it.clock.now()}, ${kind}, '{}', '')`);
+  const drop = async (robot_id: string, minutes: number) => {
+    await entry(robot_id, "robot.disconnected");
+    await it.clock.advance({ minutes });
+    await entry(robot_id, "robot.connected");
+  };
+  await entry(second.robot_id, "robot.disconnected");
+  await drop(first.robot_id, 20);
+  await entry(second.robot_id, "robot.connected");
+  await it.clock.advance({ minutes: 60 });
+  await drop(first.robot_id, 5);
+  await drop(first.robot_id, 20);
+  await entry(second.robot_id, "robot.disconnected");
+  await it.clock.advance({ minutes: 15 });
+  const past = async (body: object) =>
+    (await it.call<AlertRuleTest>("POST", "/api/alert-rules", { ...OFFLINE, for_seconds: 600, dry_run: true, ...body })).body.data.past;
+  const since = new Date(it.clock.now().getTime() - 7 * 86_400_000).toISOString();
+  assert.deepEqual(await past({}), { since, match_count: 4, incident_count: 4 }, "each robot is at its own site");
+  assert.deepEqual(await past({ fleet_id: first.fleet_id }), { since, match_count: 2, incident_count: 2 });
+  assert.deepEqual(await past({ fleet_id: online.fleet_id }), { since, match_count: 0, incident_count: 0 });
+  await db.run(sql`update robot set site_id = ${first.site_id}, fleet_id = ${first.fleet_id} where org_id = ${it.org_id}`);
+  assert.deepEqual(await past({}), { since, match_count: 4, incident_count: 3 }, "the first two matches are one incident");
+  const now = it.clock.now();
+  for (const [deployment_id, status] of [
+    ["dep_1", "failed"],
+    ["dep_2", "applied"],
+  ] as const)
+    await db.run(sql`
+      insert into deployment (org_id, id, kind, target_kind, fleet_id, status, created_by, finished_at, created_at, updated_at)
+      values (${it.org_id}, ${deployment_id}, 'release', 'fleet', ${first.fleet_id}, ${status}, '{}', ${now}, ${now}, ${now})`);
+  const failed = { condition: { type: "deployment_failed" }, for_seconds: 0 };
+  assert.deepEqual(await past(failed), { since, match_count: 1, incident_count: 1 });
+  assert.deepEqual(await past({ ...failed, fleet_id: first.fleet_id, site_id: first.site_id }), {
+    since,
+    match_count: 1,
+    incident_count: 1,
+  });
+  assert.deepEqual(await past({ ...failed, fleet_id: second.fleet_id }), { since, match_count: 0, incident_count: 0 });
+  assert.equal(await past({ condition: { type: "config_drift" } }), null);
+});

@@ -6,8 +6,7 @@ import { type Caller, requireReached, roleOn } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, found, notFound, printable } from "../../kernel/fault.ts";
 import { announce } from "../events/index.ts";
-import { requireFleet } from "../fleets/index.ts";
-import { requireSite } from "../sites/index.ts";
+import { requirePlace } from "./place.ts";
 import { endMatches } from "./store-incidents.ts";
 import { countRules, deleteRule, findRule, lockEvaluation, putRule, RULES_MAX, type RuleRow } from "./store-rules.ts";
 import { refuseMatchingAll } from "./test-rule.ts";
@@ -57,12 +56,13 @@ export async function withChanges(db: Db, plane: Changing, caller: Caller, rule:
     severity: body.severity ?? rule.severity,
     for_seconds: body.for_seconds ?? rule.for_seconds,
     labels: body.labels ?? rule.labels,
-    ...(is_placed || whole_org ? { site_id: site_id ?? null, fleet_id: fleet_id ?? null } : {}),
+    ...(whole_org ? { site_id: null, fleet_id: null } : {}),
     disabled_at: enabled === undefined ? rule.disabled_at : enabled ? null : (rule.disabled_at ?? now),
     updated_at: now,
   };
   checkCondition(changed);
-  await checkScope(db, caller, changed, site_id);
+  if (is_placed) Object.assign(changed, await requirePlace(db, caller.org_id, body));
+  requireReached(roleOn(caller, changed) ?? "viewer", "operator", () => notFound("alert rule", rule.id));
   return changed;
 }
 
@@ -73,20 +73,6 @@ function checkCondition({ condition, labels }: RuleRow): void {
   if (strange !== undefined) throw badRequest(`the condition ${type} has no parameter ${strange}`);
   if (type.startsWith("deployment") && Object.keys(labels).length > 0)
     throw badRequest(`the condition ${type} cannot be limited by labels`);
-}
-
-/** Checks the scope of a rule, and that the caller is an operator of it. Sets the site of the rule's fleet. */
-async function checkScope(db: Db, caller: Caller, rule: RuleRow, named_site: string | undefined): Promise<void> {
-  const { org_id } = caller;
-  if (rule.fleet_id !== null) {
-    const { site_id } = await requireFleet(db, org_id, rule.fleet_id);
-    if (named_site !== undefined && named_site !== site_id) {
-      await requireSite(db, org_id, named_site);
-      throw badRequest(`fleet ${rule.fleet_id} does not belong to site ${named_site}`);
-    }
-    rule.site_id = site_id;
-  } else if (rule.site_id !== null) await requireSite(db, org_id, rule.site_id);
-  requireReached(roleOn(caller, rule) ?? "viewer", "operator", () => notFound("alert rule", rule.id));
 }
 
 /** Returns a rule, or throws 404. */

@@ -22,7 +22,7 @@ type Matches = (condition: AlertCondition, scope: RuleScope, context: ConditionC
 
 const DISK_PERCENT = 90;
 /** A deployment that failed matches for this long; then its incident is resolved. */
-const FAILED_DEPLOYMENT_MS = 24 * 3_600_000;
+export const FAILED_DEPLOYMENT_MS = 24 * 3_600_000;
 
 const hasLabels = (labels: RuleScope["labels"]): Statement<unknown> =>
   Object.keys(labels).length === 0 ? sql`` : sql`and r.labels @> ${json(labels)}::jsonb`;

@@ -29,6 +29,7 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   timeline: OF_ROBOT,
   shell_session: OF_ROBOT,
   alert_rule: { of: "alert_rule", by: "id" },
+  alert_mute: { of: "alert_mute", by: "id" },
   incident: { of: "incident", by: "id" },
   user: "admins",
   token: "admins",

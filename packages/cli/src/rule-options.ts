@@ -1,0 +1,95 @@
+import type { AlertConditionType } from "@roamfleet/protocol";
+import { ALERT_CONDITIONS, SEVERITIES, type Severity } from "@roamfleet/protocol/states";
+import type { AlertCondition, AlertRule } from "@roamfleet/protocol/routes";
+import { type Command, Option } from "commander";
+import { collect, wholeNumber } from "./command.ts";
+import { duration, seconds } from "./duration.ts";
+import { usage } from "./failure.ts";
+import { labelsText } from "./text.ts";
+
+interface ConditionOptions {
+  check?: string;
+  percent?: number;
+  below?: string;
+}
+
+interface ScopeOptions {
+  site?: string;
+  fleet?: string;
+  label?: string[];
+}
+
+/** Options that change what a rule matches. */
+export interface MatchOptions extends ConditionOptions, ScopeOptions {
+  for?: number;
+}
+
+export interface ChangeOptions extends MatchOptions {
+  condition?: AlertConditionType;
+  wholeOrg?: true;
+}
+
+export const matchOptions = (command: Command): Command =>
+  command
+    .option("--check <name>", "check_failing: only this check (default: any)")
+    .option("--percent <n>", "disk_above: used share of a disk (default: 90)", wholeNumber(1))
+    .option("--below <version>", "agent_outdated: oldest current version (default: the server's version)")
+    .option("--for <time>", "How long the condition must be true, such as 10m", seconds)
+    .option("--site <id>", "Only robots of this site")
+    .option("--fleet <id>", "Only robots of this fleet")
+    .option("--label <key=value>", "Only robots with this label (repeatable; all must match)", collect);
+
+export const changeOptions = (command: Command): Command =>
+  matchOptions(command)
+    .addOption(new Option("--condition <type>", "Another condition; give its parameters, too").choices(ALERT_CONDITIONS))
+    .option("--whole-org", "Remove the limit to a site or fleet");
+
+export const severityOption = (command: Command, mandatory: boolean): Command =>
+  command.addOption(new Option("--severity <severity>", "Severity of the incidents").choices(SEVERITIES).makeOptionMandatory(mandatory));
+
+export interface SeverityOption {
+  severity?: Severity;
+}
+
+export const conditionOf = (type: AlertConditionType, { check, percent, below }: ConditionOptions): AlertCondition => ({
+  type,
+  ...(check === undefined ? {} : { check }),
+  ...(percent === undefined ? {} : { percent }),
+  ...(below === undefined ? {} : { below }),
+});
+
+/** Returns the fields of a request for the duration and the scope. */
+export const matchFields = ({ for: for_seconds, site: site_id, fleet: fleet_id, label }: MatchOptions) => ({
+  for_seconds,
+  site_id,
+  fleet_id,
+  labels: label === undefined ? undefined : Object.fromEntries(label.map(labelPair)),
+});
+
+/** Returns the fields of a request that change what a rule matches. */
+export function changeFields(options: ChangeOptions) {
+  const { condition, check, percent, below, wholeOrg } = options;
+  if (condition === undefined && (check ?? percent ?? below) !== undefined)
+    throw usage("--check, --percent and --below need --condition", "Use --condition disk_above --percent 80.");
+  return {
+    ...matchFields(options),
+    condition: condition === undefined ? undefined : conditionOf(condition, options),
+    whole_org: wholeOrg,
+  };
+}
+
+function labelPair(text: string): [string, string] {
+  const at = text.indexOf("=");
+  if (at < 1) throw usage(`--label ${text} is not a label`, "Use --label zone=a.");
+  return [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** Returns the condition of a rule as text, such as `disk_above 90% for 10 min`. */
+export function conditionText({ condition: { type, check, percent, below }, for_seconds }: AlertRule): string {
+  const parameter = check ?? (percent === undefined ? below : `${percent}%`);
+  return [type, ...(parameter === undefined ? [] : [parameter]), ...(for_seconds === 0 ? [] : [`for ${duration(for_seconds)}`])].join(" ");
+}
+
+/** Returns the scope of a rule as text. */
+export const scopeText = ({ site_id, fleet_id, labels }: Pick<AlertRule, "site_id" | "fleet_id" | "labels">): string =>
+  [fleet_id ?? site_id ?? "whole org", ...(Object.keys(labels).length === 0 ? [] : [labelsText(labels)])].join(" ");
