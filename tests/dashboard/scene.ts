@@ -220,9 +220,9 @@ async function askForShell(server: Harness, robot_id: string): Promise<string> {
 /** Lets offline robots open an incident immediately, and comments on it. Returns its id. */
 async function awaitIncident(server: Harness, words: Words): Promise<string> {
   const { api } = server.default_org;
-  const rule = (await api.listAlertRules({})).items.find(({ condition }) => condition.type === "robot_offline");
-  await api.updateAlertRule({ params: { id: rule!.id }, body: { name: words.name("Robot offline"), for_seconds: 0 } });
-  const incident = await server.until("an incident", async () => (await api.listIncidents({ query: { rule_id: rule!.id } })).items[0]);
+  const rule_id = await server.default_org.defaultRule("robot_offline");
+  await api.updateAlertRule({ params: { id: rule_id }, body: { name: words.name("Robot offline"), for_seconds: 0 } });
+  const incident = await server.until("an incident", async () => (await api.listIncidents({ query: { rule_id } })).items[0]);
   const params = { id: incident.id };
   await api.commentIncident({ params, body: { comment: words.text("the dock has no power").slice(0, 4_000) } });
   return incident.id;

@@ -60,7 +60,7 @@ function FailureGroup({ deployment_id, reason, targets }: { deployment_id: strin
       <ul className="mt-1">
         {targets.slice(0, ROBOTS_SHOWN).map(({ id, robot_id, robot_name, status, updated_at }) => (
           <li key={id} className="flex min-w-0 flex-wrap items-center gap-x-3">
-            <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="font-medium" />
+            <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="min-h-6 font-medium" />
             <StatusBadge status={status} />
             <span className="text-xs text-muted">
               <Time at={updated_at} />

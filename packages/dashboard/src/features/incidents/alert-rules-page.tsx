@@ -25,7 +25,7 @@ export function AlertRulesPage() {
           <ListActions
             verb="New rule"
             renderDialog={may_change && ((close) => <RuleDialog onClose={close} />)}
-            command={shellLine("rf", "api", "GET", "/api/alert-rules")}
+            command={shellLine("rf", "alerts", "list")}
           />
         }
       />

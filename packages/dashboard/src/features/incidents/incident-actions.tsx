@@ -45,7 +45,7 @@ export function IncidentActions({ incident: { id, status, assignee_id } }: { inc
             actor.id !== assignee_id && { label: "Assign to me", onSelect: () => assigning.mutate({ params }) },
           may_change && may_list_users && { label: "Assign…", renderDialog: (done) => <AssignDialog id={id} onClose={done} /> },
           may_change && assignee_id !== null && { label: "Remove assignee", onSelect: () => removing.mutate({ params }) },
-          copyAsRf(shellLine("rf", "api", "GET", `/api/incidents/${id}`)),
+          copyAsRf(shellLine("rf", "incidents", "show", id)),
         ]}
       />
       {opened !== undefined && <CommentDialog id={id} is_resolving={opened === "resolve"} onClose={close} />}

@@ -47,7 +47,7 @@ export function IncidentsPage() {
         actions={
           <>
             <LinkButton to="/alert-rules">Alert rules</LinkButton>
-            <Menu label="More" entries={[copyAsRf(shellLine("rf", "api", "GET", `/api/incidents${queryText(query)}`))]} />
+            <Menu label="More" entries={[copyAsRf(listCommand(filters.search))]} />
           </>
         }
       />
@@ -69,7 +69,16 @@ const queryOf = ({ state, ...query }: IncidentsSearch) => ({
   ...(state === undefined ? { unresolved: true } : state === "all" ? {} : { status: state }),
 });
 
-const queryText = (query: object): string => `?${new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]))}`;
+const listCommand = ({ state, severity, site_id, fleet_id, robot_id, rule_id }: IncidentsSearch): string =>
+  shellLine("rf", "incidents", "list", {
+    unresolved: state === undefined,
+    status: state === "all" ? undefined : state,
+    severity,
+    site: site_id,
+    fleet: fleet_id,
+    robot: robot_id,
+    rule: rule_id,
+  });
 
 const columnsOf = (places: Places): Column<Incident>[] => [
   { name: "Severity", width: "6rem", cell: ({ severity }) => <SeverityBadge severity={severity} /> },

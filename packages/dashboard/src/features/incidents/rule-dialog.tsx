@@ -5,6 +5,7 @@ import { useAction, usePlaces } from "../../api/queries.ts";
 import {
   Button,
   Checkbox,
+  counted,
   Dialog,
   ErrorText,
   FormDialog,
@@ -14,6 +15,7 @@ import {
   Select,
   Skeleton,
   TextInput,
+  Time,
 } from "../../ui/index.ts";
 import { CONDITION_LABELS } from "./alert-text.ts";
 import { isDeployment } from "./incident-parts.tsx";
@@ -59,10 +61,8 @@ function bodyOf({ name, type, check, percent, minutes, severity, place, force }:
 /** Creates an alert rule. "Test" returns what the rule would match. */
 export function RuleDialog({ onClose }: { onClose: () => void }) {
   const [draft, setDraft] = useState(EMPTY);
-  const places = usePlaces();
   const creating = useAction("createAlertRule", { quiet: true, done: "Rule created", onSuccess: onClose });
   const testing = useAction("createAlertRule", { quiet: true });
-  const change = (part: Partial<Draft>): void => setDraft({ ...draft, ...part });
   const tested = testing.data?.data as unknown as AlertRuleTest | undefined;
   return (
     <FormDialog
@@ -74,6 +74,24 @@ export function RuleDialog({ onClose }: { onClose: () => void }) {
       onClose={onClose}
       onSubmit={() => creating.mutate({ body: bodyOf(draft) })}
     >
+      <RuleFields draft={draft} onChange={(part) => setDraft({ ...draft, ...part })} />
+      <div className="my-3">
+        <Button
+          busy={testing.isPending}
+          onClick={() => testing.mutate({ body: { ...bodyOf(draft), name: draft.name.trim() || "test", dry_run: true } })}
+        >
+          Test
+        </Button>
+        {tested !== undefined && <TestResult result={tested} />}
+      </div>
+    </FormDialog>
+  );
+}
+
+function RuleFields({ draft, onChange: change }: { draft: Draft; onChange: (part: Partial<Draft>) => void }) {
+  const places = usePlaces();
+  return (
+    <>
       <NameInput value={draft.name} onValue={(name) => change({ name })} autoFocus />
       <Select
         label="Condition"
@@ -122,16 +140,7 @@ export function RuleDialog({ onClose }: { onClose: () => void }) {
         onValue={(place) => change({ place })}
       />
       <Checkbox label="Accept a rule that matches every robot of its scope" checked={draft.force} onChange={(force) => change({ force })} />
-      <div className="my-3">
-        <Button
-          busy={testing.isPending}
-          onClick={() => testing.mutate({ body: { ...bodyOf(draft), name: draft.name.trim() || "test", dry_run: true } })}
-        >
-          Test
-        </Button>
-        {tested !== undefined && <TestResult result={tested} />}
-      </div>
-    </FormDialog>
+    </>
   );
 }
 
@@ -141,16 +150,20 @@ function TestResult({ result: { match_count, scope_count, matches, past } }: { r
     <div role="status" className="mt-2">
       <p>
         {`Matches ${match_count.toLocaleString()}${scope_count === null ? "" : ` of ${scope_count.toLocaleString()} robots`} now.`}
-        {past !== null &&
-          ` In the past ${past.days} days: ${past.match_count.toLocaleString()} matches, ${past.incident_count.toLocaleString()} incidents.`}
+        {past !== null && (
+          <>
+            {` Matched ${counted(past.match_count, "time")} and would have opened ${counted(past.incident_count, "incident")} since `}
+            <Time at={past.since} exact />.
+          </>
+        )}
       </p>
       <ul className="mt-1 max-h-40 overflow-y-auto" tabIndex={0} aria-label="Matches">
         {matches.map(({ subject_id, robot_name }) => (
           <li key={subject_id}>
             {isDeployment(subject_id) ? (
-              <NameLink to="/deployments/$id" params={{ id: subject_id }} name={subject_id} />
+              <NameLink to="/deployments/$id" params={{ id: subject_id }} name={subject_id} className="min-h-6" />
             ) : (
-              <NameLink to="/robots/$id" params={{ id: subject_id }} name={robot_name ?? subject_id} />
+              <NameLink to="/robots/$id" params={{ id: subject_id }} name={robot_name ?? subject_id} className="min-h-6" />
             )}
           </li>
         ))}
@@ -161,11 +174,11 @@ function TestResult({ result: { match_count, scope_count, matches, past } }: { r
 
 /** Tests a stored rule and shows the result. */
 export function RuleTestDialog({ id, onClose }: { id: string; onClose: () => void }) {
-  const { mutate, data, error } = useAction("updateAlertRule", { quiet: true });
-  useEffect(() => mutate({ params: { id }, body: { dry_run: true } }), [mutate, id]);
+  const { mutate, data, error } = useAction("testAlertRule", { quiet: true });
+  useEffect(() => mutate({ params: { id }, body: {} }), [mutate, id]);
   return (
     <Dialog open onClose={onClose} title="Test of the alert rule">
-      {data !== undefined ? <TestResult result={data.data as unknown as AlertRuleTest} /> : error === null && <Skeleton rows={2} />}
+      {data !== undefined ? <TestResult result={data.data} /> : error === null && <Skeleton rows={2} />}
       <ErrorText error={error} />
     </Dialog>
   );

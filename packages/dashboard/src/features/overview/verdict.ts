@@ -45,7 +45,7 @@ export interface VerdictFacts {
 const MASS_OFFLINE = 0.1;
 const DAY_MS = 86_400_000;
 
-/** Computes the one sentence that tells whether anything is wrong, and the findings behind it. Pure. */
+/** Computes whether anything is wrong, in one sentence and as findings. Pure. */
 export function verdictOf(facts: VerdictFacts): Verdict {
   const { overview, incidents, failed, paused, stale_since_ms } = facts;
   const findings = [...robotFindings(overview.robots), ...incidentFindings(facts), ...deploymentFindings(facts)].toSorted(
