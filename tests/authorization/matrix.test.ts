@@ -225,14 +225,21 @@ function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
   return ({ 401: "unauthorized", 403: "forbidden", 404: "not found" } as const)[status] ?? "broken";
 }
 
+/** Which of the sample objects these lists contain. Others contain those of their path. */
+const PATH_OF_ITEMS: Record<string, string> = { listTimeline: "robot_id", getFleetOverview: "fleet_id" };
+
 /** Asserts that a list contains exactly the objects that the caller may see. */
 function checkList(line: Line, column: Column, reply: Reply): void {
   const name = line.route?.name;
   if (name === "getOverview")
     return assert.equal((reply.data.robots as { total: number }).total >= 1, column.sees.length > 0 || column.base !== column.from);
   if (name === "bulkUpdateRobots") return checkBulk(column, reply);
-  const path = name === "listTimeline" ? "robot_id" : (line.route?.path ?? "");
-  const listed = new Set(reply.items.map((item) => (name === "listTimeline" ? item.robot_id : item.id)));
+  const path = PATH_OF_ITEMS[name ?? ""] ?? line.route?.path ?? "";
+  const listed = new Set(
+    name === "getFleetOverview"
+      ? (reply.data.fleets as { fleet_id: string }[]).map(({ fleet_id }) => fleet_id)
+      : reply.items.map((item) => (name === "listTimeline" ? item.robot_id : item.id)),
+  );
   const seen = new Set(column.sees.map(({ ids }) => ids[path]));
   for (const things of [ground.a, ground.sibling, ground.b]) {
     const id = things.ids[path];

@@ -49,8 +49,19 @@ export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }:
     "the arm to be offline",
     async () => (await org.api.getRobot({ params: { id: offline.id } })).data.status === "offline",
   );
+  const incident = await awaitIncident(server, words);
   return {
-    pages: pagesOf({ ...fleets, ...ids, ...configs, ...people, shell, robot: robot.id, offline: offline.id, release: releases.good.id }),
+    pages: pagesOf({
+      ...fleets,
+      ...ids,
+      ...configs,
+      ...people,
+      shell,
+      incident,
+      robot: robot.id,
+      offline: offline.id,
+      release: releases.good.id,
+    }),
     robot,
     offline,
   };
@@ -236,13 +247,39 @@ async function askForShell(server: Harness, robot_id: string): Promise<string> {
   });
 }
 
+/** Lets offline robots open an incident immediately, and comments on it. Returns its id. */
+async function awaitIncident(server: Harness, words: Words): Promise<string> {
+  const { api } = server.default_org;
+  const rule_id = await server.default_org.defaultRule("robot_offline");
+  await api.updateAlertRule({ params: { id: rule_id }, body: { name: words.name("Robot offline"), for_seconds: 0 } });
+  const incident = await server.until("an incident", async () => (await api.listIncidents({ query: { rule_id } })).items[0]);
+  const params = { id: incident.id };
+  await api.commentIncident({ params, body: { comment: words.text("the dock has no power").slice(0, 4_000) } });
+  return incident.id;
+}
+
 type Ids = Record<
-  "site" | "carts" | "robot" | "offline" | "release" | "running" | "failed" | "done" | "config" | "config_deployment" | "shell",
+  | "site"
+  | "carts"
+  | "robot"
+  | "offline"
+  | "release"
+  | "running"
+  | "failed"
+  | "done"
+  | "config"
+  | "config_deployment"
+  | "shell"
+  | "incident",
   string
 >;
 
 const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "overview", path: "/" },
+  { name: "incidents", path: "/incidents" },
+  { name: "incidents-none", path: "/incidents?severity=info" },
+  { name: "incident", path: `/incidents/${ids.incident}` },
+  { name: "alert-rules", path: "/alert-rules" },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

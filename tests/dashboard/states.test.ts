@@ -104,7 +104,7 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   const requested = (await org.api.listDeployments({ query: { cause: "request" } })).items;
   assert.ok(requested.every(({ created_by }) => created_by.type !== "system"));
   await visit(page, "/");
-  await page.getByRole("link", { name: "1 deployment paused" }).click();
+  await page.getByRole("link", { name: "1 deployment paused" }).last().click();
   await page.waitForURL(/status=paused/);
   await visit(page, "/deployments");
   const moved = page.locator("[data-row]", { hasText: "moved" });

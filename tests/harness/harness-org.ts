@@ -1,6 +1,7 @@
 import { hash, randomUUID } from "node:crypto";
 import { type Clock, idSource } from "@roamfleet/clock";
-import type { Role } from "@roamfleet/protocol";
+import { until } from "@roamfleet/clock/testing";
+import type { AlertConditionType, Role } from "@roamfleet/protocol";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { type Client, createClient } from "@roamfleet/sdk";
 import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm/testing";
@@ -118,6 +119,12 @@ export class HarnessOrg {
     const body = (await response.json()) as { data: Release };
     if (response.status !== 200) throw new Error(`the upload failed with ${response.status} ${JSON.stringify(body)}`);
     return body.data;
+  }
+
+  /** Returns the id of the default alert rule with this condition, once the server has created it. */
+  async defaultRule(condition: AlertConditionType): Promise<string> {
+    const find = async () => (await this.api.listAlertRules({})).items.find(({ condition: of }) => of.type === condition)?.id;
+    return await until(`the default rule ${condition}`, find);
   }
 
   /** Inserts a resolved incident of a fleet. Returns its id. */

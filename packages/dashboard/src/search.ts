@@ -1,6 +1,6 @@
 import { versionNumbers } from "@roamfleet/protocol/agent-version";
 import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
-import { DEPLOYMENT_STATUSES, TARGET_STATUSES } from "@roamfleet/protocol/states";
+import { DEPLOYMENT_STATUSES, INCIDENT_STATUSES, SEVERITIES, TARGET_STATUSES } from "@roamfleet/protocol/states";
 
 /** The URL parameters of all pages. Invalid ones are ignored, because people write and share URLs by hand. */
 export type Search = Record<string, unknown>;
@@ -136,6 +136,17 @@ export const readDeploymentSearch = searchOf({
   q: text(),
 });
 export type DeploymentSearch = ReturnType<typeof readDeploymentSearch>;
+
+/** Filters of the incidents. Without `state`, the page lists those that are not resolved. */
+export const readIncidentsSearch = searchOf({
+  state: oneOf([...INCIDENT_STATUSES, "all"]),
+  severity: oneOf(SEVERITIES),
+  site_id: text(),
+  fleet_id: text(),
+  robot_id: text(),
+  rule_id: text(),
+});
+export type IncidentsSearch = ReturnType<typeof readIncidentsSearch>;
 
 export const readCompareSearch = searchOf({ a: text(), b: text() });
 

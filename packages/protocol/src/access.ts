@@ -149,6 +149,7 @@ export const access = {
   listServiceAudit: free("service_admin"),
 
   getOverview: list("viewer", "the overview"),
+  getFleetOverview: list("viewer", "the overview of the fleets"),
   listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id")),
 
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),

@@ -36,6 +36,7 @@ export const paths = {
   rotateToken: ["POST", "/api/tokens/{id}/rotate"],
 
   getOverview: ["GET", "/api/overview"],
+  getFleetOverview: ["GET", "/api/overview/fleets"],
   listTimeline: ["GET", "/api/timeline"],
 
   listRobots: ["GET", "/api/robots"],

@@ -53,6 +53,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ["listDeployments"],
     ["explainRobot"],
     ["getOverview"],
+    ["getFleetOverview"],
     ["listFleets"],
   ],
   target: ({ deployment_id, robot_id }) => [

@@ -1,5 +1,7 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation, useNavigate, useRouter } from "@tanstack/react-router";
 import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "lucide-react";
+import { query } from "../api/queries.ts";
 import { type Liveness, useLiveness } from "../api/events.ts";
 import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
 import { cx, IconButton, Menu, notifyError, TextLine } from "../ui/index.ts";
@@ -85,7 +87,29 @@ function PlaceLink({ place: { label, to, also, icon: Icon } }: { place: Place })
     >
       <Icon size={16} aria-hidden />
       {label}
+      {to === "/incidents" && <IncidentCount />}
     </Link>
+  );
+}
+
+const COUNTED_MAX = 100;
+
+/** The number of open incidents that are not acknowledged. Red if one of them is critical. */
+function IncidentCount() {
+  const { data } = useQuery(query("listIncidents", { query: { status: "open", limit: COUNTED_MAX } }));
+  const count = data?.items.length ?? 0;
+  if (data === undefined || count === 0) return null;
+  const is_critical = data.items.some(({ severity }) => severity === "critical");
+  return (
+    <span
+      className={cx(
+        "ml-auto rounded px-1.5 text-xs font-medium tabular-nums",
+        is_critical ? "bg-bad-soft text-bad" : "bg-warn-soft text-warn",
+      )}
+    >
+      {data.next_cursor === null ? count : `${count}+`}
+      <span className="sr-only"> open</span>
+    </span>
   );
 }
 

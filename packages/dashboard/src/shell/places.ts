@@ -10,6 +10,7 @@ import {
   Rocket,
   ScrollText,
   Settings,
+  Siren,
   SquareTerminal,
   Users,
 } from "lucide-react";
@@ -32,6 +33,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
     title: "Fleet",
     places: [
       { label: "Overview", to: "/", icon: Activity, key: "o" },
+      { label: "Incidents", to: "/incidents", also: "/alert-rules", icon: Siren, key: "i" },
       { label: "Robots", to: "/robots", icon: Bot, key: "r" },
       { label: "Fleets", to: "/fleets", icon: Boxes, key: "f" },
       { label: "Sites", to: "/sites", icon: MapPin, key: "s" },

@@ -47,7 +47,7 @@ export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHoldin
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { Release, SigningKeys } from "./releases.ts";
-export type { Overview, RobotTimelineEntry } from "./overview.ts";
+export type { FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";
 export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, RobotMetrics, TimelineEntry } from "./robots.ts";

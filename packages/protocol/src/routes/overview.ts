@@ -1,7 +1,8 @@
 import { Type } from "typebox";
+import { DEPLOYMENT_STATUSES } from "../states.ts";
 import { TimelineEntry } from "./robots.ts";
 import { Count, DataOf, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
-import { Maybe, Shape } from "../schema.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 /** A timeline entry that names its robot, for lists with entries of several robots. */
 export const RobotTimelineEntry = Entity("RobotTimelineEntry", { ...TimelineEntry.properties, robot_id: Id, robot_name: Type.String() });
@@ -18,6 +19,9 @@ export const Overview = Entity("Overview", {
     failed: Type.Integer({ minimum: 0, description: "Robots whose last deployment of the app main failed" }),
     drifted: Type.Integer({ minimum: 0, description: "Robots with a config file that differs from the deployed one" }),
     held: Type.Integer({ minimum: 0, description: "Robots that are quarantined because several machines use their identity" }),
+    pending: Type.Integer({ minimum: 0, description: "Robots that have not installed a deployed config yet" }),
+    lost: Type.Integer({ minimum: 0, description: "Offline robots that were last seen in the past hour" }),
+    last_lost_at: Nullable(Type.String({ format: "date-time", description: "When the last of the offline robots was last seen" })),
   }),
   deployments: Shape({
     scheduled: Count,
@@ -42,10 +46,44 @@ export const Overview = Entity("Overview", {
 });
 export type Overview = Of<typeof Overview>;
 
+const VERSIONS_SHOWN_MAX = 5;
+const FLEETS_SHOWN_MAX = 100;
+
+const FleetState = Shape({
+  fleet_id: Id,
+  fleet_name: Type.String(),
+  site_id: Id,
+  site_name: Type.String(),
+  total: Count,
+  online: Count,
+  never_connected: Count,
+  unhealthy: Count,
+  last_lost_at: Nullable(Type.String({ format: "date-time", description: "When the last of the offline robots was last seen" })),
+  app: Nullable(Type.String({ description: "The app that runs on most robots of the fleet; null: none" })),
+  versions: Type.Array(Shape({ release_id: Id, tag: Type.String(), count: Count }), {
+    maxItems: VERSIONS_SHOWN_MAX,
+    description: `The ${VERSIONS_SHOWN_MAX} most frequent releases of this app`,
+  }),
+  newest_deployment: Nullable(Shape({ id: Id, kind: OneOf(["release", "config"]), status: OneOf(DEPLOYMENT_STATUSES), created_at: Time })),
+});
+
+export const FleetOverview = Entity("FleetOverview", {
+  fleet_count: Count,
+  fleets: Type.Array(FleetState, {
+    maxItems: FLEETS_SHOWN_MAX,
+    description: `Up to ${FLEETS_SHOWN_MAX} fleets; those with most unhealthy and offline robots first`,
+  }),
+});
+export type FleetOverview = Of<typeof FleetOverview>;
+
 export const overviewRoutes = defineRoutes("Overview", {
   getOverview: {
     summary: "Get counts of robots and deployments by state",
     responses: { 200: DataOf(Overview) },
+  },
+  getFleetOverview: {
+    summary: "Get the state, releases and newest deployment of each fleet",
+    responses: { 200: DataOf(FleetOverview) },
   },
   listTimeline: {
     summary: "List the events of all robots, newest first",

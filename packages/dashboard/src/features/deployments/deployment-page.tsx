@@ -4,6 +4,8 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { Card, CopyText, KeyValue, PageHeader, QueryState, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
 import { ActorName, DeploymentTitle, EventLog, exactTime, TargetLink } from "./deployment-parts.tsx";
+import { Failures } from "./failures.tsx";
+import { FromTo, Pace } from "./deployment-pace.tsx";
 import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
 import { policyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
@@ -39,14 +41,15 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
         meta={
           <>
             <StatusBadge status={status} />
-            <span>app {release.app}</span>
+            <FromTo deployment={deployment} tag={tag} />
             <CopyText label="ID" text={id} />
           </>
         }
         actions={<StepBar deployment={deployment} waves={waves} />}
       />
       <SituationNote situation={situationOf(deployment, waves)} />
-      <Counts counts={counts} label={`Robots of ${tag}`} filters={filters} />
+      <Counts counts={counts} label={`Robots of ${tag}`} filters={filters} note={<Pace deployment={deployment} />} />
+      <Failures deployment={deployment} />
       {wave_count > 1 && (
         <WaveList
           waves={waves}

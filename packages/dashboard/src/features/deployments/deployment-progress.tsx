@@ -1,6 +1,7 @@
 import type { TargetStatus } from "@roamfleet/protocol";
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-react";
+import type { ReactNode } from "react";
 import type { DeploymentSearch } from "../../search.ts";
 import { cx, type Filters, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
@@ -28,10 +29,13 @@ const FIGURES: readonly { name: keyof Deployment["counts"]; label: string; tone:
 export function Counts({
   counts,
   label,
+  note,
   filters: { search, change },
 }: {
   counts: Deployment["counts"];
   label: string;
+  /** Shown beside the percentage. */
+  note?: ReactNode;
   filters: Filters<DeploymentSearch>;
 }) {
   const done = counts.applied + counts.failed + counts.rolled_back + counts.cancelled;
@@ -43,7 +47,9 @@ export function Counts({
           <span className="text-2xl font-semibold tabular-nums">{done.toLocaleString()}</span>
           <span className="text-muted tabular-nums"> of {robots(counts.total)} finished</span>
         </p>
-        <p className="text-muted tabular-nums">{percent}%</p>
+        <p className="text-right text-muted tabular-nums">
+          {note} {percent}%
+        </p>
       </div>
       <CountsBar counts={counts} label={label} />
       <ul className="-mx-2 mt-3 flex flex-wrap gap-x-2 gap-y-1">

@@ -246,3 +246,23 @@ const allLines = (rollout: WholeRollout): (readonly [string, string])[] => [
   ...policyLines(rollout),
   ...(rollout.waves ?? []).map((wave, at) => [`Wave ${at + 1}`, wholeWaveText(wave)] as const),
 ];
+
+type Paced = Pick<Deployment, "status" | "started_at" | "finished_at" | "counts" | "wave_count" | "rollout">;
+
+/** Fewer finished robots say little about the pace. */
+const PACE_MIN = 3;
+
+/**
+ * Returns how long a deployment has run, and an estimate of the time left from its pace so far. No estimate for a deployment that is not
+ * running, or that waits between waves: for a promotion, a soak time or a maintenance window.
+ */
+export function paceOf(deployment: Paced, now_ms: number): { elapsed: number; left: number | undefined } | undefined {
+  const { status, started_at, finished_at, counts, wave_count, rollout } = deployment;
+  if (started_at === null) return undefined;
+  const end = finished_at === null ? now_ms : Date.parse(finished_at);
+  const elapsed = Math.max(0, (end - Date.parse(started_at)) / 1_000);
+  const done = counts.applied + counts.failed + counts.rolled_back + counts.cancelled;
+  const is_steady = status === "in_progress" && wave_count <= 1 && rollout.window === null && counts.active > 0;
+  if (!is_steady || done < PACE_MIN) return { elapsed, left: undefined };
+  return { elapsed, left: (elapsed * (counts.total - done)) / done };
+}

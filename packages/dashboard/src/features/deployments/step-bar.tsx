@@ -17,30 +17,51 @@ const ICONS: Record<StepName, LucideIcon | undefined> = {
   cancel_rollback: undefined,
 };
 
-/** Actions that are highlighted as primary while available. */
-const LEADING: ReadonlySet<StepName> = new Set(["promote", "retry"]);
+/** Actions that continue a deployment. The first available one is the primary action. */
+const LEADING: readonly StepName[] = ["resume", "promote", "retry"];
 
-/** The actions of a deployment. Unavailable ones are disabled, with the reason as tooltip. */
-export function StepBar({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+/** Loads the actions of a deployment. `ask` opens the dialog of an action; render `dialog`. */
+function useStepBar(deployment: Deployment, waves: readonly DeploymentWave[]) {
   const may_change = useMay("operator");
-  const [asked, setAsked] = useState<Step>();
+  const [asked, setAsked] = useState<StepName>();
   const take = useSteps(deployment.id, () => setAsked(undefined));
   const steps = stepsOf(deployment, waves, Date.now()).map((step) =>
     may_change ? step : { ...step, why_not: "This requires the operator role." },
   );
   const by = Object.fromEntries(steps.map((step) => [step.name, step])) as Record<StepName, Step>;
+  const leading = LEADING.find((name) => by[name].why_not === undefined);
+  // Look the action up again on each rendering, so that an open dialog shows current counts.
+  const step = asked === undefined ? undefined : by[asked];
+  const dialog = step !== undefined && (
+    <ConfirmDialog
+      open
+      onClose={() => setAsked(undefined)}
+      title={step.title}
+      consequence={step.why_not === undefined ? step.consequence : step.why_not}
+      verb={step.verb}
+      dismiss={step.danger && step.name !== "rollback" ? "Keep deployment" : "Cancel"}
+      danger={step.danger}
+      command={step.command}
+      busy={take.is_busy}
+      onConfirm={() => take.act(step.name)}
+    />
+  );
+  return { by, leading, ask: setAsked, dialog };
+}
+
+/** The actions of a deployment. Unavailable ones are disabled, with the reason as tooltip. */
+export function StepBar({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+  const { by, leading, ask, dialog } = useStepBar(deployment, waves);
   const shown = [
     ...(deployment.wave_count > 1 ? [by.promote] : []),
     deployment.status === "paused" ? by.resume : by.pause,
     by.retry,
     by.rollback,
   ];
-  // Look the action up again on each rendering, so that an open dialog shows current counts.
-  const step = asked === undefined ? undefined : by[asked.name];
   return (
     <>
       {shown.map((one) => (
-        <StepButton key={one.name} step={one} onAsk={() => setAsked(one)} />
+        <StepButton key={one.name} step={one} is_leading={one.name === leading} onAsk={() => ask(one.name)} />
       ))}
       <Menu
         label="More"
@@ -49,35 +70,36 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
             label: one.why_not === undefined ? `${one.label}…` : `${one.label}: ${one.why_not}`,
             danger: true,
             disabled: one.why_not !== undefined,
-            onSelect: () => setAsked(one),
+            onSelect: () => ask(one.name),
           })),
           copyAsRf(shellLine("rf", "deployments", "show", deployment.id)),
           copyAsRf(shellLine("rf", "deployments", "watch", deployment.id), "Copy rf watch command"),
         ]}
       />
-      {step !== undefined && (
-        <ConfirmDialog
-          open
-          onClose={() => setAsked(undefined)}
-          title={step.title}
-          consequence={step.why_not === undefined ? step.consequence : step.why_not}
-          verb={step.verb}
-          dismiss={step.danger && step.name !== "rollback" ? "Keep deployment" : "Cancel"}
-          danger={step.danger}
-          command={step.command}
-          busy={take.is_busy}
-          onConfirm={() => take.act(step.name)}
-        />
-      )}
+      {dialog}
     </>
   );
 }
 
-function StepButton({ step, onAsk }: { step: Step; onAsk: () => void }) {
+/** The available actions on a deployment that waits for a decision, for lists. */
+export function WaitingSteps({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+  const { by, leading, ask, dialog } = useStepBar(deployment, waves);
+  const shown = [by.resume, by.promote, by.rollback, { ...by.cancel, label: "Cancel" }].filter(({ why_not }) => why_not === undefined);
+  return (
+    <>
+      {shown.map((one) => (
+        <StepButton key={one.name} step={one} is_leading={one.name === leading} onAsk={() => ask(one.name)} />
+      ))}
+      {dialog}
+    </>
+  );
+}
+
+function StepButton({ step, is_leading, onAsk }: { step: Step; is_leading: boolean; onAsk: () => void }) {
   const button = (
     <Button
       icon={ICONS[step.name]}
-      look={LEADING.has(step.name) && step.why_not === undefined ? "primary" : "secondary"}
+      look={is_leading ? "primary" : "secondary"}
       {...(step.why_not === undefined ? { busy: false } : {})}
       aria-disabled={step.why_not !== undefined}
       onClick={() => step.why_not === undefined && onAsk()}

@@ -1,4 +1,4 @@
-import type { Deployment } from "@roamfleet/protocol/routes";
+import type { Deployment, Overview } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";
@@ -18,12 +18,19 @@ import {
   TextLine,
   Time,
 } from "../../ui/index.ts";
+import { IncidentList } from "../incidents/incident-parts.tsx";
 import { CountsBar, TargetName } from "../deployments/deployment-parts.tsx";
 import { releaseName } from "../robots/robot-text.ts";
+import { FleetStates } from "./fleet-states.tsx";
+import { useVerdict } from "./use-verdict.ts";
+import { VerdictCard } from "./verdict-card.tsx";
+import { WaitingRollouts } from "./waiting-rollouts.tsx";
 
 const RECENT = 12;
+const INCIDENTS_SHOWN = 8;
+const FAILED_SHOWN = 5;
 
-/** The overview of the organization. Each number links to what it counts. */
+/** The overview of the organization: what is wrong, what waits for a decision, and the state of each fleet. */
 export function OverviewPage() {
   const overview = useQuery(query("getOverview"));
   const may_change = useMay("operator");
@@ -43,25 +50,34 @@ export function OverviewPage() {
           )
         }
       />
-      <QueryState query={overview}>
-        {({ data }) =>
-          data.robots.total === 0 ? (
-            <FirstSteps />
-          ) : (
-            <>
-              <Numbers robots={data.robots} />
-              <DeploymentNumbers deployments={data.deployments} />
-              <div className="grid gap-x-6 lg:grid-cols-2">
-                <div className="min-w-0">
-                  <RunningDeployments />
-                  <FailingChecks robots={data.unhealthy_robots} total={data.robots.unhealthy} />
-                </div>
-                <RecentTimeline />
-              </div>
-            </>
-          )
-        }
-      </QueryState>
+      <QueryState query={overview}>{({ data }) => (data.robots.total === 0 ? <FirstSteps /> : <Found overview={data} />)}</QueryState>
+    </>
+  );
+}
+
+function Found({ overview }: { overview: Overview }) {
+  const { robots, deployments, unhealthy_robots } = overview;
+  const { verdict, incidents, paused, is_stale } = useVerdict(overview);
+  return (
+    <>
+      <VerdictCard verdict={verdict} />
+      {incidents !== undefined && incidents.length > 0 && (
+        <Section title="Open incidents" all={{ to: "/incidents" }}>
+          <IncidentList incidents={incidents.slice(0, INCIDENTS_SHOWN)} empty="" />
+        </Section>
+      )}
+      <WaitingRollouts paused={paused} waiting_gate={deployments.waiting_gate} />
+      <Numbers robots={robots} />
+      <DeploymentNumbers deployments={deployments} />
+      <FleetStates is_stale={is_stale} />
+      <div className="grid gap-x-6 lg:grid-cols-2">
+        <div className="min-w-0">
+          <FailingChecks robots={unhealthy_robots} total={robots.unhealthy} />
+          {robots.failed > 0 && <FailedInstalls total={robots.failed} />}
+          <RunningDeployments />
+        </div>
+        <RecentTimeline />
+      </div>
     </>
   );
 }
@@ -83,15 +99,10 @@ function FirstSteps() {
   );
 }
 
-interface Counts {
-  robots: Record<"total" | "online" | "offline" | "never_connected" | "unhealthy" | "behind" | "drifted", number>;
-  deployments: Record<"scheduled" | "queued" | "in_progress" | "paused" | "failed" | "following", number> & { failed_since: string };
-}
-
-function Numbers({ robots }: Pick<Counts, "robots">) {
+function Numbers({ robots }: Pick<Overview, "robots">) {
   return (
     // On wide screens all figures are on one line, and each is as wide as its text.
-    <div className={cx("mb-3 grid grid-cols-2 gap-3 xl:flex", robots.never_connected > 0 ? "sm:grid-cols-3" : "sm:grid-cols-4")}>
+    <div className={cx("mb-3 grid grid-cols-2 gap-3 xl:flex", "sm:grid-cols-4")}>
       <Figure label={plural(robots.total, "robot")} value={robots.total} link={{ to: "/robots" }} />
       <Figure label="online" value={robots.online} link={{ to: "/robots", search: { status: "online" } }} />
       <Figure
@@ -116,12 +127,13 @@ function Numbers({ robots }: Pick<Counts, "robots">) {
         link={{ to: "/robots", search: { config_state: "drifted" } }}
         tone={robots.drifted > 0 ? "text-warn" : ""}
       />
+      <Figure label="config pending" value={robots.pending} link={{ to: "/configs/drift", search: { state: "pending" } }} />
     </div>
   );
 }
 
 /** Counts of all deployments of the organization, independent of the list below. */
-function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
+function DeploymentNumbers({ deployments }: Pick<Overview, "deployments">) {
   const { in_progress, queued, paused, scheduled, failed, failed_since, following } = deployments;
   const to = (status: string): Destination => ({ to: "/deployments", search: { status } });
   return (
@@ -182,6 +194,35 @@ function FailingChecks({ robots, total }: { robots: readonly { id: string; name:
     </Section>
   );
 }
+
+/** Robots whose last installation failed, with links to them. */
+function FailedInstalls({ total }: { total: number }) {
+  const robots = useQuery(query("listRobots", { query: { release_state: "failed", limit: FAILED_SHOWN } }));
+  return (
+    <Section title="Failed installations" all={total > FAILED_SHOWN && { to: "/robots", search: { release_state: "failed" } }}>
+      <QueryState query={robots} rows={2}>
+        {({ items }) => (
+          <CardList items={items} empty="No failed installations">
+            {({ id, name, apps }) => (
+              <li key={id}>
+                <Link to="/robots/$id" params={{ id }} className="flex items-baseline gap-3 px-4 py-2 hover:bg-hover">
+                  <TextLine className="max-w-[40%] shrink-0 font-medium">{name}</TextLine>
+                  <TextLine className="text-bad">{failedText(apps)}</TextLine>
+                </Link>
+              </li>
+            )}
+          </CardList>
+        )}
+      </QueryState>
+    </Section>
+  );
+}
+
+const failedText = (apps: readonly { app: string; release_state: string; current: { tag: string } | null }[]): string =>
+  apps
+    .filter(({ release_state }) => release_state === "failed")
+    .map(({ app, current }) => `${app}: last update failed, runs ${current?.tag ?? "no release"}`)
+    .join("; ");
 
 function RecentTimeline() {
   const timeline = useQuery(query("listTimeline", { query: { limit: RECENT } }));

@@ -178,7 +178,7 @@ function HealthNow({ health: { cpu, memory, disks, battery, uptime_seconds } }: 
   );
 }
 
-const percentText = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>
+export const percentText = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>
   total_bytes > 0 ? `${Math.round((100 * used_bytes) / total_bytes)}%` : "—";
 
 function Measure({ label, value, note, children }: { label: string; value: ReactNode; note: string; children?: ReactNode }) {
@@ -193,7 +193,7 @@ function Measure({ label, value, note, children }: { label: string; value: React
 }
 
 /** The charge: red when nearly empty, unlike usage. */
-const chargeTone = (percent: number): Tone => (percent <= 10 ? "bad" : percent <= 25 ? "warn" : "ok");
+export const chargeTone = (percent: number): Tone => (percent <= 10 ? "bad" : percent <= 25 ? "warn" : "ok");
 
 const TONES: Record<string, Tone> = { ok: "ok", warn: "warn", error: "bad" };
 const WORST_FIRST = ["error", "warn", "ok"];

@@ -28,6 +28,7 @@ import {
 import { reasonText, waitingText } from "../deployments/deployment-text.ts";
 import { Conditions, explanationQuery } from "../deployments/explanation.tsx";
 import { AgentVersion } from "./agent-version.tsx";
+import { HealthStrip } from "./health-strip.tsx";
 import { joinWorkloads, releaseName, robotLines, saysApp, type Workload } from "./robot-text.ts";
 import { TimelineList } from "./robot-timeline.tsx";
 import { healthQuery, useRobot } from "./use-robot.ts";
@@ -39,22 +40,25 @@ export function RobotOverview() {
   const robot = useRobot();
   if (robot === undefined) return null;
   return (
-    <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
-      <div className="min-w-0">
-        <Failing robot={robot} />
-        <Why robot={robot} />
-        <RobotWorkloads robot={robot} />
-        <RobotDeployments robot={robot} />
-        <LatestEntries robot_id={robot.id} />
+    <>
+      {robot.status !== "decommissioned" && <HealthStrip robot={robot} />}
+      <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
+        <div className="min-w-0">
+          <Failing robot={robot} />
+          <Why robot={robot} />
+          <RobotWorkloads robot={robot} />
+          <RobotDeployments robot={robot} />
+          <LatestEntries robot_id={robot.id} />
+        </div>
+        <div className="min-w-0">
+          <Facts robot={robot} />
+          <Labels labels={robot.labels} />
+          <Section title="Command line">
+            <Command>{robotLines.show(robot.id)}</Command>
+          </Section>
+        </div>
       </div>
-      <div className="min-w-0">
-        <Facts robot={robot} />
-        <Labels labels={robot.labels} />
-        <Section title="Command line">
-          <Command>{robotLines.show(robot.id)}</Command>
-        </Section>
-      </div>
-    </div>
+    </>
   );
 }
 

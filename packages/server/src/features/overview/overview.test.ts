@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Overview, RobotTimelineEntry } from "@roamfleet/protocol/routes";
+import type { FleetOverview, Overview, RobotTimelineEntry } from "@roamfleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { json, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
@@ -95,6 +95,9 @@ test("counts visible robots by state, and deployments that are open or failed in
     failed: 1,
     drifted: 2,
     held: 1,
+    pending: 0,
+    lost: 1,
+    last_lost_at: now.toISOString(),
   });
   const failed_since = new Date(now.getTime() - 7 * 86_400_000).toISOString();
   const { deployments } = all;
@@ -124,6 +127,9 @@ test("counts visible robots by state, and deployments that are open or failed in
     failed: 0,
     drifted: 1,
     held: 0,
+    pending: 0,
+    lost: 0,
+    last_lost_at: null,
   });
   assert.deepEqual(part.deployments, { ...deployments, queued: 0, in_progress: 1, waiting_gate: 0 });
   assert.deepEqual(
@@ -159,4 +165,66 @@ test("returns the timeline of all visible robots newest first, by kind, robot, f
   assert.equal(await summaries(`limit=2&cursor=${scoped_first.next_cursor}`, it.scoped), "0");
   assert.equal((await it.rig.call("GET", `/api/timeline?robot_id=${there.robot_id}`, { token: it.scoped })).status, 404);
   assert.equal((await it.rig.call("GET", "/api/timeline?fleet_id=fleet_none", { token: it.token })).status, 404);
+});
+
+test("returns the state, releases and newest deployment of each visible fleet, those with problems first", TIMEOUT, async () => {
+  await using it = await start();
+  const { plane, org_id, here, also, there, gone } = it;
+  const now = it.rig.clock.now();
+  await plane.db.run(sql`update robot set decommissioned_at = ${now} where org_id = ${org_id} and id = ${gone.robot_id}`);
+  await plane.db.run(sql`update robot set last_seen_at = ${now}, node_id = 'node_a' where org_id = ${org_id} and id = ${here.robot_id}`);
+  await plane.db.run(sql`update robot set last_seen_at = ${now} where org_id = ${org_id} and id = ${there.robot_id}`);
+  await plane.db.run(sql`
+    insert into health_snapshot (org_id, robot_id, received_at, snapshot, state) values
+      (${org_id}, ${there.robot_id}, ${now}, '{}', 'failing'), (${org_id}, ${here.robot_id}, ${now}, '{}', 'ok')`);
+  await plane.db.run(sql`
+    insert into release (org_id, id, tag, app, kind, artifact_sha256, artifact_size, artifact_state, created_at, updated_at)
+    values (${org_id}, 'rel_1', '1.0', 'nav', 'file', 'a', 1, 'stored', ${now}, ${now})`);
+  const runs = (robot_id: string, app: string, release_id: string) =>
+    plane.db.run(sql`
+      insert into robot_app (org_id, robot_id, app, current_release_id, updated_at) values (${org_id}, ${robot_id}, ${app}, ${release_id}, ${now})`);
+  await runs(here.robot_id, "nav", "rel_1");
+  await runs(also.robot_id, "nav", "rel_gone");
+  await runs(also.robot_id, "arm", "rel_1");
+  await runs(gone.robot_id, "nav", "rel_1");
+  for (const [id, kind] of [
+    ["dep_1", "release"],
+    ["dep_2", "config"],
+  ] as const)
+    await plane.db.run(sql`
+      insert into deployment (org_id, id, kind, target_kind, fleet_id, status, created_by, created_at, updated_at)
+      values (${org_id}, ${id}, ${kind}, 'fleet', ${here.fleet_id}, 'in_progress', '{}', ${now}, ${now})`);
+  const read = async (token: string) => (await it.rig.call<{ data: FleetOverview }>("GET", "/api/overview/fleets", { token })).body.data;
+  const all = await read(it.token);
+  assert.equal(all.fleet_count, 2);
+  assert.deepEqual(
+    all.fleets.map(({ fleet_id }) => fleet_id),
+    [there.fleet_id, here.fleet_id],
+  );
+  const { fleet_name: _, site_name: __, ...first } = all.fleets[0] as FleetOverview["fleets"][number];
+  assert.deepEqual(first, {
+    fleet_id: there.fleet_id,
+    site_id: there.site_id,
+    total: 1,
+    online: 0,
+    never_connected: 0,
+    unhealthy: 1,
+    last_lost_at: now.toISOString(),
+    app: null,
+    versions: [],
+    newest_deployment: null,
+  });
+  const second = all.fleets[1] as FleetOverview["fleets"][number];
+  assert.deepEqual([second.total, second.online, second.never_connected, second.unhealthy], [2, 1, 1, 0]);
+  assert.equal(second.app, "nav");
+  assert.deepEqual(
+    second.versions.map(({ tag, count }) => [tag, count]),
+    [
+      ["", 1],
+      ["1.0", 1],
+    ],
+  );
+  assert.deepEqual(second.newest_deployment, { id: "dep_2", kind: "config", status: "in_progress", created_at: now.toISOString() });
+  assert.deepEqual(await read(it.scoped), { fleet_count: 1, fleets: [second] });
+  assert.deepEqual(await read((await it.rig.org()).token), { fleet_count: 0, fleets: [] });
 });

@@ -1,25 +1,27 @@
 import { idFloor } from "@roamfleet/clock";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";
+import { int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 /** Maximum tolerated difference between `created_at` of a row and the time in its id. They differ, for example, after a clock was set. */
 const AHEAD_MS_MAX = 3_600_000;
 
-const robotsRow = row({ total: int, online: int, never_connected: int, held: int });
+const robotsRow = row({ total: int, online: int, never_connected: int, held: int, lost: int, last_lost_at: nullable(timestamptz) });
 
 /**
  * Counts the robots that are not decommissioned, in one scan. An index-only scan is not possible, because heartbeats constantly
  * update the rows.
  */
-export const countRobots = (db: Db, caller: Caller): Promise<RowOf<typeof robotsRow>> =>
+export const countRobots = (db: Db, caller: Caller, lost_since: Date): Promise<RowOf<typeof robotsRow>> =>
   // reads tables of other features: robot
   db.one(sql(robotsRow)`
     select count(*)::int as total, count(node_id)::int as online, count(held_at)::int as held,
-      count(*) filter (where last_seen_at is null and node_id is null)::int as never_connected
+      count(*) filter (where last_seen_at is null and node_id is null)::int as never_connected,
+      count(*) filter (where node_id is null and last_seen_at >= ${lost_since})::int as lost,
+      max(last_seen_at) filter (where node_id is null) as last_lost_at
     from robot where org_id = ${caller.org_id} and decommissioned_at is null ${visible(caller, "site_id", "fleet_id")}`);
 
-const statesRow = row({ unhealthy: int, behind: int, failed: int, drifted: int });
+const statesRow = row({ unhealthy: int, behind: int, failed: int, drifted: int, pending: int });
 
 /** Counts the robots that need attention. Uses partial indexes, because such states are rare. */
 export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof statesRow>> => {
@@ -35,7 +37,9 @@ export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof st
       (select count(distinct r.id)::int from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id
         where a.org_id = ${org_id} and a.state = 'failed' and r.decommissioned_at is null ${seen}) as failed,
       (select count(distinct r.id)::int from robot_config c join robot r on r.org_id = c.org_id and r.id = c.robot_id
-        where c.org_id = ${org_id} and c.state = 'drifted' and r.decommissioned_at is null ${seen}) as drifted`);
+        where c.org_id = ${org_id} and c.state = 'drifted' and r.decommissioned_at is null ${seen}) as drifted,
+      (select count(distinct r.id)::int from robot_config c join robot r on r.org_id = c.org_id and r.id = c.robot_id
+        where c.org_id = ${org_id} and c.state = 'pending' and r.decommissioned_at is null ${seen}) as pending`);
 };
 
 const deploymentsRow = row({

@@ -1,0 +1,27 @@
+import type { AlertRule } from "@roamfleet/protocol/routes";
+import type { AlertConditionType } from "@roamfleet/protocol/states";
+import { durationText } from "../../ui/format.ts";
+
+type Condition = AlertRule["condition"];
+
+/** Texts for all conditions. Exhaustive: a new condition without a text does not compile. */
+export const CONDITION_LABELS: Record<AlertConditionType, string> = {
+  robot_offline: "Robot offline",
+  check_failing: "Check failing",
+  disk_above: "Disk usage above a limit",
+  config_drift: "Config file changed on the robot",
+  agent_outdated: "Agent outdated",
+  deployment_failed: "Deployment failed",
+  deployment_paused: "Deployment paused",
+};
+
+function detailOf({ type, check, percent = 90, below }: Condition): string {
+  if (type === "disk_above") return `disk usage of ${percent}% or more`;
+  if (type === "check_failing" && check !== undefined) return `check ${check} failing`;
+  if (type === "agent_outdated" && below !== undefined) return `agent older than ${below}`;
+  return CONDITION_LABELS[type].toLowerCase();
+}
+
+/** Describes when a rule opens an incident: "robot offline for 10 min". */
+export const conditionText = ({ condition, for_seconds }: Pick<AlertRule, "condition" | "for_seconds">): string =>
+  `${detailOf(condition)}${for_seconds === 0 ? "" : ` for ${durationText(for_seconds)}`}`;

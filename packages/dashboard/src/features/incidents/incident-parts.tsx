@@ -1,0 +1,85 @@
+import type { Incident } from "@roamfleet/protocol/routes";
+import { Link } from "@tanstack/react-router";
+import { CircleCheck, CircleDot, CircleX, Eye, TriangleAlert } from "lucide-react";
+import { type Places, usePlaces } from "../../api/queries.ts";
+import { Badge, CardList, TextLine, Time } from "../../ui/index.ts";
+
+const SEVERITIES = {
+  critical: { tone: "bad", icon: CircleX },
+  warning: { tone: "warn", icon: TriangleAlert },
+  info: { tone: "info", icon: CircleDot },
+} as const;
+
+export function SeverityBadge({ severity }: Pick<Incident, "severity">) {
+  const { tone, icon } = SEVERITIES[severity];
+  return (
+    <Badge tone={tone} icon={icon}>
+      {severity}
+    </Badge>
+  );
+}
+
+const STATUSES = {
+  open: { tone: "bad", icon: CircleDot },
+  acknowledged: { tone: "info", icon: Eye },
+  resolved: { tone: "ok", icon: CircleCheck },
+} as const;
+
+export function IncidentStatusBadge({ status }: Pick<Incident, "status">) {
+  const { tone, icon } = STATUSES[status];
+  return (
+    <Badge tone={tone} icon={icon}>
+      {status}
+    </Badge>
+  );
+}
+
+/** Whether the members of an incident are deployments. Otherwise they are robots. */
+export const isDeployment = (subject_id: string): boolean => subject_id.startsWith("dep_");
+
+/** Formats the number of members: "3 affected now, 1,002 in total". */
+export function membersText({ active_count, member_count, status }: Incident): string {
+  if (status === "resolved" || active_count === 0) return `${member_count.toLocaleString()} affected in total`;
+  return active_count === member_count
+    ? `${active_count.toLocaleString()} affected`
+    : `${active_count.toLocaleString()} of ${member_count.toLocaleString()} still affected`;
+}
+
+/** Formats the place of an incident: "Rotterdam, hall 2 · Picking carts". */
+export function placeText({ site_id, fleet_id }: Pick<Incident, "site_id" | "fleet_id">, { site_names, fleet_names }: Places): string {
+  const site = site_names.get(site_id);
+  const fleet = fleet_id === null ? undefined : fleet_names.get(fleet_id);
+  return [site, fleet].filter((name) => name !== undefined).join(" · ");
+}
+
+/** Incidents as a list of links. */
+export function IncidentList({ incidents, empty }: { incidents: readonly Incident[]; empty: string }) {
+  const places = usePlaces();
+  return (
+    <CardList items={incidents} empty={empty}>
+      {(incident) => (
+        <li key={incident.id}>
+          <Link
+            to="/incidents/$id"
+            params={{ id: incident.id }}
+            className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 hover:bg-hover"
+          >
+            <SeverityBadge severity={incident.severity} />
+            <span className="max-w-full min-w-0 flex-1">
+              <TextLine className="font-medium">{incident.title}</TextLine>
+              <TextLine className="text-xs text-muted">
+                {[placeText(incident, places), membersText(incident), incident.assignee_name ?? ""]
+                  .filter((part) => part !== "")
+                  .join(" · ")}
+              </TextLine>
+            </span>
+            <IncidentStatusBadge status={incident.status} />
+            <span className="text-xs text-muted">
+              <Time at={incident.raised_at} />
+            </span>
+          </Link>
+        </li>
+      )}
+    </CardList>
+  );
+}

@@ -1,0 +1,136 @@
+import type { Incident } from "@roamfleet/protocol/routes";
+import { SEVERITIES } from "@roamfleet/protocol/states";
+import { getRouteApi } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { useLivePages } from "../../api/live-pages.ts";
+import { type Places, usePlaces } from "../../api/queries.ts";
+import type { IncidentsSearch } from "../../search.ts";
+import {
+  Button,
+  type Column,
+  copyAsRf,
+  EmptyState,
+  FilterSelect,
+  LinkButton,
+  ListTable,
+  Menu,
+  NameLink,
+  PageHeader,
+  shellLine,
+  TextLine,
+  Time,
+  useFilters,
+} from "../../ui/index.ts";
+import { IncidentStatusBadge, membersText, placeText, SeverityBadge } from "./incident-parts.tsx";
+
+const route = getRouteApi("/app/incidents");
+const STATES = [
+  { value: "open", label: "open" },
+  { value: "acknowledged", label: "acknowledged" },
+  { value: "resolved", label: "resolved" },
+  { value: "all", label: "all" },
+] as const;
+
+/** The incidents. Without a filter, those that are not resolved. */
+export function IncidentsPage() {
+  const filters = useFilters(route.useSearch());
+  const navigate = route.useNavigate();
+  const places = usePlaces();
+  const query = queryOf(filters.search);
+  const list = useLivePages("listIncidents", { query });
+  const columns = useMemo(() => columnsOf(places), [places]);
+  return (
+    <div className="flex h-full min-h-96 flex-col">
+      <PageHeader
+        title="Incidents"
+        label="Incidents"
+        actions={
+          <>
+            <LinkButton to="/alert-rules">Alert rules</LinkButton>
+            <Menu label="More" entries={[copyAsRf(listCommand(filters.search))]} />
+          </>
+        }
+      />
+      <IncidentFilters places={places} {...filters} />
+      <ListTable
+        label="Incidents"
+        list={list}
+        columns={columns}
+        onOpen={({ id }) => void navigate({ to: "/incidents/$id", params: { id } })}
+        height="100%"
+        empty={<NoIncidents {...filters} />}
+      />
+    </div>
+  );
+}
+
+const queryOf = ({ state, ...query }: IncidentsSearch) => ({
+  ...query,
+  ...(state === undefined ? { unresolved: true } : state === "all" ? {} : { status: state }),
+});
+
+const listCommand = ({ state, severity, site_id, fleet_id, robot_id, rule_id }: IncidentsSearch): string =>
+  shellLine("rf", "incidents", "list", {
+    unresolved: state === undefined,
+    status: state === "all" ? undefined : state,
+    severity,
+    site: site_id,
+    fleet: fleet_id,
+    robot: robot_id,
+    rule: rule_id,
+  });
+
+const columnsOf = (places: Places): Column<Incident>[] => [
+  { name: "Severity", width: "6rem", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
+  {
+    name: "Incident",
+    width: "minmax(0, 1.4fr)",
+    cell: ({ id, title }) => <NameLink to="/incidents/$id" params={{ id }} name={title} className="font-medium" />,
+  },
+  { name: "Place", width: "minmax(0, 1.4fr)", priority: 2, cell: (incident) => <TextLine>{placeText(incident, places)}</TextLine> },
+  { name: "Affected", width: "minmax(0, 1.2fr)", priority: 3, cell: (incident) => <TextLine>{membersText(incident)}</TextLine> },
+  { name: "Status", width: "8rem", priority: 2, cell: ({ status }) => <IncidentStatusBadge status={status} /> },
+  { name: "Assignee", width: "minmax(0, 8rem)", priority: 3, cell: ({ assignee_name }) => <TextLine>{assignee_name}</TextLine> },
+  { name: "Since", width: "6.5rem", cell: ({ raised_at }) => <Time at={raised_at} /> },
+];
+
+function IncidentFilters({
+  search,
+  change,
+  clear,
+  is_filtered,
+  places,
+}: ReturnType<typeof useFilters<IncidentsSearch>> & { places: Places }) {
+  return (
+    <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter incidents">
+      <FilterSelect label="Status" none="not resolved" value={search.state} options={STATES} onChange={(state) => change({ state })} />
+      <FilterSelect label="Severity" value={search.severity} options={SEVERITIES} onChange={(severity) => change({ severity })} />
+      <FilterSelect
+        label="Site"
+        value={search.site_id}
+        options={places.sites.map(({ id, name }) => ({ value: id, label: name }))}
+        onChange={(site_id) => change({ site_id })}
+      />
+      {is_filtered && (
+        <Button look="quiet" onClick={() => clear()}>
+          Clear
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function NoIncidents({ search, clear }: ReturnType<typeof useFilters<IncidentsSearch>>) {
+  const { state, ...others } = search;
+  const is_filtered = Object.values(others).some((value) => value !== undefined);
+  if (is_filtered || (state !== undefined && state !== "all"))
+    return <EmptyState title="No matching incidents" actions={<Button onClick={() => clear({ state: "all" })}>Show all</Button>} />;
+  return (
+    <EmptyState
+      title={state === "all" ? "No incidents yet" : "No open incidents"}
+      actions={state === undefined && <Button onClick={() => clear({ state: "all" })}>Show resolved incidents</Button>}
+    >
+      Alert rules open incidents, for example when robots go offline or a deployment fails.
+    </EmptyState>
+  );
+}

@@ -1,0 +1,133 @@
+import type { FleetOverview } from "@roamfleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { query } from "../../api/queries.ts";
+import { Badge, cx, EmptyState, NameLink, Progress, QueryState, Section, StatusBadge, TextLine, Time, type Tone } from "../../ui/index.ts";
+
+/** The query reads all robots, so changes of single robots do not cause a refetch. */
+const REFRESH_MS = 10_000;
+type FleetState = FleetOverview["fleets"][number];
+
+/** The state of each fleet, those with problems first. */
+export function FleetStates({ is_stale }: { is_stale: boolean }) {
+  const states = useQuery({ ...query("getFleetOverview"), refetchInterval: REFRESH_MS });
+  return (
+    <Section
+      title="Sites and fleets"
+      all={(states.data?.data.fleet_count ?? 0) > (states.data?.data.fleets.length ?? 0) && { to: "/fleets" }}
+    >
+      <QueryState query={states} rows={3}>
+        {({ data: { fleets } }) =>
+          fleets.length === 0 ? <EmptyState title="No fleets yet" /> : <FleetTable fleets={fleets} is_stale={is_stale} />
+        }
+      </QueryState>
+    </Section>
+  );
+}
+
+const HEAD = "px-3 py-2 text-left text-xs font-medium text-muted";
+const CELL = "px-3 py-2 align-middle";
+
+function FleetTable({ fleets, is_stale }: { fleets: readonly FleetState[]; is_stale: boolean }) {
+  return (
+    <div
+      className="max-h-128 overflow-auto rounded-lg border border-line bg-raised"
+      tabIndex={0}
+      role="region"
+      aria-label="State of the fleets"
+    >
+      <table className="w-full table-fixed border-collapse">
+        <thead className="sticky top-0 z-10 bg-sunken">
+          <tr>
+            <th className={HEAD}>Fleet</th>
+            <th className={cx(HEAD, "w-32 max-sm:w-24")}>Online</th>
+            <th className={cx(HEAD, "w-28 max-sm:w-24")}>Unhealthy</th>
+            <th className={cx(HEAD, "max-sm:hidden")}>Versions</th>
+            <th className={cx(HEAD, "w-40 max-lg:hidden")}>Newest deployment</th>
+          </tr>
+        </thead>
+        <tbody className="divide-y divide-line">
+          {fleets.map((fleet) => (
+            <FleetRow key={fleet.fleet_id} fleet={fleet} is_stale={is_stale} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function FleetRow({ fleet, is_stale }: { fleet: FleetState; is_stale: boolean }) {
+  const { fleet_id, fleet_name, site_id, site_name, total, online, never_connected, unhealthy, last_lost_at } = fleet;
+  const offline = total - online - never_connected;
+  return (
+    <tr>
+      <td className={CELL}>
+        <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={fleet_name} className="min-h-6 font-medium" />
+        <NameLink to="/sites/$id" params={{ id: site_id }} name={site_name} className="min-h-6 text-xs text-muted" />
+      </td>
+      <td className={cx(CELL, "tabular-nums")}>
+        <Link
+          to="/robots"
+          search={offline > 0 ? { fleet_id, status: "offline" } : { fleet_id }}
+          className="inline-block min-h-6 hover:underline"
+        >
+          <span className={cx(offline > 0 && !is_stale && "font-medium text-warn")}>{online.toLocaleString()}</span> of{" "}
+          {total.toLocaleString()}
+        </Link>
+        {offline > 0 && last_lost_at !== null && (
+          <span className="block text-xs text-muted">
+            lost <Time at={last_lost_at} />
+          </span>
+        )}
+      </td>
+      <td className={CELL}>
+        {unhealthy === 0 ? (
+          <span className="text-muted">none</span>
+        ) : (
+          <Link to="/robots" search={{ fleet_id, health: "failing" }} className="inline-block min-h-6 hover:underline">
+            <Badge tone="bad">{unhealthy.toLocaleString()}</Badge>
+          </Link>
+        )}
+      </td>
+      <td className={cx(CELL, "max-sm:hidden")}>
+        <Versions fleet={fleet} />
+      </td>
+      <td className={cx(CELL, "max-lg:hidden")}>
+        <Newest fleet={fleet} />
+      </td>
+    </tr>
+  );
+}
+
+/** Tones that distinguish the versions. None of them is a judgment, so green and red are not used. */
+const VERSION_TONES: readonly Tone[] = ["info", "idle", "warn", "idle", "warn"];
+
+function Versions({ fleet: { fleet_name, app, versions, total } }: { fleet: FleetState }) {
+  const [first] = versions;
+  if (first === undefined) return <span className="text-muted">none</span>;
+  const parts = versions.map(({ tag, count }, at) => ({
+    value: count,
+    tone: VERSION_TONES[at] ?? "idle",
+    label: tag === "" ? "deleted release" : tag,
+  }));
+  const text = parts.map(({ label, value }) => (parts.length === 1 && value === total ? label : `${label}: ${value.toLocaleString()}`));
+  return (
+    <>
+      <TextLine className="mb-1 text-xs text-muted">{`${app === "main" ? "" : `${app} `}${text.join(", ")}`}</TextLine>
+      <Progress label={`Versions in ${fleet_name.slice(0, 80)}`} total={total} parts={parts} />
+    </>
+  );
+}
+
+function Newest({ fleet: { newest_deployment } }: { fleet: FleetState }) {
+  if (newest_deployment === null) return <span className="text-muted">none</span>;
+  const { id, kind, status, created_at } = newest_deployment;
+  return (
+    <Link to={kind === "config" ? "/config-deployments/$id" : "/deployments/$id"} params={{ id }} className="block hover:underline">
+      <StatusBadge status={status} />
+      <span className="block text-xs text-muted">
+        {kind}, <Time at={created_at} />
+      </span>
+    </Link>
+  );
+}

@@ -1,0 +1,39 @@
+import type { FleetOverview } from "@roamfleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Caller } from "../../kernel/caller.ts";
+import { wireTime } from "../../kernel/time.ts";
+import { countVersions, type FleetStateRow, listFleetStates, type VersionRow } from "./store-fleets.ts";
+
+/** Maximum fleets in the overview. The list of fleets shows all of them. */
+const FLEETS_SHOWN = 100;
+const VERSIONS_SHOWN = 5;
+
+export async function readFleets(plane: Plane, caller: Caller): Promise<FleetOverview> {
+  const db = plane.db.forOrg(caller.org_id);
+  const fleets = await listFleetStates(db, caller, FLEETS_SHOWN);
+  const ids = fleets.map(({ fleet_id }) => fleet_id);
+  const versions = Map.groupBy(ids.length === 0 ? [] : await countVersions(db, caller.org_id, ids), ({ fleet_id }) => fleet_id);
+  return {
+    fleet_count: fleets[0]?.fleet_count ?? 0,
+    fleets: fleets.map((fleet) => toWire(fleet, versions.get(fleet.fleet_id) ?? [])),
+  };
+}
+
+/** `versions`: those of the most frequent app come first. */
+function toWire(fleet: FleetStateRow, versions: readonly VersionRow[]): FleetOverview["fleets"][number] {
+  const { fleet_count: _, deployment_id, deployment_kind, deployment_status, deployment_at, last_lost_at, ...state } = fleet;
+  const app = versions[0]?.app ?? null;
+  return {
+    ...state,
+    last_lost_at: wireTime(last_lost_at),
+    app,
+    versions: versions
+      .filter((version) => version.app === app)
+      .slice(0, VERSIONS_SHOWN)
+      .map(({ release_id, tag, count }) => ({ release_id, tag, count })),
+    newest_deployment:
+      deployment_id === null || deployment_kind === null || deployment_status === null || deployment_at === null
+        ? null
+        : { id: deployment_id, kind: deployment_kind, status: deployment_status, created_at: wireTime(deployment_at) },
+  };
+}
