@@ -51,6 +51,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "robots approve": "approveRobot",
   "robots remove": "deleteRobot",
   timeline: "listTimeline",
+  report: "getReport",
   explain: "explainRobot",
   "robots shell": null,
   "robots sessions": "listShellSessions",

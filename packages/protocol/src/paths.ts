@@ -36,6 +36,7 @@ export const paths = {
   rotateToken: ["POST", "/api/tokens/{id}/rotate"],
 
   getOverview: ["GET", "/api/overview"],
+  getReport: ["GET", "/api/report"],
   listTimeline: ["GET", "/api/timeline"],
 
   listRobots: ["GET", "/api/robots"],

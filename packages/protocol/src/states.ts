@@ -147,5 +147,12 @@ export type AlertConditionType = (typeof ALERT_CONDITIONS)[number];
 export const SEVERITIES = ["critical", "warning", "info"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
+/**
+ * Why a report lists robots. The first four are events of the period: lost connections, failed installations and quarantines. The others
+ * are current states.
+ */
+export const REPORTED_ROBOTS = ["went_offline", "install_failed", "config_failed", "quarantined", "offline", "failing", "held"] as const;
+export type ReportedRobotsKind = (typeof REPORTED_ROBOTS)[number];
+
 export const INCIDENT_STATUSES = ["open", "acknowledged", "resolved"] as const;
 export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];

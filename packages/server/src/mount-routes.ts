@@ -13,6 +13,7 @@ import { orgRoutes } from "./features/orgs/index.ts";
 import { packageRoutes } from "./features/packages/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
 import { releaseRoutes } from "./features/releases/index.ts";
+import { reportRoutes } from "./features/report/index.ts";
 import { robotRoutes } from "./features/robots/index.ts";
 import { shellRoutes } from "./features/shells/index.ts";
 import { signingRoutes } from "./features/signing/index.ts";
@@ -38,6 +39,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     fleetRoutes,
     alertRoutes,
     overviewRoutes,
+    reportRoutes,
     robotRoutes,
     enrollmentRoutes,
     releaseRoutes,

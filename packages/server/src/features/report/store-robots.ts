@@ -1,0 +1,116 @@
+import { ID_PREFIXES, type ReportedRobotsKind } from "@roamfleet/protocol";
+import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { madeSince } from "../../kernel/page.ts";
+import { int, list, nullable, type RowOf, sql, type Statement, text, textOf, timestamptz, wiredRow } from "../../kernel/sql.ts";
+import { groupSentence } from "./sentences.ts";
+import { newestOfEach, partOf, rankColumns } from "./part.ts";
+
+/** Maximum entries of the timeline that a report reads, for each kind. */
+const ENTRIES_MAX = 10_000;
+
+/** Kinds of timeline entries, and the groups that their robots belong to. */
+const GROUP_OF: Record<string, ReportedRobotsKind> = {
+  "robot.disconnected": "went_offline",
+  "robot.held": "quarantined",
+  "deployment.failed": "install_failed",
+  "deployment.rolled_back": "install_failed",
+  "config.failed": "config_failed",
+  "config.rolled_back": "config_failed",
+};
+
+const groupRow = wiredRow({
+  kind: textOf<ReportedRobotsKind>(),
+  site_id: text,
+  site_name: text,
+  deployment_id: nullable(text),
+  robot_count: int,
+  offline_count: int,
+  robot_id: text,
+  robot_name: text,
+  summary: text,
+  at: nullable(timestamptz),
+  ...rankColumns,
+});
+
+/**
+ * Returns the robots that lost their connection, failed to install or were quarantined since a time, in groups by site and deployment. For
+ * each kind of entry, reads the newest `ENTRIES_MAX` from the index of the timeline.
+ */
+export async function readRobotEvents(db: Db, caller: Caller, since: Date) {
+  const { org_id } = caller;
+  const seen = visible(caller, "r.site_id", "r.fleet_id");
+  // The limit in the inner query makes PostgreSQL read the entries in order and stop, instead of joining all of them.
+  const near = seesWholeOrg(caller)
+    ? sql``
+    : sql`cross join lateral (select from robot r where r.org_id = ${org_id} and r.id = e.robot_id ${seen} limit 1) near`;
+  // reads tables of other features: timeline_entry, robot, site
+  return await readGroups(
+    db,
+    sql`
+    with entry as materialized (
+      select k.group_kind, e.* from unnest(${list(Object.keys(GROUP_OF))}::text[], ${list(Object.values(GROUP_OF))}::text[]) as k (kind, group_kind)
+      cross join lateral (
+        select e.kind, e.robot_id, e.id, e.at, e.summary, e.data ->> 'deployment_id' as deployment_id, e.data ->> 'reason' as reason
+        from timeline_entry e ${near}
+        where e.org_id = ${org_id} and e.kind = k.kind ${madeSince(ID_PREFIXES.event, since)} order by e.id desc limit ${ENTRIES_MAX}) e
+    ), scan as materialized (select coalesce(max(n), 0) >= ${ENTRIES_MAX} as truncated from (select count(*) as n from entry group by kind) c),
+    found as (
+      select e.group_kind as kind, r.site_id, e.deployment_id, count(distinct e.robot_id)::int as robot_count,
+        count(distinct e.robot_id) filter (where r.node_id is null)::int as offline_count, max(e.id) as id
+      from entry e join robot r on r.org_id = ${org_id} and r.id = e.robot_id
+      where e.reason is distinct from 'rollback_requested' ${seen}
+      group by 1, 2, 3)
+    select 'events' as part, f.*, e.robot_id, e.summary, e.at, scan.truncated
+    from found f cross join scan join entry e on e.id = f.id`,
+    org_id,
+  );
+}
+
+/**
+ * Returns the robots that are offline, failing or quarantined, in groups by site. Offline robots have no index, because it would be written
+ * at each connection: they take one scan of the org's robots.
+ */
+export async function readRobotStates(db: Db, caller: Caller) {
+  const { org_id } = caller;
+  const seen = visible(caller, "r.site_id", "r.fleet_id");
+  // reads tables of other features: robot, health_snapshot, site
+  return await readGroups(
+    db,
+    sql`
+    with state as (
+      select 'offline' as kind, r.site_id, r.id as robot_id, r.node_id, r.last_seen_at as at, '' as summary
+      from robot r where r.org_id = ${org_id} and r.decommissioned_at is null and r.node_id is null and r.last_seen_at is not null ${seen}
+      union all
+      select 'failing', r.site_id, r.id, r.node_id, h.received_at, array_to_string(array(select jsonb_array_elements_text(h.failing)), ', ')
+      from health_snapshot h join robot r on r.org_id = h.org_id and r.id = h.robot_id
+      where h.org_id = ${org_id} and h.state = 'failing' and r.decommissioned_at is null ${seen}
+      union all
+      select 'held', r.site_id, r.id, r.node_id, r.held_at, ''
+      from robot r where r.org_id = ${org_id} and r.held_at is not null and r.decommissioned_at is null ${seen}
+    ), found as (
+      select kind, site_id, count(*)::int as robot_count, count(*) filter (where node_id is null)::int as offline_count from state group by 1, 2)
+    select 'states' as part, f.*, null::text as deployment_id, s.robot_id, s.summary, s.at, f.kind || f.site_id as id, false as truncated
+    from found f cross join lateral (
+      select robot_id, summary, at from state s where s.kind = f.kind and s.site_id = f.site_id order by at desc, robot_id limit 1) s`,
+    org_id,
+  );
+}
+
+/** Returns the groups with the names of their sites and robots, those with the newest entries first. */
+async function readGroups(db: Db, groups: Statement<unknown>, org_id: string) {
+  // reads tables of other features: robot, site
+  const rows = await db.many(sql(groupRow)`
+    select n.kind, n.site_id, coalesce(s.name, n.site_id) as site_name, n.deployment_id, n.robot_count, n.offline_count, n.robot_id,
+      coalesce(r.name, n.robot_id) as robot_name, n.summary, n.at, n.total, n.truncated
+    from (${newestOfEach(groups)}) n
+    left join site s on s.org_id = ${org_id} and s.id = n.site_id
+    left join robot r on r.org_id = ${org_id} and r.id = n.robot_id
+    order by n.at desc, n.id desc`);
+  return partOf(rows, toItem);
+}
+
+const toItem = ({ total: _total, truncated: _truncated, ...group }: RowOf<typeof groupRow>) => ({
+  ...group,
+  summary: groupSentence(group),
+});
