@@ -213,6 +213,7 @@ type Ids = Record<
 
 const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "overview", path: "/" },
+  { name: "report", path: "/report" },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

@@ -33,7 +33,7 @@ export function describe({ code, stdout, stderr }: Printed): string[] {
   return [...out, ...lines(stderr).map((line) => `! ${line}`), ...(code === 0 ? [] : [`[exit ${code}]`])];
 }
 
-const ID = /\b(org|usr|tok|site|fleet|rob|rel|dep|tgt|cfg|cdep|key|evt|aud|sess)_[0-9a-hj-np-tv-z]{26}\b/g;
+const ID = /\b(org|usr|tok|site|fleet|rob|rel|dep|tgt|cfg|cdep|key|evt|aud|sess|inc)_[0-9a-hj-np-tv-z]{26}\b/g;
 const SECRET = /\brf_(org|user|enroll)_[0-9a-f]{64}\b/g;
 
 const SIGNING_KEY = /\b[0-9a-f]{32}\b/g;

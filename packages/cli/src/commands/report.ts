@@ -54,7 +54,7 @@ function show({ since, changed, broken, open }: Report, { out, now }: Context): 
   const deployment = ({ id, kind, name, target_name, status, reason, waiting_gate, counts }: Deployment): string =>
     line`${kind === "config" ? "config " : ""}${name} to ${target_name}: ${out.status(status)}${
       waiting_gate ? ", waits for promotion" : ""
-    }, ${counts.applied.toLocaleString("en")} of ${counts.total.toLocaleString("en")} applied${reason === null ? "" : ` (${reason})`} ${out.paint("quiet", id)}`;
+    }${counts.total === 0 ? "" : `, ${counts.applied.toLocaleString("en")} of ${counts.total.toLocaleString("en")} applied`}${reason === null ? "" : ` (${reason})`} ${out.paint("quiet", id)}`;
   const incident = ({ id, title, severity, status, active_count, member_count }: Incident): string =>
     line`${title}: ${severity}, ${out.status(status)}, ${active_count} of ${member_count} active ${out.paint("quiet", id)}`;
   const raised = ({ count, truncated, items }: Report["open"]["incidents"]) => ({

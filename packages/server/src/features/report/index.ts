@@ -12,12 +12,14 @@ import { readIncidents } from "./store-incidents.ts";
 import { readRobotEvents, readRobotStates } from "./store-robots.ts";
 
 const HOUR_MS = 3_600_000;
+/** Tolerated difference between the clocks of a client and the server, so that a client may ask for exactly `REPORT_DAYS_MAX`. */
+const SKEW_MS_MAX = HOUR_MS;
 
 export function reportRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getReport, async ({ clock }, { caller, query, db }) => {
     const until = clock.now();
     const since = parseTime(query.since) ?? new Date(until.getTime() - REPORT_HOURS * HOUR_MS);
-    if (until.getTime() - since.getTime() > REPORT_DAYS_MAX * 24 * HOUR_MS)
+    if (until.getTime() - since.getTime() > REPORT_DAYS_MAX * 24 * HOUR_MS + SKEW_MS_MAX)
       throw badRequest(`since is more than ${REPORT_DAYS_MAX} days ago: a report covers at most ${REPORT_DAYS_MAX} days`);
     return { data: await readReport(db, caller, since, until) };
   });

@@ -146,19 +146,19 @@ test("reports robots in groups: 30 robots of a site that went offline are one li
       .toSorted();
   const { broken, open } = await it.read();
   assert.deepEqual(short(broken.robots), [
-    ["config_failed", there.site_id, "cfd_1", 1, 1, `${there.robot_id} of ${there.site_id}: config.failed`],
-    ["install_failed", here.site_id, "dep_1", 4, 4, `4 robots of ${here.site_id}: deployment.rolled_back`],
-    ["went_offline", here.site_id, null, 30, 29, `30 robots of ${here.site_id} went offline, 29 still are`],
+    ["config_failed", there.site_id, "cfd_1", 1, 1, `${there.robot_id} at ${there.site_id}: config.failed`],
+    ["install_failed", here.site_id, "dep_1", 4, 4, `4 robots at ${here.site_id}: deployment.rolled_back`],
+    ["went_offline", here.site_id, null, 30, 29, `30 robots at ${here.site_id} went offline, 29 still are`],
   ]);
   assert.deepEqual(short(open.robots), [
-    ["failing", there.site_id, null, 1, 1, `${there.robot_id} of ${there.site_id} is unhealthy: lidar: no scan, disk: full`],
-    ["offline", here.site_id, null, 29, 29, `29 robots of ${here.site_id} are offline`],
+    ["failing", there.site_id, null, 1, 1, `${there.robot_id} at ${there.site_id} is unhealthy: lidar: no scan, disk: full`],
+    ["offline", here.site_id, null, 29, 29, `29 robots at ${here.site_id} are offline`],
   ]);
   assert.equal(broken.robots.items[0]?.site_name, broken.robots.items[0]?.site_id);
   const limited = await it.read(await it.tokenOf("viewer", { site_id: there.site_id }));
   assert.deepEqual(
     [short(limited.broken.robots), limited.broken.robots.count],
-    [[["config_failed", there.site_id, "cfd_1", 1, 1, `${there.robot_id} of ${there.site_id}: config.failed`]], 1],
+    [[["config_failed", there.site_id, "cfd_1", 1, 1, `${there.robot_id} at ${there.site_id}: config.failed`]], 1],
   );
   assert.deepEqual(short(limited.open.robots).length, 1);
 });
@@ -239,6 +239,7 @@ test("bounds a report in time and rows, and shows nothing of other orgs", TIMEOU
   const { open, since, until } = await it.read();
   assert.deepEqual([open.deployments.count, open.deployments.items.length, open.deployments.truncated], [25, 20, false]);
   assert.deepEqual([since, until], ["2029-12-31T16:00:00.000Z", "2030-01-01T00:00:00.000Z"]);
+  assert.equal((await it.read(it.token, "?since=2029-12-24T23:59:00Z")).since, "2029-12-24T23:59:00.000Z");
   const refused = await it.rig.call("GET", "/api/report?since=2029-12-01T00:00:00Z", { token: it.token });
   assert.deepEqual([refused.status, refused.body.error.code], [400, "bad_request"]);
   assert.equal((await it.read((await it.rig.org()).token)).open.deployments.count, 0);

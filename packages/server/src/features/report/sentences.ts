@@ -9,10 +9,10 @@ interface Group {
   summary: string;
 }
 
-/** Returns a sentence such as "1,000 robots of Rotterdam went offline, 12 still are". A group of one robot names it. */
+/** Returns a sentence such as "1,000 robots at Rotterdam went offline, 12 still are". A group of one robot names it. */
 export function groupSentence({ kind, site_name, robot_name, robot_count, offline_count, summary }: Group): string {
   const is_one = robot_count === 1;
-  const robots = `${is_one ? robot_name : `${robot_count.toLocaleString("en")} robots`} of ${site_name}`;
+  const robots = `${is_one ? robot_name : `${robot_count.toLocaleString("en")} robots`} at ${site_name}`;
   const are = is_one ? "is" : "are";
   const why = summary === "" ? "" : `: ${summary}`;
   switch (kind) {

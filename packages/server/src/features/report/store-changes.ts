@@ -49,7 +49,7 @@ export async function readChanges(db: Db, caller: Caller, since: Date) {
   const { org_id } = caller;
   const is_admin = mayInWholeOrg(caller, "admin");
   const actions = Object.entries(ACTIONS).filter(([, { is_for_admins }]) => is_admin || is_for_admins !== true);
-  // reads tables of other features: audit_entry, config_entry, credential, fleet, membership, release, robot, user_account
+  // reads tables of other features: audit_entry, config_entry, credential, fleet, membership, release, robot
   const rows = await db.many(sql(changeRow)`
     with entry as materialized (
       select a.part, e.* from unnest(${list(actions.map(([name]) => name))}::text[], ${list(actions.map(([, { part }]) => part))}::text[]) as a (action, part)
@@ -67,7 +67,7 @@ export async function readChanges(db: Db, caller: Caller, since: Date) {
     seen as (select part, id, at, actor, action, object_id, key from placed p where p.scope = 'org' or (true ${visible(caller, "p.site_id", "p.fleet_id")}))
     select n.part, n.id, n.at, n.actor, n.action, n.object_id, n.total, s.truncated, coalesce(n.key, (
       select tag from release where org_id = ${org_id} and id = n.object_id), (
-      select u.name from membership m join user_account u on u.id = m.user_id where m.org_id = ${org_id} and m.user_id = n.object_id limit 1), (
+      select max(name) from membership where org_id = ${org_id} and user_id = n.object_id), (
       select label from credential where org_id = ${org_id} and id = n.object_id)) as object_name
     from (${newestOfEach(sql`select * from seen`)}) n cross join full_scan s
     order by n.at desc, n.id desc`);

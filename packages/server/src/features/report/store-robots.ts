@@ -51,18 +51,19 @@ export async function readRobotEvents(db: Db, caller: Caller, since: Date) {
     with entry as materialized (
       select k.group_kind, e.* from unnest(${list(Object.keys(GROUP_OF))}::text[], ${list(Object.values(GROUP_OF))}::text[]) as k (kind, group_kind)
       cross join lateral (
-        select e.kind, e.robot_id, e.id, e.at, e.summary, e.data ->> 'deployment_id' as deployment_id, e.data ->> 'reason' as reason
+        select e.kind, e.robot_id, e.id, e.at, e.data ->> 'deployment_id' as deployment_id, e.data ->> 'reason' as reason
         from timeline_entry e ${near}
         where e.org_id = ${org_id} and e.kind = k.kind ${madeSince(ID_PREFIXES.event, since)} order by e.id desc limit ${ENTRIES_MAX}) e
     ), scan as materialized (select coalesce(max(n), 0) >= ${ENTRIES_MAX} as truncated from (select count(*) as n from entry group by kind) c),
+    of_robot as (
+      select group_kind, deployment_id, robot_id, max(id) as id, max(at) as at from entry where reason is distinct from 'rollback_requested' group by 1, 2, 3),
     found as (
-      select e.group_kind as kind, r.site_id, e.deployment_id, count(distinct e.robot_id)::int as robot_count,
-        count(distinct e.robot_id) filter (where r.node_id is null)::int as offline_count, max(e.id) as id
-      from entry e join robot r on r.org_id = ${org_id} and r.id = e.robot_id
-      where e.reason is distinct from 'rollback_requested' ${seen}
-      group by 1, 2, 3)
-    select 'events' as part, f.*, e.robot_id, e.summary, e.at, scan.truncated
-    from found f cross join scan join entry e on e.id = f.id`,
+      select e.group_kind as kind, r.site_id, e.deployment_id, count(*)::int as robot_count, count(*) filter (where r.node_id is null)::int as offline_count,
+        max(e.id) as id, max(e.at) as at
+      from of_robot e join robot r on r.org_id = ${org_id} and r.id = e.robot_id
+      where true ${seen} group by 1, 2, 3)
+    select n.*, e.robot_id, e.summary from (${newestOfEach(sql`select 'events' as part, found.*, scan.truncated from found cross join scan`)}) n
+    join timeline_entry e on e.org_id = ${org_id} and e.id = n.id`,
     org_id,
   );
 }
@@ -78,7 +79,7 @@ export async function readRobotStates(db: Db, caller: Caller) {
   return await readGroups(
     db,
     sql`
-    with state as (
+    with state as materialized (
       select 'offline' as kind, r.site_id, r.id as robot_id, r.node_id, r.last_seen_at as at, '' as summary
       from robot r where r.org_id = ${org_id} and r.decommissioned_at is null and r.node_id is null and r.last_seen_at is not null ${seen}
       union all
@@ -89,21 +90,22 @@ export async function readRobotStates(db: Db, caller: Caller) {
       select 'held', r.site_id, r.id, r.node_id, r.held_at, ''
       from robot r where r.org_id = ${org_id} and r.held_at is not null and r.decommissioned_at is null ${seen}
     ), found as (
-      select kind, site_id, count(*)::int as robot_count, count(*) filter (where node_id is null)::int as offline_count from state group by 1, 2)
-    select 'states' as part, f.*, null::text as deployment_id, s.robot_id, s.summary, s.at, f.kind || f.site_id as id, false as truncated
-    from found f cross join lateral (
-      select robot_id, summary, at from state s where s.kind = f.kind and s.site_id = f.site_id order by at desc, robot_id limit 1) s`,
+      select kind, site_id, count(*)::int as robot_count, count(*) filter (where node_id is null)::int as offline_count, max(at) as at from state group by 1, 2)
+    select n.*, s.robot_id, s.summary
+    from (${newestOfEach(sql`select 'states' as part, found.*, null::text as deployment_id, kind || site_id as id, false as truncated from found`)}) n
+    cross join lateral (
+      select robot_id, summary from state s where s.kind = n.kind and s.site_id = n.site_id order by s.at desc, s.robot_id limit 1) s`,
     org_id,
   );
 }
 
-/** Returns the groups with the names of their sites and robots, those with the newest entries first. */
+/** Returns the newest groups with the names of their sites and robots, those with the newest entries first. */
 async function readGroups(db: Db, groups: Statement<unknown>, org_id: string) {
   // reads tables of other features: robot, site
   const rows = await db.many(sql(groupRow)`
     select n.kind, n.site_id, coalesce(s.name, n.site_id) as site_name, n.deployment_id, n.robot_count, n.offline_count, n.robot_id,
       coalesce(r.name, n.robot_id) as robot_name, n.summary, n.at, n.total, n.truncated
-    from (${newestOfEach(groups)}) n
+    from (${groups}) n
     left join site s on s.org_id = ${org_id} and s.id = n.site_id
     left join robot r on r.org_id = ${org_id} and r.id = n.robot_id
     order by n.at desc, n.id desc`);
