@@ -57,14 +57,13 @@ export async function readDeployments(db: Db, caller: Caller, since: Date) {
           and (s.status = 'failed' or s.status = 'rolled_back' and s.reason is distinct from 'rollback_requested')
         union all select 'open', coalesce(s.started_at, s.created_at) where s.finished_at is null) p
       where true ${visible(caller, "s.site", "s.fleet")})
-    select n.part, n.id, n.kind, coalesce(e.tag, n.namespace, n.release_id, 'all namespaces') as name, n.robot_id, n.fleet_id, n.target_name, n.status, n.reason,
+    select n.part, n.id, n.kind, coalesce((select tag from release where org_id = ${org_id} and id = n.release_id), n.namespace, n.release_id, 'all namespaces') as name, n.robot_id, n.fleet_id, n.target_name, n.status, n.reason,
       exists (select from deployment_target t where t.org_id = ${org_id} and t.deployment_id = n.id and t.waiting_for = 'gate') as waiting_gate,
       n.count_total, n.count_applied, n.count_failed, n.count_rolled_back, n.created_by, n.at, n.total,
       case when n.part = 'open' then (select count(*) from unfinished) = ${ROWS_MAX}
         else (select coalesce(bool_or(full_since >= ${since}), false) from (select min(created_at) as full_since from recent having count(*) >= ${ROWS_MAX}) w)
         end as truncated
     from (${newestOfEach(sql`select * from part`)}) n
-    left join release e on e.org_id = ${org_id} and e.id = n.release_id
     order by n.at desc, n.id desc`);
   const part = (name: string) =>
     partOf(

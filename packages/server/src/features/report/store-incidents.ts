@@ -27,8 +27,8 @@ const rankedRow = wiredRow({ part: textOf<"raised" | "open">(), ...incidentRow.c
 export async function readIncidents(db: Db, caller: Caller, since: Date) {
   const { org_id } = caller;
   const seen = visible(caller, "site_id", "fleet_id");
-  const made = sql`select *, created_at as at from incident where org_id = ${org_id} ${seen}`;
   // reads tables of other features: incident
+  const made = sql`select *, created_at as at from incident where org_id = ${org_id} ${seen}`;
   const rows = await db.many(sql(rankedRow)`
     with recent as materialized (
       (select * from (${made}) m where true ${madeSince(ID_PREFIXES.incident, since)} order by id desc limit ${ROWS_MAX})
