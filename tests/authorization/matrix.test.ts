@@ -13,7 +13,7 @@ import {
   streamAccess,
   streamPaths,
 } from "@roamfleet/protocol";
-import { type Route, routes } from "@roamfleet/protocol/routes";
+import { type Report, type Route, routes } from "@roamfleet/protocol/routes";
 import { provePromise } from "../harness/promise.ts";
 import { startPlane } from "../harness/index.ts";
 import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
@@ -234,6 +234,7 @@ function checkList(line: Line, column: Column, reply: Reply): void {
   if (name === "getOverview")
     return assert.equal((reply.data.robots as { total: number }).total >= 1, column.sees.length > 0 || column.base !== column.from);
   if (name === "bulkUpdateRobots") return checkBulk(column, reply);
+  if (name === "getReport") return checkReport(column, reply);
   const path = PATH_OF_ITEMS[name ?? ""] ?? line.route?.path ?? "";
   const listed = new Set(
     name === "getFleetOverview"
@@ -246,6 +247,17 @@ function checkList(line: Line, column: Column, reply: Reply): void {
     assert.ok(id, path);
     assert.equal(listed.has(id), seen.has(id), `${line.name} ${column.name}: ${id}`);
   }
+}
+
+/** Checks that a report contains deployments only of fleets that the caller sees, and people only for admins of the whole org. */
+function checkReport({ sees, base, from, on }: Column, { data }: Reply): void {
+  const { changed, open } = data as unknown as Report;
+  const deployments = [...changed.started_deployments.items, ...changed.finished_deployments.items, ...open.deployments.items];
+  const sees_any = sees.length > 0 || base !== from;
+  assert.equal(deployments.length > 0, sees_any);
+  for (const things of [ground.a, ground.sibling, ground.b].filter((one) => base === from && !sees.includes(one)))
+    assert.ok(!deployments.some(({ fleet_id, robot_id }) => fleet_id === things.ids.fleet_id || robot_id === things.ids.robot_id));
+  assert.equal(changed.people !== null, isEnough(on.whole, "admin"));
 }
 
 /** Checks that a permitted caller of a bulk route receives the expected outcome for the robot. */

@@ -280,6 +280,7 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "incidents-none", path: "/incidents?severity=info" },
   { name: "incident", path: `/incidents/${ids.incident}` },
   { name: "alert-rules", path: "/alert-rules" },
+  { name: "report", path: "/report" },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

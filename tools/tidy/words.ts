@@ -49,6 +49,7 @@ export const CLEAN_FOLDERS = [
   "packages/server/src/features/overview/",
   "packages/server/src/features/reference/",
   "packages/server/src/features/releases/",
+  "packages/server/src/features/report/",
   "packages/server/src/features/robots/",
   "packages/server/src/features/shells/",
   "packages/server/src/features/signing/",

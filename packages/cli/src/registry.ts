@@ -122,6 +122,7 @@ export const registry: readonly Group[] = [
         upgrade: "Upgrade the agents of a robot or a fleet",
       }),
       ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
+      ...verbs(() => import("./commands/report.ts"), { report: "Show what changed, what broke and what is open" }),
       ...verbs(() => import("./commands/explain.ts"), { explain: "Explain why a robot has not installed a release" }),
       ...verbs(() => import("./commands/metrics.ts"), { metrics: "Show metrics of a robot" }),
       noun("channels", "Manage channels, through which incidents are reported", () => import("./commands/channels.ts"), {

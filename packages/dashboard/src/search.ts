@@ -172,6 +172,9 @@ export function timeOf(value: string, now_ms: number): string | undefined {
 
 const logTime: Read<string> = (value) => (timeOf(String(value), Date.now()) === undefined ? undefined : String(value));
 
+/** The start of a report: a time, or a duration before now. */
+export const readReportSearch = searchOf({ since: logTime });
+
 /** The filters and display options of a log. `robot_id` limits a fleet's log to one robot. */
 export const readLogSearch = searchOf({
   level: oneOf(LOG_LEVELS),

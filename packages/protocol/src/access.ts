@@ -150,6 +150,8 @@ export const access = {
 
   getOverview: list("viewer", "the overview"),
   getFleetOverview: list("viewer", "the overview of the fleets"),
+  // The people of the org are only in the reports of its admins.
+  getReport: list("viewer", "the report"),
   listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id")),
 
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),

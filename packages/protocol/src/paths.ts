@@ -37,6 +37,7 @@ export const paths = {
 
   getOverview: ["GET", "/api/overview"],
   getFleetOverview: ["GET", "/api/overview/fleets"],
+  getReport: ["GET", "/api/report"],
   listTimeline: ["GET", "/api/timeline"],
 
   listRobots: ["GET", "/api/robots"],

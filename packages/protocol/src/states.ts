@@ -157,6 +157,12 @@ export type DeliveryKind = (typeof DELIVERY_KINDS)[number];
 /** `failed`: given up after the last attempt. */
 export const DELIVERY_STATUSES = ["pending", "delivered", "failed"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+/**
+ * Why a report lists robots. The first four are events of the period: lost connections, failed installations and quarantines. The others
+ * are current states.
+ */
+export const REPORTED_ROBOTS = ["went_offline", "install_failed", "config_failed", "quarantined", "offline", "failing", "held"] as const;
+export type ReportedRobotsKind = (typeof REPORTED_ROBOTS)[number];
 
 export const INCIDENT_STATUSES = ["open", "acknowledged", "resolved"] as const;
 export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];

@@ -14,6 +14,7 @@ import { orgRoutes } from "./features/orgs/index.ts";
 import { packageRoutes } from "./features/packages/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
 import { releaseRoutes } from "./features/releases/index.ts";
+import { reportRoutes } from "./features/report/index.ts";
 import { robotRoutes } from "./features/robots/index.ts";
 import { shellRoutes } from "./features/shells/index.ts";
 import { signingRoutes } from "./features/signing/index.ts";
@@ -40,6 +41,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     alertRoutes,
     channelRoutes,
     overviewRoutes,
+    reportRoutes,
     robotRoutes,
     enrollmentRoutes,
     releaseRoutes,

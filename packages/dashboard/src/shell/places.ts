@@ -3,6 +3,7 @@ import {
   Bot,
   Boxes,
   Building2,
+  ClipboardList,
   FileCog,
   KeyRound,
   MapPin,
@@ -34,6 +35,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
     places: [
       { label: "Overview", to: "/", icon: Activity, key: "o" },
       { label: "Incidents", to: "/incidents", also: "/alert-rules", icon: Siren, key: "i" },
+      { label: "Report", to: "/report", icon: ClipboardList, key: "h" },
       { label: "Robots", to: "/robots", icon: Bot, key: "r" },
       { label: "Fleets", to: "/fleets", icon: Boxes, key: "f" },
       { label: "Sites", to: "/sites", icon: MapPin, key: "s" },

@@ -9,6 +9,7 @@ import { overviewRoutes } from "./overview.ts";
 import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
 import { releaseRoutes, signingRoutes } from "./releases.ts";
+import { reportRoutes } from "./report.ts";
 import { robotRoutes } from "./robots.ts";
 import { shellRoutes, streamRoutes } from "./streams.ts";
 
@@ -18,6 +19,7 @@ export const routes = {
   ...peopleRoutes,
   ...orgRoutes,
   ...overviewRoutes,
+  ...reportRoutes,
   ...robotRoutes,
   ...streamRoutes,
   ...releaseRoutes,
@@ -48,6 +50,7 @@ export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
+export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";
 export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, RobotMetrics, TimelineEntry } from "./robots.ts";

@@ -30,7 +30,7 @@ type ShownIncident = RowOf<typeof shownRow>;
 
 const nameRow = wiredRow({ name: text });
 /** Selects the name of a user in the org. No row: the user is not a member. */
-const nameOf = (org_id: string, user_id: Statement<unknown>): Statement<RowOf<typeof nameRow>> =>
+export const nameOf = (org_id: string, user_id: Statement<unknown>): Statement<RowOf<typeof nameRow>> =>
   // reads tables of other features: membership, user_account
   sql(nameRow)`
     select coalesce(m.name, u.email) as name from membership m join user_account u on u.id = m.user_id
