@@ -6,11 +6,11 @@ const series = (name: string, values: (number | null)[]) => ({ name, mean: value
 
 test("shows averages of a gauge, and the rate of a counter", () => {
   assert.deepEqual(shownValues(series("cpu_percent", [1, null, 3]), 10), [1, null, 3]);
-  assert.deepEqual(shownValues(series("requests_total", [100, 150, null, 350]), 10), [null, 5, null, 10]);
+  assert.deepEqual(shownValues(series("requests_total", [100, 150, null, 350, 351, null]), 10), [null, 5, null, 10, null, null]);
 });
 
 test("the rate of a counter that was reset is unknown for one interval", () => {
-  assert.deepEqual(shownValues(series("network_receive_bytes", [100, 20, 40]), 10), [null, null, 2]);
+  assert.deepEqual(shownValues(series("network_receive_bytes", [100, 20, 40, 41]), 10), [null, null, 2, null]);
 });
 
 test("units and counters follow from names", () => {

@@ -10,13 +10,14 @@ export const isCounter = (name: string): boolean => name.endsWith("_total") || /
 
 /**
  * Returns the values of a series to show: the averages of the intervals. Of a counter it returns the increase for each second instead; null
- * for the first interval, and after the counter was reset.
+ * for the first interval, after the counter was reset, and for the last interval, which is not complete.
  */
 export function shownValues({ name, mean, max }: IntervalSeries, step_seconds: number): (number | null)[] {
   if (!isCounter(name)) return [...mean];
+  const end = max.findLastIndex((value) => value !== null);
   let before: { value: number; at: number } | undefined;
   return max.map((value, at) => {
-    if (value === null) return null;
+    if (value === null || at === end) return null;
     const rate = before === undefined || value < before.value ? null : (value - before.value) / ((at - before.at) * step_seconds);
     before = { value, at };
     return rate;

@@ -40,8 +40,8 @@ test("short gaps are filled, longer ones are shown, and the line ends at the las
 });
 
 test("a counter is shown as a rate", () => {
-  const { charts } = chartsOf(metricsOf([answer("network_receive_bytes", [0, 6_000, 12_000], { interface: "eth0" })]));
-  assert.deepEqual([charts[0]?.unit, charts[0]?.series[0]?.values], ["B/s", [null, 100, 100]]);
+  const { charts } = chartsOf(metricsOf([answer("network_receive_bytes", [0, 6_000, 12_000, 12_001], { interface: "eth0" })]));
+  assert.deepEqual([charts[0]?.unit, charts[0]?.series[0]?.values], ["B/s", [null, 100, 100, null]]);
 });
 
 test("a metric without values has no chart", () => {

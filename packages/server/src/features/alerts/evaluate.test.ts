@@ -168,6 +168,15 @@ test("every type of condition opens an incident where it is true, and nowhere el
     await db.run(sql`
       insert into deployment (org_id, id, kind, target_kind, fleet_id, status, created_by, finished_at, created_at, updated_at)
       values (${org_id}, ${id}, 'release', 'fleet', ${robot.fleet_id}, ${status}, '{}', ${finished_at}, ${now}, ${now})`);
+  // Robots that return to their previous release after a failed check end the deployment as `rolled_back`, as a person's rollback does.
+  for (const [id, reason] of [
+    ["dep_4", "health_check_failed"],
+    ["dep_5", "rollback_requested"],
+  ] as const)
+    await db.run(sql`
+      insert into deployment (org_id, id, kind, target_kind, fleet_id, status, reason_counts, created_by, finished_at, created_at, updated_at)
+      values (${org_id}, ${id}, 'release', 'fleet', ${robot.fleet_id}, 'rolled_back', ${json({ rolled_back: { [reason]: 1 } })}, '{}',
+        ${now}, ${now}, ${now})`);
   await rig.clock.advance({ minutes: 31 });
   const found = await it.incidents(org_id);
   assert.deepEqual(found.map(({ title }) => title).toSorted(), [
@@ -180,7 +189,10 @@ test("every type of condition opens an incident where it is true, and nowhere el
     "Disk almost full",
     "Of a fleet",
   ]);
-  assert.ok(found.every(({ member_count, active_count }) => member_count === 1 && active_count === 1));
+  for (const { title, member_count, active_count } of found) {
+    const members = title === "Deployment failed" ? 2 : 1;
+    assert.deepEqual([member_count, active_count], [members, members], title);
+  }
   assert.deepEqual(
     found
       .filter(({ fleet_id }) => fleet_id !== null)

@@ -38,6 +38,13 @@ export const robotsInUse = (org_id: string, { site_id, fleet_id, labels }: RuleS
 const robots = ({ org_id }: ConditionContext, scope: RuleScope, condition: Statement<unknown>) =>
   sql`${robotsInUse(org_id, scope)} and ${condition}`;
 
+/**
+ * Whether a deployment failed: robots could not install the release. If all of them returned to their previous release, its status is
+ * `rolled_back`, as after a rollback that a person requested.
+ */
+export const HAS_FAILED = sql`(d.status = 'failed'
+  or d.status = 'rolled_back' and (d.reason_counts -> 'rolled_back') - array['', 'rollback_requested'] <> '{}'::jsonb)`;
+
 const deployments = ({ org_id }: ConditionContext, { site_id, fleet_id }: RuleScope, condition: Statement<unknown>) =>
   // reads tables of other features: deployment, robot, fleet
   sql`
@@ -82,7 +89,7 @@ const MATCHES: Record<AlertConditionType, Matches> = {
     ),
   agent_outdated: ({ below }, scope, context) => robots(context, scope, sql`true ${agentOlderThan(below ?? context.server_version)}`),
   deployment_failed: (_, scope, context) =>
-    deployments(context, scope, sql`d.status = 'failed' and d.finished_at > ${new Date(context.now.getTime() - FAILED_DEPLOYMENT_MS)}`),
+    deployments(context, scope, sql`${HAS_FAILED} and d.finished_at > ${new Date(context.now.getTime() - FAILED_DEPLOYMENT_MS)}`),
   deployment_paused: (_, scope, context) => deployments(context, scope, sql`d.status = 'paused' and d.finished_at is null`),
 };
 

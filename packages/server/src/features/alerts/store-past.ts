@@ -5,10 +5,10 @@ import { madeSince } from "../../kernel/page.ts";
 import { int, nullable, row, sql, type Statement, timestamptz } from "../../kernel/sql.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { GROUP_WINDOW_MS } from "./incident-state.ts";
-import { FAILED_DEPLOYMENT_MS, robotsInUse } from "./store-conditions.ts";
+import { FAILED_DEPLOYMENT_MS, HAS_FAILED, robotsInUse } from "./store-conditions.ts";
 import type { RuleRow } from "./store-rules.ts";
 
-/** Maximum timeline entries that one test reads; if there are more, it reads the newest. Reading this many takes about 1 s. */
+/** Maximum timeline entries that one test reads; if there are more, it reads the newest. */
 const ENTRIES_MAX = 200_000;
 
 interface Period {
@@ -50,7 +50,7 @@ const PAST: Partial<Record<RuleRow["condition"]["type"], (org_id: string, rule: 
       null::timestamptz as first_at
     from deployment d left join robot r on r.org_id = d.org_id and r.id = d.robot_id
       left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
-    where d.org_id = ${org_id} and d.status = 'failed' and d.finished_at >= ${since}
+    where d.org_id = ${org_id} and ${HAS_FAILED} and d.finished_at >= ${since}
       and d.finished_at <= ${now}::timestamptz - ${for_seconds} * interval '1 second' and ${for_seconds * 1_000 < FAILED_DEPLOYMENT_MS}
       and coalesce(r.fleet_id, f.id) is not null and coalesce(${site_id}::text, '') in ('', coalesce(r.site_id, f.site_id))
       and coalesce(${fleet_id}::text, '') in ('', coalesce(r.fleet_id, f.id))`,
