@@ -36,6 +36,12 @@ function importedBuiltin(name: string): string {
   const exported = names.map(
     (key) => `const $${key} = /* @__PURE__ */ (() => ${fetchBuiltin(name)}.${key})(); export { $${key} as ${key} };`,
   );
-  const whole = name === "process" ? "process" : `/* @__PURE__ */ new Proxy({}, { get: (_, key) => ${fetchBuiltin(name)}[key] })`;
-  return [...exported, `export default ${whole};`].join("\n");
+  return [...exported, `export default ${wholeBuiltin(name)};`].join("\n");
+}
+
+/** Returns the source of a module's default export. A function, such as node:events, may be extended, so it is not behind a proxy. */
+function wholeBuiltin(name: string): string {
+  if (name === "process") return "process";
+  if (typeof process.getBuiltinModule(`node:${name}`) === "function") return `/* @__PURE__ */ (() => ${fetchBuiltin(name)})()`;
+  return `/* @__PURE__ */ new Proxy({}, { get: (_, key) => ${fetchBuiltin(name)}[key] })`;
 }

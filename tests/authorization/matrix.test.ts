@@ -211,6 +211,8 @@ const LET_IN: Record<string, readonly number[]> = {
   createEnrollmentKey: [400],
   // The signed statement names the org of the sample, which may differ from the caller's org.
   changeSigningKeys: [400],
+  // The sample has no URL: channels of all samples together would be more than an org may have.
+  createChannel: [400],
   // Without a user in the body, an incident is assigned to the caller, and an org token is no user.
   assignIncident: [400],
   // The test server uses plain HTTP without a certificate.

@@ -254,7 +254,7 @@ export const access = {
   getAlertRule: one("viewer", "alert_rule"),
   // Moving a rule requires the role on its new site and fleet, too.
   updateAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
-  deleteAlertRule: one("operator", "alert_rule"),
+  deleteAlertRule: one("admin", "alert_rule"),
   testAlertRule: one("operator", "alert_rule", fields("body", "operator", ["site_id", "fleet_id"])),
 
   listAlertMutes: list("viewer", "alert mutes"),
