@@ -26,7 +26,10 @@ test("open pages stay current while a deployment changes many robots concurrentl
     return texts.length > 0 && texts.every((text) => text.includes("applied"));
   });
   await list.locator("[data-row]", { hasText: "many-1" }).filter({ hasText: "applied" }).waitFor();
-  await overview.getByText(`${ROBOTS} of ${ROBOTS}`).waitFor();
+  await overview
+    .getByRole("link", { name: /many-1 applied/ })
+    .getByText(`${ROBOTS} of ${ROBOTS}`)
+    .waitFor();
   const second = await org.deploy(await org.release({ tag: "many-2" }), { fleet_id });
   await server.until("all robots to be back", async () => (await org.deployment(second.id)).status === "rolled_back");
   await heat.getByRole("button", { name: `${ROBOTS} last update failed` }).waitFor();
