@@ -150,7 +150,7 @@ test("reads the mail server and the networks of alerts, and omits the password f
   for (const env of [
     { ROAMFLEET_SMTP_URL: mail.ROAMFLEET_SMTP_URL },
     { ...mail, ROAMFLEET_SMTP_URL: "http://rf:s3cret@mail.example.org" },
-    { ...mail, ROAMFLEET_SMTP_FROM: "nobody" },
+    { ...mail, ROAMFLEET_SMTP_FROM: "no address" },
     { ROAMFLEET_ALERT_NETWORKS: "intranet" },
   ])
     assert.throws(

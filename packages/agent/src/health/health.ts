@@ -4,6 +4,7 @@ import type { HealthBody } from "@roamfleet/protocol/link";
 import type { WorkloadStatus } from "../contract.ts";
 import type { RobotTime } from "../robot-time.ts";
 import {
+  cpuPercent,
   type CpuTimes,
   readBattery,
   readCpuTimes,
@@ -76,10 +77,8 @@ export class HealthMeter {
     const before = this.#last_cpu;
     const now = readCpuTimes(root);
     this.#last_cpu = now;
-    const total = now.total - before.total;
-    const percent = total > 0 ? Math.min(100, Math.max(0, (100 * (now.busy - before.busy)) / total)) : 0;
     return {
-      percent: Math.round(percent * 10) / 10,
+      percent: cpuPercent(before, now) ?? 0,
       load_1m: readLoad1m(root),
       cores: now.cores,
       temperature_celsius: readTemperatureCelsius(root),

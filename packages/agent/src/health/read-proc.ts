@@ -53,6 +53,13 @@ export function readCpuTimes(root: string): CpuTimes {
   return { busy: total - idle, total, cores: Math.max(1, lines.filter((line) => /^cpu\d/.test(line)).length) };
 }
 
+/** Returns the usage between two readings over all cores, in percent with one decimal; undefined if no time has passed. */
+export function cpuPercent(before: CpuTimes, now: CpuTimes): number | undefined {
+  const total = now.total - before.total;
+  if (total <= 0) return undefined;
+  return Math.round(Math.min(100, Math.max(0, (100 * (now.busy - before.busy)) / total)) * 10) / 10;
+}
+
 /** Returns the memory of the robot. Used memory is the total minus MemAvailable: what the kernel cannot free by dropping caches. */
 export function readMemory(root: string): { used_bytes: number; total_bytes: number } {
   const values = new Map<string, number>();

@@ -1,5 +1,6 @@
 import type { Clock } from "@roamfleet/clock";
 import {
+  cpuPercent,
   type CpuTimes,
   readBattery,
   readCpuTimes,
@@ -64,8 +65,6 @@ export class SystemValues {
   #cpuPercent(): number | undefined {
     const [before, now] = [this.#cpu, readCpuTimes(this.#root)];
     this.#cpu = now;
-    const total = now.total - before.total;
-    if (total <= 0) return undefined;
-    return Math.round(Math.min(100, Math.max(0, (100 * (now.busy - before.busy)) / total)) * 10) / 10;
+    return cpuPercent(before, now);
   }
 }

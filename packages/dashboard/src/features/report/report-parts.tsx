@@ -2,7 +2,8 @@ import type { Incident, ReportedChange, ReportedDeployment, ReportedRobots } fro
 import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ComponentType, ReactNode } from "react";
 import { usePlaces } from "../../api/queries.ts";
-import { Badge, CardList, cx, plural, StatusBadge, Text, TextLine, Time, type Tone } from "../../ui/index.ts";
+import { CardList, cx, plural, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
+import { IncidentStatusBadge, SeverityBadge } from "../incidents/incident-parts.tsx";
 
 interface PartOf<T> {
   count: number;
@@ -109,8 +110,6 @@ export function DeploymentItem({ item }: { item: ReportedDeployment }) {
   );
 }
 
-const SEVERITIES: Record<Incident["severity"], Tone> = { critical: "bad", warning: "warn", info: "info" };
-
 export function IncidentItem({ item }: { item: Incident }) {
   const { id, title, severity, status, site_id, active_count, member_count, raised_at } = item;
   const site = usePlaces().site_names.get(site_id) ?? site_id;
@@ -120,8 +119,8 @@ export function IncidentItem({ item }: { item: Incident }) {
       text={title}
       badge={
         <span className="flex gap-1.5">
-          <Badge tone={SEVERITIES[severity]}>{severity}</Badge>
-          <Badge>{status}</Badge>
+          <SeverityBadge severity={severity} />
+          <IncidentStatusBadge status={status} />
         </span>
       }
       more={`${site} · ${active_count.toLocaleString()} of ${member_count.toLocaleString()} active`}

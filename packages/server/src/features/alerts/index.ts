@@ -10,7 +10,7 @@ import { insertDefaults, listDueOrgs, listUnknownOrgs } from "./store-rules.ts";
 export { channelRoutes, dropDeliveries, startSender } from "./delivery/index.ts";
 export { dropIncidents } from "./retention.ts";
 export { alertRoutes } from "./routes.ts";
-export { nameOf } from "./store-shown.ts";
+export { incidentRow, nameOf } from "./store-shown.ts";
 
 /** Shorter than the interval of an org's evaluations, because another node may have evaluated an org a moment later. */
 const LOOK_EVERY_MS = 5_000;

@@ -56,8 +56,7 @@ const deployments = ({ org_id }: ConditionContext, { site_id, fleet_id }: RuleSc
     where p.fleet_id is not null ${equals({ "p.site_id": site_id ?? undefined, "p.fleet_id": fleet_id ?? undefined })}`;
 
 /**
- * The conditions by type. A new type, such as a threshold of a metric, needs a query here and nothing else: durations, grouping and messages
- * are the same for all.
+ * The query of each type of condition. Durations, grouping and messages are the same for all types, so a new type needs only a query.
  */
 const MATCHES: Record<AlertConditionType, Matches> = {
   robot_offline: (_, scope, context) => robots(context, scope, sql`r.node_id is null`),

@@ -24,7 +24,7 @@ const incidentColumns = {
   created_at: timestamptz,
   updated_at: timestamptz,
 };
-const incidentRow = wiredRow(incidentColumns);
+export const incidentRow = wiredRow(incidentColumns);
 const shownRow = wiredRow({ ...incidentColumns, assignee_name: nullable(text) });
 type ShownIncident = RowOf<typeof shownRow>;
 

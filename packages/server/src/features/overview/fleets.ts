@@ -19,7 +19,7 @@ export async function readFleets(plane: Plane, caller: Caller): Promise<FleetOve
   };
 }
 
-/** `versions`: those of the most frequent app come first. */
+/** `versions` is sorted: versions of the app that most robots run come first. */
 function toWire(fleet: FleetStateRow, versions: readonly VersionRow[]): FleetOverview["fleets"][number] {
   const { fleet_count: _, deployment_id, deployment_kind, deployment_status, deployment_at, last_lost_at, ...state } = fleet;
   const app = versions[0]?.app ?? null;

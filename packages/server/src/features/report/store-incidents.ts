@@ -1,29 +1,11 @@
-import { ID_PREFIXES, type IncidentStatus, type Severity } from "@roamfleet/protocol";
+import { ID_PREFIXES } from "@roamfleet/protocol";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { madeSince } from "../../kernel/page.ts";
-import { int, nullable, type RowOf, sql, text, textOf, timestamptz, wiredRow } from "../../kernel/sql.ts";
-import { nameOf } from "../alerts/index.ts";
+import { nullable, type RowOf, sql, text, textOf, wiredRow } from "../../kernel/sql.ts";
+import { incidentRow, nameOf } from "../alerts/index.ts";
 import { newestOfEach, partOf, rankColumns, ROWS_MAX } from "./part.ts";
 
-const incidentRow = wiredRow({
-  id: text,
-  rule_id: text,
-  title: text,
-  severity: textOf<Severity>(),
-  site_id: text,
-  fleet_id: nullable(text),
-  status: textOf<IncidentStatus>(),
-  member_count: int,
-  active_count: int,
-  flap_count: int,
-  assignee_id: nullable(text),
-  raised_at: timestamptz,
-  acknowledged_at: nullable(timestamptz),
-  resolved_at: nullable(timestamptz),
-  created_at: timestamptz,
-  updated_at: timestamptz,
-});
 const rankedRow = wiredRow({ part: textOf<"raised" | "open">(), ...incidentRow.columns, assignee_name: nullable(text), ...rankColumns });
 
 /** Returns the incidents that were opened or reopened since a time, and the unresolved ones. */

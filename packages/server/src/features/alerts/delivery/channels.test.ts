@@ -57,7 +57,7 @@ test("refuses what does not belong to the kind, unknown places, equal names and 
   const [mine, other] = [await it.org(), await it.org()];
   const create = async (body: object, token = mine.token) =>
     await it.call<{ data: NewChannel; error: { message: string } }>("POST", "/api/channels", { token, body });
-  const theirs = await seedRobot(it.plane, other.org_id);
+  const others_robot = await seedRobot(it.plane, other.org_id);
   const url = "https://hooks.test/";
   const cases = [
     [{ name: "a", kind: "webhook" }, 400],
@@ -65,13 +65,13 @@ test("refuses what does not belong to the kind, unknown places, equal names and 
     [{ name: "a", kind: "slack", url, routing_key: "k" }, 400],
     [{ name: "a", kind: "pagerduty", url }, 400],
     [{ name: "a", kind: "email", recipients: ["a@example.org"] }, 409],
-    [{ name: "a", kind: "webhook", url, routes: [{ site_id: theirs.site_id }] }, 404],
-    [{ name: "a", kind: "webhook", url, routes: [{ fleet_id: theirs.fleet_id }] }, 404],
+    [{ name: "a", kind: "webhook", url, routes: [{ site_id: others_robot.site_id }] }, 404],
+    [{ name: "a", kind: "webhook", url, routes: [{ fleet_id: others_robot.fleet_id }] }, 404],
     [{ name: "a", kind: "webhook", url, routes: [{ severities: ["critical"] }] }, 201],
     [{ name: "a", kind: "webhook", url }, 409],
   ] as const;
   for (const [body, status] of cases) assert.equal((await create(body)).status, status, JSON.stringify(body));
-  const { id } = (await create({ name: "theirs", kind: "webhook", url }, other.token)).body.data;
+  const { id } = (await create({ name: "of another org", kind: "webhook", url }, other.token)).body.data;
   for (const [method, path] of [
     ["GET", ""],
     ["PATCH", ""],

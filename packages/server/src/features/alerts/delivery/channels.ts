@@ -65,7 +65,7 @@ function withTarget(kind: ChannelKind, before: ChannelSecrets, { url, routing_ke
   return after;
 }
 
-/** Returns where messages go, without secrets. The path of a URL may be one. */
+/** Returns the destination to show. Of a URL it is only the host, because the path may contain a secret. */
 const destinationOf = ({ url, recipients }: ChannelSecrets): string =>
   recipients !== undefined ? recipients.join(", ") : url === undefined ? "PagerDuty" : new URL(url).host;
 

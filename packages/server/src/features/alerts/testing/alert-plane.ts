@@ -10,7 +10,7 @@ export async function startAlertPlane() {
   const { plane, clock } = rig;
   const { org_id, token } = await rig.org({ role: "admin" });
   const { db } = plane;
-  // The evaluator gives default rules to orgs that it does not know.
+  // The first evaluation of an org creates its default rules.
   await db.run(sql`insert into alert_evaluation (org_id, next_at) values (${org_id}, ${clock.now()})`);
   const loop = startAlerts(plane);
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller names the type of the response
