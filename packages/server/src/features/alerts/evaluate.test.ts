@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@roamfleet/clock/testing";
 import type { IncidentStatus } from "@roamfleet/protocol";
 import { int, json, nullable, row, sql, text, textOf } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { evaluateOrg } from "./evaluate.ts";
 import { createDefaultRules, startAlerts } from "./index.ts";
+import { CHANGES_MAX } from "./store-incidents.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -93,6 +95,59 @@ test("1,000 robots of a site that go offline are one incident, which is resolved
   );
   assert.deepEqual(await it.entries(org_id, incident.id), ["opened", "resolved"]);
   assert.ok(there.robot_id);
+});
+
+test("all robots of a large site are one incident, which several evaluations fill and empty", TIMEOUT, async () => {
+  await using it = await start();
+  const { rig, plane } = it;
+  const org_id = await it.org();
+  const count = 2 * CHANGES_MAX + 100;
+  await seedMore(plane, org_id, (await seedRobot(plane, org_id)).robot_id, count - 1);
+  await it.setOnline(org_id, true);
+  await rig.clock.advance({ minutes: 1 });
+  await it.setOnline(org_id, false);
+  await rig.clock.advance({ minutes: 11 });
+  assert.deepEqual(
+    (await it.incidents(org_id)).map(({ status, member_count, active_count }) => [status, member_count, active_count]),
+    [["open", count, count]],
+  );
+  await it.setOnline(org_id, true);
+  await rig.clock.advance({ minutes: 4 });
+  assert.deepEqual(
+    (await it.incidents(org_id)).map(({ status, member_count, active_count }) => [status, member_count, active_count]),
+    [["resolved", count, 0]],
+  );
+});
+
+test("an org whose evaluation exceeds the time limit does not delay the others", TIMEOUT, async () => {
+  await using it = await start();
+  const { rig, plane } = it;
+  const [slow, other] = [await it.org(), await it.org()];
+  for (const org_id of [slow, other]) await seedRobot(plane, org_id);
+  await it.setOnline(slow, false);
+  await rig.clock.advance({ minutes: 11 });
+  await it.setOnline(other, false);
+  await plane.db.run(sql`update alert_rule set for_seconds = 0 where org_id = ${other}`);
+  await plane.db.run(sql`update alert_evaluation set next_at = '2000-01-01' where org_id = ${slow}`);
+  const own = await rig.database.connect();
+  const blockedRow = row({ pid: int });
+  await own.transaction(async (tx) => {
+    await tx.run(sql`select from incident where org_id = ${slow} for update`);
+    const advanced = rig.clock.advance({ seconds: 10 });
+    // Cancel the statement like its time limit does, with the same error.
+    await until("the evaluation to wait for the lock", async () => {
+      const blocked = await tx.many(sql(blockedRow)`
+        select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
+      for (const { pid } of blocked) await tx.run(sql`select pg_cancel_backend(${pid})`);
+      return blocked.length > 0;
+    });
+    await advanced;
+  });
+  await own.close();
+  assert.deepEqual(
+    (await it.incidents(other)).map(({ title }) => title),
+    ["Robot offline"],
+  );
 });
 
 test("a robot that is offline for weeks does not hide that its site goes offline", TIMEOUT, async () => {

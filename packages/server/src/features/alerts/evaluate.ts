@@ -10,6 +10,7 @@ import { queueMessages, type Queueing } from "./delivery/index.ts";
 import { type Candidate, type IncidentMessage, joinedIncident, openIncident, REOPEN_WINDOW_MS, stepIncident } from "./incident-state.ts";
 import { matchesOf } from "./store-conditions.ts";
 import {
+  CHANGES_MAX,
   countMembers,
   type DueRow,
   type IncidentRow,
@@ -23,39 +24,46 @@ import {
   syncMatches,
 } from "./store-incidents.ts";
 import { listMuted } from "./store-mutes.ts";
-import { claimEvaluation, listEnabledRules, type RuleRow } from "./store-rules.ts";
+import { claimEvaluation, listEnabledRules, planEvaluation, type RuleRow } from "./store-rules.ts";
 
 type Evaluating = Queueing & Pick<Plane, "bus">;
 
 /** Interval of an org's evaluations. */
 const EVALUATE_EVERY_MS = 10_000;
+/** An evaluation of an org with very many robots may take seconds. The next one then waits until it has taken at most this share of the time. */
+const BUSY_SHARE_MAX = 0.1;
 /** Agents with an older version are outdated unless the condition names a version. */
 export const SERVER_VERSION = versionNumbers(packageJson.version) ?? "0.0.0";
 
 /**
  * Evaluates the rules of an org in one transaction: stores what matches now, opens, joins, reopens and resolves incidents. Does nothing if
  * another node is evaluating the org or has just done so. A crash at any point rolls back all of it, and the next evaluation repeats it.
+ * Returns true if there was more to change than one evaluation may, so that the next one must follow at once.
  */
-export async function evaluateOrg(db: Db, plane: Evaluating, org_id: string): Promise<void> {
-  await db.transaction(async (tx) => {
-    const now = plane.clock.now();
-    if (!(await claimEvaluation(tx, org_id, now, new Date(now.getTime() + EVALUATE_EVERY_MS)))) return;
-    const rules = await listEnabledRules(tx, org_id);
-    const ended = await syncMatches(tx, org_id, currentMatches(rules, org_id, now), now);
-    for (const [id, of_incident] of Map.groupBy(ended, ({ incident_id }) => incident_id))
-      await leaveIncident(
-        tx,
-        org_id,
-        id,
-        of_incident.map(({ subject_id }) => subject_id),
-        now,
-      );
-    const due = await listDueMatches(tx, org_id, now);
-    const incidents = await lockIncidents(tx, org_id, new Date(now.getTime() - REOPEN_WINDOW_MS));
-    if (due.length === 0 && incidents.every(({ status }) => status === "resolved")) return;
+export async function evaluateOrg(db: Db, plane: Evaluating, org_id: string): Promise<boolean> {
+  const { clock } = plane;
+  const began_ms = clock.monotonic();
+  return await db.transaction(async (tx) => {
+    const now = clock.now();
+    if (!(await claimEvaluation(tx, org_id, now, new Date(now.getTime() + EVALUATE_EVERY_MS)))) return false;
+    const has_more = await evaluateRules(tx, plane, org_id, now);
+    const wait_ms = has_more ? 0 : (clock.monotonic() - began_ms) / BUSY_SHARE_MAX;
+    if (has_more || wait_ms > EVALUATE_EVERY_MS) await planEvaluation(tx, org_id, new Date(now.getTime() + wait_ms));
+    return has_more;
+  });
+}
+
+async function evaluateRules(tx: Db, plane: Evaluating, org_id: string, now: Date): Promise<boolean> {
+  const rules = await listEnabledRules(tx, org_id);
+  const { ended, has_more } = await syncMatches(tx, org_id, currentMatches(rules, org_id, now), now);
+  for (const [id, subjects] of ended) await leaveIncident(tx, org_id, id, subjects, now);
+  const due = await listDueMatches(tx, org_id, now);
+  const incidents = await lockIncidents(tx, org_id, new Date(now.getTime() - REOPEN_WINDOW_MS));
+  if (due.length > 0 || incidents.some(({ status }) => status !== "resolved")) {
     const joined = await joinDue(tx, plane, org_id, { rules, due, incidents, now });
     await stepAll(tx, plane, org_id, { incidents, joined, now });
-  });
+  }
+  return has_more || due.length === CHANGES_MAX;
 }
 
 /** Returns a query for the current matches of all rules. Robots are grouped by site, or by fleet if the rule is limited to one. */

@@ -5,7 +5,7 @@ import type { Db } from "../../kernel/db.ts";
 import { isolateEach } from "../../kernel/isolate-failures.ts";
 import { DEFAULT_RULES } from "./defaults.ts";
 import { evaluateOrg } from "./evaluate.ts";
-import { insertDefaults, listDueOrgs, listUnknownOrgs } from "./store-rules.ts";
+import { insertDefaults, listDueOrgs, listUnknownOrgs, planEvaluation } from "./store-rules.ts";
 
 export { channelRoutes, dropDeliveries, startSender } from "./delivery/index.ts";
 export { dropIncidents } from "./retention.ts";
@@ -14,6 +14,8 @@ export { incidentRow, nameOf } from "./store-shown.ts";
 
 /** Shorter than the interval of an org's evaluations, because another node may have evaluated an org a moment later. */
 const LOOK_EVERY_MS = 5_000;
+/** After a failed evaluation of an org, the next one waits for this time, so that an org whose evaluation takes too long delays no other. */
+const RETRY_MS = 60_000;
 /** Orgs of one pass. If there are more, the next pass follows immediately. */
 const ORGS_AT_ONCE = 500;
 
@@ -31,7 +33,15 @@ async function evaluate(plane: Plane): Promise<boolean> {
   const { db, db_errors, clock, log } = plane;
   for (const org_id of await listUnknownOrgs(db, ORGS_AT_ONCE)) await createDefaultRules(db.forOrg(org_id), plane, org_id);
   const due = await listDueOrgs(db, clock.now(), ORGS_AT_ONCE);
-  const failures = await isolateEach(due, db_errors.isOutage, (org_id) => evaluateOrg(db.forOrg(org_id), plane, org_id));
-  if (failures !== undefined) log.error({ err: failures.error, orgs: failures.failed.length }, "alert rules could not be evaluated");
-  return failures === undefined && due.length === ORGS_AT_ONCE;
+  let has_more = due.length === ORGS_AT_ONCE;
+  // A statement that exceeds its time limit has this org's data as its cause, so the other orgs continue.
+  const affectsAll = (error: unknown): boolean => db_errors.isConnectionLost(error) || db_errors.isDiskFull(error);
+  const failures = await isolateEach(due, affectsAll, async (org_id) => {
+    if (await evaluateOrg(db.forOrg(org_id), plane, org_id)) has_more = true;
+  });
+  if (failures === undefined) return has_more;
+  log.error({ err: failures.error, orgs: failures.failed.length }, "alert rules could not be evaluated");
+  const retry_at = new Date(clock.now().getTime() + RETRY_MS);
+  for (const org_id of failures.failed) await planEvaluation(db.forOrg(org_id), org_id, retry_at);
+  return has_more;
 }

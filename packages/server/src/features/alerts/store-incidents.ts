@@ -1,31 +1,53 @@
 import type { IncidentEntryKind, IncidentStatus, Severity } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { int, json, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
-
-const endedRow = row({ incident_id: text, subject_id: text });
+import { int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 /**
- * Stores which subjects match now: adds new ones, and deletes those that no longer match. Returns the deleted ones that belong to an
- * incident. `matches` selects rule_id, group_id, subject_id, site_id and fleet_id. Writes only differences, so that it writes nothing while
- * nothing changes. The caller has claimed the org, so no other transaction moves the rows.
+ * Maximum matches that one evaluation adds or ends, and that it adds to incidents. If there are more, the next evaluation continues: an
+ * evaluation of any size would exceed the time limit of a statement, and be repeated forever.
+ */
+export const CHANGES_MAX = 20_000;
+
+const differenceRow = row({ incident_id: nullable(text), count: int, ended: nullable(jsonb<string[]>()) });
+
+/** What one evaluation changed in the matches of an org. */
+export interface MatchChanges {
+  /** The subjects that no longer match, by incident. */
+  ended: Map<string, readonly string[]>;
+  /** Whether more changes remain for the next evaluation. */
+  has_more: boolean;
+}
+
+/**
+ * Stores which subjects match now: adds new ones, and deletes those that no longer match. `matches` selects rule_id, group_id, subject_id,
+ * site_id and fleet_id. Writes only differences, so that it writes nothing while nothing changes. The caller has claimed the org, so no
+ * other transaction moves the rows.
  *
  * A plan from a time when the table was empty may have nested loops, which took more than 30 s for 20,000 matches. A full join is always
  * hashed or merged, and rows found by ctid need no join.
  */
-export const syncMatches = (tx: Db, org_id: string, matches: Statement<unknown>, now: Date): Promise<RowOf<typeof endedRow>[]> =>
-  tx.many(sql(endedRow)`
+export async function syncMatches(tx: Db, org_id: string, matches: Statement<unknown>, now: Date): Promise<MatchChanges> {
+  const changes = await tx.many(sql(differenceRow)`
     with difference as materialized (
       select c.rule_id, c.group_id, c.subject_id, c.site_id, c.fleet_id, m.ctid as ended_at, m.incident_id, m.subject_id as ended_id
       from (${matches}) c
       full join (select ctid, rule_id, subject_id, incident_id from alert_match where org_id = ${org_id}) m
         on m.rule_id = c.rule_id and m.subject_id = c.subject_id
-      where c.rule_id is null or m.rule_id is null),
+      where c.rule_id is null or m.rule_id is null
+      limit ${CHANGES_MAX}),
     ended as (delete from alert_match where org_id = ${org_id} and ctid = any(array(select ended_at from difference))),
     started as (
       insert into alert_match (org_id, rule_id, subject_id, group_id, site_id, fleet_id, since_at)
       select ${org_id}, rule_id, subject_id, group_id, site_id, fleet_id, ${now} from difference where rule_id is not null)
-    select incident_id, ended_id as subject_id from difference where incident_id is not null`);
+    select incident_id, count(*)::int as count, jsonb_agg(ended_id) filter (where ended_id is not null) as ended
+    from difference group by incident_id`);
+  const count = changes.reduce((sum, change) => sum + change.count, 0);
+  const ended = changes.flatMap(({ incident_id, ended }) =>
+    incident_id === null || ended === null ? [] : [[incident_id, ended] as const],
+  );
+  return { ended: new Map(ended), has_more: count === CHANGES_MAX };
+}
 
 /** Marks members of an incident as no longer matching. */
 export const leaveIncident = (tx: Db, org_id: string, incident_id: string, subjects: readonly string[], now: Date): Promise<number> =>
@@ -44,13 +66,13 @@ export const endMatches = async (tx: Db, org_id: string, rule_id: string, now: D
 const dueRow = row({ rule_id: text, subject_id: text, group_id: text, site_id: text, fleet_id: nullable(text) });
 export type DueRow = RowOf<typeof dueRow>;
 
-/** Returns matches without an incident that have lasted for the duration of their rule. */
+/** Returns matches without an incident that have lasted for the duration of their rule, up to CHANGES_MAX. */
 export const listDueMatches = (tx: Db, org_id: string, now: Date): Promise<DueRow[]> =>
   tx.many(sql(dueRow)`
     select m.rule_id, m.subject_id, m.group_id, m.site_id, m.fleet_id
     from alert_rule r join alert_match m on m.org_id = r.org_id and m.rule_id = r.id
     where r.org_id = ${org_id} and m.incident_id is null and m.since_at <= ${now}::timestamptz - r.for_seconds * interval '1 second'
-    order by m.rule_id, m.subject_id`);
+    order by m.rule_id, m.subject_id limit ${CHANGES_MAX}`);
 
 const incidentRow = row({
   id: text,

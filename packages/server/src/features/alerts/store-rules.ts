@@ -94,3 +94,7 @@ export const claimEvaluation = async (tx: Db, org_id: string, now: Date, next_at
   (await tx.run(sql`
     update alert_evaluation set next_at = ${next_at} where org_id in (
       select org_id from alert_evaluation where org_id = ${org_id} and next_at <= ${now} for update skip locked)`)) > 0;
+
+/** Sets when the org is evaluated next. */
+export const planEvaluation = (db: Db, org_id: string, next_at: Date): Promise<number> =>
+  db.run(sql`update alert_evaluation set next_at = ${next_at} where org_id = ${org_id}`);
