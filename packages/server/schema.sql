@@ -249,10 +249,11 @@ create table audit_entry (
   user_agent text,
   request_id text not null,
   data jsonb not null default '{}'::jsonb,
+  actor_id text default actor ->> 'id'::text,
   constraint audit_entry_pkey PRIMARY KEY (org_id, id)
 );
 CREATE INDEX audit_entry_action ON audit_entry USING btree (org_id, action, id);
-CREATE INDEX audit_entry_actor ON audit_entry USING btree (org_id, (actor ->> 'id'::text), id);
+CREATE INDEX audit_entry_actor ON audit_entry USING btree (org_id, actor_id, id);
 CREATE INDEX audit_entry_object ON audit_entry USING btree (org_id, object_id, id) WHERE object_id IS NOT NULL;
 CREATE INDEX audit_entry_refused ON audit_entry USING btree (org_id, id) WHERE error IS NOT NULL;
 CREATE INDEX audit_entry_token ON audit_entry USING btree (org_id, token_id, id) WHERE token_id IS NOT NULL;
@@ -1133,11 +1134,12 @@ create table shell_session (
   output_bytes bigint not null default 0,
   recording_bytes bigint not null default 0,
   recording_dropped_at timestamp with time zone,
+  actor_id text default actor ->> 'id'::text,
   constraint shell_session_pkey PRIMARY KEY (org_id, id),
   constraint shell_session_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
   constraint shell_session_status_check CHECK (status = ANY (ARRAY['open'::text, 'ended'::text, 'aborted'::text]))
 );
-CREATE INDEX shell_session_actor ON shell_session USING btree (org_id, (actor ->> 'id'::text), id);
+CREATE INDEX shell_session_actor ON shell_session USING btree (org_id, actor_id, id);
 CREATE INDEX shell_session_kept ON shell_session USING btree (started_at) WHERE recording_dropped_at IS NULL;
 CREATE INDEX shell_session_open ON shell_session USING btree (org_id, id) WHERE status = 'open'::text;
 CREATE INDEX shell_session_robot ON shell_session USING btree (org_id, robot_id, id);

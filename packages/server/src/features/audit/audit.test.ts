@@ -141,7 +141,7 @@ test("an audit query with any filter reads no more rows than its page limit", TI
     { token_id: "tok_nothing" },
   ];
   for (const filter of filters) {
-    const { rows, ms } = await explain(plane.db, (db) => newestEntries(db, "org_a", filter, MAX_ID, 200));
+    const { rows, ms } = await explain(plane.db.forOrg("org_a"), (db) => newestEntries(db, "org_a", filter, MAX_ID, 200));
     t.diagnostic(`${JSON.stringify(filter)}: ${rows} rows, ${ms} ms`);
     assert.ok(rows <= 200, JSON.stringify(filter));
   }

@@ -34,8 +34,7 @@ export interface EntryFilter {
 
 const matching = (filter: EntryFilter) => sql`
     ${madeSince(ID_PREFIXES.audit, filter.since)} ${madeBefore(ID_PREFIXES.audit, filter.until)}
-    ${equals({ action: filter.action, token_id: filter.token_id, object_id: filter.object_id })}
-    ${filter.actor_id === undefined ? sql`` : sql`and actor->>'id' = ${filter.actor_id}`}
+    ${equals({ action: filter.action, actor_id: filter.actor_id, token_id: filter.token_id, object_id: filter.object_id })}
     ${filter.outcome === undefined ? sql`` : filter.outcome === "done" ? sql`and error is null` : sql`and error is not null`}`;
 
 /** Returns the entries before the id `before`, newest first. The order of ids is the order of creation. */

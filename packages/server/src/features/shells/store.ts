@@ -128,7 +128,7 @@ export const listAllSessions = (db: Db, caller: Caller, { robot_id, actor_id, st
   db.many(sql(namedRow)`
     select ${sessionRow.of("s")}, r.name as robot_name from shell_session s join robot r on r.org_id = s.org_id and r.id = s.robot_id
     where s.org_id = ${caller.org_id} and s.id < ${after ?? MAX_ID} ${visible(caller, "r.site_id", "r.fleet_id")}
-      ${equals({ "s.robot_id": robot_id, "s.status": status })} ${actor_id === undefined ? sql`` : sql`and s.actor->>'id' = ${actor_id}`}
+      ${equals({ "s.robot_id": robot_id, "s.status": status, "s.actor_id": actor_id })}
     order by s.id desc limit ${limit}`);
 
 const chunkRow = row({ seq: int, bytes: bytea });
