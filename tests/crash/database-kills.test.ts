@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import type { Reached } from "@roamfleet/clock/failpoint";
 import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { databaseOf, killPostgres } from "../promises/writes-under-fire.ts";
+import { pointsOf, readFailpointLog } from "./failpoint-log.ts";
 import { Ledger } from "./ledger.ts";
 
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
@@ -33,13 +33,6 @@ async function killBackend(server: ServerProcess): Promise<void> {
 test("a write is stored exactly once when PostgreSQL is killed during its transaction", LIMIT, async (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log = path.join(directory, "points.log");
-  const lines = (): Reached[] =>
-    existsSync(log)
-      ? readFileSync(log, "utf8")
-          .split("\n")
-          .filter(Boolean)
-          .map((line) => JSON.parse(line) as Reached)
-      : [];
   try {
     await using server = await ServerProcess.start();
     const { token } = await server.org("Held");
@@ -52,20 +45,17 @@ test("a write is stored exactly once when PostgreSQL is killed during its transa
     const { id: site_id } = await ledger.post("/api/sites", { name: "Home" });
     await rearm("list");
     await ledger.post("/api/fleets", { name: "Traced", site_id });
-    const traced = lines()
-      .map(({ point }) => point)
-      // The points bear the name of the first statement, which locks the fleet's site.
-      .filter((point) => /^features\/(sites|fleets)\/.*:(statement|before-commit|after-commit)/.test(point));
-    const points = [...traced.filter((point) => point.endsWith("-commit")), ...traced.filter((point) => !point.endsWith("-commit"))];
-    assert.ok(points.length >= 3, traced.join(" "));
+    // The points bear the name of the first statement, which locks the fleet's site.
+    const points = pointsOf(log, /^features\/(sites|fleets)\/.*:(statement|before-commit|after-commit)/);
+    assert.ok(points.length >= 3, points.join(" "));
     let kills = 0;
     for (const point of points.slice(0, POINTS)) {
       for (const victim of VICTIMS) {
         const name = `${victim} at ${point}`;
-        const held = lines().length;
+        const held = readFailpointLog(log).length;
         await rearm(`${point}!hold`);
         const posting = ledger.post("/api/fleets", { name, site_id });
-        await until(`the server to stop at ${point}`, () => lines().length > held && stopped(server.program.child.pid));
+        await until(`the server to stop at ${point}`, () => readFailpointLog(log).length > held && stopped(server.program.child.pid));
         if (victim === "postmaster") assert.ok(killPostgres(server));
         else await killBackend(server);
         server.program.child.kill("SIGCONT");
