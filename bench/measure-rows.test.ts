@@ -46,3 +46,22 @@ test("a failed row is reported, and the rows after it are measured and saved", a
   assert.deepEqual(saved, [["first"], ["first", "last"]]);
   assert.match(text, /broken FAILED: Error: a client ended with 1/);
 });
+
+test("rows that wait are measured at the same time as those beside them, and others alone", async () => {
+  const running = new Set<string>();
+  const seen: string[] = [];
+  const noted = (name: string, waits: boolean): Row => ({
+    ...row(name, async () => {
+      running.add(name);
+      // Rows that are measured together have all begun after the next turn of the event loop.
+      await new Promise((resolve) => setImmediate(resolve));
+      seen.push([...running].join(" "));
+      await new Promise((resolve) => setImmediate(resolve));
+      running.delete(name);
+      return line(name);
+    }),
+    ...(waits ? { waits } : {}),
+  });
+  await measure([noted("a", true), noted("b", false), noted("c", true), noted("d", true), noted("e", false)]);
+  assert.deepEqual(seen, ["a", "b", "c d", "c d", "e"]);
+});

@@ -19,20 +19,33 @@ interface Report {
   measured: (results: Results) => Promise<void>;
 }
 
-/** Measures the rows in order. Reports a row that fails, and continues with the next. */
+/** Measures the rows in order, waiting ones together. Reports a row that fails, and continues with the next. */
 export async function measureRows(options: BenchOptions, { open = withRig, say, measured }: Report): Promise<Measurement> {
   const [results, failed]: [Results, Record<string, string>] = [{}, {}];
-  for (const row of options.rows) {
+  const measure = async (row: Row): Promise<void> => {
     try {
       results[row.name] = await measureRow(row, options, open, say);
     } catch (error) {
       failed[row.name] = (error as Error).message;
       say(`${row.name} FAILED: ${(error as Error).stack}\n`);
-      continue;
     }
-    await measured(results);
+  };
+  for (const rows of togetherOf(options.rows)) {
+    await Promise.all(rows.map(measure));
+    if (rows.some(({ name }) => name in results)) await measured(results);
   }
   return { results, failed };
+}
+
+/** Groups rows that wait and follow each other. Each other row is a group of its own. */
+function togetherOf(rows: readonly Row[]): Row[][] {
+  const groups: Row[][] = [];
+  for (const row of rows) {
+    const last = groups.at(-1);
+    if (row.waits === true && last?.at(-1)?.waits === true) last.push(row);
+    else groups.push([row]);
+  }
+  return groups;
 }
 
 async function measureRow(

@@ -45,6 +45,8 @@ export interface Row {
   server?: ServerOptions;
   /** Slow: measured only with `--full` or `--only`. */
   only_full?: true;
+  /** Mostly waits, and measures no time. Such rows are measured at the same time as the ones beside them in the table. */
+  waits?: true;
   /** Measures the row: one line, or several, of which the first is the row's total and the others its parts. */
   run: (rig: Rig) => Promise<RowResult | readonly RowResult[]>;
 }

@@ -63,6 +63,7 @@ const HEARTBEAT_S = 30;
 export const agentIdleBytes: Row = {
   name: "agent-idle-bytes",
   area: "agent",
+  waits: true,
   about:
     `bytes on the wire of an idle robot in 24 h, from ${IDLE_S} s on an idle machine, with TLS and the headers of packets, by the number of its ROS nodes and topics; ` +
     `compared with a bare WebSocket that sends a ping every ${HEARTBEAT_S} s`,
@@ -160,6 +161,7 @@ async function blockedDuring<T>({ pid }: BenchAgent, work: () => Promise<T>): Pr
 export const agentLogBytes: Row = {
   name: "agent-log-bytes",
   area: "agent",
+  waits: true,
   about:
     `bytes on the wire in 24 h of a robot whose app logs ${LINES_PER_S} lines of ${LINE_CHARACTERS} characters a second, from ${LOG_S} s, with TLS and the headers of packets; ` +
     `compared with the same lines as one gzip file. A block of the event loop does not include time in which the agent waited for a processor`,
@@ -218,6 +220,7 @@ async function countFsyncs(pid: number, seconds: number): Promise<number> {
 export const agentFsyncs: Row = {
   name: "agent-fsyncs",
   area: "agent",
+  waits: true,
   about: `calls of fsync a minute, counted by strace for ${FSYNC_S} s, of a robot that follows 3 log files with a line a second each`,
   server: { tls: true, default_intervals: true },
   run: (rig) =>
@@ -251,6 +254,7 @@ export const agentFsyncs: Row = {
 export const agentRss: Row = {
   name: "agent-rss",
   area: "agent",
+  waits: true,
   about: `resident memory of the bundled agent with 40 ROS nodes after ${IDLE_S / 2} s; compared with \`node\` that waits for a timer`,
   server: { tls: true, default_intervals: true },
   run: (rig) =>
