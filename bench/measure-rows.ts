@@ -37,7 +37,7 @@ export async function measureRows(options: BenchOptions, { open = withRig, say, 
   return { results, failed };
 }
 
-/** Groups rows that wait and follow each other. Each other row is a group of its own. */
+/** Groups rows that wait and follow each other. Each other row is a separate group. */
 function togetherOf(rows: readonly Row[]): Row[][] {
   const groups: Row[][] = [];
   for (const row of rows) {

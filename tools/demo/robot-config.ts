@@ -3,7 +3,8 @@ import os from "node:os";
 import path from "node:path";
 
 /**
- * Writes the robots' config file: a camera with a test picture, a shell of the user that runs the demo, and the address of the demo's ROS 1
+ * Writes the robots' config file: a camera with a test picture, a shell of the user that runs the demo, metrics that
+ * arrive after a minute, and the address of the demo's ROS 1
  * master, if any. Returns its path.
  */
 export async function writeRobotConfig(directory: string, ros1_master_uri: string | undefined): Promise<string> {
@@ -15,6 +16,8 @@ export async function writeRobotConfig(directory: string, ros1_master_uri: strin
     "    test_picture: true",
     "shell:",
     `  user: ${JSON.stringify(os.userInfo().username)}`,
+    "metrics:",
+    "  flush_seconds: 60",
     ...(ros1_master_uri === undefined ? [] : ["ros:", `  ros1_master_uri: ${JSON.stringify(ros1_master_uri)}`]),
   ];
   await writeFile(file, `${lines.join("\n")}\n`);
