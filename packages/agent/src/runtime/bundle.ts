@@ -296,6 +296,10 @@ export class BundleExecutor implements Executor {
     return running === undefined ? undefined : { directory: running.directory, env: running.env };
   }
 
+  metrics(app: string): BundleManifest["metrics"] | undefined {
+    return this.#running.get(app)?.manifest.metrics;
+  }
+
   status(app: string): RunStatus {
     const running = this.#running.get(app);
     if (running === undefined) return { status: "stopped", restarts: 0 };
