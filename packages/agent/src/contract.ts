@@ -117,11 +117,10 @@ export type AppPlace =
   | { directory: string; env: Readonly<Record<string, string>> }
   | { container: { engine: EngineCalls; container_id: string } };
 
-/** Where a running app serves metrics in the text format of Prometheus, on the robot's loopback address. */
+/** Where a running app serves metrics in the text format of Prometheus. */
 export interface ScrapeTarget {
   app: string;
-  port: number;
-  path: string;
+  url: string;
 }
 
 export interface StopOptions {

@@ -1,3 +1,4 @@
+import { httpAddress, METRICS_PATH_DEFAULT } from "../metrics/scrape-address.ts";
 import { isLoopback } from "../runtime/loopback.ts";
 import { type RobotConfig, ROBOT_CONFIG_DEFAULT, type RosValueConfig, type ScrapeConfig } from "./robot-config.ts";
 import { ConfigFileError, type Section } from "./section.ts";
@@ -43,20 +44,14 @@ function readScrape(section: Section): ScrapeConfig {
 
 /** Parses `http://host:port/path`, or `unix:/path/of/socket:/path`. */
 function addressOf(url: string, is_remote_allowed: boolean, at: string): ScrapeConfig["address"] {
-  const [, socket, path = "/metrics"] = /^unix:(\/[^:]+)(?::(\/\S*))?$/.exec(url) ?? [];
+  const [, socket, path = METRICS_PATH_DEFAULT] = /^unix:(\/[^:]+)(?::(\/\S*))?$/.exec(url) ?? [];
   if (socket !== undefined) return { instance: socket, socket, path };
   const parsed = URL.parse(url);
   if (parsed?.protocol !== "http:" || parsed.username !== "" || parsed.password !== "")
     throw new ConfigFileError(`${at} must be http://HOST:PORT/PATH without a user, or unix:/SOCKET:/PATH, not ${JSON.stringify(url)}`);
-  const { hostname, port, host, pathname, search } = parsed;
-  if (!isLoopback(hostname) && !is_remote_allowed)
-    throw new ConfigFileError(`${at}: ${hostname} is not this robot: use 127.0.0.1, [::1] or a unix socket, or set remote: on`);
-  return {
-    instance: host,
-    host: hostname.replace(/^\[|\]$/g, ""),
-    port: port === "" ? 80 : Number(port),
-    path: pathname === "/" ? "/metrics" : `${pathname}${search}`,
-  };
+  if (!isLoopback(parsed.hostname) && !is_remote_allowed)
+    throw new ConfigFileError(`${at}: ${parsed.hostname} is not this robot: use 127.0.0.1, [::1] or a unix socket, or set remote: on`);
+  return httpAddress(parsed);
 }
 
 function readLabels(section: Section): Record<string, string> {

@@ -123,8 +123,8 @@ class RobotDeployments implements Deployments {
 
   scrape_targets(): ScrapeTarget[] {
     return [...this.#workers.keys()].flatMap((app) => {
-      const metrics = this.#executors.map((executor) => executor.metrics?.(app)).find((place) => place !== undefined);
-      return metrics ? [{ app, ...metrics }] : [];
+      const url = this.#executors.map((executor) => executor.metrics_url?.(app)).find((one) => one !== undefined);
+      return url === undefined ? [] : [{ app, url }];
     });
   }
 

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@roamfleet/clock";
+import { SimulatedClock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import { UndecodedMessage } from "../ros/adapter.ts";
 import { RosBridge } from "../ros/bridge.ts";
 import { rosSettings } from "../ros/settings.ts";
+import { RosbridgeServer } from "../ros/testing/rosbridge-server.ts";
 import { ScriptedRos } from "../ros/testing/scripted-adapter.ts";
 import { collectSamples, droppedBy } from "../testing/collected-samples.ts";
 import { fieldOf, RosValues } from "./ros-values.ts";
@@ -69,4 +70,27 @@ test("takes the last value of a field for each sample, and none without a new me
   await values.stop();
   assert.deepEqual(adapter.listened, []);
   await ros.stop();
+});
+
+test("takes values from a server with the protocol of rosbridge", { timeout: 120_000 }, async (t) => {
+  const server = await RosbridgeServer.start(t, "/rosapi/");
+  const typedefs = [{ type: "demo_msgs/Battery", fieldnames: ["voltage"], fieldtypes: ["float32"], fieldarraylen: [-1] }];
+  server.topics.set("/battery", { type: "demo_msgs/msg/Battery", typedefs });
+  const settings = { ...rosSettings({ adapters: ["rosbridge"] }, {}, "/nonexistent"), rosbridge_url: server.url };
+  const ros = new RosBridge({ settings, clock: systemClock, log: pino({ level: "silent" }) });
+  t.after(() => ros.stop());
+  const collected = collectSamples();
+  const source = collected.source("ros");
+  const config = [{ topic: "/battery", field: "voltage", name: "battery_voltage" }];
+  const values = new RosValues({ values: config, ros, source, clock: systemClock });
+  values.start();
+  await until("the subscription", () => server.subscriptions.size === 1);
+  await until("a sample", () => {
+    server.publish("/battery", { voltage: 24.5 });
+    values.collect();
+    return collected.taken().some(({ name, values: [value] }) => name === "battery_voltage" && value === 24.5);
+  });
+  await values.stop();
+  await until("the end of the subscription", () => server.subscriptions.size === 0);
+  assert.deepEqual(droppedBy(source), {});
 });

@@ -1,10 +1,16 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
-import { SAMPLES_PER_CHUNK_MAX } from "@roamfleet/protocol/link";
+import { LABEL_VALUE_BYTES_MAX, LABELS_PER_SERIES_MAX, METRIC_NAME_BYTES_MAX, SAMPLES_PER_CHUNK_MAX } from "@roamfleet/protocol/link";
 import { collectSamples, droppedBy } from "../testing/collected-samples.ts";
+import { LINE_CHARACTERS_MAX } from "./exposition.ts";
+import { DROP_REASONS } from "./sample-source.ts";
+import { EXPOSITION_BYTES_MAX, OVERSIZE_PAUSE_MS, SCRAPE_TIMEOUT_MS } from "./scraper.ts";
 import { SERIES_MAX, SOURCE_SERIES_MAX, SPACING_MS_MIN } from "./sample-collector.ts";
 
+const guide = readFileSync(join(import.meta.dirname, "../../../../docs/guide/app-metrics.md"), "utf8");
 const START = "2030-01-01T00:00:00Z";
 
 function start(labels: Record<string, string> = {}) {
@@ -117,4 +123,25 @@ test("flushes early when the samples fill a chunk, so that a fast source needs n
   take("last");
   assert.equal(samples(), SAMPLES_PER_CHUNK_MAX);
   assert.equal(taken().length, SOURCE_SERIES_MAX.each);
+});
+
+test("app-metrics.md lists each reason, and the bounds that the agent enforces", () => {
+  assert.deepEqual(
+    Array.from(guide.matchAll(/^\| `([a-z]+)` \| [a-z0-9]/gm), ([, reason]) => reason).filter(
+      (one) => one !== undefined && one in DROP_REASONS,
+    ),
+    Object.keys(DROP_REASONS),
+  );
+  for (const text of [
+    `at most ${LINE_CHARACTERS_MAX.toLocaleString("en")} characters`,
+    `have at most ${METRIC_NAME_BYTES_MAX} characters`,
+    `${LABELS_PER_SERIES_MAX} labels in a series`,
+    `${LABEL_VALUE_BYTES_MAX} bytes in a label's value`,
+    `one sample of a series in ${SPACING_MS_MIN / 1_000} s`,
+    `${SOURCE_SERIES_MAX.each} series of one source, ${SOURCE_SERIES_MAX.all} of all sources`,
+    `${EXPOSITION_BYTES_MAX / 1024 / 1024} MiB in a response`,
+    `follows after ${OVERSIZE_PAUSE_MS / 60_000} minutes`,
+    `A request ends after ${SCRAPE_TIMEOUT_MS / 1_000} s`,
+  ])
+    assert.ok(guide.includes(text), text);
 });

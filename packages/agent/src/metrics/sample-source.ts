@@ -65,7 +65,7 @@ export class SampleSource {
   values(): Value[] {
     const { name, labels } = this.#options;
     const own = Object.keys(labels).length === 0 ? { source: name } : labels;
-    return Array.from(this.#dropped, ([reason, value]) => ({ name: "samples_dropped_total", labels: { ...own, reason }, value }));
+    return Array.from(this.#dropped, ([reason, value]) => ({ name: "samples_dropped", labels: { ...own, reason }, value }));
   }
 
   #collect({ name, labels, value, time: own_time }: GivenSample, now: number): DropReason | undefined {

@@ -20,7 +20,7 @@ test("collects the metrics of an app at the port that its manifest names, until 
   const program = `require("http").createServer((request, response) => response.end("orders_total 3\\n" + "path" + request.url.length + " 1\\n")).listen(${port}, "127.0.0.1")`;
   const serving = await shellRelease("one", `exec node --eval '${program}'`, { metrics: { port, path: "/m" } });
   await rig.ended(rig.deploy(serving));
-  assert.deepEqual(rig.deployments.scrape_targets?.(), [{ app: "main", port, path: "/m" }]);
+  assert.deepEqual(rig.deployments.scrape_targets?.(), [{ app: "main", url: `http://127.0.0.1:${port}/m` }]);
   const collected = collectSamples();
   const metrics = new WorkloadMetrics({
     config: { interval_seconds: 1, scrape: [] },
@@ -54,7 +54,7 @@ test("each target has its own interval, and reports whether it answers", LIMIT, 
   const { port } = server.address() as AddressInfo;
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const collected = collectSamples(clock);
-  let apps: ScrapeTarget[] = [{ app: "gone", port: await freePort("127.0.0.1"), path: "/" }];
+  let apps: ScrapeTarget[] = [{ app: "gone", url: `http://127.0.0.1:${await freePort("127.0.0.1")}/m` }];
   const metrics = new WorkloadMetrics({
     config: {
       interval_seconds: 10,
@@ -86,9 +86,9 @@ test("each target has its own interval, and reports whether it answers", LIMIT, 
   await until("the last request to end", () => shown().length === 5);
   assert.deepEqual(shown(), [
     ["scrape_up", "a:1 arm", 1],
-    ["samples_dropped_total", "a:1 arm name", 1],
+    ["samples_dropped", "a:1 arm name", 1],
     ["scrape_up", "other", 1],
-    ["samples_dropped_total", "other name", 3],
+    ["samples_dropped", "other name", 3],
     ["scrape_up", "gone", 0],
   ]);
   apps = [];

@@ -4,6 +4,7 @@ import type { RobotConfig, ScrapeAddress } from "../config-file/robot-config.ts"
 import type { ScrapeTarget } from "../contract.ts";
 import type { SampleCollector } from "./sample-collector.ts";
 import { SampleSource } from "./sample-source.ts";
+import { httpAddress } from "./scrape-address.ts";
 import { Scraper } from "./scraper.ts";
 import type { Value } from "./system-values.ts";
 
@@ -69,9 +70,8 @@ export class WorkloadMetrics {
       scraper.stop();
       this.#apps.delete(key);
     }
-    for (const [key, { app, port, path }] of running) {
-      const address = { instance: `127.0.0.1:${port}`, host: "127.0.0.1", port, path };
-      const target = this.#apps.get(key) ?? this.#target(address, { app });
+    for (const [key, { app, url }] of running) {
+      const target = this.#apps.get(key) ?? this.#target(httpAddress(new URL(url)), { app });
       this.#apps.set(key, target);
       void target.scraper.scrape();
     }

@@ -296,8 +296,9 @@ export class BundleExecutor implements Executor {
     return running === undefined ? undefined : { directory: running.directory, env: running.env };
   }
 
-  metrics(app: string): BundleManifest["metrics"] | undefined {
-    return this.#running.get(app)?.manifest.metrics;
+  metrics_url(app: string): string | undefined {
+    const metrics = this.#running.get(app)?.manifest.metrics;
+    return metrics ? `http://127.0.0.1:${metrics.port}${metrics.path}` : undefined;
   }
 
   status(app: string): RunStatus {

@@ -1,7 +1,6 @@
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { AppPlace } from "../contract.ts";
 import type { ProbeResult, Verdict } from "./health-check.ts";
-import type { BundleManifest } from "./manifest.ts";
 
 export interface StageIo {
   signal: AbortSignal;
@@ -59,8 +58,8 @@ export interface Executor {
   status(app: string): RunStatus;
   /** Returns where the app runs. Absent: releases of this kind run no processes. */
   place?(app: string): AppPlace | undefined;
-  /** Returns where the running app serves metrics; undefined: its manifest names no place. */
-  metrics?(app: string): BundleManifest["metrics"] | undefined;
+  /** Returns the address at which the running app serves metrics; undefined: its manifest names none. */
+  metrics_url?(app: string): string | undefined;
   /** Notifies a running workload of a changed config file, if its manifest requests that. */
   reload?(app: string): void;
   /** Called when the agent ends. Stops the workloads, or leaves them running if `keep_workloads` is true. */

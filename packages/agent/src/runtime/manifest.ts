@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
+import { METRICS_PATH_DEFAULT } from "../metrics/scrape-address.ts";
 import { StepFailure } from "./failure.ts";
 import {
   MANIFEST_ARGUMENTS_MAX,
@@ -23,6 +24,12 @@ export interface ResourceLimits {
   pids: number | null;
 }
 
+/** Where a program serves its metrics. */
+export interface MetricsPlace {
+  port: number;
+  path: string;
+}
+
 /** The content of an app bundle's `roamfleet.json`. */
 export interface BundleManifest {
   start: string[];
@@ -31,7 +38,7 @@ export interface BundleManifest {
   stop_timeout_seconds: number;
   limits: ResourceLimits;
   /** Where the program serves its metrics in the text format of Prometheus, on 127.0.0.1; null: nowhere. */
-  metrics: { port: number; path: string } | null;
+  metrics: MetricsPlace | null;
   /** How the workload is notified of a new config; null: it watches the file. */
   reload: { signal: NodeJS.Signals } | null;
 }
@@ -153,10 +160,11 @@ export function signalName(value: unknown, field: string): NodeJS.Signals {
   return name as NodeJS.Signals;
 }
 
-function metricsPlace(value: unknown): BundleManifest["metrics"] {
+/** Validates the field `metrics` of a manifest. */
+export function metricsPlace(value: unknown): MetricsPlace | null {
   if (!given(value)) return null;
   const { port, path: place } = object(value, "metrics", ["port", "path"]);
-  const read = text(place ?? "/metrics", "metrics.path");
+  const read = text(place ?? METRICS_PATH_DEFAULT, "metrics.path");
   if (!/^\/[!-~]*$/.test(read)) throw bad("metrics.path", "must begin with / and have no spaces");
   return { port: whole(port, "metrics.port", 1, 65_535), path: read };
 }
