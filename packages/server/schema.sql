@@ -777,6 +777,7 @@ create table metric_chunk (
   last_at timestamp with time zone not null,
   seq bigint not null,
   chunk bytea not null,
+  number bigint not null default 0,
   constraint metric_chunk_pkey PRIMARY KEY (org_id, robot_id, first_at, seq)
 ) partition by RANGE (first_at);
 alter table metric_chunk enable row level security;
@@ -789,12 +790,25 @@ create table metric_position (
   outbox_id text not null,
   seq bigint not null,
   dropped_samples bigint not null default 0,
+  last_number bigint not null default 0,
+  sent_number bigint not null default 0,
+  unsent_from timestamp with time zone,
+  queued_at timestamp with time zone,
   constraint metric_position_pkey PRIMARY KEY (org_id, robot_id),
   constraint metric_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+CREATE INDEX metric_position_queued ON metric_position USING btree ((hashtext(robot_id) & 7), queued_at) WHERE queued_at IS NOT NULL;
 alter table metric_position enable row level security;
 create policy tenant on metric_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on metric_position to pg_database_owner;
+
+create table metric_shard (
+  shard integer not null,
+  leased_until timestamp with time zone,
+  served_at timestamp with time zone,
+  constraint metric_shard_pkey PRIMARY KEY (shard),
+  constraint metric_shard_shard_check CHECK (shard >= 0 AND shard <= 7)
+);
 
 create table node (
   id text not null,
