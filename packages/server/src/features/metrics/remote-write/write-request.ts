@@ -12,10 +12,10 @@ export interface Origin {
 
 /** Value of the label `job`. A robot cannot set it, so it cannot forge series of the operator's own jobs. */
 export const JOB = "roamfleet_robots";
-const OURS: ReadonlySet<string> = new Set(["job", "org_id", "site_id", "fleet_id", "robot_id", "robot"]);
+export const OUR_LABELS: ReadonlySet<string> = new Set(["job", "org_id", "site_id", "fleet_id", "robot_id", "robot"]);
 
 /** Returns whether a robot's label gets the prefix `exported_`: it is a label of ours, or reserved by Prometheus. */
-const isReserved = (label: string): boolean => OURS.has(label) || label.startsWith("__");
+const isReserved = (label: string): boolean => OUR_LABELS.has(label) || label.startsWith("__");
 
 /** Returns all labels of a series, sorted by name. A label of the robot with a reserved name gets the prefix `exported_`, as in Prometheus. */
 export function labelsOf(origin: Origin, { name, labels }: Pick<Series, "name" | "labels">): [string, string][] {
@@ -32,6 +32,16 @@ export function labelsOf(origin: Origin, { name, labels }: Pick<Series, "name" |
   }
   return [...all].sort(([a], [b]) => (a < b ? -1 : 1));
 }
+
+/** The reverse of `labelsOf`: returns the robot's own labels. */
+export const robotLabels = (labels: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(labels).flatMap(([label, value]) => {
+      if (isReserved(label)) return [];
+      const original = label.replace(/^(?:exported_)+/, "");
+      return [[isReserved(original) ? original : label, value]];
+    }),
+  );
 
 /**
  * Encodes the body of a request of remote write 1.0: a snappy block with a protobuf message.
