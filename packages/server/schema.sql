@@ -426,6 +426,7 @@ CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE 
 CREATE INDEX deployment_events_kept ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL AND events_dropped_at IS NULL;
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
 CREATE INDEX deployment_finished ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL;
+CREATE INDEX deployment_finished_of_org ON deployment USING btree (org_id, finished_at) WHERE finished_at IS NOT NULL AND (target_kind <> 'robot'::text OR (created_by ->> 'type'::text) IS DISTINCT FROM 'system'::text);
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
 CREATE INDEX deployment_following ON deployment USING btree (org_id, kind, id) WHERE target_kind = 'robot'::text AND (created_by ->> 'type'::text) = 'system'::text;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);

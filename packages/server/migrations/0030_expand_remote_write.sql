@@ -18,3 +18,7 @@ create table metric_shard (
   served_at timestamptz
 );
 insert into metric_shard (shard) select generate_series(0, 7);
+
+-- The deployments that ended in a period, for the report of a shift.
+create index deployment_finished_of_org on deployment (org_id, finished_at)
+  where finished_at is not null and (target_kind <> 'robot' or created_by ->> 'type' is distinct from 'system');
