@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "../../../kernel/sql.ts";
+import { systemClock } from "@roamfleet/clock";
+import { probeRead, probeWrite } from "../probe.ts";
 import { PrometheusProcess, SKIP_WITHOUT_PROMETHEUS } from "../testing/prometheus.ts";
 import { seriesFrom } from "../testing/series-from.ts";
 import { startWritePlane } from "../testing/write-plane.ts";
@@ -103,4 +105,12 @@ test("two nodes send each chunk once, and robots of all shards", OPTIONS, async 
   const found = await prometheus.samples("cpu_percent", it.clock.now());
   assert.deepEqual(new Set(found.map(({ samples }) => samples.length)), new Set([120]));
   assert.equal(found.length, 40);
+});
+
+test("Prometheus accepts the requests with which doctor checks it", OPTIONS, async () => {
+  await using prometheus = await PrometheusProcess.start();
+  const context = { clock: systemClock, timeout_ms: 10_000, signal: new AbortController().signal };
+  assert.equal(await probeWrite(context, { url: prometheus.write_url, token: undefined }), 204);
+  assert.equal(await probeRead(context, { url: prometheus.url, token: undefined }), 200);
+  assert.equal(await probeWrite(context, { url: `${prometheus.url}/elsewhere`, token: undefined }), 404);
 });

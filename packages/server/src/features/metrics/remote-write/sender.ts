@@ -6,7 +6,7 @@ import { printable } from "../../../kernel/fault.ts";
 import { retryBisected } from "../../../kernel/isolate-failures.ts";
 import { exchange } from "../http-exchange.ts";
 import { claimShards, listUnsent, putSent, readBacklog, releaseShard, type SentPosition, type UnsentRow } from "./store.ts";
-import { encodeWriteRequest, type Origin } from "./write-request.ts";
+import { encodeWriteRequest, type Origin, WRITE_HEADERS } from "./write-request.ts";
 
 const LOOK_EVERY_MS = 5_000;
 const MEASURE_EVERY_MS = 60_000;
@@ -25,12 +25,6 @@ const RETRY_MS_MAX = 60_000;
 const RETRY_AFTER_MS_MAX = 600_000;
 /** Statuses that refuse the content of a request. All others, such as 404 and redirects, are retried: the operator can repair them. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 409, 413, 422]);
-const HEADERS = {
-  "content-type": "application/x-protobuf",
-  "content-encoding": "snappy",
-  "x-prometheus-remote-write-version": "0.1.0",
-};
-
 interface OutgoingChunk {
   origin: Origin;
   number: number;
@@ -206,7 +200,7 @@ async function post({ clock }: Plane, { receiver, signal }: SendContext, chunks:
   const with_samples = chunks.filter(({ sample_count }) => sample_count > 0);
   if (with_samples.length === 0) return;
   const request = {
-    headers: HEADERS,
+    headers: WRITE_HEADERS,
     body: encodeWriteRequest(with_samples),
     timeout_ms: REQUEST_TIMEOUT_MS,
     response_bytes_max: RESPONSE_BYTES_MAX,

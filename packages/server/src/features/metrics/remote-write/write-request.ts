@@ -10,6 +10,13 @@ export interface Origin {
   robot_name: string;
 }
 
+/** Headers of remote write 1.0. */
+export const WRITE_HEADERS = {
+  "content-type": "application/x-protobuf",
+  "content-encoding": "snappy",
+  "x-prometheus-remote-write-version": "0.1.0",
+};
+
 /** Value of the label `job`. A robot cannot set it, so it cannot forge series of the operator's own jobs. */
 export const JOB = "roamfleet_robots";
 export const OUR_LABELS: ReadonlySet<string> = new Set(["job", "org_id", "site_id", "fleet_id", "robot_id", "robot"]);
