@@ -22,6 +22,7 @@ select create_reference_table('stream_ticket');
 select create_reference_table('web_session');
 select create_reference_table('node');
 select create_reference_table('retention_clock');
+select create_reference_table('metric_shard');
 
 -- Tables of an org. A table follows the tables that it references.
 select create_distributed_table('site', 'org_id');

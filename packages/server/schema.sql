@@ -427,6 +427,7 @@ CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE 
 CREATE INDEX deployment_events_kept ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL AND events_dropped_at IS NULL;
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
 CREATE INDEX deployment_finished ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL;
+CREATE INDEX deployment_finished_of_org ON deployment USING btree (org_id, finished_at) WHERE finished_at IS NOT NULL AND (target_kind <> 'robot'::text OR (created_by ->> 'type'::text) IS DISTINCT FROM 'system'::text);
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
 CREATE INDEX deployment_following ON deployment USING btree (org_id, kind, id) WHERE target_kind = 'robot'::text AND (created_by ->> 'type'::text) = 'system'::text;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
@@ -778,6 +779,7 @@ create table metric_chunk (
   last_at timestamp with time zone not null,
   seq bigint not null,
   chunk bytea not null,
+  number bigint not null default 0,
   constraint metric_chunk_pkey PRIMARY KEY (org_id, robot_id, first_at, seq)
 ) partition by RANGE (first_at);
 alter table metric_chunk enable row level security;
@@ -790,12 +792,25 @@ create table metric_position (
   outbox_id text not null,
   seq bigint not null,
   dropped_samples bigint not null default 0,
+  last_number bigint not null default 0,
+  sent_number bigint not null default 0,
+  unsent_from timestamp with time zone,
+  queued_at timestamp with time zone,
   constraint metric_position_pkey PRIMARY KEY (org_id, robot_id),
   constraint metric_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+CREATE INDEX metric_position_queued ON metric_position USING btree ((hashtext(robot_id) & 7), queued_at) WHERE queued_at IS NOT NULL;
 alter table metric_position enable row level security;
 create policy tenant on metric_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on metric_position to pg_database_owner;
+
+create table metric_shard (
+  shard integer not null,
+  leased_until timestamp with time zone,
+  served_at timestamp with time zone,
+  constraint metric_shard_pkey PRIMARY KEY (shard),
+  constraint metric_shard_shard_check CHECK (shard >= 0 AND shard <= 7)
+);
 
 create table node (
   id text not null,

@@ -42,6 +42,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   metric_position: "features/metrics",
   metric_chunk: "features/metrics",
   metric_chunk_default: "features/metrics",
+  metric_shard: "features/metrics",
   timeline_entry: "features/timeline",
   shell_session: "features/shells",
   shell_recording: "features/shells",
@@ -81,4 +82,5 @@ export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "alert_channel",
   "node",
   "retention_clock",
+  "metric_shard",
 ]);

@@ -1,3 +1,5 @@
 export { storeSamples, takeSamples } from "./ingest.ts";
+export { probeRead, probeWrite } from "./probe.ts";
 export { metricRoutes } from "./routes.ts";
 export { startMetricRetention } from "./retention.ts";
+export { startRemoteWrite } from "./remote-write/sender.ts";

@@ -5,7 +5,7 @@ import type { Http } from "../../kernel/http.ts";
 import { serve } from "../../kernel/serve.ts";
 import { parseTime, wireTime } from "../../kernel/time.ts";
 import { requireRobot } from "../robots/index.ts";
-import { queryMetrics } from "./read.ts";
+import { queryStoredOrRemote } from "./remote-read.ts";
 
 const HOUR_MS = 3_600_000;
 const SPAN_DAYS_MAX = 31;
@@ -23,7 +23,13 @@ export function metricRoutes(http: Http, plane: Plane): void {
     const names = query.names === undefined ? undefined : new Set(query.names.split(",").filter((name) => name !== ""));
     if (names !== undefined && names.size > NAMES_MAX) throw badRequest(`names has more than ${NAMES_MAX} names`);
     const points = query.points ?? POINTS_DEFAULT;
-    const { series, omitted_series } = await queryMetrics(db, caller.org_id, { robot_id: params.id, names, since, until, points });
+    const { series, omitted_series } = await queryStoredOrRemote(plane, db, caller.org_id, {
+      robot_id: params.id,
+      names,
+      since,
+      until,
+      points,
+    });
     const step_seconds = (until.getTime() - since.getTime()) / 1_000 / points;
     return { data: { robot_id: params.id, since: wireTime(since), until: wireTime(until), step_seconds, series, omitted_series } };
   });
