@@ -110,6 +110,7 @@ grant delete, insert, select, update on alert_delivery to pg_database_owner;
 create table alert_evaluation (
   org_id text not null,
   next_at timestamp with time zone not null,
+  evaluated_at timestamp with time zone,
   constraint alert_evaluation_pkey PRIMARY KEY (org_id),
   constraint alert_evaluation_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
@@ -416,6 +417,7 @@ create table deployment (
   authority jsonb,
   order_number bigint not null default nextval('order_number'::regclass),
   events_dropped_at timestamp with time zone,
+  gate_accepted_at timestamp with time zone,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint deployment_cancel_mode_check CHECK (cancel_mode = ANY (ARRAY['finish'::text, 'rollback'::text])),

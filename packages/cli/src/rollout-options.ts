@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { SEVERITIES, type Severity } from "@roamfleet/protocol";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { parse } from "yaml";
@@ -10,6 +11,7 @@ export interface RolloutFlags {
   policy?: string;
   wave?: string[];
   gate?: true;
+  gateIncidents?: Severity;
   soak?: number;
   maxParallel?: number;
   maxUnavailable?: NonNullable<Rollout["max_unavailable"]>;
@@ -34,6 +36,12 @@ export const rolloutOptions = (command: Command): Command =>
     )
     .option("--soak <time>", "Soak time of a wave before the next one starts, such as 10m", seconds)
     .option("--gate", "Wait for `rf deployments promote` after each wave")
+    .addOption(
+      new Option(
+        "--gate-incidents <severity>",
+        "Pause if an updated robot of a wave joins an incident of at least this severity before the next wave starts",
+      ).choices(SEVERITIES),
+    )
     .option("--max-parallel <n>", "Maximum robots updating at once", wholeNumber(1))
     .option(
       "--max-unavailable <n>",
@@ -91,13 +99,14 @@ function waveOf(text: string): Wave {
 /** Returns the policy from the flags or the file; undefined if neither is given. --expires-in is relative to `now`. */
 export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollout | undefined> {
   if (flags.policy !== undefined) return readPolicy(flags);
-  const { wave, soak, gate, failThreshold, minDecided, window, windowZone, windowMinutes } = flags;
-  if (wave === undefined && (soak !== undefined || gate)) throw usage("--soak and --gate need waves: add --wave 5%");
+  const { wave, soak, gate, gateIncidents, failThreshold, minDecided, window, windowZone, windowMinutes } = flags;
+  if (wave === undefined && (soak !== undefined || gate || gateIncidents !== undefined))
+    throw usage("--soak, --gate and --gate-incidents need waves: add --wave 5%");
   if (failThreshold === undefined && minDecided !== undefined) throw usage("--min-decided needs a threshold: add --fail-threshold 10%");
   if (window === undefined && (windowZone !== undefined || windowMinutes !== undefined))
     throw usage("--window-zone and --window-minutes need a window: add --window '0 2 * * *'");
   const rollout = {
-    waves: wave?.map((text) => ({ ...waveOf(text), soak_seconds: soak, gate: gate && "manual" })),
+    waves: wave?.map((text) => ({ ...waveOf(text), soak_seconds: soak, gate: gate && "manual", gate_incidents: gateIncidents })),
     failure_threshold: failThreshold && { ...failThreshold, min_decided: minDecided },
     window: window === undefined ? undefined : { cron: window, time_zone: windowZone ?? "UTC", duration_minutes: windowMinutes ?? 60 },
     max_parallel: flags.maxParallel,

@@ -55,6 +55,7 @@ export const REASONS = [
   "creator_removed",
   "user_cancelled",
   "threshold_exceeded",
+  "gate_failed",
   "agent_lost",
 ] as const;
 export type Reason = (typeof REASONS)[number];

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { Count, Entity, Id, Labels, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
+import { SEVERITIES } from "../states.ts";
 
 /** Maximum waves of a rollout. The implicit last wave is not counted. */
 export const WAVES_MAX = 50;
@@ -32,6 +33,11 @@ const Wave = Shape({
     }),
   ),
   gate: Maybe(Type.Enum([...GATES], { default: "auto", description: "manual: the next wave waits until the deployment is promoted" })),
+  gate_incidents: Maybe(
+    Type.Enum([...SEVERITIES], {
+      description: "Pause the deployment if an updated robot of the wave joins an incident of at least this severity",
+    }),
+  ),
 });
 
 const Window = Shape({
@@ -97,6 +103,7 @@ export const WholeRollout = Shape({
         labels: Maybe(Labels),
         soak_seconds: Count,
         gate: OneOf(GATES),
+        gate_incidents: Maybe(OneOf(SEVERITIES)),
       }),
     ),
   ),
@@ -123,6 +130,18 @@ export const counters = {
   cancelled: Count,
 };
 
+export const GATE_CHECKS = ["incidents"] as const;
+/** `waiting`: nothing is out of bounds, but the data does not cover the whole soak time yet. */
+export const GATE_CHECK_STATES = ["passing", "failing", "waiting"] as const;
+/** A check of the current wave's gate, as it is now. */
+export const GateCheck = Shape({
+  kind: OneOf(GATE_CHECKS),
+  state: OneOf(GATE_CHECK_STATES),
+  message: Type.String(),
+  /** The incident that makes the check fail. */
+  incident_id: Nullable(Id),
+});
+
 export const WAVE_STATES = ["pending", "open", "soaking", "gate", "passed"] as const;
 
 export const DeploymentWave = Entity("DeploymentWave", {
@@ -133,6 +152,9 @@ export const DeploymentWave = Entity("DeploymentWave", {
   labels: Nullable(Labels),
   soak_seconds: Count,
   gate: OneOf(GATES),
+  gate_incidents: Nullable(OneOf(SEVERITIES)),
+  /** The checks of the gate; empty for waves that are not open, have passed, or have no such gate. */
+  gate_checks: Type.Array(GateCheck),
   status: OneOf(WAVE_STATES),
   ...counters,
   offline: Type.Integer({ minimum: 0, description: "Queued robots that are offline and get the release when they connect" }),

@@ -92,7 +92,7 @@ export const listDueOrgs = async (db: Db, now: Date, limit: number): Promise<str
 /** Claims an org until the end of the transaction. Returns false if another node has claimed or evaluated it. */
 export const claimEvaluation = async (tx: Db, org_id: string, now: Date, next_at: Date): Promise<boolean> =>
   (await tx.run(sql`
-    update alert_evaluation set next_at = ${next_at} where org_id in (
+    update alert_evaluation set next_at = ${next_at}, evaluated_at = ${now} where org_id in (
       select org_id from alert_evaluation where org_id = ${org_id} and next_at <= ${now} for update skip locked)`)) > 0;
 
 /** Sets when the org is evaluated next. */

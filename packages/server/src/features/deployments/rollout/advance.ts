@@ -7,8 +7,9 @@ import { isLimited, wakeSlots } from "../dispatch/slots.ts";
 import { patchDeployment } from "../store/deployments.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 import { assignToWave, countAssigned, countQueued, getWave, insertWaves, lockPending, releaseHeld, setWaveTimes } from "../store/waves.ts";
-import { deploymentChange } from "../messages.ts";
-import { type Engine, HINT_DISPATCH, moveTargets } from "../transition.ts";
+import { deploymentChange, REASON_TEXTS } from "../messages.ts";
+import { type Engine, HINT_DISPATCH, moveDeployment, moveTargets } from "../transition.ts";
+import { readGateChecks } from "./gates.ts";
 
 /** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
@@ -66,7 +67,7 @@ async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): 
     const facts = await waveFacts(tx, row);
     const step = nextStep(facts, engine.clock.now());
     if (step.do === "wait") return { row, step_at: null };
-    if (step.do === "soak") return { row, step_at: step.until };
+    if (step.do === "soak" || step.do === "await_data") return { row, step_at: step.until };
     const done = await takeStep(tx, engine, row, facts, step);
     row = done.row;
     if (done.chunk_full) return { row, step_at: engine.clock.now() };
@@ -87,10 +88,10 @@ export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<Wave
     failed: row.count_failed,
     rolled_back: row.count_rolled_back,
   };
-  return waveFactsOf(deployment, counts, { blocked, gated });
+  return waveFactsOf(deployment, counts, { blocked, gated }, await readGateChecks(tx, deployment));
 }
 
-type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" }>;
+type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" } | { do: "await_data" }>;
 
 async function takeStep(
   tx: Db,
@@ -111,6 +112,16 @@ async function takeStep(
       const lifted = await releaseHeld(tx, deployment, "gate", isLimited(deployment) ? "slot" : null, ASSIGN_TARGETS);
       tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
       return { row: deployment, chunk_full: lifted > 0 };
+    }
+    case "fail_gate": {
+      const paused = await patchDeployment(tx, deployment, { paused_at: now });
+      const message = `paused: ${REASON_TEXTS.gate_failed.replace("a wave", `wave ${facts.wave + 1}`)}: ${step.message}`;
+      return whole(
+        await moveDeployment(tx, engine, paused, "paused", "gate_failed", SYSTEM, {
+          message,
+          data: { incident_id: step.check.incident_id },
+        }),
+      );
     }
     case "pass":
     case "pass_again": {

@@ -58,6 +58,7 @@ export const deploymentRow = row({
   wave_to_assign: nullable(int),
   step_at: nullable(timestamptz),
   failures_accepted: int,
+  gate_accepted_at: nullable(timestamptz),
   cancel_requested_at: nullable(timestamptz),
   cancel_mode: nullable(textOf<"finish" | "rollback">()),
   stop_requested_at: nullable(timestamptz),
