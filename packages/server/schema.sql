@@ -534,6 +534,7 @@ create table deployment_wave (
   count_failed integer not null default 0,
   count_rolled_back integer not null default 0,
   count_cancelled integer not null default 0,
+  metric_checks jsonb,
   constraint deployment_wave_pkey PRIMARY KEY (org_id, deployment_id, wave),
   constraint deployment_wave_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
 );

@@ -20,6 +20,14 @@ async function start(count: number, severity: "critical" | "warning" = "critical
   return {
     plane,
     robots: robots as [SimulatedRobot, SimulatedRobot, SimulatedRobot, ...SimulatedRobot[]],
+    /** Sends a sample of each robot every minute. A robot that runs the release uses `factor` times the memory. */
+    async measure(minutes: number, tag: string, factor: number): Promise<void> {
+      for (let i = 0; i < minutes; i += 1) {
+        for (const [at_robot, robot] of robots.entries())
+          robot.sendSamples({ memory_used_bytes: (1_000 * (at_robot + 1) + 10 * (i % 3)) * (robot.runs() === tag ? factor : 1) });
+        await plane.advance({ minutes: 1 });
+      }
+    },
     async rollOut(wave: NonNullable<Rollout["waves"]>[number]): Promise<string> {
       const { id } = await plane.deploy(await plane.release(), { fleet_id }, { rollout: { waves: [wave] } });
       await plane.settle();
@@ -101,4 +109,65 @@ test("a gate ignores incidents below its severity, and those that the robot had 
   await robots[0].disconnect();
   await plane.advance({ minutes: 2 });
   assert.match(await stateOf(plane, lenient), /null 1$/);
+});
+
+const soak_seconds = 600;
+const gate_metrics = [{ name: "memory_used_bytes", aggregation: "mean" as const, rise_percent: 10 }];
+const lastMessage = async (plane: Harness, id: string) => (await plane.api.listDeploymentEvents(at(id))).items.at(-1)?.message ?? "";
+
+for (const [name, factor, end] of [
+  ["stops at a release that uses 20% more memory", 1.2, "paused gate_failed 0"],
+  ["passes a release that uses 5% more memory", 1.05, "applied null 1"],
+] as const)
+  test(`a metric gate ${name}`, TIMEOUT, async () => {
+    await using it = await start(4);
+    const { plane, robots } = it;
+    await it.measure(10, "", 1);
+    const id = await it.rollOut({ count: 2, soak_seconds, gate_metrics });
+    const tag = robots[0].runs() ?? "";
+    await it.measure(5, tag, 1);
+    await plane.restart();
+    assert.equal(await stateOf(plane, id), "in_progress null 0");
+    await it.measure(7, tag, factor * factor);
+    await plane.restart();
+    assert.equal(await stateOf(plane, id), end);
+    assert.equal((await plane.deployment(id)).counts.failed, 0, "health checks see no failure");
+    if (end.startsWith("applied")) return;
+    assert.match(
+      await lastMessage(plane, id),
+      /wave 1 failed: memory_used_bytes mean rise 10%: 2 of 2 robots outside, first rob_\w+ with \d+, \d+ before$/,
+    );
+    await plane.api.resumeDeployment(at(id));
+    await it.measure(10, tag, factor * factor);
+    assert.equal(await stateOf(plane, id), "applied null 1", "the resume accepts the rise");
+    await checkEngine(plane, { ended: true });
+  });
+
+test("a metric gate waits for samples of the whole soak time", TIMEOUT, async () => {
+  await using it = await start(2);
+  const { plane, robots } = it;
+  await it.measure(3, "", 1);
+  const id = await it.rollOut({ count: 1, soak_seconds, gate_metrics });
+  await it.measure(5, "", 1);
+  await plane.advance({ minutes: 15 });
+  const [[check] = []] = await checksOf(plane, id);
+  assert.deepEqual([await stateOf(plane, id), check?.state], ["in_progress null 0", "waiting"]);
+  const explained = await plane.api.explainRobot({ params: { id: robots[1].id }, query: { deployment_id: id } });
+  assert.match(JSON.stringify(explained), /it waits for data of its gate: memory_used_bytes mean rise 10%: 0 of 1 robots outside/);
+  await it.measure(2, "", 1);
+  assert.equal(await stateOf(plane, id), "applied null 1");
+});
+
+test("a metric gate without samples fails an hour after the soak time", TIMEOUT, async () => {
+  await using it = await start(2);
+  const { plane } = it;
+  const id = await it.rollOut({ count: 1, soak_seconds, gate_metrics });
+  await plane.advance({ minutes: 69 });
+  assert.equal(await stateOf(plane, id), "in_progress null 0");
+  await plane.advance({ minutes: 2 });
+  assert.equal(await stateOf(plane, id), "paused gate_failed 0");
+  assert.match(await lastMessage(plane, id), /samples are missing for memory_used_bytes mean rise 10%$/);
+  await plane.api.resumeDeployment(at(id));
+  await plane.advance({ minutes: 1 });
+  assert.equal(await stateOf(plane, id), "applied null 1");
 });

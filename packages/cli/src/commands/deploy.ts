@@ -1,3 +1,4 @@
+import { formatMetricGate } from "@roamfleet/protocol/metric-gate";
 import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -74,7 +75,7 @@ type Wave = NonNullable<DeploymentPlan["rollout"]["waves"]>[number];
  */
 function asked(wave: Wave | undefined): string {
   if (wave === undefined) return "remaining robots";
-  const { percent, count, labels, soak_seconds, gate, gate_incidents } = wave;
+  const { percent, count, labels, soak_seconds, gate, gate_incidents, gate_metrics = [] } = wave;
   const who = percent !== undefined ? `up to ${percent}%` : count !== undefined ? `up to ${count} robots` : labelsText(labels ?? {});
   return [
     who,
@@ -82,6 +83,7 @@ function asked(wave: Wave | undefined): string {
     ...(gate_incidents === undefined
       ? []
       : [`pauses on a new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
+    ...gate_metrics.map((metric) => `pauses on ${formatMetricGate(metric)}`),
     ...(gate === "manual" ? ["then manual promotion"] : []),
   ].join(", ");
 }

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { Count, Entity, Id, Labels, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
+import { LABEL_VALUE_BYTES_MAX, LABELS_PER_SERIES_MAX, METRIC_NAME_BYTES_MAX } from "../link/series-chunk.ts";
 import { SEVERITIES } from "../states.ts";
 
 /** Maximum waves of a rollout. The implicit last wave is not counted. */
@@ -17,6 +18,25 @@ const GroupBy = Type.String({
   maxLength: 80,
   pattern: "^(site|label:[A-Za-z0-9][A-Za-z0-9._/-]{0,62})$",
   description: "site, or label:KEY; absent: all robots of the deployment form one group",
+});
+
+export const METRIC_GATES_MAX = 5;
+const MetricPercent = Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 });
+/** Exactly one of above, below, rise_percent and fall_percent is the bound. */
+const MetricGate = Shape({
+  name: Type.String({ maxLength: METRIC_NAME_BYTES_MAX, pattern: "^[a-zA-Z_][a-zA-Z0-9_]*$" }),
+  labels: Maybe(
+    Type.Record(Type.String({ pattern: "^[a-zA-Z_][a-zA-Z0-9_]{0,63}$" }), Type.String({ maxLength: LABEL_VALUE_BYTES_MAX }), {
+      maxProperties: LABELS_PER_SERIES_MAX,
+      description: "Only series with these labels",
+    }),
+  ),
+  aggregation: Type.Enum(["mean", "max"], { description: "Of the samples of a series during the soak time, or its last hour" }),
+  above: Maybe(Type.Number({ description: "The gate fails above this value" })),
+  below: Maybe(Type.Number({ description: "The gate fails below this value" })),
+  rise_percent: Maybe(MetricPercent),
+  fall_percent: Maybe(MetricPercent),
+  tolerate_percent: Maybe(Type.Number({ minimum: 0, maximum: 100, default: 0, description: "Robots that may be outside of the bound" })),
 });
 
 /** Exactly one of percent, count and labels selects the robots. */
@@ -36,6 +56,13 @@ const Wave = Shape({
   gate_incidents: Maybe(
     Type.Enum([...SEVERITIES], {
       description: "Pause the deployment if an updated robot of the wave joins an incident of at least this severity",
+    }),
+  ),
+  gate_metrics: Maybe(
+    Type.Array(MetricGate, {
+      minItems: 1,
+      maxItems: METRIC_GATES_MAX,
+      description: "Pause the deployment if a metric of the wave's robots leaves its bound during the soak time",
     }),
   ),
 });
@@ -104,6 +131,7 @@ export const WholeRollout = Shape({
         soak_seconds: Count,
         gate: OneOf(GATES),
         gate_incidents: Maybe(OneOf(SEVERITIES)),
+        gate_metrics: Maybe(Type.Array(MetricGate)),
       }),
     ),
   ),
@@ -130,7 +158,7 @@ export const counters = {
   cancelled: Count,
 };
 
-export const GATE_CHECKS = ["incidents"] as const;
+export const GATE_CHECKS = ["incidents", "metric"] as const;
 /** `waiting`: nothing is out of bounds, but the data does not cover the whole soak time yet. */
 export const GATE_CHECK_STATES = ["passing", "failing", "waiting"] as const;
 /** A check of the current wave's gate, as it is now. */
@@ -153,6 +181,7 @@ export const DeploymentWave = Entity("DeploymentWave", {
   soak_seconds: Count,
   gate: OneOf(GATES),
   gate_incidents: Nullable(OneOf(SEVERITIES)),
+  gate_metrics: Type.Array(MetricGate),
   /** The checks of the gate; empty for waves that are not open, have passed, or have no such gate. */
   gate_checks: Type.Array(GateCheck),
   status: OneOf(WAVE_STATES),

@@ -1,4 +1,5 @@
 import type { Reason, Severity, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import { formatMetricGate, type MetricGate } from "@roamfleet/protocol/metric-gate";
 import type { Deployment, Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 import { durationText } from "../../ui/format.ts";
 
@@ -28,13 +29,15 @@ interface WaveGate {
   soak_seconds?: number;
   gate?: "auto" | "manual";
   gate_incidents?: Severity | null;
+  gate_metrics?: readonly MetricGate[];
 }
 
 /** Describes what happens between a wave and the next one: "soak 10 min, manual promotion"; empty if nothing. */
-export const afterWaveText = ({ soak_seconds = 0, gate = "auto", gate_incidents = null }: WaveGate): string =>
+export const afterWaveText = ({ soak_seconds = 0, gate = "auto", gate_incidents = null, gate_metrics = [] }: WaveGate): string =>
   [
     ...(soak_seconds > 0 ? [`soak ${durationText(soak_seconds)}`] : []),
     ...(gate_incidents === null ? [] : [`no new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
+    ...gate_metrics.map((metric) => `pause on ${formatMetricGate(metric)}`),
     ...(gate === "manual" ? ["manual promotion"] : []),
   ].join(", ");
 

@@ -67,7 +67,7 @@ test("the deploy form reports each error at its field", () => {
   const { errors } = readDraft(
     {
       ...EMPTY_DRAFT,
-      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false, incidents: "" }],
+      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false, incidents: "", metrics: "" }],
       max_parallel: "1.5",
       has_window: true,
       cron: "at night",

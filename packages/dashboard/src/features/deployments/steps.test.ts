@@ -25,6 +25,7 @@ const WAVE: DeploymentWave = {
   soak_seconds: 600,
   gate: "auto",
   gate_incidents: null,
+  gate_metrics: [],
   gate_checks: [],
   status: "soaking",
   ...COUNTS,

@@ -173,7 +173,9 @@ export async function listDeploymentWaves(
   const rows = deployment.rollout.waves === undefined ? [asSingleWave(deployment)] : await listWaves(db, org_id, id);
   const offline = deployment.count_queued === 0 ? [] : await countOffline(db, org_id, id);
   const { current_wave, wave_count, finished_at } = deployment;
-  const checks = finished_at === null && current_wave + 1 < wave_count ? await readGateChecks(db, deployment) : [];
+  const current = rows.find(({ wave }) => wave === current_wave);
+  const is_gated = current !== undefined && current.opened_at !== null && finished_at === null && current_wave + 1 < wave_count;
+  const checks = is_gated ? await readGateChecks(db, deployment, current) : [];
   return readPage(
     query,
     ["listDeploymentWaves", org_id, id],
@@ -188,7 +190,14 @@ export async function listDeploymentWaves(
 }
 
 function asSingleWave(deployment: DeploymentRow): WaveRow {
-  return { ...deployment, wave: 0, size: deployment.count_total, opened_at: deployment.fan_out_done_at, passed_at: deployment.finished_at };
+  return {
+    ...deployment,
+    wave: 0,
+    size: deployment.count_total,
+    opened_at: deployment.fan_out_done_at,
+    passed_at: deployment.finished_at,
+    metric_checks: null,
+  };
 }
 
 function waveToWire(
@@ -210,6 +219,7 @@ function waveToWire(
     soak_seconds,
     gate,
     gate_incidents: policy?.gate_incidents ?? null,
+    gate_metrics: policy?.gate_metrics ?? [],
     gate_checks: checks.map((check) => gateCheckToWire(check, soaks_until)),
     status,
     ...countsOf({ ...row, count_total: row.size }),

@@ -9,7 +9,7 @@ import type { DeploymentRow } from "../store/rows.ts";
 import { assignToWave, countAssigned, countQueued, getWave, insertWaves, lockPending, releaseHeld, setWaveTimes } from "../store/waves.ts";
 import { deploymentChange, REASON_TEXTS } from "../messages.ts";
 import { type Engine, HINT_DISPATCH, moveDeployment, moveTargets } from "../transition.ts";
-import { readGateChecks } from "./gates.ts";
+import { readGateChecks, refreshMetricChecks } from "./gates.ts";
 
 /** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
@@ -64,6 +64,7 @@ export async function advanceRollout(tx: Db, engine: Engine, deployment: Deploym
 async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<{ row: DeploymentRow; step_at: Date | null }> {
   let row = deployment;
   for (;;) {
+    await refreshMetricChecks(tx, engine, row);
     const facts = await waveFacts(tx, row);
     const step = nextStep(facts, engine.clock.now());
     if (step.do === "wait") return { row, step_at: null };
@@ -77,18 +78,18 @@ async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): 
 /** Reads the facts about the wave that was opened last. */
 export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<WaveFacts> {
   const { org_id, id, current_wave } = deployment;
-  const row = await getWave(tx, org_id, id, current_wave);
-  if (row === undefined) throw new Error("the current wave of a deployment does not exist");
-  const { blocked, gated } = row.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
+  const wave = await getWave(tx, org_id, id, current_wave);
+  if (wave === undefined) throw new Error("the current wave of a deployment does not exist");
+  const { blocked, gated } = wave.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
   const counts = {
-    pending: row.count_pending,
-    active: row.count_active,
-    queued: row.count_queued,
-    applied: row.count_applied,
-    failed: row.count_failed,
-    rolled_back: row.count_rolled_back,
+    pending: wave.count_pending,
+    active: wave.count_active,
+    queued: wave.count_queued,
+    applied: wave.count_applied,
+    failed: wave.count_failed,
+    rolled_back: wave.count_rolled_back,
   };
-  return waveFactsOf(deployment, counts, { blocked, gated }, await readGateChecks(tx, deployment));
+  return waveFactsOf(deployment, counts, { blocked, gated }, await readGateChecks(tx, deployment, wave));
 }
 
 type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" } | { do: "await_data" }>;

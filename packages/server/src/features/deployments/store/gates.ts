@@ -1,7 +1,7 @@
 import { SEVERITIES, type Severity } from "@roamfleet/protocol";
 import type { Db } from "../../../kernel/db.ts";
-import { int, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
-import type { JoinedIncident } from "../rollout/gate-checks.ts";
+import { bytea, int, json, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import type { JoinedIncident, MetricChecks } from "../rollout/gate-checks.ts";
 
 const joinedRow = row({ id: text, title: text, severity: textOf<Severity>(), robots: int });
 
@@ -34,5 +34,30 @@ export const findEvaluatedAt = async (db: Db, org_id: string): Promise<Date | nu
     select evaluated_at from alert_evaluation where org_id = ${org_id}`);
   return found?.evaluated_at ?? null;
 };
+
+/** Robots of a wave whose metrics are measured. */
+const MEASURED_MAX = 100;
+
+const robotRow = row({ robot_id: text });
+
+/** Returns the updated robots of a wave whose metrics are measured: the first by id. */
+export const listMeasuredRobots = (db: Db, org_id: string, deployment_id: string, wave: number) =>
+  db.many(sql(robotRow)`
+    select robot_id from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave} and status = 'applied'
+    order by robot_id limit ${MEASURED_MAX}`);
+
+const chunkRow = row({ chunk: bytea });
+
+/** Returns the robot's chunks that may have samples from `since` to before `until`. A chunk has samples of at most an hour. */
+export const listChunks = (db: Db, org_id: string, robot_id: string, since: Date, until: Date) =>
+  db.many(sql(chunkRow)`
+    -- reads tables of other features: metric_chunk
+    select chunk from metric_chunk
+    where org_id = ${org_id} and robot_id = ${robot_id} and first_at >= ${since}::timestamptz - interval '1 hour' and first_at < ${until}
+      and last_at >= ${since}`);
+
+export const setMetricChecks = (db: Db, org_id: string, deployment_id: string, wave: number, checks: MetricChecks) =>
+  db.run(sql`
+    update deployment_wave set metric_checks = ${json(checks)} where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`);
 
 const severitiesFrom = (severity: Severity): Severity[] => SEVERITIES.slice(0, SEVERITIES.indexOf(severity) + 1);
