@@ -800,6 +800,37 @@ alter table metric_position enable row level security;
 create policy tenant on metric_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on metric_position to pg_database_owner;
 
+create table metric_value (
+  org_id text not null,
+  key text not null,
+  robot_id text not null,
+  at timestamp with time zone not null,
+  mean_max double precision not null,
+  mean_min double precision not null,
+  rate_max double precision,
+  constraint metric_value_pkey PRIMARY KEY (org_id, key, robot_id),
+  constraint metric_value_org_id_key_fkey FOREIGN KEY (org_id, key) REFERENCES metric_watch(org_id, key) ON DELETE CASCADE,
+  constraint metric_value_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX metric_value_robot ON metric_value USING btree (org_id, robot_id);
+alter table metric_value enable row level security;
+create policy tenant on metric_value using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_value to pg_database_owner;
+
+create table metric_watch (
+  org_id text not null,
+  key text not null,
+  metric text not null,
+  labels jsonb not null,
+  minutes integer not null,
+  since_at timestamp with time zone not null,
+  constraint metric_watch_pkey PRIMARY KEY (org_id, key),
+  constraint metric_watch_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table metric_watch enable row level security;
+create policy tenant on metric_watch using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_watch to pg_database_owner;
+
 create table node (
   id text not null,
   epoch bigint not null,

@@ -40,6 +40,21 @@ export function parseMetricGate(text: string): MetricGate | undefined {
   };
 }
 
+const SERIES = new RegExp(String.raw`^(${NAME})(?:\{([^{}]*)\})?$`);
+
+/** Parses `disk_used_bytes{mount=/data}`. Returns undefined for other texts. */
+export function parseSeries(text: string): { name: string; labels: Record<string, string> } | undefined {
+  const [, name, pairs] = SERIES.exec(text.trim()) ?? [];
+  const labels = pairs === undefined ? {} : parseLabels(pairs);
+  return name === undefined || labels === undefined ? undefined : { name, labels };
+}
+
+/** Formats the name of a metric with its labels, so that `parseSeries` returns them again. */
+export function formatSeries(name: string, labels: Readonly<Record<string, string>> = {}): string {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  return pairs.length === 0 ? name : `${name}{${pairs.join(",")}}`;
+}
+
 function parseLabels(text: string): Record<string, string> | undefined {
   const pairs = text.split(",").map((pair) => pair.trim());
   if (pairs.some((pair) => pair.indexOf("=") < 1)) return undefined;
@@ -49,7 +64,6 @@ function parseLabels(text: string): Record<string, string> | undefined {
 /** Formats a gate so that `parseMetricGate` returns it again, except for label values that contain commas or braces. */
 export function formatMetricGate(gate: MetricGate): string {
   const { name, labels, aggregation, above, below, rise_percent, fall_percent, tolerate_percent } = gate;
-  const pairs = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`);
   const bound =
     above !== undefined
       ? `above ${above}`
@@ -58,6 +72,5 @@ export function formatMetricGate(gate: MetricGate): string {
         : rise_percent !== undefined
           ? `rise ${rise_percent}%`
           : `fall ${fall_percent}%`;
-  const series = pairs.length === 0 ? name : `${name}{${pairs.join(",")}}`;
-  return `${series} ${aggregation} ${bound}${tolerate_percent === undefined || tolerate_percent === 0 ? "" : ` tolerate ${tolerate_percent}%`}`;
+  return `${formatSeries(name, labels)} ${aggregation} ${bound}${tolerate_percent === undefined || tolerate_percent === 0 ? "" : ` tolerate ${tolerate_percent}%`}`;
 }

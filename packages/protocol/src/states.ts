@@ -140,6 +140,10 @@ export const ALERT_CONDITIONS = [
   "disk_above",
   "config_drift",
   "agent_outdated",
+  "metric_above",
+  "metric_below",
+  "metric_rate_above",
+  "metric_absent",
   "deployment_failed",
   "deployment_paused",
 ] as const;

@@ -22,15 +22,20 @@ const GroupBy = Type.String({
 
 export const METRIC_GATES_MAX = 5;
 const MetricPercent = Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 });
+export const MetricName = Type.String({
+  maxLength: METRIC_NAME_BYTES_MAX,
+  pattern: "^[a-zA-Z_][a-zA-Z0-9_]*$",
+  description: "Name of a metric",
+});
+export const MetricLabels = Type.Record(
+  Type.String({ pattern: "^[a-zA-Z_][a-zA-Z0-9_]{0,63}$" }),
+  Type.String({ maxLength: LABEL_VALUE_BYTES_MAX }),
+  { maxProperties: LABELS_PER_SERIES_MAX, description: "Only series with these labels" },
+);
 /** Exactly one of above, below, rise_percent and fall_percent is the bound. */
 const MetricGate = Shape({
-  name: Type.String({ maxLength: METRIC_NAME_BYTES_MAX, pattern: "^[a-zA-Z_][a-zA-Z0-9_]*$" }),
-  labels: Maybe(
-    Type.Record(Type.String({ pattern: "^[a-zA-Z_][a-zA-Z0-9_]{0,63}$" }), Type.String({ maxLength: LABEL_VALUE_BYTES_MAX }), {
-      maxProperties: LABELS_PER_SERIES_MAX,
-      description: "Only series with these labels",
-    }),
-  ),
+  name: MetricName,
+  labels: Maybe(MetricLabels),
   aggregation: Type.Enum(["mean", "max"], { description: "Of the samples of a series during the soak time, or its last hour" }),
   above: Maybe(Type.Number({ description: "The gate fails above this value" })),
   below: Maybe(Type.Number({ description: "The gate fails below this value" })),

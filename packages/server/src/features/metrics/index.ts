@@ -1,3 +1,5 @@
 export { storeSamples, takeSamples } from "./ingest.ts";
+export { setWatches } from "./store-watches.ts";
+export { type WatchedMetric, watchKey } from "./watches.ts";
 export { metricRoutes } from "./routes.ts";
 export { startMetricRetention } from "./retention.ts";
