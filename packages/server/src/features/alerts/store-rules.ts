@@ -98,3 +98,7 @@ export const claimEvaluation = async (tx: Db, org_id: string, now: Date, next_at
 /** Sets when the org is evaluated next. */
 export const planEvaluation = (db: Db, org_id: string, next_at: Date): Promise<number> =>
   db.run(sql`update alert_evaluation set next_at = ${next_at} where org_id = ${org_id}`);
+
+/** Plans the next evaluation immediately. Until then, the evaluation that has begun does not count as one. */
+export const continueEvaluation = (tx: Db, org_id: string, now: Date): Promise<number> =>
+  tx.run(sql`update alert_evaluation set next_at = ${now}, evaluated_at = null where org_id = ${org_id}`);
