@@ -110,6 +110,7 @@ grant delete, insert, select, update on alert_delivery to pg_database_owner;
 create table alert_evaluation (
   org_id text not null,
   next_at timestamp with time zone not null,
+  evaluated_at timestamp with time zone,
   constraint alert_evaluation_pkey PRIMARY KEY (org_id),
   constraint alert_evaluation_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
@@ -416,6 +417,7 @@ create table deployment (
   authority jsonb,
   order_number bigint not null default nextval('order_number'::regclass),
   events_dropped_at timestamp with time zone,
+  gate_accepted_at timestamp with time zone,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint deployment_cancel_mode_check CHECK (cancel_mode = ANY (ARRAY['finish'::text, 'rollback'::text])),
@@ -533,6 +535,7 @@ create table deployment_wave (
   count_failed integer not null default 0,
   count_rolled_back integer not null default 0,
   count_cancelled integer not null default 0,
+  metric_checks jsonb,
   constraint deployment_wave_pkey PRIMARY KEY (org_id, deployment_id, wave),
   constraint deployment_wave_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
 );
@@ -811,6 +814,36 @@ create table metric_shard (
   constraint metric_shard_pkey PRIMARY KEY (shard),
   constraint metric_shard_shard_check CHECK (shard >= 0 AND shard <= 7)
 );
+create table metric_value (
+  org_id text not null,
+  key text not null,
+  robot_id text not null,
+  at timestamp with time zone not null,
+  mean_max double precision not null,
+  mean_min double precision not null,
+  rate_max double precision,
+  constraint metric_value_pkey PRIMARY KEY (org_id, key, robot_id),
+  constraint metric_value_org_id_key_fkey FOREIGN KEY (org_id, key) REFERENCES metric_watch(org_id, key) ON DELETE CASCADE,
+  constraint metric_value_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX metric_value_robot ON metric_value USING btree (org_id, robot_id);
+alter table metric_value enable row level security;
+create policy tenant on metric_value using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_value to pg_database_owner;
+
+create table metric_watch (
+  org_id text not null,
+  key text not null,
+  metric text not null,
+  labels jsonb not null,
+  minutes integer not null,
+  since_at timestamp with time zone not null,
+  constraint metric_watch_pkey PRIMARY KEY (org_id, key),
+  constraint metric_watch_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table metric_watch enable row level security;
+create policy tenant on metric_watch using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_watch to pg_database_owner;
 
 create table node (
   id text not null,

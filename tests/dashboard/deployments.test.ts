@@ -24,6 +24,17 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
     await page.getByLabel("Cumulative robots").fill("5");
     await page.getByLabel("Soak time").fill("");
     await page.getByText("Require manual promotion").click();
+    await page.getByLabel("Soak time").fill("10m");
+    await page.getByLabel("Incident gate").selectOption("warning");
+    await page.getByLabel("Metric gate").fill("cpu above 90");
+    await page.getByText("Enter one per line: NAME mean|max above|below VALUE").waitFor();
+    await page.getByLabel("Metric gate").fill("cpu_percent max above 90");
+    const gates = "--gate-incidents warning --gate-metric 'cpu_percent max above 90'";
+    await page.getByText(`rf deploy 1.5.0 --fleet ${fleet_id} --wave 5 --soak 10m --gate ${gates}`, { exact: true }).waitFor();
+    await page.getByText("no new warning incident or above, pause on cpu_percent max above 90").waitFor();
+    await axe(page);
+    for (const field of ["Soak time", "Metric gate"]) await page.getByLabel(field).fill("");
+    await page.getByLabel("Incident gate").selectOption("");
     await page.getByLabel("Planned waves").getByText("up to 5 robots").waitFor();
     await page.getByText(`rf deploy 1.5.0 --fleet ${fleet_id} --wave 5 --gate`, { exact: true }).waitFor();
     await axe(page);

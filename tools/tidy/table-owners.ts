@@ -40,6 +40,8 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   health_history: "features/health",
   health_history_default: "features/health",
   metric_position: "features/metrics",
+  metric_watch: "features/metrics",
+  metric_value: "features/metrics",
   metric_chunk: "features/metrics",
   metric_chunk_default: "features/metrics",
   metric_shard: "features/metrics",

@@ -19,9 +19,9 @@ test("the deploy command expresses rollout settings as flags where possible", ()
   assert.equal(
     lineOf({
       waves: [
-        { percent: 5, soak_seconds: 600, gate: "manual" },
-        { count: 20, soak_seconds: 600, gate: "manual" },
-        { labels: { zone: "a", type: "lift" }, soak_seconds: 600, gate: "manual" },
+        { percent: 5, soak_seconds: 600, gate: "manual", gate_incidents: "warning" },
+        { count: 20, soak_seconds: 600, gate: "manual", gate_incidents: "warning" },
+        { labels: { zone: "a", type: "lift" }, soak_seconds: 600, gate: "manual", gate_incidents: "warning" },
       ],
       failure_threshold: { percent: 10, min_decided: 10 },
       on_failure: "rollback",
@@ -31,8 +31,8 @@ test("the deploy command expresses rollout settings as flags where possible", ()
       max_attempts: 5,
       verify_seconds: 90,
     }),
-    "rf deploy 1.4.0 --fleet fleet_1 --wave 5% --wave 20 --wave labels:zone=a,type=lift --soak 10m --gate --fail-threshold 10% " +
-      "--min-decided 10 --on-failure rollback --max-parallel 20 --max-unavailable 10%/site --window '0 2 * * 1-5' " +
+    "rf deploy 1.4.0 --fleet fleet_1 --wave 5% --wave 20 --wave labels:zone=a,type=lift --soak 10m --gate --gate-incidents warning " +
+      "--fail-threshold 10% --min-decided 10 --on-failure rollback --max-parallel 20 --max-unavailable 10%/site --window '0 2 * * 1-5' " +
       "--window-zone Europe/Berlin --window-minutes 120 --max-attempts 5 --verify 90s",
   );
 });
@@ -67,7 +67,7 @@ test("the deploy form reports each error at its field", () => {
   const { errors } = readDraft(
     {
       ...EMPTY_DRAFT,
-      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false }],
+      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false, incidents: "", metrics: "" }],
       max_parallel: "1.5",
       has_window: true,
       cron: "at night",

@@ -1,5 +1,7 @@
 export { storeSamples, takeSamples } from "./ingest.ts";
 export { probeRead, probeWrite } from "./probe.ts";
+export { setWatches } from "./store-watches.ts";
+export { type WatchedMetric, watchKey } from "./watches.ts";
 export { metricRoutes } from "./routes.ts";
 export { startMetricRetention } from "./retention.ts";
 export { startRemoteWrite } from "./remote-write/sender.ts";
