@@ -63,6 +63,17 @@ test("the page of a site shows its robots, incidents, fleets, releases and event
     await axe(page);
   });
 
+  await t.test("the audit log names the site, and shows a changed field before and after", async () => {
+    await api.updateSite({ params: { id: site_id }, body: { name: "Hall 3" } });
+    await visit(page, `/audit?object_id=${site_id}`);
+    await page.locator("[data-row]", { hasText: "site Hall 3" }).first().click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("Hall 2").waitFor();
+    await dialog.getByText("Hall 3").last().waitFor();
+    await axe(page);
+    await page.keyboard.press("Escape");
+  });
+
   await t.test("each part that cannot be loaded shows its error, and the others remain", async () => {
     it.allow(/was answered 503|status of 503/);
     await page.route("**/api/overview/fleets?*", (route) =>

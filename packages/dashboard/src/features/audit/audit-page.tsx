@@ -10,6 +10,7 @@ import { type AuditSearch, hasFilters } from "../../search.ts";
 import {
   AnchorButton,
   Button,
+  Checkbox,
   copyAsRf,
   EmptyState,
   FilterSelect,
@@ -23,7 +24,7 @@ import {
   useFilters,
 } from "../../ui/index.ts";
 import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
-import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
+import { actionWords, auditCommand, exportPath, filterOf, selectedOf } from "./audit-search.ts";
 
 const route = getRouteApi("/app/audit");
 const PAGE_ROWS = 200;
@@ -53,7 +54,7 @@ function AuditLog() {
   const list = useLivePages("listAudit", { query: { ...filterOf(search), limit: PAGE_ROWS } });
   const line = auditCommand(search);
   const entry = list.rows.find(({ id }) => id === search.entry);
-  const is_filtered = hasFilters(filterOf(search));
+  const is_filtered = hasFilters(selectedOf(search));
   return (
     <div className="flex h-full min-h-96 flex-col">
       <Head
@@ -74,6 +75,7 @@ function AuditLog() {
         <MoreFilters>
           <RarerFilters search={search} onChange={change} />
         </MoreFilters>
+        <Checkbox label="Show reads" checked={search.reads === true} onChange={(on) => change({ reads: on ? true : undefined })} />
         {is_filtered && (
           <Button look="quiet" onClick={() => clear()}>
             Clear
@@ -100,8 +102,14 @@ function AuditLog() {
   );
 }
 
-/** All action names: routes that change data, and stream events. */
-const ACTIONS = ["stream.opened", "stream.closed", ...Object.entries(paths).flatMap(([name, [method]]) => (method === "GET" ? [] : [name]))]
+/** All action names: routes that change data, exports, and stream events. */
+const ACTIONS = [
+  "stream.opened",
+  "stream.closed",
+  "exportRobotLogs",
+  "exportFleetLogs",
+  ...Object.entries(paths).flatMap(([name, [method]]) => (method === "GET" ? [] : [name])),
+]
   .map((value) => ({ value, label: actionWords(value) }))
   .toSorted((a, b) => a.label.localeCompare(b.label));
 interface Parts {
