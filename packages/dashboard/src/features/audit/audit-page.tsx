@@ -20,8 +20,10 @@ import {
   namedOptions,
   PageHeader,
   SearchInput,
+  TableSettings,
   TimeInput,
   useFilters,
+  useTableView,
 } from "../../ui/index.ts";
 import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
 import { actionWords, auditCommand, exportPath, filterOf, selectedOf } from "./audit-search.ts";
@@ -52,6 +54,7 @@ const Head = ({ actions }: { actions?: ReactNode }) => (
 function AuditLog() {
   const { search, change, clear } = useFilters(route.useSearch());
   const list = useLivePages("listAudit", { query: { ...filterOf(search), limit: PAGE_ROWS } });
+  const view = useTableView("audit", AUDIT_COLUMNS);
   const line = auditCommand(search);
   const entry = list.rows.find(({ id }) => id === search.entry);
   const is_filtered = hasFilters(selectedOf(search));
@@ -66,6 +69,7 @@ function AuditLog() {
             <AnchorButton href={exportPath(search)} download="audit.ndjson" icon={Download}>
               Export
             </AnchorButton>
+            <TableSettings view={view} />
             <Menu label="More" entries={[copyAsRf(line), copyAsRf(`${line} --export > audit.ndjson`, "Copy rf export command")]} />
           </>
         }
@@ -86,7 +90,8 @@ function AuditLog() {
         <ListTable
           label="Audit log"
           list={list}
-          columns={AUDIT_COLUMNS}
+          columns={view.columns}
+          is_dense={view.is_dense}
           height="100%"
           onOpen={({ id }) => change({ entry: id })}
           empty={
