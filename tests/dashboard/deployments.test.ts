@@ -17,7 +17,14 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
 
   await t.test("edits the waves of a rollout with a live preview, then deploys the release", async () => {
     await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
+    await page.getByRole("button", { name: "Canary, then all" }).click();
+    const summary = page.getByRole("region", { name: "Summary" });
+    await summary.getByText(`1 robot, then ${ROBOTS - 1}`).waitFor();
+    await summary.getByText("pause if more than 5% fail").waitFor();
+    await page.getByRole("button", { name: "All at once" }).click();
+    await page.getByText("Advanced settings").click();
     await page.getByRole("button", { name: "Add first wave" }).click();
+    await page.getByText("Custom: see the waves").waitFor();
     await page.getByLabel("Size", { exact: true }).selectOption("count");
     await page.getByLabel("Cumulative robots").fill("five");
     await page.getByText("Enter a whole number, 1 or more.").waitFor();

@@ -50,7 +50,7 @@ export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHoldin
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { Release, SigningKeys } from "./releases.ts";
-export type { FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
+export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";

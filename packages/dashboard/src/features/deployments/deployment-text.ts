@@ -57,6 +57,25 @@ export function rangesOf(waves: readonly { total: number }[]): string[] {
   });
 }
 
+/** Waves that a summary lists. */
+const WAVES_LISTED = 4;
+
+/** Lists the sizes of the waves in order: "1 robot, then 2, then 9"; "1 robot, then 2, then 3, then 4, then 5 more waves". */
+export function waveSizesText(waves: readonly { total: number }[]): string {
+  const listed = waves.length <= WAVES_LISTED + 1 ? waves : waves.slice(0, WAVES_LISTED);
+  const sizes = listed.map(({ total }, at) => (at === 0 ? robots(total) : total.toLocaleString("en")));
+  const more = waves.length - listed.length;
+  return [...sizes, ...(more > 0 ? [`${more} more waves`] : [])].join(", then ");
+}
+
+/** Describes the failure policy: "pause if more than 5% fail", "stop if any robot fails"; undefined if nothing stops it early. */
+export function failureText({ waves, failure_threshold: threshold, on_failure }: WholeRollout): string | undefined {
+  if (waves === null && threshold === null) return undefined;
+  const is_none = threshold === null || (threshold.percent ?? threshold.count) === 0;
+  const [action] = ON_FAILURE[on_failure].split(":");
+  return `${action ?? ""} if ${is_none ? "any robot fails" : `more than ${amountText(threshold)} fail`}`;
+}
+
 function groupText(group_by: string | undefined): string {
   if (group_by === undefined) return "";
   return ` per ${group_by.replace(/^label:/, "")}`;

@@ -205,21 +205,29 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
 const ZONES: readonly string[] = ["UTC", ...Intl.supportedValuesOf("timeZone")];
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** Edits the start, the expiry and the maintenance window. */
+/** Edits the start time. */
+export function StartEditor(parts: EditorParts) {
+  const at = new Date(parts.draft.scheduled_at);
+  const utc = Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+  return (
+    <Row>
+      <DraftText
+        {...parts}
+        field="scheduled_at"
+        label="Start at"
+        type="datetime-local"
+        hint={utc === undefined ? `Leave empty to start now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
+      />
+    </Row>
+  );
+}
+
+/** Edits the expiry and the maintenance window. */
 export function WindowEditor(parts: EditorParts) {
   const { draft, onChange } = parts;
-  const at = new Date(draft.scheduled_at);
-  const utc = Number.isNaN(at.getTime()) ? undefined : at.toISOString();
   return (
     <>
       <Row>
-        <DraftText
-          {...parts}
-          field="scheduled_at"
-          label="Start at"
-          type="datetime-local"
-          hint={utc === undefined ? `Leave empty to start now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
-        />
         <DraftText
           {...parts}
           field="expires_in"

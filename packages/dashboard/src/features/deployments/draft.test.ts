@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deployCommand, EMPTY_DRAFT, errorAt, errorsOf, PRESETS, readDraft } from "./draft.ts";
+import { failureText, waveSizesText } from "./deployment-text.ts";
+import { deployCommand, EMPTY_DRAFT, errorAt, errorsOf, readDraft } from "./draft.ts";
+import { presetOf, PRESETS, selectPreset } from "./presets.ts";
 
 const NOW_MS = Date.parse("2030-01-01T00:00:00Z");
 const target = { kind: "fleet", id: "fleet_1" } as const;
@@ -55,6 +57,26 @@ test("the deploy command passes the expiry as a flag, or in the policy if schedu
 
 test("every rollout preset is a valid policy", () => {
   for (const { label, draft } of PRESETS) assert.deepEqual(readDraft({ ...EMPTY_DRAFT, ...draft }, "fleet", NOW_MS).errors, {}, label);
+});
+
+test("recognizes the preset of a draft, and a draft that was changed as custom", () => {
+  for (const preset of PRESETS) {
+    const draft = { ...EMPTY_DRAFT, threshold: "7", waves: [], ...selectPreset(preset), max_parallel: "4" };
+    assert.equal(presetOf(draft), preset);
+    assert.equal(presetOf({ ...draft, min_decided: "3" }), undefined);
+  }
+});
+
+test("summarizes the waves and the failure policy of a plan", () => {
+  const sizes = (...totals: number[]): string => waveSizesText(totals.map((total) => ({ total })));
+  assert.equal(sizes(1, 2, 1_200), "1 robot, then 2, then 1,200");
+  assert.equal(sizes(3, 1, 1, 1, 1, 1, 1), "3 robots, then 1, then 1, then 1, then 3 more waves");
+  const policy = { max_parallel: null, max_unavailable: null, window: null, expires_at: null, max_attempts: 3, verify_seconds: 30 };
+  const text = (waves: [] | null, failure_threshold: { percent?: number; min_decided: number } | null) =>
+    failureText({ ...policy, waves, failure_threshold, on_failure: "pause" });
+  assert.equal(text(null, null), undefined);
+  assert.equal(text([], null), "pause if any robot fails");
+  assert.equal(text([], { percent: 5, min_decided: 1 }), "pause if more than 5% fail");
 });
 
 test("omits waves and the failure threshold from a deployment to a single robot", () => {

@@ -59,40 +59,6 @@ export const EMPTY_DRAFT: Draft = {
   verify: "",
 };
 
-export const PRESETS: readonly { label: string; hint: string; draft: Partial<Draft> }[] = [
-  { label: "All at once", hint: "No waves. Fastest rollout.", draft: {} },
-  {
-    label: "Canary",
-    hint: "1%, then 10%, then the rest. Pauses if more than 5% fail.",
-    draft: {
-      waves: [
-        { key: 1, by: "percent", amount: "1", soak: "10m", gate: false, incidents: "", metrics: "" },
-        { key: 2, by: "percent", amount: "10", soak: "30m", gate: false, incidents: "", metrics: "" },
-      ],
-      threshold_by: "percent",
-      threshold: "5",
-      on_failure: "pause",
-    },
-  },
-  {
-    label: "Careful",
-    hint: "One robot, 10%, 50%, then the rest, each after manual promotion. Rolls back all robots at the first failure.",
-    draft: {
-      waves: [
-        { key: 1, by: "count", amount: "1", soak: "10m", gate: true, incidents: "", metrics: "" },
-        { key: 2, by: "percent", amount: "10", soak: "30m", gate: true, incidents: "", metrics: "" },
-        { key: 3, by: "percent", amount: "50", soak: "1h", gate: true, incidents: "", metrics: "" },
-      ],
-      threshold_by: "count",
-      threshold: "0",
-      on_failure: "rollback",
-      unavailable_by: "percent",
-      unavailable: "10",
-      group_by: "site",
-    },
-  },
-];
-
 /** Error messages by field. A field is named by its path in the API, such as `rollout.waves`. */
 export type Errors = Record<string, string>;
 
