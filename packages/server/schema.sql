@@ -255,7 +255,6 @@ create table audit_entry (
 );
 CREATE INDEX audit_entry_action ON audit_entry USING btree (org_id, action, id);
 CREATE INDEX audit_entry_actor ON audit_entry USING btree (org_id, actor_id, id);
-CREATE INDEX audit_entry_actor ON audit_entry USING btree (org_id, (actor ->> 'id'::text), id);
 CREATE INDEX audit_entry_changes ON audit_entry USING btree (org_id, id) WHERE method <> 'GET'::text OR ((data ->> 'stream'::text) = ANY (ARRAY['shell'::text, 'forward'::text, 'files'::text]));
 CREATE INDEX audit_entry_object ON audit_entry USING btree (org_id, object_id, id) WHERE object_id IS NOT NULL;
 CREATE INDEX audit_entry_refused ON audit_entry USING btree (org_id, id) WHERE error IS NOT NULL;
@@ -816,6 +815,7 @@ create table metric_shard (
   constraint metric_shard_pkey PRIMARY KEY (shard),
   constraint metric_shard_shard_check CHECK (shard >= 0 AND shard <= 7)
 );
+
 create table metric_value (
   org_id text not null,
   key text not null,
