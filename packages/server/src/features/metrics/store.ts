@@ -15,7 +15,8 @@ const storedRow = row({ robot_id: text });
 
 /**
  * Stores chunks of distinct robots and moves the robots' positions, in one statement. Returns the robots whose chunk was new: a number up
- * to the position of the same spool is a duplicate. With `queued_at`, the chunks are queued for remote write. Locks rows in the order of robot ids, so that concurrent calls do not deadlock.
+ * to the position of the same spool is a duplicate. With `queued_at`, the chunks are queued for remote write. Locks rows in the order of
+ * robot ids, so that concurrent calls do not deadlock.
  */
 export async function insertChunks(db: Db, org_id: string, chunks: readonly NewChunk[], queued_at: Date | null): Promise<Set<string>> {
   const of = (read: (chunk: NewChunk) => string | number | Date | null) => list(chunks.map(read));

@@ -25,6 +25,7 @@ const RETRY_MS_MAX = 60_000;
 const RETRY_AFTER_MS_MAX = 600_000;
 /** Statuses that refuse the content of a request. All others, such as 404 and redirects, are retried: the operator can repair them. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 409, 413, 422]);
+
 interface OutgoingChunk {
   origin: Origin;
   number: number;
