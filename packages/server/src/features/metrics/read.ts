@@ -1,5 +1,6 @@
-import { ChunkError, decodeChunk, type Series } from "@roamfleet/protocol/link";
+import type { Series } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
+import { seriesOf } from "../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { chunksBetween } from "./store.ts";
 
@@ -63,16 +64,6 @@ export async function queryMetrics(db: Db, org_id: string, { robot_id, names, si
     series: filled.slice(0, SERIES_SHOWN_MAX).map(([, intervals]) => intervals.result()),
     omitted_series: Math.max(0, filled.length - SERIES_SHOWN_MAX),
   };
-}
-
-/** Returns the series of a stored chunk; none if it is damaged, so that the others stay readable. */
-function seriesOf(chunk: Buffer): Series[] {
-  try {
-    return decodeChunk(chunk);
-  } catch (error) {
-    if (error instanceof ChunkError) return [];
-    throw error;
-  }
 }
 
 /** The samples of one series, reduced to equal intervals. */
