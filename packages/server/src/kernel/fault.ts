@@ -68,5 +68,6 @@ const SHOWN_CHARACTERS_MAX = 80;
 export function printable(sent: string): string {
   const text = sent.replace(SECRET_PATTERN, "[secret]");
   const cut = text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;
-  return /^[\w.:@/-]+…?$/.test(cut) ? cut : JSON.stringify(cut.toWellFormed()).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "?");
+  // Escaped: V8 stores a program with one such character in two bytes per character.
+  return /^[\w.:@/-]+\u2026?$/.test(cut) ? cut : JSON.stringify(cut.toWellFormed()).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "?");
 }
