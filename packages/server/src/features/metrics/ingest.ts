@@ -13,7 +13,7 @@ const BATCHES_AT_ONCE = 2;
 
 /** Batches the writes: chunks that arrive during a write are stored by the next one. */
 const batcherOf = planeState(
-  ({ db, db_errors }: Plane) =>
+  ({ db, db_errors, clock }: Plane) =>
     new KeyedBatcher<NewChunk, boolean>({
       min_interval_ms: 0,
       items_max: BATCH_CHUNKS_MAX,
@@ -21,7 +21,7 @@ const batcherOf = planeState(
       uniqueBy: ({ robot_id }) => robot_id,
       affectsAll: (error) => db_errors.isOutage(error),
       work: async (org_id, chunks) => {
-        const stored = await insertChunks(db.forOrg(org_id), org_id, chunks);
+        const stored = await insertChunks(db.forOrg(org_id), org_id, chunks, clock.now());
         return chunks.map(({ robot_id }) => stored.has(robot_id));
       },
     }),

@@ -1,6 +1,7 @@
 import type { Db } from "../../kernel/db.ts";
 import { bytea, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 import { CHUNK_SPAN_MS_MAX } from "./admit.ts";
+import { DAY_MS } from "./rollup.ts";
 
 export interface NewChunk {
   robot_id: string;
@@ -14,10 +15,10 @@ export interface NewChunk {
 const storedRow = row({ robot_id: text });
 
 /**
- * Stores chunks of distinct robots and moves the robots' positions, in one statement. Returns the robots whose chunk was new: a number up
+ * Stores chunks of distinct robots, moves the robots' positions and marks the days for their rollups, in one statement. Returns the robots whose chunk was new: a number up
  * to the position of the same spool is a duplicate. Locks rows in the order of robot ids, so that concurrent calls do not deadlock.
  */
-export async function insertChunks(db: Db, org_id: string, chunks: readonly NewChunk[]): Promise<Set<string>> {
+export async function insertChunks(db: Db, org_id: string, chunks: readonly NewChunk[], now: Date): Promise<Set<string>> {
   const of = (read: (chunk: NewChunk) => string | number | Date | null) => list(chunks.map(read));
   const bytes = chunks.map(({ samples }) => samples?.chunk ?? new Uint8Array());
   let end = 1;
@@ -41,7 +42,13 @@ export async function insertChunks(db: Db, org_id: string, chunks: readonly NewC
       select ${org_id}, robot_id, first_at, last_at, seq, substring(${Buffer.concat(bytes)}::bytea from begins for bytes)
       from moved join v using (robot_id) where first_at is not null
       -- a robot whose disk was restored sends its chunks again from a spool with a new name
-      on conflict (org_id, robot_id, first_at, seq) do nothing)
+      on conflict (org_id, robot_id, first_at, seq) do nothing),
+    marked as (
+      insert into metric_rollup_due (org_id, robot_id, day, marked_at)
+      select distinct ${org_id}, robot_id, date_trunc('day', t.at, 'UTC'), ${now}::timestamptz
+      from moved join v using (robot_id) cross join lateral (values (first_at), (last_at)) t (at)
+      where first_at is not null order by 2, 3
+      on conflict (org_id, robot_id, day) do nothing)
     select robot_id from moved`);
   return new Set(rows.map(({ robot_id }) => robot_id));
 }
@@ -50,14 +57,22 @@ const chunkRow = row({ robot_id: text, chunk: bytea });
 export type ChunkRow = RowOf<typeof chunkRow>;
 
 /** Maximum chunks of one read: three days of a robot that flushes each minute. */
-const CHUNKS_MAX = 4_400;
+export const CHUNKS_MAX = 4_400;
 
-/** Returns a robot's chunks that may have samples from `since` to before `until`, oldest first. Omits the oldest beyond CHUNKS_MAX. */
-export const chunksBetween = async (db: Db, org_id: string, robot_id: string, since: Date, until: Date): Promise<ChunkRow[]> =>
+/** Returns the chunks of robots that may have samples from `since` to before `until`, oldest first. Omits the oldest beyond CHUNKS_MAX. */
+export const chunksBetween = async (
+  db: Db,
+  org_id: string,
+  { robots, since, until }: { robots: readonly string[]; since: Date; until: Date },
+): Promise<ChunkRow[]> =>
   (
     await db.many(sql(chunkRow)`
       select ${chunkRow} from metric_chunk
-      where org_id = ${org_id} and robot_id = ${robot_id} and first_at >= ${new Date(since.getTime() - CHUNK_SPAN_MS_MAX)}
+      where org_id = ${org_id} and robot_id = any(${list(robots)}::text[]) and first_at >= ${new Date(since.getTime() - CHUNK_SPAN_MS_MAX)}
         and first_at < ${until} and last_at >= ${since}
       order by first_at desc, seq desc limit ${CHUNKS_MAX}`)
   ).toReversed();
+
+/** Returns a robot's chunks of a day, oldest first. */
+export const chunksOfDay = (db: Db, org_id: string, robot_id: string, day: Date): Promise<ChunkRow[]> =>
+  chunksBetween(db, org_id, { robots: [robot_id], since: day, until: new Date(day.getTime() + DAY_MS) });
