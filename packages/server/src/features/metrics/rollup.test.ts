@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "@roamfleet/clock/testing";
 import { encodeChunk, type Series } from "@roamfleet/protocol/link";
 import type { MetricAnswer, RobotMetrics } from "@roamfleet/protocol/routes";
 import fc from "fast-check";
@@ -121,12 +122,13 @@ test("a chunk that is stored while its day is computed is in the next rollup", T
   await own.forOrg(org_id).transaction(async (tx) => {
     assert.equal(await takeDueDay(tx, org_id, { robot_id, day }), true);
     storing = of.store(robot_id, "cpu_percent", [[now - HOUR_MS + 1_000, 2]]);
-    const blocked = row({ is_blocked: bool });
-    for (;;) {
-      const { is_blocked } = await tx.one(sql(blocked)`
+    // A transaction sees the same activity until it ends, so the search needs another connection.
+    const blockedRow = row({ is_blocked: bool });
+    await until("the chunk to wait for the mark", async () => {
+      const { is_blocked } = await plane.db.one(sql(blockedRow)`
         select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock') as is_blocked`);
-      if (is_blocked) break;
-    }
+      return is_blocked;
+    });
   });
   await storing;
   await own.close();
