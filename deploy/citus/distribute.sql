@@ -22,6 +22,7 @@ select create_reference_table('stream_ticket');
 select create_reference_table('web_session');
 select create_reference_table('node');
 select create_reference_table('retention_clock');
+select create_reference_table('metric_shard');
 
 -- Tables of an org. A table follows the tables that it references.
 select create_distributed_table('site', 'org_id');
@@ -59,6 +60,8 @@ select create_distributed_table('metric_chunk', 'org_id', colocate_with => 'site
 select create_distributed_table('metric_rollup', 'org_id', colocate_with => 'site');
 select create_distributed_table('metric_rollup_due', 'org_id', colocate_with => 'site');
 select create_distributed_table('metric_position', 'org_id', colocate_with => 'site');
+select create_distributed_table('metric_watch', 'org_id', colocate_with => 'site');
+select create_distributed_table('metric_value', 'org_id', colocate_with => 'site');
 select create_distributed_table('log_robot_usage', 'org_id', colocate_with => 'site');
 select create_distributed_table('log_usage', 'org_id', colocate_with => 'site');
 select create_distributed_table('membership', 'org_id', colocate_with => 'site');

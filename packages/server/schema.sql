@@ -110,6 +110,7 @@ grant delete, insert, select, update on alert_delivery to pg_database_owner;
 create table alert_evaluation (
   org_id text not null,
   next_at timestamp with time zone not null,
+  evaluated_at timestamp with time zone,
   constraint alert_evaluation_pkey PRIMARY KEY (org_id),
   constraint alert_evaluation_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
 );
@@ -254,6 +255,7 @@ create table audit_entry (
 );
 CREATE INDEX audit_entry_action ON audit_entry USING btree (org_id, action, id);
 CREATE INDEX audit_entry_actor ON audit_entry USING btree (org_id, actor_id, id);
+CREATE INDEX audit_entry_changes ON audit_entry USING btree (org_id, id) WHERE method <> 'GET'::text OR ((data ->> 'stream'::text) = ANY (ARRAY['shell'::text, 'forward'::text, 'files'::text]));
 CREATE INDEX audit_entry_object ON audit_entry USING btree (org_id, object_id, id) WHERE object_id IS NOT NULL;
 CREATE INDEX audit_entry_refused ON audit_entry USING btree (org_id, id) WHERE error IS NOT NULL;
 CREATE INDEX audit_entry_token ON audit_entry USING btree (org_id, token_id, id) WHERE token_id IS NOT NULL;
@@ -416,6 +418,7 @@ create table deployment (
   authority jsonb,
   order_number bigint not null default nextval('order_number'::regclass),
   events_dropped_at timestamp with time zone,
+  gate_accepted_at timestamp with time zone,
   constraint deployment_pkey PRIMARY KEY (org_id, id),
   constraint deployment_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
   constraint deployment_cancel_mode_check CHECK (cancel_mode = ANY (ARRAY['finish'::text, 'rollback'::text])),
@@ -427,6 +430,7 @@ CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE 
 CREATE INDEX deployment_events_kept ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL AND events_dropped_at IS NULL;
 CREATE INDEX deployment_fan_out ON deployment USING btree (fan_out_at) WHERE fan_out_at IS NOT NULL AND fan_out_done_at IS NULL AND finished_at IS NULL;
 CREATE INDEX deployment_finished ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL;
+CREATE INDEX deployment_finished_of_org ON deployment USING btree (org_id, finished_at) WHERE finished_at IS NOT NULL AND (target_kind <> 'robot'::text OR (created_by ->> 'type'::text) IS DISTINCT FROM 'system'::text);
 CREATE INDEX deployment_fleet ON deployment USING btree (org_id, fleet_id, id) WHERE fleet_id IS NOT NULL;
 CREATE INDEX deployment_following ON deployment USING btree (org_id, kind, id) WHERE target_kind = 'robot'::text AND (created_by ->> 'type'::text) = 'system'::text;
 CREATE INDEX deployment_kind ON deployment USING btree (org_id, kind, id);
@@ -532,6 +536,7 @@ create table deployment_wave (
   count_failed integer not null default 0,
   count_rolled_back integer not null default 0,
   count_cancelled integer not null default 0,
+  metric_checks jsonb,
   constraint deployment_wave_pkey PRIMARY KEY (org_id, deployment_id, wave),
   constraint deployment_wave_org_id_deployment_id_fkey FOREIGN KEY (org_id, deployment_id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
 );
@@ -778,6 +783,7 @@ create table metric_chunk (
   last_at timestamp with time zone not null,
   seq bigint not null,
   chunk bytea not null,
+  number bigint not null default 0,
   constraint metric_chunk_pkey PRIMARY KEY (org_id, robot_id, first_at, seq)
 ) partition by RANGE (first_at);
 alter table metric_chunk enable row level security;
@@ -790,12 +796,56 @@ create table metric_position (
   outbox_id text not null,
   seq bigint not null,
   dropped_samples bigint not null default 0,
+  last_number bigint not null default 0,
+  sent_number bigint not null default 0,
+  unsent_from timestamp with time zone,
+  queued_at timestamp with time zone,
   constraint metric_position_pkey PRIMARY KEY (org_id, robot_id),
   constraint metric_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
 );
+CREATE INDEX metric_position_queued ON metric_position USING btree ((hashtext(robot_id) & 7), queued_at) WHERE queued_at IS NOT NULL;
 alter table metric_position enable row level security;
 create policy tenant on metric_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on metric_position to pg_database_owner;
+
+create table metric_shard (
+  shard integer not null,
+  leased_until timestamp with time zone,
+  served_at timestamp with time zone,
+  constraint metric_shard_pkey PRIMARY KEY (shard),
+  constraint metric_shard_shard_check CHECK (shard >= 0 AND shard <= 7)
+);
+
+create table metric_value (
+  org_id text not null,
+  key text not null,
+  robot_id text not null,
+  at timestamp with time zone not null,
+  mean_max double precision not null,
+  mean_min double precision not null,
+  rate_max double precision,
+  constraint metric_value_pkey PRIMARY KEY (org_id, key, robot_id),
+  constraint metric_value_org_id_key_fkey FOREIGN KEY (org_id, key) REFERENCES metric_watch(org_id, key) ON DELETE CASCADE,
+  constraint metric_value_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX metric_value_robot ON metric_value USING btree (org_id, robot_id);
+alter table metric_value enable row level security;
+create policy tenant on metric_value using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_value to pg_database_owner;
+
+create table metric_watch (
+  org_id text not null,
+  key text not null,
+  metric text not null,
+  labels jsonb not null,
+  minutes integer not null,
+  since_at timestamp with time zone not null,
+  constraint metric_watch_pkey PRIMARY KEY (org_id, key),
+  constraint metric_watch_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE
+);
+alter table metric_watch enable row level security;
+create policy tenant on metric_watch using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_watch to pg_database_owner;
 
 create table node (
   id text not null,

@@ -74,7 +74,7 @@ test("an incident is opened and reported once when the server is killed during a
     await api.createAlertRule({ body: { name: "Unreachable", condition, severity: "critical", for_seconds: 0, force: true } });
     const client = new pg.Client(await databaseOf(server));
     await client.connect();
-    /** Adds a robot that went offline, at a site of its own, so that its incident is a new one. */
+    /** Adds a robot that went offline, at a separate site, so that its incident is a new one. */
     const loseRobot = async (name: string): Promise<string> => {
       const { id: site_id } = (await api.createSite({ body: { name } })).data;
       const { id: fleet_id } = (await api.createFleet({ body: { name, site_id } })).data;

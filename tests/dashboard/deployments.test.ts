@@ -17,13 +17,31 @@ test("creates, controls and compares deployments in the browser", { skip: NO_BRO
 
   await t.test("edits the waves of a rollout with a live preview, then deploys the release", async () => {
     await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
+    await page.getByRole("button", { name: "Canary, then all" }).click();
+    const summary = page.getByRole("region", { name: "Summary" });
+    await summary.getByText(`1 robot, then ${ROBOTS - 1}`).waitFor();
+    await summary.getByText("pause if more than 5% fail").waitFor();
+    await page.getByRole("button", { name: "All at once" }).click();
+    await page.getByText("Advanced settings").click();
     await page.getByRole("button", { name: "Add first wave" }).click();
+    await page.getByText("Custom: see the waves").waitFor();
     await page.getByLabel("Size", { exact: true }).selectOption("count");
     await page.getByLabel("Cumulative robots").fill("five");
     await page.getByText("Enter a whole number, 1 or more.").waitFor();
     await page.getByLabel("Cumulative robots").fill("5");
     await page.getByLabel("Soak time").fill("");
     await page.getByText("Require manual promotion").click();
+    await page.getByLabel("Soak time").fill("10m");
+    await page.getByLabel("Incident gate").selectOption("warning");
+    await page.getByLabel("Metric gate").fill("cpu above 90");
+    await page.getByText("Enter one per line: NAME mean|max above|below VALUE").waitFor();
+    await page.getByLabel("Metric gate").fill("cpu_percent max above 90");
+    const gates = "--gate-incidents warning --gate-metric 'cpu_percent max above 90'";
+    await page.getByText(`rf deploy 1.5.0 --fleet ${fleet_id} --wave 5 --soak 10m --gate ${gates}`, { exact: true }).waitFor();
+    await page.getByText("no new warning incident or above, pause on cpu_percent max above 90").waitFor();
+    await axe(page);
+    for (const field of ["Soak time", "Metric gate"]) await page.getByLabel(field).fill("");
+    await page.getByLabel("Incident gate").selectOption("");
     await page.getByLabel("Planned waves").getByText("up to 5 robots").waitFor();
     await page.getByText(`rf deploy 1.5.0 --fleet ${fleet_id} --wave 5 --gate`, { exact: true }).waitFor();
     await axe(page);

@@ -96,6 +96,21 @@ test("works on incidents and alert rules in the browser", LIMIT, async (t) => {
     await row.waitFor({ state: "detached" });
   });
 
+  await t.test("creates an alert rule on a metric", async () => {
+    await visit(page, "/alert-rules");
+    await page.getByRole("button", { name: "New rule" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name").fill("Data disk");
+    await dialog.getByLabel("Condition").selectOption("metric_above");
+    await dialog.getByLabel("Metric").fill("disk_used_bytes{mount=/data}");
+    await dialog.getByLabel("Limit").fill("5000");
+    await dialog.getByLabel("Averaged over (minutes)").fill("10");
+    await axe(page);
+    await dialog.getByRole("button", { name: "Create rule" }).click();
+    const row = page.locator("[data-row]", { hasText: "Data disk" });
+    await row.getByText("mean of disk_used_bytes{mount=/data} in 10 min above 5000 for 10 min").waitFor();
+  });
+
   await t.test("a viewer sees incidents without actions, and the pages fit a narrow screen", async () => {
     const viewer = await it.as("viewer", { width: 390, height: 844, theme: "dark" });
     for (const path of [`/incidents/${id}`, "/incidents?state=all", "/alert-rules"]) {

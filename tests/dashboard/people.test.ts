@@ -146,6 +146,9 @@ test(
 
     await t.test("filters the audit log by URL, shows an entry and exports the log", async () => {
       await visit(page, "/audit");
+      await page.getByRole("checkbox", { name: "Show reads" }).click();
+      await page.waitForURL("**/audit?reads=true");
+      await page.getByRole("checkbox", { name: "Show reads" }).click();
       await page.getByLabel("Action").selectOption("deleteUser");
       await page.waitForURL("**/audit?action=deleteUser");
       await page.getByRole("grid").getByText("Delete user").click();

@@ -24,6 +24,34 @@ test("finds, watches and changes robots in the browser, individually and in bulk
     await row("cart-0").waitFor();
   });
 
+  await t.test("sorts by a column, hides columns and shows dense rows, and keeps the choice in the browser", async () => {
+    await visit(page, "/robots");
+    await page.getByRole("columnheader", { name: "Name" }).getByRole("button").click();
+    await page.waitForURL(/sort=name/);
+    await page.locator("[role=columnheader][aria-sort=ascending]", { hasText: "Name" }).waitFor();
+    await it.server.until("robots by name", async () => {
+      const shown = await page.locator("[data-row]").allInnerTexts();
+      return shown.length === 4 && shown.every((text, at) => text.includes(`cart-${at}`));
+    });
+    const high = (await row("cart-1").boundingBox())?.height ?? 0;
+    await page.getByRole("button", { name: "Table settings" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("checkbox", { name: "Health" }).click();
+    await dialog.getByRole("switch", { name: "Dense rows" }).click();
+    await axe(page);
+    await page.keyboard.press("Escape");
+    await visit(page, "/robots");
+    await row("cart-1").waitFor();
+    assert.equal(await page.getByRole("columnheader", { name: "Health" }).count(), 0);
+    assert.ok(((await row("cart-1").boundingBox())?.height ?? 0) < high);
+    await axe(page);
+    await page.getByRole("button", { name: "Table settings" }).click();
+    await dialog.getByRole("checkbox", { name: "Health" }).click();
+    await dialog.getByRole("switch", { name: "Dense rows" }).click();
+    await page.keyboard.press("Escape");
+    await page.getByRole("columnheader", { name: "Health" }).waitFor();
+  });
+
   await t.test("shows changes by other users automatically", async () => {
     await rename(2, "renamed elsewhere");
     await row("renamed elsewhere").waitFor();

@@ -16,6 +16,7 @@ test("pages of the dashboard show the current state of deployments, robots and c
   await t.test("shows that a config change is not deployed on the pages of its value, fleet and robot", () => pending(it));
   await t.test("finds an object by its pasted ID, and moves through a table with the arrow keys", () => keys(it));
   await t.test("selects robots beyond the loaded page and shows how many are selected", () => selectAll(it));
+  await t.test("links the incident that paused a rollout, and shows the gate of a soaking wave", () => gated(it));
   await t.test("notifications never cover a control of the page, on any screen size", () => toasts(it));
 });
 
@@ -77,6 +78,30 @@ async function offline({ page, org, server }: Dashboard): Promise<void> {
   await visit(page, `/robots?fleet_id=${fleet_id}`);
   await page.locator("[data-row]", { hasText: "was healthy" }).waitFor();
   await axe(page);
+}
+
+async function gated({ page, org, server }: Dashboard): Promise<void> {
+  const fleet_id = await org.fleet({ name: "Sweepers" });
+  const robots = await org.enrollRobots(2, { fleet_id });
+  await org.api.createAlertRule({ body: { name: "Sweeper gone", severity: "critical", condition: { type: "robot_offline" }, fleet_id } });
+  const waves = [{ count: 1, soak_seconds: 3_600, gate_incidents: "warning" as const }];
+  const { id } = await org.deploy(await org.release(), { fleet_id }, { rollout: { waves } });
+  const soaks = async () => (await org.api.listDeploymentWaves({ params: { id } })).items[0]?.status === "soaking";
+  await server.until("the first wave to soak", soaks);
+  await visit(page, `/deployments/${id}`);
+  await page.getByText("Gate waiting: no new incident of severity warning or above on updated robots of the wave.").waitFor();
+  await robots.toSorted((a, b) => (a.id < b.id ? -1 : 1))[0]?.disconnect();
+  await server.until("the deployment to be paused", async () => {
+    // The deployment is checked within 30 s, which the test does not wait for.
+    await server.db.run(sql`update deployment set step_at = ${server.clock.now()} where id = ${id} and paused_at is null`);
+    return (await org.api.getDeployment({ params: { id } })).data.reason === "gate_failed";
+  });
+  await page
+    .getByText(/^Paused: the gate of a wave failed: an updated robot of the wave joined the critical incident Sweeper gone/)
+    .waitFor();
+  await axe(page);
+  await page.getByRole("link", { name: "Show incident" }).click();
+  await page.getByRole("heading", { name: "Sweeper gone" }).waitFor();
 }
 
 async function paused({ page, org, server }: Dashboard): Promise<void> {

@@ -103,6 +103,7 @@ async function deploy({ page }: Dashboard, { tag, waves }: { tag: string; waves:
   await page.getByRole("option", { name: new RegExp(tag) }).click();
   await page.getByRole("combobox", { name: "Fleet" }).fill("Yard");
   await page.getByRole("option", { name: /Yard/ }).click();
+  await page.getByText("Advanced settings").click();
   if (waves) {
     await button(page, "Add first wave").click();
     await page.getByLabel("Size", { exact: true }).selectOption("count");

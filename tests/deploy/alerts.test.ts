@@ -42,6 +42,12 @@ test("Prometheus accepts the alert rules", { ...LIMIT, skip: is_installed ? fals
   assert.equal(status, 0, stdout + stderr);
 });
 
+test("Prometheus accepts the example configuration", { ...LIMIT, skip: is_installed ? false : "promtool is not installed" }, () => {
+  const words = ["check", "config", "--syntax-only", path.join(root, "deploy/prometheus/prometheus.yml")];
+  const { status, stdout, stderr } = spawnSync("promtool", words, { encoding: "utf8" });
+  assert.equal(status, 0, stdout + stderr);
+});
+
 test("exports metrics of the disk, the database, its connections and the last backup's age", LIMIT, async () => {
   const before_backup = await plane.until("the first sample", async () => {
     const text = await scrape();

@@ -137,3 +137,17 @@ export function processesNaming(text: string): Found[] {
       }
     });
 }
+
+/** USER_HZ of proc(5): the same on every Linux that Node supports. */
+const CLOCK_TICKS_PER_SECOND = 100;
+
+/** Returns the CPU time of a running program in seconds, without its children. */
+export function cpuSeconds({ child }: Program): number {
+  const stat = readFileSync(`/proc/${child.pid}/stat`, "utf8");
+  const [utime = 0, stime = 0] = stat
+    .slice(stat.lastIndexOf(")") + 2)
+    .split(" ")
+    .slice(11, 13)
+    .map(Number);
+  return (utime + stime) / CLOCK_TICKS_PER_SECOND;
+}

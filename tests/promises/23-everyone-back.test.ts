@@ -1,17 +1,13 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import https from "node:https";
-import path from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "@roamfleet/clock/testing";
 import type { Client } from "@roamfleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
-import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
-import { robotKey, type StoredRobot } from "../../packages/swarm/src/robot-file.ts";
-import { Program } from "../processes/process.ts";
-import { ownDatabase, ServerProcess } from "../processes/server-process.ts";
+import { cpuSeconds, Program } from "../processes/process.ts";
+import { ServerProcess } from "../processes/server-process.ts";
+import { insertRobots, type SwarmState } from "../processes/swarm-state.ts";
 
 const ROBOTS = promiseSize({ test: 400, full: 15_000 });
 /** Number of swarm processes. With two, each stays far below the limit of 20,000 open files per process. */
@@ -24,8 +20,6 @@ const WRITE_EVERY_MS = 100;
 const NEWCOMER_EVERY_MS = 250;
 const PATIENCE_MS = 300_000;
 const POLL_MS = 250;
-/** USER_HZ of proc(5): the same on every Linux that Node supports. */
-const CLOCK_TICKS_PER_SECOND = 100;
 const LIMIT = { timeout: promiseSize({ test: 600_000, full: 2_400_000 }) };
 
 /** Robots with the agent's link code, in separate processes. */
@@ -78,59 +72,6 @@ const allConnected = (swarms: Swarms): Promise<unknown> =>
     detail: () => swarms.programs.map(({ output }) => output.slice(-2_000)).join("\n"),
   });
 
-interface SwarmState {
-  directory: string;
-  robots: number;
-}
-
-/** Creates robots by SQL and in the swarms: enrolling thousands is not what this test measures. */
-async function makeRobots(server: ServerProcess, place: { org_id: string; site_id: string; fleet_id: string }): Promise<SwarmState[]> {
-  const states: SwarmState[] = [];
-  await withClient(ownDatabase(server), async (client) => {
-    for (let swarm = 0; swarm < SWARMS; swarm += 1) {
-      const robots = Array.from({ length: Math.ceil((ROBOTS - swarm) / SWARMS) }, (_, i) => {
-        const key = randomBytes(32);
-        return { number: i + 1, robot_id: `rob_${randomBytes(13).toString("hex")}`, key, public_key: robotKey(key).public_key };
-      });
-      const parameters = [
-        place.org_id,
-        robots.map(({ robot_id }) => robot_id),
-        robots.map(({ public_key }) => public_key),
-        place.site_id,
-        place.fleet_id,
-      ];
-      await client.query(
-        `with made as (
-           insert into robot (org_id, id, name, site_id, fleet_id, public_key, created_at, updated_at)
-           select $1, r.id, r.id, $4, $5, decode(r.key, 'base64'), now(), now() from unnest($2::text[], $3::text[]) as r (id, key)
-           returning org_id, id, public_key)
-         insert into robot_key (public_key, org_id, robot_id, created_at) select public_key, org_id, id, now() from made`,
-        parameters,
-      );
-      const directory = path.join(server.data, `swarm-${swarm}`);
-      mkdirSync(directory);
-      const lines = robots.map(({ number, robot_id, key }) => {
-        const kept: StoredRobot = {
-          number,
-          key: key.toString("base64"),
-          robot_id,
-          org_id: place.org_id,
-          name: robot_id,
-          installs: 0,
-          first: {},
-          apps: {},
-        };
-        return `${JSON.stringify(kept)}\n`;
-      });
-      writeFileSync(path.join(directory, "robots.jsonl"), lines.join(""));
-      states.push({ directory, robots: robots.length });
-    }
-    // Autovacuum would do this within a minute after thousands of enrollments.
-    await client.query("analyze");
-  });
-  return states;
-}
-
 interface Latencies {
   reads: number[];
   writes: number[];
@@ -175,17 +116,6 @@ function requestOnNewConnection(server: ServerProcess): Promise<void> {
   return promise;
 }
 
-/** CPU time of the server's process in seconds, without its database. */
-function cpuSeconds(server: ServerProcess): number {
-  const stat = readFileSync(`/proc/${server.program.child.pid}/stat`, "utf8");
-  const [utime = 0, stime = 0] = stat
-    .slice(stat.lastIndexOf(")") + 2)
-    .split(" ")
-    .slice(11, 13)
-    .map(Number);
-  return (utime + stime) / CLOCK_TICKS_PER_SECOND;
-}
-
 const percentile = (values: readonly number[], part: number): number =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? 0;
 
@@ -199,12 +129,12 @@ async function storm(
   const isOnline = async (): Promise<boolean> => (await api.getFleet({ params: { id: fleet_id } })).data.online_count === ROBOTS;
   const dropped_at = performance.now();
   await drop();
-  const cpu_before = cpuSeconds(server);
+  const cpu_before = cpuSeconds(server.program);
   const measuring = measure(server, api, robot_id);
   await allConnected(swarms);
   await until("all of them to be shown as online", isOnline, { poll_ms: POLL_MS, deadline_ms: PATIENCE_MS });
   const back_ms = performance.now() - dropped_at;
-  const cpu_ms = ((cpuSeconds(server) - cpu_before) * 1_000) / ROBOTS;
+  const cpu_ms = ((cpuSeconds(server.program) - cpu_before) * 1_000) / ROBOTS;
   const { reads, writes, newcomers, failed } = await measuring.stop();
   assert.deepEqual(failed, [], "requests that failed meanwhile");
   const calls = [...reads, ...writes];
@@ -227,7 +157,8 @@ test("all robots reconnect soon after a simultaneous disconnect, and the API res
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
   const org_id = (await api.getOrg()).data.id;
-  await using swarms = new Swarms(server, await makeRobots(server, { org_id, site_id, fleet_id }));
+  const sizes = Array.from({ length: SWARMS }, (_, swarm) => Math.ceil((ROBOTS - swarm) / SWARMS));
+  await using swarms = new Swarms(server, await insertRobots(server, { org_id, site_id, fleet_id }, sizes));
   await allConnected(swarms);
   const robot_id = (await api.listRobots({ query: { limit: 1 } })).items[0]?.id ?? "";
   const rig = { server, swarms, api, robot_id, fleet_id };

@@ -145,4 +145,10 @@ export const PROMISES: readonly PromiseRow[] = [
     proof:
       "order: pairs of deployments created by three servers with clocks an hour apart and by servers that boot in 1970, of which the newer one wins; retention: starts of a server whose clock is ten years off, ahead and behind, of which none deletes what is not old enough",
   },
+  {
+    number: 32,
+    promise: "No sample of a metric is lost, and each is stored once",
+    proof:
+      "1,000 robots of a swarm with 50 series each for 10 minutes, while all links are cut and the server is killed; every value is decoded and compared",
+  },
 ];

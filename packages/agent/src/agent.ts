@@ -231,8 +231,9 @@ async function run(
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
   const apps = (): AppStatus[] => deployments.apps();
   await deployments.start();
-  await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, key: key.place, connected: () => link.connected, apps });
-  const metrics = startMetrics({ ...robot, own: () => agentMetrics(outbox, robot.spool), added: () => link.samplesAdded() });
+  const metrics = collectMetrics(robot, { deployments, ros, link });
+  const view = { robot_id, name, agent_version: AGENT_VERSION, key: key.place, connected: () => link.connected, apps };
+  await local_interface.start({ ...view, pushed: metrics?.pushed });
   link.start();
   ros.start();
   const sources = await startSources(robot, ros).catch((error: unknown) => {
@@ -240,7 +241,7 @@ async function run(
   });
   const stop = async (options?: StopOptions): Promise<void> => {
     await sources?.stop();
-    metrics?.stop();
+    await metrics?.stop();
     await ros.stop();
     await local_interface.stop();
     store.stop();
@@ -307,6 +308,15 @@ function makeDeployments(
     on_config: local_interface.configChanged,
   });
 }
+
+const collectMetrics = (robot: Robot, { deployments, ros, link }: { deployments: Deployments; ros: RosBridge; link: Link }) =>
+  startMetrics({
+    ...robot,
+    own: () => agentMetrics(robot.outbox, robot.spool),
+    apps: () => deployments.scrape_targets?.() ?? [],
+    ros,
+    added: () => link.samplesAdded(),
+  });
 
 const startSources = ({ config, clock, log, sink, spool }: Robot, ros: RosBridge): Promise<LogSources> =>
   startLogSources({

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadConfig, parseServer, readConfig, UsageError } from "./config.ts";
-import { ConfigFileError } from "./config-file/read-robot-config.ts";
+import { ConfigFileError } from "./config-file/section.ts";
 import { unitText } from "./install.ts";
 
 test("accepts a plain HTTP server address only on loopback, unless --allow-insecure-http is set", () => {

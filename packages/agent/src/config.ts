@@ -6,6 +6,7 @@ import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
 import { TPM_MODES, type TpmMode } from "./identity/robot-key.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
+import { isLoopback } from "./runtime/loopback.ts";
 import { isVersion, type Launched } from "./self-update/launched.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/permission.ts";
 
@@ -330,10 +331,6 @@ export function parseServer(text: string, allow_insecure_http: boolean): string 
     );
   }
   return url.origin + url.pathname.replace(/\/+$/, "");
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
 }
 
 export function parseLabels(pairs: readonly string[]): Record<string, string> {

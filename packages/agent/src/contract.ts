@@ -117,6 +117,12 @@ export type AppPlace =
   | { directory: string; env: Readonly<Record<string, string>> }
   | { container: { engine: EngineCalls; container_id: string } };
 
+/** Where a running app serves metrics in the text format of Prometheus. */
+export interface ScrapeTarget {
+  app: string;
+  url: string;
+}
+
 export interface StopOptions {
   /** True if the launcher immediately starts another agent, which then supervises the workloads. */
   is_replaced: boolean;
@@ -132,6 +138,8 @@ export interface Deployments {
   apps(): AppStatus[];
   /** Returns where an app runs, for a shell in the same place; undefined if it does not run. */
   place(app: string): AppPlace | undefined;
+  /** Returns where running apps serve metrics. Absent: no app does. */
+  scrape_targets?(): ScrapeTarget[];
   /** Reports the state of every app and config file to the server; called after each connect. */
   announce(): void;
   readonly kinds: string[];

@@ -20,6 +20,8 @@ export { Link, type LinkOptions } from "./link/link.ts";
 export { LogShipper } from "./logs/shipper.ts";
 export { agentLog } from "./logs/agent-log.ts";
 export { encodeRecord } from "./logs/record.ts";
+export type { ChunkQueue } from "./metrics/chunk-sender.ts";
+export { SampleCollector, type SampleCollectorOptions } from "./metrics/sample-collector.ts";
 export { RobotTime } from "./robot-time.ts";
 export { type Artifact, fetchWhole, type FetchOptions, type PartFile } from "./runtime/download.ts";
 export type { Executor, StageIo } from "./runtime/executor.ts";

@@ -1,4 +1,6 @@
 import { readFile } from "node:fs/promises";
+import { SEVERITIES, type Severity } from "@roamfleet/protocol";
+import { type MetricGate, parseMetricGate } from "@roamfleet/protocol/metric-gate";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { parse } from "yaml";
@@ -10,6 +12,8 @@ export interface RolloutFlags {
   policy?: string;
   wave?: string[];
   gate?: true;
+  gateIncidents?: Severity;
+  gateMetric?: MetricGate[];
   soak?: number;
   maxParallel?: number;
   maxUnavailable?: NonNullable<Rollout["max_unavailable"]>;
@@ -34,6 +38,17 @@ export const rolloutOptions = (command: Command): Command =>
     )
     .option("--soak <time>", "Soak time of a wave before the next one starts, such as 10m", seconds)
     .option("--gate", "Wait for `rf deployments promote` after each wave")
+    .addOption(
+      new Option(
+        "--gate-incidents <severity>",
+        "Pause if an updated robot of a wave joins an incident of at least this severity before the next wave starts",
+      ).choices(SEVERITIES),
+    )
+    .option(
+      "--gate-metric <check>",
+      "Pause if a metric of the wave's robots leaves its bound during the soak time, such as 'memory_used_bytes mean rise 10%' or 'cpu_percent max above 90 tolerate 5%'; repeatable",
+      (text: string, before: MetricGate[] | undefined) => [...(before ?? []), metricGate(text)],
+    )
     .option("--max-parallel <n>", "Maximum robots updating at once", wholeNumber(1))
     .option(
       "--max-unavailable <n>",
@@ -54,6 +69,14 @@ export const rolloutOptions = (command: Command): Command =>
     .option("--max-attempts <n>", "Maximum attempts to deliver the release to a robot", wholeNumber(1))
     .option("--verify <time>", "How long a robot verifies the new version, such as 30s", seconds)
     .option("--policy <file>", "The whole policy as YAML or JSON, instead of the flags above");
+
+function metricGate(text: string): MetricGate {
+  const gate = parseMetricGate(text);
+  if (gate !== undefined) return gate;
+  throw new InvalidArgumentError(
+    "Expected NAME mean|max above|below VALUE, or NAME mean|max rise|fall PERCENT%; NAME may have {label=value}.",
+  );
+}
 
 function amount(text: string): { percent: number } | { count: number } {
   const match = /^(\d+(?:\.\d+)?)(%?)$/.exec(text);
@@ -91,13 +114,21 @@ function waveOf(text: string): Wave {
 /** Returns the policy from the flags or the file; undefined if neither is given. --expires-in is relative to `now`. */
 export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollout | undefined> {
   if (flags.policy !== undefined) return readPolicy(flags);
-  const { wave, soak, gate, failThreshold, minDecided, window, windowZone, windowMinutes } = flags;
-  if (wave === undefined && (soak !== undefined || gate)) throw usage("--soak and --gate need waves: add --wave 5%");
+  const { wave, soak, gate, gateIncidents, gateMetric, failThreshold, minDecided, window, windowZone, windowMinutes } = flags;
+  if (wave === undefined && (soak !== undefined || gate || gateIncidents !== undefined || gateMetric !== undefined))
+    throw usage("--soak and the flags of gates need waves: add --wave 5%");
+  if (gateMetric !== undefined && soak === undefined) throw usage("--gate-metric needs a soak time: add --soak 30m");
   if (failThreshold === undefined && minDecided !== undefined) throw usage("--min-decided needs a threshold: add --fail-threshold 10%");
   if (window === undefined && (windowZone !== undefined || windowMinutes !== undefined))
     throw usage("--window-zone and --window-minutes need a window: add --window '0 2 * * *'");
   const rollout = {
-    waves: wave?.map((text) => ({ ...waveOf(text), soak_seconds: soak, gate: gate && "manual" })),
+    waves: wave?.map((text) => ({
+      ...waveOf(text),
+      soak_seconds: soak,
+      gate: gate && "manual",
+      gate_incidents: gateIncidents,
+      gate_metrics: gateMetric,
+    })),
     failure_threshold: failThreshold && { ...failThreshold, min_decided: minDecided },
     window: window === undefined ? undefined : { cron: window, time_zone: windowZone ?? "UTC", duration_minutes: windowMinutes ?? 60 },
     max_parallel: flags.maxParallel,

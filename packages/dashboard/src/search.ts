@@ -85,6 +85,8 @@ export const readAuditSearch = searchOf({
   outcome: oneOf(["done", "refused"]),
   since: time,
   until: time,
+  /** Whether to list what was read, too. */
+  reads: on,
   entry: text(),
 });
 export type AuditSearch = ReturnType<typeof readAuditSearch>;

@@ -149,10 +149,10 @@ export const access = {
   listServiceAudit: free("service_admin"),
 
   getOverview: list("viewer", "the overview"),
-  getFleetOverview: list("viewer", "the overview of the fleets"),
+  getFleetOverview: list("viewer", "the overview of the fleets", query("site_id", "fleet_id")),
   // The people of the org are only in the reports of its admins.
   getReport: list("viewer", "the report"),
-  listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id")),
+  listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id", "site_id")),
 
   listMetrics: list("viewer", "the names of metrics"),
   queryMetrics: list("viewer", "metrics of robots", query("fleet_id", "site_id", "robot_id")),

@@ -140,6 +140,13 @@ export const ContainerManifest = Shape({
   ),
   ulimits: Maybe(Shape(Object.fromEntries(CONTAINER_ULIMITS.map((name) => [name, Maybe(Ulimit)])))),
   health: Maybe(Health),
+  /** Where the program serves its metrics in the text format of Prometheus. The port is the container's. Default path: /metrics. */
+  metrics: Maybe(
+    Shape({
+      port: Port,
+      path: Maybe(Type.String({ maxLength: 2_000, pattern: "^/[!-~]*$", description: "a path that begins with /" })),
+    }),
+  ),
   /**
    * How a container is replaced. after (default): the old container stops before the new one starts. beside: the old container stops after
    * the new one is verified.

@@ -59,6 +59,7 @@ export const REASONS = [
   "creator_removed",
   "user_cancelled",
   "threshold_exceeded",
+  "gate_failed",
   "agent_lost",
 ] as const;
 export type Reason = (typeof REASONS)[number];
@@ -143,6 +144,10 @@ export const ALERT_CONDITIONS = [
   "disk_above",
   "config_drift",
   "agent_outdated",
+  "metric_above",
+  "metric_below",
+  "metric_rate_above",
+  "metric_absent",
   "deployment_failed",
   "deployment_paused",
 ] as const;

@@ -158,3 +158,22 @@ test("reads the mail server and the networks of alerts, and omits the password f
       (error) => error instanceof SettingsError && !error.message.includes("s3cret"),
     );
 });
+
+test("reads the endpoints for samples of robots, and omits passwords from errors", () => {
+  const read = (env: NodeJS.ProcessEnv) => readSettings({}, env).metric_endpoints;
+  assert.deepEqual(read({}), { write: undefined, read: undefined });
+  const url = "https://me:s3cret@prometheus.example.com/api/v1/write";
+  assert.deepEqual(read({ ROAMFLEET_METRICS_REMOTE_WRITE_URL: url })?.write, { url, token: undefined });
+  assert.deepEqual(read({ ROAMFLEET_METRICS_URL: "http://a", ROAMFLEET_METRICS_TOKEN: "t" })?.read, { url: "http://a", token: "t" });
+  for (const wrong of [
+    { ROAMFLEET_METRICS_URL: "ftp://me:s3cret@a" },
+    { ROAMFLEET_METRICS_URL: "me:s3cret" },
+    { ROAMFLEET_METRICS_TOKEN: "s3cret" },
+    { ROAMFLEET_METRICS_URL: "http://a", ROAMFLEET_METRICS_TOKEN: "s3cret\n" },
+    { ROAMFLEET_METRICS_REMOTE_WRITE_URL: url, ROAMFLEET_METRICS_REMOTE_WRITE_TOKEN: "token" },
+  ])
+    assert.throws(
+      () => read(wrong),
+      (error: unknown) => error instanceof SettingsError && !error.message.includes("s3cret"),
+    );
+});

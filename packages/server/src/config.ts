@@ -1,12 +1,15 @@
 import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { type NatsAddress, parseNatsUrl } from "./engines/bus/nats-address.ts";
 import { readS3Url } from "./engines/blobs/s3-url.ts";
 import type { S3Settings } from "./engines/blobs/s3-store.ts";
 import { parseNetworks } from "./kernel/networks.ts";
 import { type HostPort, parseAddress } from "./link/nodes/connect-node.ts";
+import { type MetricEndpoints, readMetricEndpoints } from "./metric-endpoints.ts";
+import { readSecret, SettingsError } from "./secret-settings.ts";
+
+export { SettingsError };
 
 /** Settings of the server. This file is the only reader of the environment. */
 export interface Settings {
@@ -32,6 +35,8 @@ export interface Settings {
   smtp?: { url: string; from: string } | undefined;
   /** Ranges that are not public, to which alerts may be sent nevertheless. */
   alert_networks?: readonly string[];
+  /** Where samples of robots are sent, and read back from. */
+  metric_endpoints?: MetricEndpoints;
   log_level: string;
   limits: Limits;
   /** Directory of packages for robots, made by `npm run package`. Undefined: this server hosts none. */
@@ -128,8 +133,6 @@ const TIMER_RANGES: Partial<Record<LimitName, readonly [min: number, max: number
 
 const ADMIN_TOKEN_CHARACTERS_MIN = 16;
 
-export class SettingsError extends Error {}
-
 export interface ServeFlags {
   data?: string;
   listen?: string;
@@ -179,6 +182,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     nodes: readNodes(flags, env, bus_url !== undefined),
     smtp: readSmtp(env),
     alert_networks: readAlertNetworks(env.ROAMFLEET_ALERT_NETWORKS),
+    metric_endpoints: readMetricEndpoints(env),
     log_level: readLogLevel(flags.logLevel ?? (env.ROAMFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
     packages: flags.packages ?? (env.ROAMFLEET_PACKAGES || undefined),
@@ -202,23 +206,6 @@ export function readStore(
   return { data_directory: readDataDirectory(data, env), database_url: readSecret("DATABASE_URL", env) };
 }
 
-/**
- * Returns the value of a variable, or the trimmed content of the file named by `NAME_FILE`. Containers usually get secrets as such files.
- * Throws if the file is missing or empty: without an admin token, for example, the admin routes would be open.
- */
-function readSecret(
-  name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "ROAMFLEET_SMTP_URL" | "SERVICE_ADMIN_TOKEN",
-  env: NodeJS.ProcessEnv,
-): string | undefined {
-  const value = env[name] || undefined;
-  const file = env[`${name}_FILE`] || undefined;
-  if (file === undefined) return value;
-  if (value !== undefined) throw new SettingsError(`${name} and ${name}_FILE are both set: set only one of them`);
-  const secret = readSecretFile(`${name}_FILE`, file);
-  if (secret === "") throw new SettingsError(`${name}_FILE: ${file} is empty`);
-  return secret;
-}
-
 /** Reads the admin token. Throws if it is so short that it could be guessed: admin routes give access to every org. */
 function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
   const token = readSecret("SERVICE_ADMIN_TOKEN", env);
@@ -229,14 +216,6 @@ function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
     );
   if (token.startsWith("rf_")) throw new SettingsError("SERVICE_ADMIN_TOKEN begins with rf_, like portal tokens: set it to another value");
   return token;
-}
-
-function readSecretFile(variable: string, file: string): string {
-  try {
-    return readFileSync(file, "utf8").trim();
-  } catch (error) {
-    throw new SettingsError(`${variable}: ${file} cannot be read (${(error as NodeJS.ErrnoException).code ?? "unknown error"})`);
-  }
 }
 
 /** Reads the S3 store for artifacts. Undefined: the data directory stores them. Error messages do not contain the URL. */

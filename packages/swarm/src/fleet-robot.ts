@@ -23,6 +23,7 @@ import { SimulatedAgentExecutor } from "./agent-executor.ts";
 import { healthOf } from "./health.ts";
 import { type StoredRobot, robotKey } from "./robot-file.ts";
 import { memoryConfigFiles, MemoryLogSpool, MemoryOutbox } from "./memory.ts";
+import { RobotSamples, type SampleOptions } from "./samples.ts";
 import type { Tally } from "./tally.ts";
 import { fetchAndCheck, KINDS, type RuntimeOptions, simulatedExecutors } from "./runtime.ts";
 
@@ -39,6 +40,8 @@ export interface FleetShared {
   run_id: string;
   agent_version: string;
   real_time: boolean;
+  /** Metrics that each robot sends; undefined: none. */
+  samples: SampleOptions | undefined;
   /** Duration of a step in milliseconds, randomized on each call. */
   delay: () => number;
   /**
@@ -58,6 +61,8 @@ export interface FleetShared {
  */
 export class FleetRobot {
   readonly stored: StoredRobot;
+  /** Metrics of the robot; undefined: it sends none. */
+  readonly samples: RobotSamples | undefined;
   readonly #shared: FleetShared;
   readonly #outbox: MemoryOutbox;
   readonly #spool: MemoryLogSpool;
@@ -105,6 +110,18 @@ export class FleetRobot {
       on_change: () => {},
       on_step: () => {},
     });
+    const spool_id = `swarm-${shared.run_id}-${stored.number}`;
+    const added = (): void => this.#link.samplesAdded();
+    if (shared.samples !== undefined)
+      this.samples = new RobotSamples({
+        number: stored.number,
+        spool_id,
+        options: shared.samples,
+        server_time: () => time.serverTime(),
+        added,
+        clock,
+        log,
+      });
     this.#link = this.#makeLink({ server, ca, open_socket, clock, log, key, time });
   }
 
@@ -116,6 +133,7 @@ export class FleetRobot {
   start(): void {
     for (const app of Object.keys(this.stored.apps)) this.#workerOf(app);
     this.#link.start();
+    this.samples?.start();
   }
 
   /** Drops the link without a close message; it reconnects automatically. */
@@ -124,6 +142,7 @@ export class FleetRobot {
   }
 
   async stop(): Promise<void> {
+    this.samples?.stop();
     await Promise.all([this.#configs.stop(), ...[...this.#workers.values()].map((worker) => worker.stop())]);
     await this.#link.stop();
   }
@@ -147,6 +166,7 @@ export class FleetRobot {
       activity: idleActivity,
       outbox: this.#outbox,
       shipper: this.#shipper,
+      samples: this.samples?.queue,
       introduce: () => ({
         boot_id,
         run_id: `${run_id}-${number}`,

@@ -118,7 +118,7 @@ export class Fleet {
 
   #share(ca: string | undefined, http: FleetShared["http"]): FleetShared {
     const { clock, log } = this.#parts;
-    const { server, seed, fail, robots, failure_rate, latency_ms, real_time, share_downloads } = this.#options;
+    const { server, seed, fail, robots, failure_rate, latency_ms, real_time, share_downloads, samples } = this.#options;
     const failing = failingRobots(robots, fail);
     const random = seededRandom(seed);
     return {
@@ -132,6 +132,7 @@ export class Fleet {
       run_id: Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex"),
       agent_version: `${AGENT_VERSION}-swarm`,
       real_time,
+      samples,
       // Randomize the duration between 50% and 150%, so that robots do not act in lockstep.
       delay: () => latency_ms * (0.5 + random()),
       isUnwell: ({ number, install, first }) =>

@@ -15,6 +15,8 @@ test("parses the swarm's flags and derives the name prefix of its robots from th
   );
   assert.equal(readFleetOptions({ server, key, failureRate: "0.5", flap: "5" }).failure_rate, 0.5);
   assert.equal(readFleetOptions({ server, key, flap: "5" }).flap_ms, 5_000);
+  assert.equal(options.samples, undefined);
+  assert.deepEqual(readFleetOptions({ server, key, series: "50" }).samples, { series: 50, interval_seconds: 10, flush_seconds: 60 });
 });
 
 test("rejects an invalid value of a swarm flag and names the flag", () => {
@@ -27,6 +29,7 @@ test("rejects an invalid value of a swarm flag and names the flag", () => {
     [{ server, key, failureRate: "150%" }, "--failure-rate"],
     [{ server, key, flap: "now" }, "--flap"],
     [{ server, key, latency: "-1" }, "--latency"],
+    [{ server, key, series: "501" }, "--series"],
     [{ server, key, label: ["zone"] }, "--label"],
     [{ server, key, caFingerprint: "sha256:1" }, "--ca-fingerprint"],
     [{ server: "http://fleet.example.com", key }, "--allow-insecure-http"],

@@ -2,6 +2,7 @@ import { randomInt } from "node:crypto";
 import path from "node:path";
 import { parseLabels, parseServer, UsageError } from "@roamfleet/agent/parts";
 import { parseFingerprint } from "@roamfleet/protocol/authority";
+import type { SampleOptions } from "./samples.ts";
 
 /** Descriptions of each flag for `roamfleet swarm --help` and docs/reference/settings.md. */
 export const SWARM_FLAGS: readonly { flags: string; meaning: string; repeatable?: true }[] = [
@@ -20,6 +21,7 @@ export const SWARM_FLAGS: readonly { flags: string; meaning: string; repeatable?
   { flags: "--latency <ms>", meaning: "additional milliseconds of each step of a robot" },
   { flags: "--seed <number>", meaning: "the same number creates the same robots, names and failures (default: a random one)" },
   { flags: "--state <dir>", meaning: "directory for the state of the robots; without it they are in memory" },
+  { flags: "--series <number>", meaning: "number of metrics that each robot samples every 10 s and sends each minute (default: 0)" },
   { flags: "--real-time", meaning: "verification takes as long as the deployment requires, as on a real robot" },
   { flags: "--share-downloads", meaning: "one robot downloads and checks each artifact for all robots" },
   { flags: "--name <prefix>", meaning: "prefix of the robots' names, followed by a number (default: sim-SEED)" },
@@ -48,6 +50,7 @@ export interface SwarmFlags {
   name?: string;
   label?: string[];
   shareDownloads?: boolean;
+  series?: string;
   realTime?: boolean;
   caFingerprint?: string;
   caFile?: string;
@@ -79,6 +82,8 @@ export interface FleetOptions {
   share_downloads: boolean;
   /** Whether the verification of an install takes as long as the deployment specifies. */
   real_time: boolean;
+  /** Metrics that each robot sends; undefined: none. */
+  samples: SampleOptions | undefined;
   ca_fingerprint: string | undefined;
   ca_file: string | undefined;
   trust_on_first_use: boolean;
@@ -91,6 +96,9 @@ export interface FleetOptions {
  * download.
  */
 export const ROBOTS_MAX = 15_000;
+/** Maximum metrics of a robot, as of an agent. */
+const SERIES_MAX = 500;
+const SAMPLE_SECONDS = { interval_seconds: 10, flush_seconds: 60 };
 const SEED_MAX = 2 ** 31;
 const FLAP_SECONDS_DEFAULT = 60;
 const LATENCY_MS_MAX = 3_600_000;
@@ -105,6 +113,7 @@ export function readFleetOptions(flags: SwarmFlags): FleetOptions {
   const fingerprint = flags.caFingerprint === undefined ? undefined : parseFingerprint(flags.caFingerprint);
   if (flags.caFingerprint !== undefined && fingerprint === undefined)
     throw new UsageError(`--ca-fingerprint takes sha256: and 64 hex digits, as printed by \`roamfleet fingerprint\``);
+  const series = wholeNumber("--series", flags.series ?? "0", 0, SERIES_MAX);
   return {
     server: parseServer(flags.server, flags.allowInsecureHttp ?? false),
     key: flags.key || undefined,
@@ -119,6 +128,7 @@ export function readFleetOptions(flags: SwarmFlags): FleetOptions {
     labels: parseLabels(flags.label ?? []),
     share_downloads: flags.shareDownloads ?? false,
     real_time: flags.realTime ?? false,
+    samples: series === 0 ? undefined : { series, ...SAMPLE_SECONDS },
     ca_fingerprint: fingerprint,
     ca_file: flags.caFile === undefined ? undefined : path.resolve(flags.caFile),
     trust_on_first_use: flags.trustOnFirstUse ?? false,

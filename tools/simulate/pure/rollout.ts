@@ -98,7 +98,12 @@ function advanceWaves(tables: Tables, deployment: Deployment): Date | null {
       case "wait":
         return null;
       case "soak":
+      case "await_data":
         return step.until;
+      case "fail_gate":
+        deployment.paused_at = tables.now;
+        tables.say(deployment, "paused", "gate_failed");
+        break;
       case "open":
         tables.move(
           deployment,
@@ -132,8 +137,13 @@ export function waveFacts(tables: Tables, deployment: Deployment): WaveFacts {
   const { current_wave } = deployment;
   const counts = deployment.waves[current_wave] ?? noCounts();
   const queued = tables.targetsOf(deployment.id).filter(({ wave, status }) => wave === current_wave && status === "queued");
-  return waveFactsOf(deployment, counts, {
-    blocked: queued.filter(({ waiting_for }) => waiting_for !== "robot_online").length,
-    gated: queued.filter(({ waiting_for }) => waiting_for === "gate").length,
-  });
+  return waveFactsOf(
+    deployment,
+    counts,
+    {
+      blocked: queued.filter(({ waiting_for }) => waiting_for !== "robot_online").length,
+      gated: queued.filter(({ waiting_for }) => waiting_for === "gate").length,
+    },
+    [],
+  );
 }

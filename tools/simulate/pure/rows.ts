@@ -92,6 +92,7 @@ export function newDeployment(
     wave_to_assign: null,
     step_at: null,
     failures_accepted: 0,
+    gate_accepted_at: null,
     cancel_requested_at: null,
     cancel_mode: null,
     stop_requested_at: null,

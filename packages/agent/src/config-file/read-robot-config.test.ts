@@ -31,7 +31,17 @@ forward: { allow: ["127.0.0.1:8080", "*:*", "[::1]:22"] }
 files: { directories: [/var/log] }
 containers: { devices: on, host_network: off }
 health: { interval_seconds: 60 }
-metrics: { collect: off, interval_seconds: 5, flush_seconds: 60 }
+metrics:
+  collect: off
+  interval_seconds: 5
+  flush_seconds: 60
+  scrape:
+    - { url: "http://127.0.0.1:9100", interval_seconds: 30, labels: { part: arm } }
+    - { url: "http://[::1]/m?x=1" }
+    - { url: "unix:/run/nav.sock" }
+    - { url: "unix:/run/nav.sock:/m" }
+    - { url: "http://10.0.0.7:80/metrics", remote: on }
+  ros: [{ topic: /odom, field: "pose.covariance[0]", name: odom_covariance }]
 os_image:
   status: { command: [/usr/lib/robot/image, status] }
   install: { command: [/usr/lib/robot/image, install], timeout_seconds: 600 }
@@ -64,7 +74,23 @@ signed: { allow: [shell, forward] }
     files: { directories: ["/var/log"] },
     containers: { devices: true, host_network: false },
     health: { interval_seconds: 60 },
-    metrics: { is_on: false, interval_seconds: 5, flush_seconds: 60 },
+    metrics: {
+      is_on: false,
+      interval_seconds: 5,
+      flush_seconds: 60,
+      scrape: [
+        {
+          address: { instance: "127.0.0.1:9100", host: "127.0.0.1", port: 9_100, path: "/metrics" },
+          labels: { part: "arm" },
+          interval_seconds: 30,
+        },
+        { address: { instance: "[::1]", host: "::1", port: 80, path: "/m?x=1" }, labels: {} },
+        { address: { instance: "/run/nav.sock", socket: "/run/nav.sock", path: "/metrics" }, labels: {} },
+        { address: { instance: "/run/nav.sock", socket: "/run/nav.sock", path: "/m" }, labels: {} },
+        { address: { instance: "10.0.0.7", host: "10.0.0.7", port: 80, path: "/metrics" }, labels: {} },
+      ],
+      ros: [{ topic: "/odom", field: "pose.covariance[0]", name: "odom_covariance" }],
+    },
     os_image: {
       hook: {
         status: { command: ["/usr/lib/robot/image", "status"], timeout_ms: 60_000 },
@@ -117,6 +143,20 @@ test("an error in the robot's config file names the invalid key", async () => {
     ["signed: { allow: [topics] }", /^signed\.allow: topics is not one of shell, forward, files$/],
     ["signed: { allow: [files] }", /^signed\.allow: shell and files need shell\.user/],
     ["forward: {}\nsigned: { allow: [forward] }", /^signed\.allow: forward needs forward\.allow/],
+    ["metrics: { scrape: [{}] }", /^metrics\.scrape\[0\]\.url is missing$/],
+    ["metrics: { scrape: [{ url: 'https://127.0.0.1' }] }", /^metrics\.scrape\[0\]\.url must be http:/],
+    ["metrics: { scrape: [{ url: 'http://u:p@127.0.0.1' }] }", /without a user/],
+    ["metrics: { scrape: [{ url: 'unix:run/a.sock' }] }", /unix:\/SOCKET/],
+    ["metrics: { scrape: [{ url: 'http://10.0.0.7:9100' }] }", /^metrics\.scrape\[0\]\.url: 10\.0\.0\.7 is not this robot/],
+    ["metrics: { scrape: [{ url: 'http://127.0.0.1.example.com' }] }", /is not this robot/],
+    ["metrics: { scrape: [{ url: 'http://127.0.0.1', interval_seconds: 0 }] }", /must be a whole number from 1 to 300/],
+    ["metrics: { scrape: [{ url: 'http://127.0.0.1', labels: { a-b: x } }] }", /"a-b" is not a name of a label/],
+    ["metrics: { scrape: [{ url: 'http://127.0.0.1', labels: { a: 1 } }] }", /labels\.a must be a string/],
+    [`metrics: { scrape: [${"{ url: 'http://127.0.0.1' },".repeat(17)}] }`, /^metrics\.scrape must have at most 16 items, not 17$/],
+    ["metrics: { ros: [{ topic: odom, field: x, name: x }] }", /^metrics\.ros\[0\]\.topic must be a topic such as/],
+    ["metrics: { ros: [{ topic: /odom, field: 'x..y', name: x }] }", /^metrics\.ros\[0\]\.field must be the path/],
+    ["metrics: { ros: [{ topic: /odom, field: x, name: x.y }] }", /^metrics\.ros\[0\]\.name must be a name/],
+    ["metrics: { ros: [{ topic: /odom, field: x }] }", /^metrics\.ros\[0\]\.name is missing$/],
     ["a: [", /./],
   ] as const)
     await assert.rejects(parseRobotConfig(text), { name: "Error", message }, text);

@@ -58,6 +58,25 @@ export const OS_IMAGE_DEFAULTS = {
   reboot: ["systemctl", "reboot"],
 };
 
+/** Where a service answers GET with its metrics. `instance` names it for people. */
+export type ScrapeAddress = { instance: string; path: string } & ({ socket: string } | { host: string; port: number });
+
+export interface ScrapeConfig {
+  address: ScrapeAddress;
+  /** Added to each series. */
+  labels: Record<string, string>;
+  /** Seconds between two requests. Absent: the interval of the robot's own values. */
+  interval_seconds?: number;
+}
+
+/** A numeric field of a ROS topic that is collected as a metric. */
+export interface RosValueConfig {
+  topic: string;
+  /** Path of the field, such as `pose.position.x` or `ranges[0]`. */
+  field: string;
+  name: string;
+}
+
 /** The robot owner's settings, made on the robot itself. No server can change them. */
 export interface RobotConfig {
   streams: Record<StreamSwitch, boolean>;
@@ -121,6 +140,9 @@ export interface RobotConfig {
     interval_seconds: number;
     /** Seconds between two chunks of samples that are sent to the server. */
     flush_seconds: number;
+    /** Services whose metrics are collected in the text format of Prometheus. An app names its port in its manifest instead. */
+    scrape: ScrapeConfig[];
+    ros: RosValueConfig[];
   };
   os_image: {
     /** Commands that install OS images. Absent: RAUC installs them, if the robot has it. */
@@ -145,7 +167,7 @@ export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   files: { directories: ["/"] },
   containers: { devices: false, host_network: false },
   health: {},
-  metrics: { is_on: true, interval_seconds: 10, flush_seconds: 900 },
+  metrics: { is_on: true, interval_seconds: 10, flush_seconds: 900, scrape: [], ros: [] },
   os_image: { connect_ms: OS_IMAGE_DEFAULTS.connect_ms },
   signed: { allow: [] },
 };

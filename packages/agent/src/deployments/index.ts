@@ -2,7 +2,16 @@ import { ByteRate } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Desired } from "@roamfleet/protocol/link";
 import { configFiles, Configs, type ConfigState } from "../configs/configs.ts";
-import type { AppPlace, AppStatus, Deployments, DeploymentsOptions, Logger, StopOptions, WorkloadStatus } from "../contract.ts";
+import type {
+  AppPlace,
+  AppStatus,
+  Deployments,
+  DeploymentsOptions,
+  Logger,
+  ScrapeTarget,
+  StopOptions,
+  WorkloadStatus,
+} from "../contract.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { pruneVersions } from "../runtime/staged-versions.ts";
@@ -110,6 +119,13 @@ class RobotDeployments implements Deployments {
 
   place(app: string): AppPlace | undefined {
     return this.#executors.map((executor) => executor.place?.(app)).find((place) => place !== undefined);
+  }
+
+  scrape_targets(): ScrapeTarget[] {
+    return [...this.#workers.keys()].flatMap((app) => {
+      const url = this.#executors.map((executor) => executor.metrics_url?.(app)).find((one) => one !== undefined);
+      return url === undefined ? [] : [{ app, url }];
+    });
   }
 
   announce(): void {

@@ -19,6 +19,7 @@ import {
   NoSuchProcess,
 } from "../safety/update-lock.ts";
 import { readIfExists } from "../disk/write-atomically.ts";
+import { InvalidSamples, type PushedSamples, type PushResult } from "../metrics/pushed-samples.ts";
 
 export interface AgentView {
   robot_id: string;
@@ -30,6 +31,8 @@ export interface AgentView {
   apps: () => AppStatus[];
   permission: RobotPermission;
   paths: StatePaths;
+  /** Takes samples of metrics; absent: the robot's config disables metrics. */
+  pushed?: PushedSamples | undefined;
 }
 
 interface LocalRequest {
@@ -54,7 +57,7 @@ export class LocalError extends Error {
 
 type Answer = (view: AgentView, request: LocalRequest) => unknown;
 
-/** All routes except the event stream; `{namespace}` matches one segment of the path. */
+/** All routes except the event stream and samples; `{namespace}` matches one segment of the path. */
 export const LOCAL_ROUTES: Record<string, Answer> = {
   "GET /v1/status": (view) => status(view),
   "GET /v1/lock": ({ permission }) => ({ lock: permission.lock() ?? null }),
@@ -64,15 +67,30 @@ export const LOCAL_ROUTES: Record<string, Answer> = {
   "GET /v1/configs/{namespace}": ({ paths }, { path }) => readConfigFile(paths, namespaceOf(path)),
 };
 export const EVENTS_PATH = "/v1/events";
+/** Its body may be larger, and need not be JSON. */
+export const SAMPLES_ROUTE = "POST /v1/samples";
 
 /** Returns the answer to a request. Throws LocalError. */
 export function answerLocal(view: AgentView, method: string, request: LocalRequest): unknown {
   const pattern = request.path.startsWith("/v1/configs/") ? "/v1/configs/{namespace}" : request.path;
   const route = LOCAL_ROUTES[`${method} ${pattern}`];
   if (route !== undefined) return route(view, request);
-  const methods = Object.keys(LOCAL_ROUTES).flatMap((one) => (one.endsWith(` ${pattern}`) ? [one.split(" ")[0]] : []));
+  const methods = [...Object.keys(LOCAL_ROUTES), SAMPLES_ROUTE].flatMap((one) => (one.endsWith(` ${pattern}`) ? [one.split(" ")[0]] : []));
   if (methods.length === 0) throw new LocalError(404, "not_found", "there is no such path");
   throw new LocalError(405, "method_not_allowed", `this path supports only ${methods.join(", ")}`);
+}
+
+/** Takes samples. Throws LocalError if the body is invalid, or if no sample was accepted. */
+export function takeSamples({ pushed }: AgentView, content_type: string | undefined, body: Buffer): PushResult {
+  if (pushed === undefined) throw new LocalError(409, "disabled", "the robot's config disables metrics");
+  try {
+    const result = pushed.take(content_type, body);
+    const [first] = result.dropped;
+    if (result.accepted > 0 || first === undefined) return result;
+    throw new LocalError(400, "invalid", `no sample was accepted: ${first.explanation}`, { dropped: result.dropped });
+  } catch (error) {
+    throw error instanceof InvalidSamples ? invalid(error.message) : error;
+  }
 }
 
 function status({ robot_id, name, agent_version, key, connected, apps, permission }: AgentView) {

@@ -6,13 +6,15 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText, makeDirectory } from "../disk/write-atomically.ts";
 import { EVENT_READERS_MAX, type EventRing, streamEvents } from "./events.ts";
-import { type AgentView, answerLocal, EVENTS_PATH, LocalError } from "./routes.ts";
+import { type AgentView, answerLocal, EVENTS_PATH, LocalError, SAMPLES_ROUTE, takeSamples } from "./routes.ts";
 import { clearSocket, openToGroup, socketIn } from "./socket-path.ts";
 import { readAll } from "../runtime/byte-reader.ts";
 
 /** Maximum concurrent connections; further ones are closed immediately. */
 export const LOCAL_CLIENTS_MAX = 32;
 export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
+/** Maximum body with samples of metrics: some thousand samples. */
+export const SAMPLES_BODY_BYTES_MAX = 256 * 1024;
 /** Time limit for receiving a complete request. */
 export const REQUEST_TIMEOUT_MS = 10_000;
 export const HEADER_BYTES_MAX = 8 * 1024;
@@ -97,8 +99,11 @@ export class LocalApi {
           throw new LocalError(503, "busy", `${EVENT_READERS_MAX} readers of events are already connected, the maximum`);
         return streamEvents(request, response, this.#options);
       }
-      const body = await readBody(request);
-      const data = answerLocal(view, method, { path: url.pathname, query: url.searchParams, body });
+      const is_samples = `${method} ${url.pathname}` === SAMPLES_ROUTE;
+      const bytes = await readBody(request, is_samples ? SAMPLES_BODY_BYTES_MAX : LOCAL_BODY_BYTES_MAX);
+      const data = is_samples
+        ? takeSamples(view, request.headers["content-type"], bytes)
+        : answerLocal(view, method, { path: url.pathname, query: url.searchParams, body: parsed(bytes) });
       send(response, 200, { data });
     } catch (error) {
       if (request.destroyed && !request.complete) return;
@@ -119,11 +124,13 @@ function send(response: ServerResponse, status: number, body: unknown): void {
   response.end(`${JSON.stringify(body)}\n`);
 }
 
-async function readBody(request: IncomingMessage): Promise<unknown> {
+function readBody(request: IncomingMessage, bytes_max: number): Promise<Buffer> {
   // Keep the socket open if the body is too large, since the error response still has to be sent.
   const stream = request.iterator({ destroyOnReturn: false });
-  const tooLarge = (): Error => new LocalError(413, "too_large", `the body has more than ${LOCAL_BODY_BYTES_MAX} bytes`);
-  const body = await readAll(stream, LOCAL_BODY_BYTES_MAX, tooLarge);
+  return readAll(stream, bytes_max, () => new LocalError(413, "too_large", `the body has more than ${bytes_max} bytes`));
+}
+
+function parsed(body: Buffer): unknown {
   if (body.length === 0) return undefined;
   try {
     return JSON.parse(body.toString("utf8")) as unknown;

@@ -1,11 +1,27 @@
 import type { Activity, Clock, Timer } from "@roamfleet/clock";
-import { ChunkError, encodeChunk, LABEL_VALUE_BYTES_MAX, METRIC_NAME_BYTES_MAX, type Series } from "@roamfleet/protocol/link";
+import {
+  ChunkError,
+  encodeChunk,
+  LABEL_VALUE_BYTES_MAX,
+  METRIC_NAME_BYTES_MAX,
+  SAMPLES_PER_CHUNK_MAX,
+  type Series,
+} from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { Value } from "./system-values.ts";
 
-/** Maximum series that are collected between two flushes. Further ones are counted and not collected. */
+/**
+ * Maximum series in memory. Further ones are counted and not collected. A series is in memory until a whole flush interval has passed
+ * without a sample.
+ */
 export const SERIES_MAX = 500;
+/** Maximum series of all sources together, and of one source. The others are for the robot's own values. */
+export const SOURCE_SERIES_MAX = { all: 400, each: 200 };
+/** Minimum time between two samples of a series of a source. It bounds the samples of a source that sends as fast as it can. */
+export const SPACING_MS_MIN = 500;
+/** The source of the robot's own values. */
+const AGENT = "agent";
 /** Characters that Prometheus does not allow in a name. */
 const NOT_IN_NAME = /[^a-zA-Z0-9_]/g;
 
@@ -28,6 +44,9 @@ export interface SampleCollectorOptions {
 interface Collected {
   name: string;
   labels: Record<string, string>;
+  source: string;
+  /** Time of the last sample, on the monotonic clock. */
+  last: number;
   /** Milliseconds of the monotonic clock. */
   times: number[];
   values: number[];
@@ -39,7 +58,10 @@ interface Collected {
  */
 export class SampleCollector {
   readonly #options: SampleCollectorOptions;
-  #series = new Map<string, Collected>();
+  readonly #series = new Map<string, Collected>();
+  /** Number of series by source. */
+  readonly #counts = new Map<string, number>();
+  #samples = 0;
   #timers: Timer[] = [];
   #omitted = 0;
 
@@ -68,7 +90,7 @@ export class SampleCollector {
     try {
       const values = await read();
       const time = clock.monotonic();
-      for (const value of values) this.#add(value, time);
+      for (const value of values) this.addOwn(value, time);
     } catch (error) {
       log.error({ reason: errorText(error) }, "could not measure the values of metrics");
     } finally {
@@ -76,32 +98,64 @@ export class SampleCollector {
     }
   }
 
-  #add({ name, labels, value }: Value, time: number): void {
+  /** Adds a value of the robot itself. Name and labels are made valid. */
+  addOwn({ name, labels, value }: Value, time: number): void {
     const own_name = name.replace(NOT_IN_NAME, "_").slice(0, METRIC_NAME_BYTES_MAX);
     const own_labels = Object.fromEntries(Object.entries(labels).map(([label, text]) => [label, truncated(text)]));
-    const key = JSON.stringify([own_name, own_labels]);
-    let series = this.#series.get(key);
-    if (series === undefined) {
-      if (this.#series.size >= SERIES_MAX) {
-        this.#omitted += 1;
-        return;
-      }
-      this.#series.set(key, (series = { name: own_name, labels: own_labels, times: [], values: [] }));
+    if (this.add({ name: own_name, labels: own_labels, value }, time, AGENT) === "series") this.#omitted += 1;
+  }
+
+  /** Adds a sample with valid name and labels. `time` is on the monotonic clock. Returns why the sample was not added. */
+  add({ name, labels, value }: Value, time: number, source: string): "series" | "time" | "duplicate" | undefined {
+    const key = JSON.stringify([name, Object.entries(labels).toSorted(([a], [b]) => (a < b ? -1 : 1))]);
+    const series = this.#series.get(key) ?? this.#open(key, source);
+    if (series === undefined) return "series";
+    if (source !== AGENT) {
+      if (series.source !== source) return "duplicate";
+      if (time <= series.last - SPACING_MS_MIN) return "time";
+      if (time < series.last + SPACING_MS_MIN) return "duplicate";
     }
-    series.times.push(time);
+    series.times.push((series.last = time));
     series.values.push(value);
+    this.#samples += 1;
+    if (this.#samples >= SAMPLES_PER_CHUNK_MAX) this.flush();
+    return undefined;
+  }
+
+  /** Returns a new series; undefined if there are too many. */
+  #open(key: string, source: string): Collected | undefined {
+    const count = this.#counts.get(source) ?? 0;
+    const own_count = this.#counts.get(AGENT) ?? 0;
+    const is_full = source !== AGENT && (count >= SOURCE_SERIES_MAX.each || this.#series.size - own_count >= SOURCE_SERIES_MAX.all);
+    if (is_full || this.#series.size >= SERIES_MAX) return undefined;
+    // Take the texts from the key: those of the caller may be parts of a large string, which would stay in memory.
+    const [name, pairs] = JSON.parse(key) as [string, [string, string][]];
+    const series = { name, labels: Object.fromEntries(pairs), source, last: -Infinity, times: [], values: [] };
+    this.#series.set(key, series);
+    this.#counts.set(source, count + 1);
+    return series;
   }
 
   /** Passes the collected samples to `write`; in several chunks if they are too many for one. */
   flush(): void {
-    const collected = [...this.#series.values()];
-    this.#series = new Map();
     const { clock, server_time, log } = this.#options;
     if (this.#omitted > 0) log.warn({ samples: this.#omitted, series_max: SERIES_MAX }, "samples of too many series were not collected");
     this.#omitted = 0;
-    if (collected.length === 0) return;
     const offset = server_time() - clock.monotonic();
-    this.#write(collected.map((one) => ({ ...one, times: one.times.map((time) => Math.max(0, Math.round(time + offset))) })));
+    const collected: Series[] = [];
+    for (const [key, series] of this.#series) {
+      const { name, labels, source, times, values } = series;
+      if (times.length === 0) {
+        this.#series.delete(key);
+        this.#counts.set(source, (this.#counts.get(source) ?? 1) - 1);
+        continue;
+      }
+      collected.push({ name, labels, times: times.map((time) => Math.max(0, Math.round(time + offset))), values });
+      series.times = [];
+      series.values = [];
+    }
+    this.#samples = 0;
+    if (collected.length > 0) this.#write(collected);
   }
 
   #write(series: readonly Series[]): void {

@@ -296,6 +296,11 @@ export class BundleExecutor implements Executor {
     return running === undefined ? undefined : { directory: running.directory, env: running.env };
   }
 
+  metrics_url(app: string): string | undefined {
+    const metrics = this.#running.get(app)?.manifest.metrics;
+    return metrics ? `http://127.0.0.1:${metrics.port}${metrics.path}` : undefined;
+  }
+
   status(app: string): RunStatus {
     const running = this.#running.get(app);
     if (running === undefined) return { status: "stopped", restarts: 0 };

@@ -58,6 +58,8 @@ export interface Executor {
   status(app: string): RunStatus;
   /** Returns where the app runs. Absent: releases of this kind run no processes. */
   place?(app: string): AppPlace | undefined;
+  /** Returns the address at which the running app serves metrics; undefined: its manifest names none. */
+  metrics_url?(app: string): string | undefined;
   /** Notifies a running workload of a changed config file, if its manifest requests that. */
   reload?(app: string): void;
   /** Called when the agent ends. Stops the workloads, or leaves them running if `keep_workloads` is true. */

@@ -11,6 +11,7 @@ test("parses a complete bundle manifest and applies defaults to a minimal one", 
     health: null,
     stop_timeout_seconds: 10,
     limits: { memory_bytes: null, cpus: null, pids: null },
+    metrics: null,
     reload: null,
   });
   const full = {
@@ -19,9 +20,11 @@ test("parses a complete bundle manifest and applies defaults to a minimal one", 
     health: { http: { url: "http://127.0.0.1:1/health" } },
     stop_timeout_seconds: 0.5,
     limits: { memory_bytes: 64 * 1024 * 1024, cpus: 0.5, pids: 20 },
+    metrics: { port: 9_100, path: "/m?x=1" },
     reload: { signal: "SIGHUP" },
   };
   assert.deepEqual(parseBundleManifest(full), { ...full, health: { http: { url: "http://127.0.0.1:1/health", expect_status: 200 } } });
+  assert.deepEqual(parseBundleManifest({ start: ["x"], metrics: { port: 1 } }).metrics, { port: 1, path: "/metrics" });
 });
 
 const start = ["x"];
@@ -48,6 +51,12 @@ const wrong: [string, unknown][] = [
   ["limits.memory is unknown", { start, limits: { memory: 1 } }],
   ["limits.memory_bytes must be a number from", { start, limits: { memory_bytes: 1_000 } }],
   ["limits.pids must be a whole number", { start, limits: { pids: 1.5 } }],
+  ["metrics must be an object", { start, metrics: 9_100 }],
+  ["metrics.port must be a number from 1 to 65535", { start, metrics: {} }],
+  ["metrics.port must be a number from 1 to 65535", { start, metrics: { port: 70_000 } }],
+  ["metrics.host is unknown", { start, metrics: { port: 1, host: "10.0.0.1" } }],
+  ["metrics.path must begin with /", { start, metrics: { port: 1, path: "/a b" } }],
+  ["metrics.path must begin with /", { start, metrics: { port: 1, path: "@evil/" } }],
   ["stop_timeout_seconds must be", { start, stop_timeout_seconds: 1e9 }],
   ["reload.signal must be one of", { start, reload: { signal: "SIGKILL" } }],
 ];

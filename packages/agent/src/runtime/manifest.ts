@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
+import { METRICS_PATH_DEFAULT } from "../metrics/scrape-address.ts";
 import { StepFailure } from "./failure.ts";
 import {
   MANIFEST_ARGUMENTS_MAX,
@@ -23,6 +24,12 @@ export interface ResourceLimits {
   pids: number | null;
 }
 
+/** Where a program serves its metrics. */
+export interface MetricsPlace {
+  port: number;
+  path: string;
+}
+
 /** The content of an app bundle's `roamfleet.json`. */
 export interface BundleManifest {
   start: string[];
@@ -30,6 +37,8 @@ export interface BundleManifest {
   health: HealthCheck | null;
   stop_timeout_seconds: number;
   limits: ResourceLimits;
+  /** Where the program serves its metrics in the text format of Prometheus, on 127.0.0.1; null: nowhere. */
+  metrics: MetricsPlace | null;
   /** How the workload is notified of a new config; null: it watches the file. */
   reload: { signal: NodeJS.Signals } | null;
 }
@@ -151,9 +160,18 @@ export function signalName(value: unknown, field: string): NodeJS.Signals {
   return name as NodeJS.Signals;
 }
 
+/** Validates the field `metrics` of a manifest. */
+export function metricsPlace(value: unknown): MetricsPlace | null {
+  if (!given(value)) return null;
+  const { port, path: place } = object(value, "metrics", ["port", "path"]);
+  const read = text(place ?? METRICS_PATH_DEFAULT, "metrics.path");
+  if (!/^\/[!-~]*$/.test(read)) throw bad("metrics.path", "must begin with / and have no spaces");
+  return { port: whole(port, "metrics.port", 1, 65_535), path: read };
+}
+
 /** Validates `roamfleet.json`; throws StepFailure that names the field. */
 export function parseBundleManifest(value: unknown): BundleManifest {
-  const fields = object(value, MANIFEST_NAME, ["start", "env", "health", "stop_timeout_seconds", "limits", "reload"]);
+  const fields = object(value, MANIFEST_NAME, ["start", "env", "health", "stop_timeout_seconds", "limits", "metrics", "reload"]);
   const reload = fields["reload"] ?? null;
   return {
     start: argv(fields["start"], "start"),
@@ -161,6 +179,7 @@ export function parseBundleManifest(value: unknown): BundleManifest {
     health: healthCheck(fields["health"]),
     stop_timeout_seconds: stopTimeout(fields["stop_timeout_seconds"]),
     limits: resourceLimits(fields["limits"]),
+    metrics: metricsPlace(fields["metrics"]),
     reload:
       reload === null || reload === "none" ? null : { signal: signalName(object(reload, "reload", ["signal"])["signal"], "reload.signal") },
   };

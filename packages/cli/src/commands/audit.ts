@@ -22,6 +22,7 @@ interface Options extends LimitOption, AdminOption {
   tokenId?: string;
   object?: string;
   outcome?: (typeof OUTCOMES)[number];
+  changes?: boolean;
   export?: boolean;
   service?: boolean;
 }
@@ -39,15 +40,16 @@ export const audit = defineCommand<[Options]>(
           .option("--actor <id>", "Only entries by this user, token or robot")
           .option("--token-id <id>", "Only entries of requests with this token")
           .option("--object <id>", "Only entries about this object, such as a robot or release")
+          .option("--changes", "Only changes, shells, tunnels and file transfers; not what was read")
           .addOption(new Option("--outcome <outcome>", "Only completed or only refused operations").choices(OUTCOMES)),
       ),
     )
       .option("--export", "Print all entries as JSON lines")
       .option("--service", "Show operations on the service itself; needs the admin token"),
   async (context, options) => {
-    const { action, actor: actor_id, tokenId: token_id, object: object_id, outcome } = options;
+    const { action, actor: actor_id, tokenId: token_id, object: object_id, outcome, changes } = options;
     const now = context.now();
-    const query = { since: options.since?.(now), until: options.until?.(now), action, actor_id, token_id, object_id, outcome };
+    const query = { since: options.since?.(now), until: options.until?.(now), action, actor_id, token_id, object_id, outcome, changes };
     if (options.export) {
       if (options.service) throw usage("--export cannot be used with --service; list those entries: rf audit --service --json");
       if (options.limit !== undefined) throw usage("--export prints every entry and cannot be used with --limit; use --since and --until");

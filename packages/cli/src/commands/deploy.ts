@@ -1,3 +1,4 @@
+import { formatMetricGate } from "@roamfleet/protocol/metric-gate";
 import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -70,15 +71,19 @@ const ROBOTS_SHOWN_MAX = 20;
 type Wave = NonNullable<DeploymentPlan["rollout"]["waves"]>[number];
 
 /**
- * Formats the robots that a wave selects (`up to 5%`, `up to 20 robots`, `zone=a`) and what follows the wave: soak time, manual promotion.
+ * Formats the robots that a wave selects (`up to 5%`, `up to 20 robots`, `zone=a`) and what follows the wave: soak time, gate.
  */
 function asked(wave: Wave | undefined): string {
   if (wave === undefined) return "remaining robots";
-  const { percent, count, labels, soak_seconds, gate } = wave;
+  const { percent, count, labels, soak_seconds, gate, gate_incidents, gate_metrics = [] } = wave;
   const who = percent !== undefined ? `up to ${percent}%` : count !== undefined ? `up to ${count} robots` : labelsText(labels ?? {});
   return [
     who,
     ...(soak_seconds > 0 ? [`soaks ${duration(soak_seconds)}`] : []),
+    ...(gate_incidents === undefined
+      ? []
+      : [`pauses on a new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
+    ...gate_metrics.map((metric) => `pauses on ${formatMetricGate(metric)}`),
     ...(gate === "manual" ? ["then manual promotion"] : []),
   ].join(", ");
 }

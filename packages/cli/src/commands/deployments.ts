@@ -246,13 +246,17 @@ async function showWaves(context: Context, waves: Body<"listDeploymentWaves">["i
     { title: "ROBOTS", value: ({ total }) => total },
     { title: "APPLIED", value: ({ applied }) => applied },
     { title: "FAILED", value: ({ failed, rolled_back }) => failed + rolled_back },
-    { title: "WAITING FOR", value: ({ status, soaks_until }) => waveWaits(status, soaks_until, context.now()) },
+    { title: "WAITING FOR", value: (wave) => waveWaits(wave, context.now()) },
   ]);
+  for (const { wave, gate_checks } of waves)
+    for (const { state, message } of gate_checks) out.line(line`Gate of wave ${wave + 1}, ${state}: ${message}`);
 }
 
-function waveWaits(status: string, soaks_until: string | null, now: Date): string {
+function waveWaits({ status, soaks_until, gate_checks }: Body<"listDeploymentWaves">["items"][number], now: Date): string {
   if (status === "gate") return "promotion";
-  return status === "soaking" ? `soak time, ends ${relative(soaks_until, now)}` : "";
+  if (status !== "soaking" || soaks_until === null) return "";
+  if (new Date(soaks_until) <= now && gate_checks.some(({ state }) => state === "waiting")) return "data of the gate";
+  return `soak time, ends ${relative(soaks_until, now)}`;
 }
 
 function showDeployment(context: Context, deployment: Body<"getDeployment">["data"]): void {

@@ -29,7 +29,8 @@ export const metrics = defineCommand<[string, string[], Options]>(
     const answer = await (await context.client()).getRobotMetrics({ params: { id }, query });
     const { series, step_seconds, omitted_series } = answer.data;
     await out.result(answer, async () => {
-      if (series.length === 0) return out.note("No samples in this period. Robots send them every 15 minutes, unless their config file says otherwise.");
+      if (series.length === 0)
+        return out.note("No samples in this period. Robots send them every 15 minutes, unless their config file says otherwise.");
       const shown = series.map((one) => ({ one, values: shownValues(one, step_seconds) }));
       await out.table(shown, [
         { title: "METRIC", value: ({ one }) => nameOf(one) },

@@ -8,12 +8,14 @@ import { api } from "../api/client.ts";
 import { query } from "../api/queries.ts";
 import { useMay } from "../api/session.ts";
 import { cx, TextLine } from "../ui/index.ts";
+import { type Entry, useActionEntries } from "./palette-actions.ts";
+import { readVerb } from "./palette-verb.ts";
 import { ADMIN_PLACE, PLACES } from "./places.ts";
 
 const FOUND_MAX = 6;
 const ICON = { size: 16, "aria-hidden": true } as const;
 
-/** The command palette (Ctrl-K): pages, actions, and robots, fleets and releases by name. */
+/** The command palette (Ctrl-K): pages, actions, and robots, fleets and releases by name. A verb before a name acts on the object. */
 export function Palette({ open, onClose }: { open: boolean; onClose: () => void }) {
   return (
     <Dialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
@@ -37,7 +39,8 @@ function Finder({ onClose }: { onClose: () => void }) {
   const open = (entry: Entry | undefined): void => {
     if (entry === undefined) return;
     onClose();
-    void navigate({ to: entry.to });
+    if (entry.run !== undefined) entry.run();
+    else void navigate({ to: entry.to, search: entry.search } as never);
   };
   const press = (event: KeyboardEvent): void => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -50,11 +53,11 @@ function Finder({ onClose }: { onClose: () => void }) {
     <>
       <input
         role="combobox"
-        aria-label="Search robots, fleets, releases and pages"
+        aria-label="Search, or type deploy, logs or acknowledge"
         aria-expanded
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}
-        placeholder="Search robots, fleets, releases and pages…"
+        placeholder="Search, or type deploy, logs or acknowledge…"
         className="h-12 w-full border-b border-line bg-transparent px-4 outline-none placeholder:text-muted"
         value={text}
         onChange={(event) => {
@@ -102,6 +105,8 @@ function useEntries(text: string): Entry[] {
   const fleets = useQuery({ ...query("listFleets", { query: { q: text, limit: FOUND_MAX } }), ...asked });
   const releases = useQuery({ ...query("listReleases", { query: { q: text, limit: FOUND_MAX } }), ...asked });
   const by_id = useEntryOf(text);
+  const { verb, name } = readVerb(text);
+  const acts = useActionEntries(verb, name);
   const places = [...PLACES.flatMap((group) => group.places), ADMIN_PLACE]
     .filter(({ role }) => role === undefined || is_admin)
     .map(({ label, to, icon }) => ({ key: to, label, hint: "page", icon, to }));
@@ -117,19 +122,14 @@ function useEntries(text: string): Entry[] {
     text === "" ? [] : items.map((item) => entryOf(KINDS[kind]!, item));
   return [
     ...(by_id === undefined ? [] : [by_id]),
+    // A verb alone may also be the start of a page's name, such as "dep".
+    ...(name === "" ? [] : acts),
     ...shown("rob", robots.data?.items),
     ...shown("fleet", fleets.data?.items),
     ...shown("rel", releases.data?.items),
     ...[...places, ...actions].filter(({ label }) => label.toLowerCase().includes(lower)),
+    ...(name === "" ? acts : []),
   ];
-}
-
-interface Entry {
-  key: string;
-  label: string;
-  hint: string;
-  icon: LucideIcon;
-  to: string;
 }
 
 const ID = /^(?<kind>[a-z]+)_[0-9a-z]{26}$/;

@@ -1,11 +1,13 @@
 import type { UseInfiniteQueryResult } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, memo, type ReactNode, useCallback, useEffect, useRef } from "react";
+import { ArrowUp, ArrowUpDown } from "lucide-react";
+import { type KeyboardEvent, memo, type ReactNode, useCallback, useEffect, useLayoutEffect, useRef } from "react";
 import { Checkbox } from "./field.tsx";
 import { QueryState } from "./query-state.tsx";
 import { cx } from "./text.tsx";
 
 const ROW_PX = 40;
+const DENSE_ROW_PX = 30;
 const OVERSCAN_ROWS = 6;
 /** The next page is fetched when at most this many loaded rows are left below the visible ones. */
 const AHEAD_ROWS = 40;
@@ -20,6 +22,8 @@ export interface Column<Row> {
   /** Screens that show the column: 1 is every screen, 2 is from 640 px, 3 is from 1024 px of width (default 1). */
   priority?: 1 | 2 | 3;
   align?: "right";
+  /** The value of `sort` by which the API sorts the rows by this column, in ascending order. */
+  sort?: string;
 }
 
 interface DataTableProps<Row> {
@@ -41,6 +45,12 @@ interface DataTableProps<Row> {
   has_more?: boolean;
   /** Shown if there are no rows. */
   empty?: ReactNode;
+  /** Whether rows are lower than usual, so that more of them fit. */
+  is_dense?: boolean;
+  /** The current order: the `sort` of a column, or undefined for the default order. */
+  sort?: string | undefined;
+  /** Called with the new order. If set, the header of a column with `sort` is a button. */
+  onSort?: (sort: string | undefined) => void;
   /** CSS height. Default: the height of the rows, up to 70% of the window. */
   height?: string;
 }
@@ -54,16 +64,19 @@ const HIDDEN: Record<1 | 2 | 3, string> = { 1: "", 2: "max-sm:hidden", 3: "max-l
  * Enter opens a row, x selects it.
  */
 export function DataTable<Row>(props: DataTableProps<Row>) {
-  const { rows, rowKey = idOf, onEnd, onRange, has_more = false } = props;
+  const { rows, rowKey = idOf, onEnd, onRange, has_more = false, is_dense = false } = props;
+  const row_px = is_dense ? DENSE_ROW_PX : ROW_PX;
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW_PX,
+    estimateSize: () => row_px,
     overscan: OVERSCAN_ROWS,
     // Memoized, because the virtualizer measures all rows again when this function changes.
     getItemKey: useCallback((index: number) => rowKey(rows[index]!), [rows, rowKey]),
   });
+  // Without this call, the virtualizer keeps the previous sizes of rows.
+  useLayoutEffect(() => virtual.measure(), [virtual, row_px]);
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
@@ -74,7 +87,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   }, [has_more, last, rows.length, onEnd]);
   if (rows.length === 0 && props.empty !== undefined) return props.empty;
   const { columns, selected, onSelect, onOpen } = props;
-  const shared = { columns, selected, onSelect, onOpen, rowKey, is_flying };
+  const shared = { columns, selected, onSelect, onOpen, rowKey, is_flying, row_px };
   return (
     <div
       ref={scroller}
@@ -83,6 +96,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       aria-rowcount={has_more ? -1 : rows.length + 1}
       tabIndex={0}
       onKeyDown={(event) => moveByKey(event, scroller.current)}
+      data-dense={is_dense || undefined}
       className="min-w-0 overflow-x-hidden overflow-y-auto rounded-lg border border-line"
       style={{ ...tracks(props), height: props.height, maxHeight: props.height === undefined ? "70dvh" : undefined }}
     >
@@ -124,7 +138,7 @@ const GRID =
   "grid items-center gap-3 px-3 [grid-template-columns:var(--tracks-1)] sm:[grid-template-columns:var(--tracks-2)] lg:[grid-template-columns:var(--tracks-3)]";
 
 function Head<Row>(props: DataTableProps<Row>) {
-  const { columns, rows, selected, onSelect, rowKey = idOf } = props;
+  const { columns, rows, selected, onSelect, rowKey = idOf, sort, onSort } = props;
   const is_all = selected !== undefined && rows.length > 0 && rows.every((row) => selected.has(rowKey(row)));
   return (
     <div role="rowgroup" className="sticky top-0 z-10 border-b border-line bg-sunken">
@@ -139,15 +153,42 @@ function Head<Row>(props: DataTableProps<Row>) {
             />
           </div>
         )}
-        {columns.map(({ name, align, priority = 1 }) => (
-          <div key={name} role="columnheader" className={cx("truncate", HIDDEN[priority], align === "right" && RIGHT)}>
-            {name === "" ? <span className="sr-only">Actions</span> : name}
-          </div>
-        ))}
+        {columns.map(({ name, align, priority = 1, sort: by }) => {
+          const can_sort = by !== undefined && onSort !== undefined;
+          const is_sorted = by !== undefined && by === sort;
+          return (
+            <div
+              key={name}
+              role="columnheader"
+              aria-sort={can_sort ? (is_sorted ? "ascending" : "none") : undefined}
+              className={cx("truncate", HIDDEN[priority], align === "right" && RIGHT)}
+            >
+              {can_sort ? (
+                <SortButton name={name} is_sorted={is_sorted} onClick={() => onSort(is_sorted ? undefined : by)} />
+              ) : name === "" ? (
+                <span className="sr-only">Actions</span>
+              ) : (
+                name
+              )}
+            </div>
+          );
+        })}
       </div>
     </div>
   );
 }
+
+const SortButton = ({ name, is_sorted, onClick }: { name: string; is_sorted: boolean; onClick: () => void }) => (
+  <button
+    type="button"
+    onClick={onClick}
+    title={is_sorted ? "Restore the default order" : `Sort by ${name.toLowerCase()}`}
+    className={cx("inline-flex h-7 items-center gap-1 rounded hover:text-ink", is_sorted && "text-ink")}
+  >
+    {name}
+    {is_sorted ? <ArrowUp size={12} aria-hidden /> : <ArrowUpDown size={12} aria-hidden />}
+  </button>
+);
 
 interface TableRowProps<Row> {
   columns: readonly Column<Row>[];
@@ -159,10 +200,11 @@ interface TableRowProps<Row> {
   index: number;
   start: number;
   is_flying: boolean;
+  row_px: number;
 }
 
 function TableRow<Row>(props: TableRowProps<Row>) {
-  const { row, index, start, columns, selected, onSelect, onOpen, rowKey, is_flying } = props;
+  const { row, index, start, columns, selected, onSelect, onOpen, rowKey, is_flying, row_px } = props;
   const key = rowKey(row);
   const is_selected = selected?.has(key) ?? false;
   const choose = (on: boolean): void => {
@@ -194,7 +236,7 @@ function TableRow<Row>(props: TableRowProps<Row>) {
         onOpen !== undefined && "cursor-pointer",
         is_selected && "bg-accent-soft",
       )}
-      style={{ height: ROW_PX, transform: `translateY(${start}px)` }}
+      style={{ height: row_px, transform: `translateY(${start}px)` }}
     >
       {selected !== undefined && (
         <div role="gridcell">

@@ -26,5 +26,6 @@ export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export { EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
 export { Badge, ConfigState, HealthBadge, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
+export { TableSettings, useTableView } from "./table-view.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";
 export { notifyDone, notifyError } from "./toasts.tsx";

@@ -3,6 +3,7 @@ import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, TriangleAlert } from "
 import type { ReactNode } from "react";
 import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
+import { useOutage } from "./outage.ts";
 import { cx } from "./text.tsx";
 
 interface EmptyStateProps {
@@ -97,7 +98,10 @@ export interface Loaded<T> {
 
 /** Shows the placeholder, the error or the data of a query. Data stays visible while it is refetched. */
 export function QueryState<T>({ query, children, rows }: { query: Loaded<T>; children: (data: T) => ReactNode; rows?: number }) {
+  const is_outage = useOutage() !== undefined;
   if (query.data !== undefined) return children(query.data);
+  // A placeholder would suggest that the data is about to appear.
+  if (is_outage) return <p className="py-2 text-muted">Not loaded: the server is not responding</p>;
   if (query.isError) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;
   return <Skeleton {...(rows === undefined ? {} : { rows })} />;
 }

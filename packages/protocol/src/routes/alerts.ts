@@ -17,7 +17,12 @@ import {
   Time,
   withoutDefaults,
 } from "./route.ts";
+import { MetricLabels, MetricName } from "./rollout.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
+
+/** Maximum minutes of a mean or rate, and of metric_absent. */
+export const METRIC_MINUTES_MAX = 60;
+const METRIC_ABSENT_MINUTES_MAX = 1_440;
 
 export const AlertCondition = Entity("AlertCondition", {
   type: OneOf(ALERT_CONDITIONS),
@@ -27,6 +32,17 @@ export const AlertCondition = Entity("AlertCondition", {
     Type.String({
       pattern: VERSION_NUMBERS_PATTERN,
       description: "agent_outdated: the oldest current version. Default: the server's version",
+    }),
+  ),
+  metric: Maybe(MetricName),
+  metric_labels: Maybe(MetricLabels),
+  threshold: Maybe(Type.Number({ description: "metric_above, metric_below, metric_rate_above (per second): the limit" })),
+  minutes: Maybe(
+    Type.Integer({
+      minimum: 1,
+      maximum: METRIC_ABSENT_MINUTES_MAX,
+      description:
+        "The period of the mean or rate until the newest sample, at most 60. Default: 5. metric_absent: time without a sample. Default: 60",
     }),
   ),
 });

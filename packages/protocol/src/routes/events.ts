@@ -85,6 +85,9 @@ export const AuditEntry = Entity("AuditEntry", {
   method: Type.String(),
   path: Type.String({ description: "Path of the request, without its query" }),
   object_id: Nullable(Type.String({ description: "ID of the affected object" })),
+  object_name: Maybe(
+    Nullable(Type.String({ description: "Current name of the object; null if it was deleted or has no name. Exports omit it" })),
+  ),
   status: Nullable(Type.Integer({ description: "HTTP status of the response; close code of a stream" })),
   error: Nullable(Type.String({ description: "Error code of the response; null on success" })),
   ip: Type.String({ description: "Client address of the request" }),
@@ -102,6 +105,9 @@ const filter = {
   token_id: Maybe(Id),
   object_id: Maybe(Id),
   outcome: Maybe(OneOf(["done", "refused"])),
+  changes: Maybe(
+    Type.Boolean({ description: "List only requests that change something, and shells, tunnels and file transfers; not what was read" }),
+  ),
 };
 const query = Shape({ ...page, ...filter });
 

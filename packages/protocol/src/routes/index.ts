@@ -41,7 +41,8 @@ export type Routes = typeof routes;
 export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
 export { type Actor, Problem, schemaNames } from "./route.ts";
 export type { Channel, ChannelRoute, Delivery, NewChannel } from "./channels.ts";
-export type { AlertCondition, AlertMute, AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "./alerts.ts";
+export { METRIC_MINUTES_MAX, type AlertCondition } from "./alerts.ts";
+export type { AlertMute, AlertRule, AlertRuleTest, Incident, IncidentEntry, IncidentMember } from "./alerts.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget, Explanation } from "./deployments.ts";
 export { type AuditEntry, type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";
@@ -52,7 +53,7 @@ export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHoldin
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { Release, SigningKeys } from "./releases.ts";
-export type { FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
+export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";

@@ -48,6 +48,20 @@ export type Overview = Of<typeof Overview>;
 
 const VERSIONS_SHOWN_MAX = 5;
 const FLEETS_SHOWN_MAX = 100;
+const APPS_SHOWN_MAX = 10;
+const APP_VERSIONS_SHOWN_MAX = 8;
+
+const Version = Shape({ release_id: Id, tag: Type.String({ description: "Empty if the release was deleted" }), count: Count });
+
+const AppVersions = Shape({
+  app: Type.String(),
+  total: Type.Integer({ minimum: 0, description: "Robots that run any release of the app" }),
+  versions: Type.Array(Version, {
+    maxItems: APP_VERSIONS_SHOWN_MAX,
+    description: `The ${APP_VERSIONS_SHOWN_MAX} most frequent releases of the app`,
+  }),
+});
+export type AppVersions = Of<typeof AppVersions>;
 
 const FleetState = Shape({
   fleet_id: Id,
@@ -60,7 +74,7 @@ const FleetState = Shape({
   unhealthy: Count,
   last_lost_at: Nullable(Type.String({ format: "date-time", description: "When the last of the offline robots was last seen" })),
   app: Nullable(Type.String({ description: "The app that runs on most robots of the fleet; null: none" })),
-  versions: Type.Array(Shape({ release_id: Id, tag: Type.String(), count: Count }), {
+  versions: Type.Array(Version, {
     maxItems: VERSIONS_SHOWN_MAX,
     description: `The ${VERSIONS_SHOWN_MAX} most frequent releases of this app`,
   }),
@@ -73,6 +87,10 @@ export const FleetOverview = Entity("FleetOverview", {
     maxItems: FLEETS_SHOWN_MAX,
     description: `Up to ${FLEETS_SHOWN_MAX} fleets; those with most unhealthy and offline robots first`,
   }),
+  apps: Type.Array(AppVersions, {
+    maxItems: APPS_SHOWN_MAX,
+    description: `The releases that the robots of all fleets run, for the ${APPS_SHOWN_MAX} most frequent apps`,
+  }),
 });
 export type FleetOverview = Of<typeof FleetOverview>;
 
@@ -82,8 +100,10 @@ export const overviewRoutes = defineRoutes("Overview", {
     responses: { 200: DataOf(Overview) },
   },
   getFleetOverview: {
-    summary: "Get the state, releases and newest deployment of each fleet",
+    summary: "Get the state, releases and newest deployment of each fleet, of one site or one fleet if requested",
+    query: Shape({ site_id: Maybe(Id), fleet_id: Maybe(Id) }),
     responses: { 200: DataOf(FleetOverview) },
+    errors: [404],
   },
   listTimeline: {
     summary: "List the events of all robots, newest first",
@@ -92,6 +112,7 @@ export const overviewRoutes = defineRoutes("Overview", {
       kind: Maybe(Type.String({ minLength: 1, maxLength: 100 })),
       robot_id: Maybe(Id),
       fleet_id: Maybe(Id),
+      site_id: Maybe(Id),
       since: Maybe(Time),
       until: Maybe(Time),
     }),

@@ -267,6 +267,7 @@ export const robotRoutes = defineRoutes("Robots", {
       points: Maybe(Type.Integer({ minimum: 1, maximum: METRIC_POINTS_MAX, description: "Number of intervals; default: 120" })),
     }),
     responses: { 200: DataOf(RobotMetrics) },
+    errors: [503],
   },
   getRobotConfig: {
     summary: "Get the effective config with the scope of each value, and the state reported by the robot",

@@ -1,6 +1,8 @@
 import { Type } from "typebox";
 import { Count, Entity, Id, Labels, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
+import { LABEL_VALUE_BYTES_MAX, LABELS_PER_SERIES_MAX, METRIC_NAME_BYTES_MAX } from "../link/series-chunk.ts";
+import { SEVERITIES } from "../states.ts";
 
 /** Maximum waves of a rollout. The implicit last wave is not counted. */
 export const WAVES_MAX = 50;
@@ -18,6 +20,30 @@ const GroupBy = Type.String({
   description: "site, or label:KEY; absent: all robots of the deployment form one group",
 });
 
+export const METRIC_GATES_MAX = 5;
+const MetricPercent = Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 });
+export const MetricName = Type.String({
+  maxLength: METRIC_NAME_BYTES_MAX,
+  pattern: "^[a-zA-Z_][a-zA-Z0-9_]*$",
+  description: "Name of a metric",
+});
+export const MetricLabels = Type.Record(
+  Type.String({ pattern: "^[a-zA-Z_][a-zA-Z0-9_]{0,63}$" }),
+  Type.String({ maxLength: LABEL_VALUE_BYTES_MAX }),
+  { maxProperties: LABELS_PER_SERIES_MAX, description: "Only series with these labels" },
+);
+/** Exactly one of above, below, rise_percent and fall_percent is the bound. */
+const MetricGate = Shape({
+  name: MetricName,
+  labels: Maybe(MetricLabels),
+  aggregation: Type.Enum(["mean", "max"], { description: "Of the samples of a series during the soak time, or its last hour" }),
+  above: Maybe(Type.Number({ description: "The gate fails above this value" })),
+  below: Maybe(Type.Number({ description: "The gate fails below this value" })),
+  rise_percent: Maybe(MetricPercent),
+  fall_percent: Maybe(MetricPercent),
+  tolerate_percent: Maybe(Type.Number({ minimum: 0, maximum: 100, default: 0, description: "Robots that may be outside of the bound" })),
+});
+
 /** Exactly one of percent, count and labels selects the robots. */
 const Wave = Shape({
   percent: Maybe(Percent),
@@ -32,6 +58,18 @@ const Wave = Shape({
     }),
   ),
   gate: Maybe(Type.Enum([...GATES], { default: "auto", description: "manual: the next wave waits until the deployment is promoted" })),
+  gate_incidents: Maybe(
+    Type.Enum([...SEVERITIES], {
+      description: "Pause the deployment if an updated robot of the wave joins an incident of at least this severity",
+    }),
+  ),
+  gate_metrics: Maybe(
+    Type.Array(MetricGate, {
+      minItems: 1,
+      maxItems: METRIC_GATES_MAX,
+      description: "Pause the deployment if a metric of the wave's robots leaves its bound during the soak time",
+    }),
+  ),
 });
 
 const Window = Shape({
@@ -97,6 +135,8 @@ export const WholeRollout = Shape({
         labels: Maybe(Labels),
         soak_seconds: Count,
         gate: OneOf(GATES),
+        gate_incidents: Maybe(OneOf(SEVERITIES)),
+        gate_metrics: Maybe(Type.Array(MetricGate)),
       }),
     ),
   ),
@@ -123,6 +163,18 @@ export const counters = {
   cancelled: Count,
 };
 
+export const GATE_CHECKS = ["incidents", "metric"] as const;
+/** `waiting`: nothing is out of bounds, but the data does not cover the whole soak time yet. */
+export const GATE_CHECK_STATES = ["passing", "failing", "waiting"] as const;
+/** A check of the current wave's gate, as it is now. */
+export const GateCheck = Shape({
+  kind: OneOf(GATE_CHECKS),
+  state: OneOf(GATE_CHECK_STATES),
+  message: Type.String(),
+  /** The incident that makes the check fail. */
+  incident_id: Nullable(Id),
+});
+
 export const WAVE_STATES = ["pending", "open", "soaking", "gate", "passed"] as const;
 
 export const DeploymentWave = Entity("DeploymentWave", {
@@ -133,6 +185,10 @@ export const DeploymentWave = Entity("DeploymentWave", {
   labels: Nullable(Labels),
   soak_seconds: Count,
   gate: OneOf(GATES),
+  gate_incidents: Nullable(OneOf(SEVERITIES)),
+  gate_metrics: Type.Array(MetricGate),
+  /** The checks of the gate; empty for waves that are not open, have passed, or have no such gate. */
+  gate_checks: Type.Array(GateCheck),
   status: OneOf(WAVE_STATES),
   ...counters,
   offline: Type.Integer({ minimum: 0, description: "Queued robots that are offline and get the release when they connect" }),

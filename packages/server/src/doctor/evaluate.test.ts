@@ -18,6 +18,7 @@ import { evaluateDisk } from "./checks/data-directory.ts";
 import { evaluateDatabase, evaluateFailure, evaluateMigrations } from "./checks/database.ts";
 import { evaluateListen, evaluateNodeAddress } from "./checks/listen.ts";
 import { evaluateMemory, evaluateNode, evaluateOpenFiles } from "./checks/machine.ts";
+import { evaluateEndpoint } from "./checks/metrics.ts";
 import { evaluateNodes, type NodeSeen } from "./checks/nodes.ts";
 import { evaluateKeys } from "./checks/secrets-key.ts";
 import { evaluateChain, parseChain } from "./checks/tls.ts";
@@ -350,4 +351,16 @@ test("reports unreachable servers, and settings that several servers must share"
   assertUnwell(of(Array.from({ length: 9 }, (_, at) => node(`2${at}`))), /^problem: 10 servers need 100 database connections/);
   // If a server was killed while no other server ran, its row remains. That is no problem to report.
   assert.deepEqual(unwell(of([node("2", { is_alive: false, is_reachable: undefined })], { bus: undefined, blobs: undefined })), []);
+});
+
+test("metrics: reports why the services for samples cannot be used, without their passwords", () => {
+  const of = (url: string, answer: number | Error, token?: string) => evaluateEndpoint("VARIABLE", { url, token }, answer);
+  const url = "https://me:s3cret@prometheus.example.com/api/v1/write";
+  assert.deepEqual(unwell(of(url, 204)), []);
+  assertUnwell(of(url, 401), /^problem: https:\/\/prometheus.example.com\/api\/v1\/write refuses the credentials/);
+  assertUnwell(of(url, 404), /^problem: .* does not exist$/);
+  assertUnwell(of(url, 302), /^problem: .* status 302$/);
+  assertUnwell(of(url, new Error("no complete response in time")), /^problem: .*: no complete response in time$/);
+  assertUnwell(of(url.replace("https", "http"), 204), /^warning: credentials are sent to http:\/\/prometheus.example.com\/.* unencrypted$/);
+  assert.deepEqual(unwell(of("http://127.0.0.1:9090", 200, "token")), []);
 });

@@ -11,6 +11,7 @@ import { dataDirectoryCheck, embeddedCheck } from "./checks/data-directory.ts";
 import { databaseCheck, migrationsCheck } from "./checks/database.ts";
 import { listenCheck } from "./checks/listen.ts";
 import { clockCheck, memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
+import { metricsCheck } from "./checks/metrics.ts";
 import { nodesCheck } from "./checks/nodes.ts";
 import { packagesCheck } from "./checks/packages.ts";
 import { secretsKeyCheck } from "./checks/secrets-key.ts";
@@ -50,6 +51,7 @@ export const CHECKS: readonly Check[] = [
   busCheck,
   nodesCheck,
   packagesCheck,
+  metricsCheck,
 ];
 
 interface ExamineOptions {

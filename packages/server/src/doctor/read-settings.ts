@@ -21,6 +21,8 @@ interface PartOf {
   variables: readonly string[];
 }
 
+const variablesOf = (service: string): string[] => ["URL", "TOKEN"].flatMap((name) => [`${service}_${name}`, `${service}_${name}_FILE`]);
+
 const PARTS: readonly PartOf[] = [
   { part: "data", flags: ["data"], variables: ["ROAMFLEET_DATA"] },
   { part: "database", flags: [], variables: ["DATABASE_URL", "DATABASE_URL_FILE"] },
@@ -40,6 +42,8 @@ const PARTS: readonly PartOf[] = [
   { part: "others", flags: ["logLevel"], variables: ["ROAMFLEET_LOG_LEVEL"] },
   { part: "others", flags: [], variables: ["ROAMFLEET_SMTP_URL", "ROAMFLEET_SMTP_URL_FILE", "ROAMFLEET_SMTP_FROM"] },
   { part: "others", flags: [], variables: ["ROAMFLEET_ALERT_NETWORKS"] },
+  { part: "others", flags: [], variables: variablesOf("ROAMFLEET_METRICS_REMOTE_WRITE") },
+  { part: "others", flags: [], variables: variablesOf("ROAMFLEET_METRICS") },
   { part: "others", flags: ["dashboard"], variables: ["ROAMFLEET_DASHBOARD"] },
   { part: "others", flags: ["crashAtFailpoint"], variables: ["ROAMFLEET_FAILPOINT", "ROAMFLEET_FAILPOINT_LOG"] },
 ];

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { isDeepStrictEqual } from "node:util";
 import type { Clock, IdSource } from "@roamfleet/clock";
 import { ID_PREFIXES, isId } from "@roamfleet/protocol";
 import type { Actor, Route } from "@roamfleet/protocol/routes";
@@ -54,6 +55,15 @@ export interface AuditNote {
   /** Whether the request changed visible state. Only read for routes with `audit: "on_change_of_state"`. */
   changed?: boolean;
 }
+
+/** Returns those of the fields that differ, each with its value before and after, for the data of an audit entry. */
+export const changesBetween = <T extends object>(before: T, after: T, fields: readonly (keyof T & string)[]) => ({
+  changes: Object.fromEntries(
+    fields
+      .filter((field) => !isDeepStrictEqual(before[field], after[field]))
+      .map((field) => [field, { before: before[field], after: after[field] }]),
+  ),
+});
 
 export const pathWithoutQuery = (url: string): string => (url.split("?", 1)[0] ?? "").slice(0, PATH_CHARACTERS_MAX);
 

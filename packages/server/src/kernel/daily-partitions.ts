@@ -30,7 +30,7 @@ export async function keepPartitions(
     const day = new Date(today + ahead * DAY_MS);
     if (!present.includes(nameOf(table, day))) await makePartition(db, table, day);
   }
-  const oldest = new Date(startOfDay(retention_clock.now()) - days * DAY_MS);
+  const oldest = oldestKept(retention_clock, days);
   for (const name of present) {
     const day = dayOf(table, name);
     if (day === undefined || day >= oldest) continue;
@@ -42,6 +42,10 @@ export async function keepPartitions(
     delete from ${identifier(defaultOf(table))} where ${identifier(table.column)} < ${oldest}`);
   return { oldest };
 }
+
+/** Returns the start of the oldest day whose rows are kept. */
+export const oldestKept = (retention_clock: Pick<Clock, "now">, days: number): Date =>
+  new Date(startOfDay(retention_clock.now()) - days * DAY_MS);
 
 const startOfDay = (at: Date): number => Math.floor(at.getTime() / DAY_MS) * DAY_MS;
 

@@ -9,6 +9,24 @@ const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
  */
 const COUNTED_BY_LISTING = ["handles", "requests", "resources"].flatMap((what) => [`nodejs_active_${what}`, `nodejs_active_${what}_total`]);
 
+/** Creates a metric without labels. */
+type Create<T> = (name: string, help: string) => T;
+
+const createRemoteWriteMetrics = ({ counter, sampled }: { counter: Create<Counter>; sampled: Create<Gauge> }) => ({
+  remote_write_samples: counter("roamfleet_remote_write_samples_total", "Samples that remote write sent and the receiver accepted"),
+  remote_write_refused: counter("roamfleet_remote_write_samples_refused_total", "Samples that the receiver of remote write refused"),
+  remote_write_failures: counter("roamfleet_remote_write_failures_total", "Requests of remote write that failed and are retried"),
+  remote_write_chunks_expired: counter(
+    "roamfleet_remote_write_chunks_expired_total",
+    "Chunks of samples deleted by age before remote write could send them",
+  ),
+  remote_write_backlog: sampled("roamfleet_remote_write_backlog_chunks", "Chunks of samples that remote write has not sent"),
+  remote_write_age: sampled(
+    "roamfleet_remote_write_oldest_sample_age_seconds",
+    "Age of the oldest sample that remote write has not sent, in seconds; 0 without one",
+  ),
+});
+
 /** Creates every metric of the server on a separate registry, so that several planes fit in one process. */
 export function createMetrics() {
   const registry = new Registry();
@@ -57,6 +75,7 @@ export function createMetrics() {
     database_restarts: counter("roamfleet_database_restarts_total", "Restarts of PostgreSQL that were observed"),
     metric_samples: counter("roamfleet_metric_samples_total", "Samples of robots' metrics stored"),
     metric_samples_dropped: counter("roamfleet_metric_samples_dropped_total", "Samples of robots' metrics beyond a bound", ["reason"]),
+    ...createRemoteWriteMetrics({ counter, sampled }),
     log_records: counter("roamfleet_log_records_total", "Log records stored"),
     log_acks_delayed: counter(
       "roamfleet_log_acks_delayed_total",

@@ -235,3 +235,12 @@ test("checks a container's health by HTTP, by a command inside it, or by its out
     assert.match(end.message ?? "", message);
   }
 });
+
+test("returns where a container serves metrics, while it runs", LIMIT, async () => {
+  await using rig = await startContainerRig(engine());
+  const manifest = { host_network: true, metrics: { port: 9_464 } };
+  await rig.ended(rig.deploy(await imageRelease("v1", await up(), manifest, rig.server)));
+  assert.deepEqual(rig.deployments.scrape_targets?.(), [{ app: "main", url: "http://127.0.0.1:9464/metrics" }]);
+  await rig.ended(rig.deploy(await imageRelease("v2", await up("# two"), {}, rig.server)));
+  assert.deepEqual(rig.deployments.scrape_targets?.(), []);
+});

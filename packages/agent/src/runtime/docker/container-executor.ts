@@ -178,7 +178,6 @@ export class ContainerExecutor implements Executor {
   }
 
   async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
-    const { on_step } = this.#options;
     const running = this.#running.get(app);
     if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
     const { container } = running;
@@ -186,7 +185,7 @@ export class ContainerExecutor implements Executor {
     if (!verdict.healthy) return verdict;
     const { old } = readRecord(this.#options.paths, app);
     if (old !== null) await this.#containers.stop(old.container_id, { signal });
-    on_step("container.old_stopped");
+    this.#options.on_step("container.old_stopped");
     return verdict;
   }
 
@@ -322,11 +321,8 @@ export class ContainerExecutor implements Executor {
   }
 
   prune(app: string, keep_release_ids: readonly string[]): void {
-    if (!this.available) return;
-    this.#cleanUp(app, async () => {
-      await this.#images.prune(app, keep_release_ids, this.#closing.signal);
-      this.#pruneLayers();
-    });
+    const { signal } = this.#closing;
+    if (this.available) this.#cleanUp(app, () => this.#images.prune(app, keep_release_ids, signal).then(() => this.#pruneLayers()));
   }
 
   #pruneLayers(): void {
@@ -337,8 +333,7 @@ export class ContainerExecutor implements Executor {
 
   /** Runs cleanup in the background. Steps that the cleanup could disturb wait for its end. The next cleanup repeats a failed one. */
   #cleanUp(app: string, work: () => Promise<void>): void {
-    const before = this.#cleanups.get(app) ?? Promise.resolve();
-    const turn = before.then(work).catch((error: unknown) => {
+    const turn = (this.#cleanups.get(app) ?? Promise.resolve()).then(work).catch((error: unknown) => {
       if (!this.#closing.signal.aborted)
         this.#options.log.warn({ app, reason: engineMessage(error) }, "could not clean up after a container");
     });
@@ -348,6 +343,10 @@ export class ContainerExecutor implements Executor {
   place(app: string): AppPlace | undefined {
     const container_id = this.#running.get(app)?.container.container_id;
     return container_id === undefined ? undefined : { container: { engine: this.#options.engine, container_id } };
+  }
+
+  metrics_url(app: string): string | undefined {
+    return this.#running.get(app)?.container.metrics_url;
   }
 
   status(app: string): RunStatus {

@@ -32,6 +32,8 @@ test("rejects an invalid container manifest and names the field", () => {
     [{ health: { http: { url: "http://x", port: 80 } } }, "health.http must have exactly one of url, port"],
     [{ health: { http: { port: 80 }, command: ["x"] } }, "health must have exactly one"],
     [{ health: { http: { url: "file:///etc" } } }, "health.http.url must be an http or https address"],
+    [{ metrics: { port: 0 } }, "metrics.port must be a number"],
+    [{ metrics: { port: 80, path: "metrics" } }, "metrics.path must begin with /"],
     [{ replace: "now" }, "replace must be one of after, beside"],
     [{ reload: { signal: "SIGKILL" } }, "reload.signal must be one of"],
   ];

@@ -8,6 +8,8 @@ import {
   type Fields,
   given,
   httpUrl,
+  metricsPlace,
+  type MetricsPlace,
   object,
   type ResourceLimits,
   resourceLimits,
@@ -37,6 +39,8 @@ export interface ContainerSpec {
   limits: ResourceLimits;
   ulimits: { name: string; soft: number; hard: number }[];
   health: ContainerHealthCheck | null;
+  /** Where the program serves its metrics; the port is the container's. */
+  metrics: MetricsPlace | null;
   replace: "after" | "beside";
   stop_timeout_seconds: number;
   reload: { signal: NodeJS.Signals } | { command: string[] } | null;
@@ -55,6 +59,7 @@ const FIELDS = {
   limits: true,
   ulimits: true,
   health: true,
+  metrics: true,
   replace: true,
   stop_timeout_seconds: true,
   reload: true,
@@ -88,6 +93,7 @@ export function readContainerManifest(value: unknown): ContainerSpec {
     limits: resourceLimits(fields["limits"]),
     ulimits: readUlimits(fields["ulimits"]),
     health: readHealth(fields["health"]),
+    metrics: metricsPlace(fields["metrics"]),
     replace: oneOf(fields["replace"] ?? "after", "replace", ["after", "beside"]),
     stop_timeout_seconds: stopTimeout(fields["stop_timeout_seconds"]),
     reload: readReload(fields["reload"]),

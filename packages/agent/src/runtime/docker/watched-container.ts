@@ -5,7 +5,8 @@ import type { Logger, LogSink } from "../../contract.ts";
 import { OUTPUT_TAIL_CHARACTERS, type Timing } from "../limits.ts";
 import { probe, type ProbeResult } from "../health-check.ts";
 import { ContainerLog, nanoseconds } from "./container-log.ts";
-import type { ContainerHealthCheck, ContainerSpec } from "./container-manifest.ts";
+import type { MetricsPlace } from "../manifest.ts";
+import type { ContainerSpec } from "./container-manifest.ts";
 import type { Containers } from "./containers.ts";
 import { type Engine, engineMessage } from "./engine.ts";
 import { StepAborted } from "../failure.ts";
@@ -157,7 +158,9 @@ export class WatchedContainer {
     if (health === null) return { ok: true, message: "running" };
     if ("command" in health) return this.#commands.run(health.command, timing.probe_timeout_ms, this.#stop.signal, "health command");
     if ("log" in health) return this.#logResult(health.log.pattern);
-    const check = { http: { url: this.#url(health.http), expect_status: health.http.expect_status } };
+    const check = {
+      http: { url: "url" in health.http ? health.http.url : this.#url(health.http), expect_status: health.http.expect_status },
+    };
     return probe(check, { directory: "/", env: {}, timeout_ms: timing.probe_timeout_ms, clock });
   }
 
@@ -172,20 +175,26 @@ export class WatchedContainer {
     return this.#commands.run(argv, timeout_ms, this.#stop.signal, "reload command");
   }
 
-  #url(http: Extract<ContainerHealthCheck, { http: unknown }>["http"]): string {
-    if ("url" in http) return http.url;
+  /** The address at which the program serves metrics; undefined: its manifest names none. */
+  get metrics_url(): string | undefined {
+    const { metrics } = this.#options.spec;
+    return metrics === null ? undefined : this.#url(metrics);
+  }
+
+  /** Returns the address of a port of the container on the robot. */
+  #url(place: MetricsPlace): string {
     const settings = this.#network?.NetworkSettings;
     if (!this.#options.spec.host_network && settings !== undefined) {
-      const published = settings.Ports?.[`${http.port}/tcp`]?.[0];
+      const published = settings.Ports?.[`${place.port}/tcp`]?.[0];
       if (published) {
         const address =
           published.HostIp === "" || published.HostIp === "0.0.0.0" || published.HostIp === "::" ? "127.0.0.1" : published.HostIp;
-        return `http://${address}:${published.HostPort}${http.path}`;
+        return `http://${address}:${published.HostPort}${place.path}`;
       }
       const own = Object.values(settings.Networks ?? {}).find(({ IPAddress }) => IPAddress)?.IPAddress;
-      if (own) return `http://${own}:${http.port}${http.path}`;
+      if (own) return `http://${own}:${place.port}${place.path}`;
     }
-    return `http://127.0.0.1:${http.port}${http.path}`;
+    return `http://127.0.0.1:${place.port}${place.path}`;
   }
 }
 

@@ -46,9 +46,13 @@ export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
     name: "Object",
     width: "minmax(8rem,2fr)",
     priority: 3,
-    cell: ({ object_id }) => (
+    cell: ({ object_id, object_name }) => (
       <ObjectLink id={object_id}>
-        <TextLine className="font-mono text-xs">{object_id}</TextLine>
+        {object_name == null ? (
+          <TextLine className="font-mono text-xs">{object_id}</TextLine>
+        ) : (
+          <TextLine>{`${kindWords(object_id)}${object_name}`}</TextLine>
+        )}
       </ObjectLink>
     ),
   },
@@ -58,9 +62,42 @@ export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
 
 const idText = (label: string, id: string | null): ReactNode => (id === null ? "—" : <CopyText label={label} text={id} />);
 
+interface FieldChange {
+  before?: unknown;
+  after?: unknown;
+}
+
+const valueText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value ?? null));
+
+/** The fields that a request changed, with their values before and after. */
+function Changes({ changes }: { changes: Readonly<Record<string, FieldChange>> }) {
+  const fields = Object.entries(changes);
+  if (fields.length === 0) return <p className="text-muted">No field changed</p>;
+  return (
+    <dl className="divide-y divide-line rounded-md border border-line">
+      {fields.map(([name, { before, after }]) => (
+        <div key={name} className="grid gap-x-3 gap-y-1 px-3 py-2 sm:grid-cols-[8rem_minmax(0,1fr)_minmax(0,1fr)]">
+          <dt className="text-muted">{name.replaceAll("_", " ")}</dt>
+          <dd className="[overflow-wrap:anywhere] text-bad">
+            <span className="sr-only">before: </span>
+            <span aria-hidden>− </span>
+            <Text>{valueText(before)}</Text>
+          </dd>
+          <dd className="[overflow-wrap:anywhere] text-ok">
+            <span className="sr-only">after: </span>
+            <span aria-hidden>+ </span>
+            <Text>{valueText(after)}</Text>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
 /** All fields of an entry. */
 export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
-  const { actor, data } = entry;
+  const { actor } = entry;
+  const { changes, ...data } = entry.data;
   return (
     <Dialog open onClose={onClose} title={actionWords(entry.action)} wide>
       <KeyValue
@@ -78,6 +115,7 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
           "HTTP status": entry.status ?? "—",
           Object: (
             <span className="flex flex-wrap items-center gap-x-3">
+              {entry.object_name != null && <Text>{entry.object_name}</Text>}
               {idText("object ID", entry.object_id)}
               <ObjectLink id={entry.object_id} is_only>
                 Open
@@ -90,6 +128,12 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
           "Request ID": idText("request ID", entry.request_id),
         }}
       />
+      {typeof changes === "object" && changes !== null && (
+        <div className="mt-4">
+          <p className="mb-1 text-muted">Changes</p>
+          <Changes changes={changes as Record<string, FieldChange>} />
+        </div>
+      )}
       {Object.keys(data).length > 0 && (
         <div className="mt-4">
           <p className="mb-1 text-muted">Data</p>
@@ -98,6 +142,27 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
       )}
     </Dialog>
   );
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  rob: "robot",
+  fleet: "fleet",
+  site: "site",
+  rel: "release",
+  dep: "deployment of",
+  cfg: "config",
+  usr: "user",
+  tok: "token",
+  key: "enrollment key",
+  alr: "alert rule",
+  chn: "channel",
+  inc: "incident",
+};
+
+/** Returns the kind of an object by the prefix of its ID, to be followed by its name. */
+function kindWords(id: string | null): string {
+  const kind = KINDS[id?.split("_", 1)[0] ?? ""];
+  return kind === undefined ? "" : `${kind} `;
 }
 
 /** The dashboard page of each kind of object, by the prefix of the object's ID. */

@@ -10,6 +10,7 @@ import { type AuditSearch, hasFilters } from "../../search.ts";
 import {
   AnchorButton,
   Button,
+  Checkbox,
   copyAsRf,
   EmptyState,
   FilterSelect,
@@ -19,11 +20,13 @@ import {
   namedOptions,
   PageHeader,
   SearchInput,
+  TableSettings,
   TimeInput,
   useFilters,
+  useTableView,
 } from "../../ui/index.ts";
 import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
-import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
+import { actionWords, auditCommand, exportPath, filterOf, selectedOf } from "./audit-search.ts";
 
 const route = getRouteApi("/app/audit");
 const PAGE_ROWS = 200;
@@ -51,9 +54,10 @@ const Head = ({ actions }: { actions?: ReactNode }) => (
 function AuditLog() {
   const { search, change, clear } = useFilters(route.useSearch());
   const list = useLivePages("listAudit", { query: { ...filterOf(search), limit: PAGE_ROWS } });
+  const view = useTableView("audit", AUDIT_COLUMNS);
   const line = auditCommand(search);
   const entry = list.rows.find(({ id }) => id === search.entry);
-  const is_filtered = hasFilters(filterOf(search));
+  const is_filtered = hasFilters(selectedOf(search));
   return (
     <div className="flex h-full min-h-96 flex-col">
       <Head
@@ -65,6 +69,7 @@ function AuditLog() {
             <AnchorButton href={exportPath(search)} download="audit.ndjson" icon={Download}>
               Export
             </AnchorButton>
+            <TableSettings view={view} />
             <Menu label="More" entries={[copyAsRf(line), copyAsRf(`${line} --export > audit.ndjson`, "Copy rf export command")]} />
           </>
         }
@@ -74,6 +79,7 @@ function AuditLog() {
         <MoreFilters>
           <RarerFilters search={search} onChange={change} />
         </MoreFilters>
+        <Checkbox label="Show reads" checked={search.reads === true} onChange={(on) => change({ reads: on ? true : undefined })} />
         {is_filtered && (
           <Button look="quiet" onClick={() => clear()}>
             Clear
@@ -84,7 +90,8 @@ function AuditLog() {
         <ListTable
           label="Audit log"
           list={list}
-          columns={AUDIT_COLUMNS}
+          columns={view.columns}
+          is_dense={view.is_dense}
           height="100%"
           onOpen={({ id }) => change({ entry: id })}
           empty={
@@ -100,8 +107,14 @@ function AuditLog() {
   );
 }
 
-/** All action names: routes that change data, and stream events. */
-const ACTIONS = ["stream.opened", "stream.closed", ...Object.entries(paths).flatMap(([name, [method]]) => (method === "GET" ? [] : [name]))]
+/** All action names: routes that change data, exports, and stream events. */
+const ACTIONS = [
+  "stream.opened",
+  "stream.closed",
+  "exportRobotLogs",
+  "exportFleetLogs",
+  ...Object.entries(paths).flatMap(([name, [method]]) => (method === "GET" ? [] : [name])),
+]
   .map((value) => ({ value, label: actionWords(value) }))
   .toSorted((a, b) => a.label.localeCompare(b.label));
 interface Parts {

@@ -12,10 +12,13 @@ test("the audit page drops invalid and unknown URL parameters", () => {
 
 test("the audit export and the rf command contain the filters but not the open entry", () => {
   const search = { actor_id: "usr_1", outcome: "refused" as const, since: "2030-01-01T00:00:00.000Z", entry: "aud_1" };
-  assert.deepEqual(filterOf(search), { actor_id: "usr_1", outcome: "refused", since: "2030-01-01T00:00:00.000Z" });
-  assert.equal(exportPath(search), "/api/audit/export?actor_id=usr_1&outcome=refused&since=2030-01-01T00%3A00%3A00.000Z");
-  assert.deepEqual(auditCommand(search), "rf audit --actor usr_1 --outcome refused --since 2030-01-01T00:00:00.000Z");
-  assert.equal(exportPath({}), "/api/audit/export");
+  const filter = { actor_id: "usr_1", outcome: "refused", since: "2030-01-01T00:00:00.000Z" };
+  assert.deepEqual(filterOf({ ...search, reads: true }), filter);
+  assert.deepEqual(filterOf(search), { ...filter, changes: true });
+  assert.deepEqual(filterOf({ action: "exportRobotLogs" }), { action: "exportRobotLogs" });
+  assert.equal(exportPath(search), "/api/audit/export?actor_id=usr_1&outcome=refused&since=2030-01-01T00%3A00%3A00.000Z&changes=true");
+  assert.deepEqual(auditCommand(search), "rf audit --actor usr_1 --outcome refused --since 2030-01-01T00:00:00.000Z --changes");
+  assert.equal(exportPath({ reads: true }), "/api/audit/export");
 });
 
 test("converts times to values of a date input and back", () => {

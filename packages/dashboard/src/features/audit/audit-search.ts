@@ -1,21 +1,30 @@
 import type { AuditSearch } from "../../search.ts";
 import { shellLine } from "../../ui/format.ts";
 
-/** Returns the filters for the API, without the open entry. */
-export function filterOf({ entry: _, ...filter }: AuditSearch): Omit<AuditSearch, "entry"> {
+/** Returns the filters that the user selected, without the open entry. */
+export function selectedOf({ entry: _, reads: __, ...filter }: AuditSearch): Omit<AuditSearch, "entry" | "reads"> {
   return filter;
 }
 
+/** Whether the list contains only what was changed. A selected action may be one that reads. */
+const isChangesOnly = ({ reads, action }: AuditSearch): boolean => reads !== true && action === undefined;
+
+/** Returns the filters for the API. */
+export const filterOf = (search: AuditSearch) => ({ ...selectedOf(search), ...(isChangesOnly(search) ? { changes: true } : {}) });
+
 /** Returns the path of the export with the same filters. */
 export function exportPath(search: AuditSearch): string {
-  const query = new URLSearchParams(Object.entries(filterOf(search)).filter((pair): pair is [string, string] => pair[1] !== undefined));
-  const words = query.toString();
+  const fields = Object.entries(filterOf(search)).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]]));
+  const words = new URLSearchParams(fields).toString();
   return `/api/audit/export${words === "" ? "" : `?${words}`}`;
 }
 
 /** Returns the `rf` command that lists the same entries of the audit log. */
-export const auditCommand = ({ actor_id, token_id, object_id, action, outcome, since, until }: AuditSearch): string =>
-  shellLine("rf", "audit", { actor: actor_id, "token-id": token_id, object: object_id, action, outcome, since, until });
+export function auditCommand(search: AuditSearch): string {
+  const { actor_id, token_id, object_id, action, outcome, since, until } = search;
+  const changes = isChangesOnly(search);
+  return shellLine("rf", "audit", { actor: actor_id, "token-id": token_id, object: object_id, action, outcome, since, until, changes });
+}
 
 /** Converts the name of a route or event to words: `getShellRecording` is "Get shell recording", `stream.opened` "Stream opened". */
 export function actionWords(action: string): string {

@@ -1,5 +1,6 @@
 import type { TargetStatus } from "@roamfleet/protocol";
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
+import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import type { DeploymentSearch } from "../../search.ts";
@@ -109,7 +110,7 @@ const LOOKS: Record<Tone, { box: string; ink: string; icon: typeof Clock }> = {
 };
 
 /** Shows the state of a deployment and a suggested next step. Screen readers announce changes. */
-export function SituationNote({ situation: { tone, text, advice, until, starts = false } }: { situation: Situation }) {
+export function SituationNote({ situation: { tone, text, advice, incident_id, until, starts = false } }: { situation: Situation }) {
   const { box, ink, icon: Icon } = LOOKS[tone];
   return (
     <div role="status" className={cx("mb-4 flex items-start gap-2.5 rounded-lg border px-4 py-3", box)}>
@@ -117,6 +118,11 @@ export function SituationNote({ situation: { tone, text, advice, until, starts =
       <div className="min-w-0 [overflow-wrap:anywhere]">
         <p className="font-medium">{text}</p>
         {advice !== undefined && <p className="text-sm text-ink">{advice}</p>}
+        {incident_id !== undefined && (
+          <Link to="/incidents/$id" params={{ id: incident_id }} className="text-sm text-accent underline">
+            Show incident
+          </Link>
+        )}
       </div>
       {until !== undefined && (
         <p className="ml-auto shrink-0 text-right">

@@ -1,4 +1,5 @@
-import type { Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import type { Reason, Severity, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import { formatMetricGate, type MetricGate } from "@roamfleet/protocol/metric-gate";
 import type { Deployment, Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 import { durationText } from "../../ui/format.ts";
 
@@ -24,15 +25,24 @@ export function waveText({ percent, count, labels }: WaveSize): string {
   return "remaining robots";
 }
 
-/** Describes what happens between a wave and the next one: "soak 10 min, manual promotion"; empty if nothing. */
-export function afterWaveText({ soak_seconds = 0, gate = "auto" }: { soak_seconds?: number; gate?: "auto" | "manual" }): string {
-  return [...(soak_seconds > 0 ? [`soak ${durationText(soak_seconds)}`] : []), ...(gate === "manual" ? ["manual promotion"] : [])].join(
-    ", ",
-  );
+interface WaveGate {
+  soak_seconds?: number;
+  gate?: "auto" | "manual";
+  gate_incidents?: Severity | null;
+  gate_metrics?: readonly MetricGate[];
 }
 
+/** Describes what happens between a wave and the next one: "soak 10 min, manual promotion"; empty if nothing. */
+export const afterWaveText = ({ soak_seconds = 0, gate = "auto", gate_incidents = null, gate_metrics = [] }: WaveGate): string =>
+  [
+    ...(soak_seconds > 0 ? [`soak ${durationText(soak_seconds)}`] : []),
+    ...(gate_incidents === null ? [] : [`no new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
+    ...gate_metrics.map((metric) => `pause on ${formatMetricGate(metric)}`),
+    ...(gate === "manual" ? ["manual promotion"] : []),
+  ].join(", ");
+
 /** Describes a wave completely: "up to 5%, soak 10 min, manual promotion". */
-export const wholeWaveText = (wave: WaveSize & Parameters<typeof afterWaveText>[0]): string =>
+export const wholeWaveText = (wave: WaveSize & WaveGate): string =>
   [waveText(wave), afterWaveText(wave)].filter((text) => text !== "").join(", ");
 
 /** Describes which robots each wave has, in rollout order: waves of 1 and 11 robots → "robot 1 of 12", "robots 2–12 of 12". */
@@ -45,6 +55,25 @@ export function rangesOf(waves: readonly { total: number }[]): string[] {
     if (total === 0) return "no robots";
     return total === 1 ? `robot ${from} of ${of}` : `robots ${from}–${to} of ${of}`;
   });
+}
+
+/** Waves that a summary lists. */
+const WAVES_LISTED = 4;
+
+/** Lists the sizes of the waves in order: "1 robot, then 2, then 9"; "1 robot, then 2, then 3, then 4, then 5 more waves". */
+export function waveSizesText(waves: readonly { total: number }[]): string {
+  const listed = waves.length <= WAVES_LISTED + 1 ? waves : waves.slice(0, WAVES_LISTED);
+  const sizes = listed.map(({ total }, at) => (at === 0 ? robots(total) : total.toLocaleString("en")));
+  const more = waves.length - listed.length;
+  return [...sizes, ...(more > 0 ? [`${more} more waves`] : [])].join(", then ");
+}
+
+/** Describes the failure policy: "pause if more than 5% fail", "stop if any robot fails"; undefined if nothing stops it early. */
+export function failureText({ waves, failure_threshold: threshold, on_failure }: WholeRollout): string | undefined {
+  if (waves === null && threshold === null) return undefined;
+  const is_none = threshold === null || (threshold.percent ?? threshold.count) === 0;
+  const [action] = ON_FAILURE[on_failure].split(":");
+  return `${action ?? ""} if ${is_none ? "any robot fails" : `more than ${amountText(threshold)} fail`}`;
 }
 
 function groupText(group_by: string | undefined): string {
@@ -153,6 +182,10 @@ const REASONS: Record<Reason, Explanation> = {
   },
   user_cancelled: { text: "cancelled by a user" },
   threshold_exceeded: { text: "too many robots failed", advice: "Find out why the robots failed, then retry the deployment." },
+  gate_failed: {
+    text: "the gate of a wave failed",
+    advice: "Check the gate, then resume, roll back or cancel.",
+  },
   agent_lost: {
     text: "the robot disconnected during a step and did not reconnect in time",
     advice: "Deploy again when the robot is online.",

@@ -1,6 +1,6 @@
 import { ArrowDown, ArrowUp, Plus, Trash2 } from "lucide-react";
 import { type ComponentProps, type ReactNode, useId } from "react";
-import { Button, Checkbox, IconButton, Select, Switch, TextInput } from "../../ui/index.ts";
+import { Button, Checkbox, IconButton, Select, Switch, TextArea, TextInput } from "../../ui/index.ts";
 import { type Draft, errorAt, type Errors, type WaveDraft } from "./draft.ts";
 
 /** The properties of all parts of the rollout editor. */
@@ -67,7 +67,7 @@ export function DraftShare({ field, label, hint, none, percent, count, ...parts 
 
 const WAVES_MAX = 50;
 
-const NEW_WAVE = { by: "percent", amount: "10", soak: "10m", gate: false } as const;
+const NEW_WAVE = { by: "percent", amount: "10", soak: "10m", gate: false, incidents: "", metrics: "" } as const;
 const AMOUNTS: Record<WaveDraft["by"], { label: string; hint: string; placeholder: string }> = {
   percent: { label: "Cumulative share (%)", hint: "Of all robots, including earlier waves.", placeholder: "10" },
   count: { label: "Cumulative robots", hint: "Including earlier waves.", placeholder: "20" },
@@ -174,6 +174,27 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
           hint="How long the wave must stay healthy before the next one opens."
         />
       </div>
+      <Select
+        label="Incident gate"
+        value={wave.incidents}
+        onValue={(value) => onChange({ incidents: value as WaveDraft["incidents"] })}
+        options={[
+          { value: "", label: "None" },
+          { value: "critical", label: "Pause on a new critical incident" },
+          { value: "warning", label: "Pause on a new incident of severity warning or above" },
+          { value: "info", label: "Pause on any new incident" },
+        ]}
+        hint="Counts incidents that updated robots of the wave join until the soak time ends."
+      />
+      <TextArea
+        label="Metric gate"
+        rows={2}
+        placeholder="memory_used_bytes mean rise 10%"
+        value={wave.metrics}
+        onValue={(metrics) => onChange({ metrics })}
+        error={errorAt(errors, `${path}.gate_metrics`)}
+        hint="One per line. Pauses if a metric leaves its bound during the soak time."
+      />
       <div className="mb-2">
         <Checkbox label="Require manual promotion" checked={wave.gate} onChange={(gate) => onChange({ gate })} />
       </div>
@@ -184,21 +205,29 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
 const ZONES: readonly string[] = ["UTC", ...Intl.supportedValuesOf("timeZone")];
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** Edits the start, the expiry and the maintenance window. */
+/** Edits the start time. */
+export function StartEditor(parts: EditorParts) {
+  const at = new Date(parts.draft.scheduled_at);
+  const utc = Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+  return (
+    <Row>
+      <DraftText
+        {...parts}
+        field="scheduled_at"
+        label="Start at"
+        type="datetime-local"
+        hint={utc === undefined ? `Leave empty to start now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
+      />
+    </Row>
+  );
+}
+
+/** Edits the expiry and the maintenance window. */
 export function WindowEditor(parts: EditorParts) {
   const { draft, onChange } = parts;
-  const at = new Date(draft.scheduled_at);
-  const utc = Number.isNaN(at.getTime()) ? undefined : at.toISOString();
   return (
     <>
       <Row>
-        <DraftText
-          {...parts}
-          field="scheduled_at"
-          label="Start at"
-          type="datetime-local"
-          hint={utc === undefined ? `Leave empty to start now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
-        />
         <DraftText
           {...parts}
           field="expires_in"

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deployCommand, EMPTY_DRAFT, errorAt, errorsOf, PRESETS, readDraft } from "./draft.ts";
+import { failureText, waveSizesText } from "./deployment-text.ts";
+import { deployCommand, EMPTY_DRAFT, errorAt, errorsOf, readDraft } from "./draft.ts";
+import { presetOf, PRESETS, selectPreset } from "./presets.ts";
 
 const NOW_MS = Date.parse("2030-01-01T00:00:00Z");
 const target = { kind: "fleet", id: "fleet_1" } as const;
@@ -19,9 +21,9 @@ test("the deploy command expresses rollout settings as flags where possible", ()
   assert.equal(
     lineOf({
       waves: [
-        { percent: 5, soak_seconds: 600, gate: "manual" },
-        { count: 20, soak_seconds: 600, gate: "manual" },
-        { labels: { zone: "a", type: "lift" }, soak_seconds: 600, gate: "manual" },
+        { percent: 5, soak_seconds: 600, gate: "manual", gate_incidents: "warning" },
+        { count: 20, soak_seconds: 600, gate: "manual", gate_incidents: "warning" },
+        { labels: { zone: "a", type: "lift" }, soak_seconds: 600, gate: "manual", gate_incidents: "warning" },
       ],
       failure_threshold: { percent: 10, min_decided: 10 },
       on_failure: "rollback",
@@ -31,8 +33,8 @@ test("the deploy command expresses rollout settings as flags where possible", ()
       max_attempts: 5,
       verify_seconds: 90,
     }),
-    "rf deploy 1.4.0 --fleet fleet_1 --wave 5% --wave 20 --wave labels:zone=a,type=lift --soak 10m --gate --fail-threshold 10% " +
-      "--min-decided 10 --on-failure rollback --max-parallel 20 --max-unavailable 10%/site --window '0 2 * * 1-5' " +
+    "rf deploy 1.4.0 --fleet fleet_1 --wave 5% --wave 20 --wave labels:zone=a,type=lift --soak 10m --gate --gate-incidents warning " +
+      "--fail-threshold 10% --min-decided 10 --on-failure rollback --max-parallel 20 --max-unavailable 10%/site --window '0 2 * * 1-5' " +
       "--window-zone Europe/Berlin --window-minutes 120 --max-attempts 5 --verify 90s",
   );
 });
@@ -57,6 +59,26 @@ test("every rollout preset is a valid policy", () => {
   for (const { label, draft } of PRESETS) assert.deepEqual(readDraft({ ...EMPTY_DRAFT, ...draft }, "fleet", NOW_MS).errors, {}, label);
 });
 
+test("recognizes the preset of a draft, and a draft that was changed as custom", () => {
+  for (const preset of PRESETS) {
+    const draft = { ...EMPTY_DRAFT, threshold: "7", waves: [], ...selectPreset(preset), max_parallel: "4" };
+    assert.equal(presetOf(draft), preset);
+    assert.equal(presetOf({ ...draft, min_decided: "3" }), undefined);
+  }
+});
+
+test("summarizes the waves and the failure policy of a plan", () => {
+  const sizes = (...totals: number[]): string => waveSizesText(totals.map((total) => ({ total })));
+  assert.equal(sizes(1, 2, 1_200), "1 robot, then 2, then 1,200");
+  assert.equal(sizes(3, 1, 1, 1, 1, 1, 1), "3 robots, then 1, then 1, then 1, then 3 more waves");
+  const policy = { max_parallel: null, max_unavailable: null, window: null, expires_at: null, max_attempts: 3, verify_seconds: 30 };
+  const text = (waves: [] | null, failure_threshold: { percent?: number; min_decided: number } | null) =>
+    failureText({ ...policy, waves, failure_threshold, on_failure: "pause" });
+  assert.equal(text(null, null), undefined);
+  assert.equal(text([], null), "pause if any robot fails");
+  assert.equal(text([], { percent: 5, min_decided: 1 }), "pause if more than 5% fail");
+});
+
 test("omits waves and the failure threshold from a deployment to a single robot", () => {
   const { draft } = PRESETS[2]!;
   const { rollout } = readDraft({ ...EMPTY_DRAFT, ...draft }, "robot", NOW_MS);
@@ -67,7 +89,7 @@ test("the deploy form reports each error at its field", () => {
   const { errors } = readDraft(
     {
       ...EMPTY_DRAFT,
-      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false }],
+      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false, incidents: "", metrics: "" }],
       max_parallel: "1.5",
       has_window: true,
       cron: "at night",

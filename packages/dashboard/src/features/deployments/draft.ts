@@ -1,3 +1,5 @@
+import type { Severity } from "@roamfleet/protocol";
+import { formatMetricGate, type MetricGate, parseMetricGate } from "@roamfleet/protocol/metric-gate";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { type Flags, shellLine } from "../../ui/format.ts";
 
@@ -8,6 +10,10 @@ export interface WaveDraft {
   amount: string;
   soak: string;
   gate: boolean;
+  /** The least severity of incidents that pause the deployment; empty: none. */
+  incidents: Severity | "";
+  /** Metric gates, one per line. */
+  metrics: string;
 }
 
 /** The form state of a new deployment: the texts of the fields. */
@@ -52,40 +58,6 @@ export const EMPTY_DRAFT: Draft = {
   max_attempts: "",
   verify: "",
 };
-
-export const PRESETS: readonly { label: string; hint: string; draft: Partial<Draft> }[] = [
-  { label: "All at once", hint: "No waves. Fastest rollout.", draft: {} },
-  {
-    label: "Canary",
-    hint: "1%, then 10%, then the rest. Pauses if more than 5% fail.",
-    draft: {
-      waves: [
-        { key: 1, by: "percent", amount: "1", soak: "10m", gate: false },
-        { key: 2, by: "percent", amount: "10", soak: "30m", gate: false },
-      ],
-      threshold_by: "percent",
-      threshold: "5",
-      on_failure: "pause",
-    },
-  },
-  {
-    label: "Careful",
-    hint: "One robot, 10%, 50%, then the rest, each after manual promotion. Rolls back all robots at the first failure.",
-    draft: {
-      waves: [
-        { key: 1, by: "count", amount: "1", soak: "10m", gate: true },
-        { key: 2, by: "percent", amount: "10", soak: "30m", gate: true },
-        { key: 3, by: "percent", amount: "50", soak: "1h", gate: true },
-      ],
-      threshold_by: "count",
-      threshold: "0",
-      on_failure: "rollback",
-      unavailable_by: "percent",
-      unavailable: "10",
-      group_by: "site",
-    },
-  },
-];
 
 /** Error messages by field. A field is named by its path in the API, such as `rollout.waves`. */
 export type Errors = Record<string, string>;
@@ -141,13 +113,33 @@ function readLabels(reader: Reader, path: string, text: string): Record<string, 
   return Object.fromEntries(pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]));
 }
 
-function readWave(reader: Reader, { by, amount, soak, gate }: WaveDraft, number: number): NonNullable<Rollout["waves"]>[number] {
+function readMetrics(reader: Reader, path: string, text: string): MetricGate[] | undefined {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  const gates = lines.flatMap((line) => parseMetricGate(line) ?? []);
+  if (gates.length < lines.length)
+    return reader.wrong(path, "Enter one per line: NAME mean|max above|below VALUE, or NAME mean|max rise|fall PERCENT%.");
+  return lines.length === 0 ? undefined : gates;
+}
+
+function readWave(
+  reader: Reader,
+  { by, amount, soak, gate, incidents, metrics }: WaveDraft,
+  number: number,
+): NonNullable<Rollout["waves"]>[number] {
   const path = `rollout.waves.${number}`;
   const soak_seconds = soak.trim() === "" ? undefined : reader.seconds(`${path}.soak_seconds`, soak);
   const percent = by === "percent" ? reader.percent(`${path}.percent`, amount) : undefined;
   const count = by === "count" ? reader.whole(`${path}.count`, amount) : undefined;
   const labels = by === "labels" ? readLabels(reader, `${path}.labels`, amount) : undefined;
-  return defined({ percent, count, labels, soak_seconds, gate: gate ? ("manual" as const) : undefined });
+  return defined({
+    percent,
+    count,
+    labels,
+    soak_seconds,
+    gate: gate ? ("manual" as const) : undefined,
+    gate_incidents: incidents || undefined,
+    gate_metrics: readMetrics(reader, `${path}.gate_metrics`, metrics),
+  });
 }
 
 function readThreshold(reader: Reader, draft: Draft): Rollout["failure_threshold"] | undefined {
@@ -259,9 +251,10 @@ export function deployCommand({ release, target, rollout, scheduled_at, expires_
   return `${shellLine(...words)} --policy /dev/stdin <<'END'\n${JSON.stringify(rollout, null, 2)}\nEND`;
 }
 
-const after = ({ soak_seconds = 0, gate = "auto" }: Wave): string => `${soak_seconds} ${gate}`;
+const after = ({ soak_seconds = 0, gate = "auto", gate_incidents, gate_metrics }: Wave): string =>
+  JSON.stringify([soak_seconds, gate, gate_incidents, gate_metrics]);
 
-/** Whether flags can express the rollout: `--soak` and `--gate` apply to all waves, and label values cannot contain commas. */
+/** Whether flags can express the rollout: `--soak` and the flags of gates apply to all waves, and label values cannot contain commas. */
 function canBeFlags({ waves }: Rollout): boolean {
   const [first, ...others] = waves ?? [];
   if (first === undefined) return true;
@@ -286,6 +279,8 @@ function flagsOf(rollout: Rollout): Flags {
     wave: waves.map(waveFlag),
     soak: soak > 0 && writeSeconds(soak),
     gate: waves[0]?.gate === "manual",
+    "gate-incidents": waves[0]?.gate_incidents,
+    "gate-metric": waves[0]?.gate_metrics?.map(formatMetricGate),
     "fail-threshold": threshold && amount(threshold),
     "min-decided": threshold?.min_decided,
     "on-failure": rollout.on_failure,

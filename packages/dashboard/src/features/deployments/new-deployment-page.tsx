@@ -2,15 +2,14 @@ import type { Release } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useEffect, useMemo, useState } from "react";
-import { randomId } from "../../api/client.ts";
 import { ObjectPicker, searchQuery, useTyped } from "../../api/object-picker.tsx";
-import { query, useAction } from "../../api/queries.ts";
+import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
-import { Button, byteText, Command, EmptyState, Finder, LinkButton, PageHeader, Section, Segments, StatusBadge } from "../../ui/index.ts";
-import { robots } from "./deployment-text.ts";
+import { byteText, EmptyState, Finder, LinkButton, PageHeader, Section, Segments, StatusBadge } from "../../ui/index.ts";
+import { DeployBar, DeploySummary } from "./deploy-summary.tsx";
 import { deployCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
-import { type Planned, type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
+import { type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
 import { RolloutEditor } from "./rollout-editor.tsx";
 
 const route = getRouteApi("/app/deployments/new");
@@ -68,6 +67,7 @@ function Maker() {
   const request = is_typing_release || is_typing_target ? undefined : requestOf(release.release?.id, target, written);
   const planned = usePlan(request);
   const errors: Errors = { ...planned.errors, ...written.errors };
+  const summary = { request, planned, tag: is_typing_release ? undefined : release.release?.tag };
   return (
     <div className="grid gap-x-8 lg:grid-cols-[minmax(0,1fr)_minmax(0,1fr)]">
       <div className="min-w-0">
@@ -84,15 +84,12 @@ function Maker() {
         </Section>
         <RolloutEditor draft={draft} kind={kind} errors={errors} onChange={(change) => setDraft((now) => ({ ...now, ...change }))} />
       </div>
-      <div className="min-w-0 lg:sticky lg:top-0 lg:self-start">
+      {/* On wide screens the summary stays visible, and a long preview scrolls below it. */}
+      <div className="min-w-0 lg:sticky lg:top-0 lg:max-h-[calc(100dvh-2.5rem)] lg:self-start lg:overflow-y-auto">
+        <DeploySummary {...summary} command={commandOf(release.release?.tag ?? chosen.release, target, written)} />
         <PlanView planned={planned} is_asked={request !== undefined} errors={errors} />
-        <Doing
-          request={request}
-          planned={planned}
-          tag={is_typing_release ? undefined : release.release?.tag}
-          command={commandOf(release.release?.tag ?? chosen.release, target, written)}
-        />
       </div>
+      <DeployBar {...summary} />
     </div>
   );
 }
@@ -117,45 +114,6 @@ const commandOf = (release: string | undefined, target: Target | undefined, { ro
     scheduled_at,
     expires_seconds,
   });
-
-function Doing({
-  request,
-  planned: { plan, is_behind },
-  tag,
-  command,
-}: {
-  request: PlanRequest | undefined;
-  planned: Planned;
-  tag: string | undefined;
-  command: string;
-}) {
-  const navigate = useNavigate();
-  const create = useAction("createDeployment", {
-    onSuccess: ({ data }) => void navigate({ to: "/deployments/$id", params: { id: data.id } }),
-  });
-  const is_ready = request !== undefined && plan !== undefined && !is_behind && plan.total > 0;
-  return (
-    <Section title="Deploy">
-      <Button
-        look="primary"
-        className="mb-3 !h-auto min-h-9 max-w-full py-1.5 !whitespace-normal [overflow-wrap:anywhere]"
-        disabled={!is_ready}
-        busy={create.isPending}
-        onClick={() => request !== undefined && create.mutate({ body: request, idempotency_key: randomId() })}
-      >
-        {doText(tag, plan?.total, request)}
-      </Button>
-      <Command>{command}</Command>
-    </Section>
-  );
-}
-
-function doText(tag: string | undefined, total: number | undefined, request: PlanRequest | undefined): string {
-  if (tag === undefined) return "Choose a release first";
-  if (request === undefined) return `Deploy ${tag}`;
-  const to = total === undefined ? "" : ` to ${robots(total)}`;
-  return request.scheduled_at === undefined ? `Deploy ${tag}${to}` : `Schedule ${tag}${to}`;
-}
 
 const ID = /^rel_[0-9a-z]{26}$/;
 

@@ -1,71 +1,91 @@
-import { useState } from "react";
+import { ChevronRight } from "lucide-react";
+import { type ReactNode, useEffect, useState } from "react";
 import { cx, Section, Select, TextInput } from "../../ui/index.ts";
-import { DraftShare, DraftText, type EditorParts, Row, WaveEditor, WindowEditor } from "./draft-fields.tsx";
-import { type Draft, EMPTY_DRAFT, errorAt, PRESETS } from "./draft.ts";
+import { DraftShare, DraftText, type EditorParts, Row, StartEditor, WaveEditor, WindowEditor } from "./draft-fields.tsx";
+import { type Draft, errorAt } from "./draft.ts";
+import { presetOf, PRESETS, selectPreset } from "./presets.ts";
 
-/** Edits the rollout policy of a deployment. */
+/** Edits the rollout policy of a deployment: a preset and a start time, and all other settings in a collapsed part. */
 export function RolloutEditor({ kind, ...parts }: EditorParts & { kind: "robot" | "fleet" }) {
   return (
     <>
       {kind === "fleet" && (
         <Section title="Rollout strategy">
-          <Presets onChange={parts.onChange} />
-          <WaveEditor {...parts} />
+          <Presets {...parts} />
         </Section>
       )}
-      {kind === "fleet" && (
-        <Section title="Failure policy">
-          <Failures {...parts} />
+      <Section title="Start">
+        <StartEditor {...parts} />
+      </Section>
+      <Advanced hint={kind === "fleet" ? FLEET_SETTINGS : ROBOT_SETTINGS} is_wrong={errorAt(parts.errors, "rollout") !== undefined}>
+        {kind === "fleet" && (
+          <>
+            <Section title="Waves">
+              <WaveEditor {...parts} />
+            </Section>
+            <Section title="Failure policy">
+              <Failures {...parts} />
+            </Section>
+          </>
+        )}
+        <Section title="Concurrency">
+          <Limits {...parts} />
         </Section>
-      )}
-      <Section title="Concurrency">
-        <Limits {...parts} />
-      </Section>
-      <Section title="Schedule">
-        <WindowEditor {...parts} />
-      </Section>
-      <Section title="Attempts and verification">
-        <Tries {...parts} />
-      </Section>
+        <Section title="Schedule">
+          <WindowEditor {...parts} />
+        </Section>
+        <Section title="Attempts and verification">
+          <Tries {...parts} />
+        </Section>
+      </Advanced>
     </>
   );
 }
 
-/** The fields that a preset sets; the rest of the draft stays unchanged. */
-const POLICY = (({ waves, threshold_by, threshold, min_decided, on_failure, unavailable_by, unavailable, group_by }: Draft) => ({
-  waves,
-  threshold_by,
-  threshold,
-  min_decided,
-  on_failure,
-  unavailable_by,
-  unavailable,
-  group_by,
-}))(EMPTY_DRAFT);
+const ROBOT_SETTINGS = "Concurrency, maintenance window, expiry, attempts";
+const FLEET_SETTINGS = "Waves, failure policy, concurrency, maintenance window, expiry, attempts";
 
-function Presets({ onChange }: Pick<EditorParts, "onChange">) {
-  const [chosen, setChosen] = useState(0);
+/** The collapsed part of the form. It opens when one of its fields becomes invalid, to show the message. */
+function Advanced({ hint, is_wrong, children }: { hint: string; is_wrong: boolean; children: ReactNode }) {
+  const [is_open, setOpen] = useState(is_wrong);
+  useEffect(() => {
+    if (is_wrong) setOpen(true);
+  }, [is_wrong]);
   return (
-    <div role="group" aria-label="Presets" className="mb-4 grid gap-2 sm:grid-cols-3">
-      {PRESETS.map(({ label, hint, draft }, index) => (
-        <button
-          key={label}
-          type="button"
-          aria-pressed={index === chosen}
-          onClick={() => {
-            setChosen(index);
-            onChange({ ...POLICY, ...draft });
-          }}
-          className={cx(
-            "flex flex-col rounded-md border p-2.5 text-left hover:bg-hover",
-            index === chosen ? "border-accent bg-accent-soft" : "border-line-strong",
-          )}
-        >
-          <span className="block font-medium">{label}</span>
-          <span className={cx("block text-xs", index === chosen ? "text-ink" : "text-muted")}>{hint}</span>
-        </button>
-      ))}
-    </div>
+    <details open={is_open} onToggle={(event) => setOpen(event.currentTarget.open)} className="group mb-6 rounded-lg border border-line">
+      <summary className="flex min-h-10 cursor-pointer list-none flex-wrap items-center gap-x-2 rounded-lg px-3 py-2 hover:bg-hover">
+        <ChevronRight size={16} aria-hidden className="shrink-0 text-muted group-open:rotate-90" />
+        <span className="font-semibold">Advanced settings</span>
+        <span className="text-xs text-muted">{hint}</span>
+      </summary>
+      <div className="border-t border-line px-4 pt-4">{children}</div>
+    </details>
+  );
+}
+
+function Presets({ draft, onChange }: EditorParts) {
+  const chosen = presetOf(draft);
+  return (
+    <>
+      <div role="group" aria-label="Presets" className="grid gap-2 sm:grid-cols-3">
+        {PRESETS.map((preset) => (
+          <button
+            key={preset.label}
+            type="button"
+            aria-pressed={preset === chosen}
+            onClick={() => onChange(selectPreset(preset))}
+            className={cx(
+              "flex flex-col rounded-md border p-2.5 text-left hover:bg-hover",
+              preset === chosen ? "border-accent bg-accent-soft" : "border-line-strong",
+            )}
+          >
+            <span className="block font-medium">{preset.label}</span>
+            <span className={cx("block text-xs", preset === chosen ? "text-ink" : "text-muted")}>{preset.hint}</span>
+          </button>
+        ))}
+      </div>
+      {chosen === undefined && <p className="mt-2 text-xs text-muted">Custom: see the waves and limits in the advanced settings.</p>}
+    </>
   );
 }
 

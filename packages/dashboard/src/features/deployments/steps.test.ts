@@ -24,6 +24,9 @@ const WAVE: DeploymentWave = {
   labels: null,
   soak_seconds: 600,
   gate: "auto",
+  gate_incidents: null,
+  gate_metrics: [],
+  gate_checks: [],
   status: "soaking",
   ...COUNTS,
   total: 10,
@@ -90,6 +93,14 @@ test("describes the state of a deployment", () => {
     text: "Wave 1 of 2 is complete and soaking.",
     until: "2030-01-01T00:05:00Z",
   });
+  const gate_checks = [
+    { kind: "incidents" as const, state: "failing" as const, message: "a robot joined an incident", incident_id: "inc_1" },
+  ];
+  const failed = situationOf({ ...facts, status: "paused", reason: "gate_failed" }, [{ ...WAVE, gate_checks }]);
+  assert.deepEqual(
+    [failed.text, failed.incident_id],
+    ["Paused: the gate of a wave failed: a robot joined an incident. Remaining robots on hold.", "inc_1"],
+  );
   assert.match(situationOf(facts, [WAVE, { ...WAVES[1]!, status: "gate" }]).text, /Wave 2 of 2 is awaiting promotion/);
   assert.match(
     situationOf({ ...facts, status: "paused", reason: "threshold_exceeded" }, WAVES).text,

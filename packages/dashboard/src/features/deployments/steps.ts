@@ -86,6 +86,7 @@ function resume(deployment: Facts): Step {
       `${be(waitingCount(deployment), "continue", "continues")} as the policy allows.`,
       reason === "threshold_exceeded" &&
         `The ${failures === 1 ? "failure" : `${failures.toLocaleString("en")} failures`} so far ${failures === 1 ? "is" : "are"} accepted: the next failure stops the deployment again.`,
+      reason === "gate_failed" && "What the gate found so far is accepted.",
     ),
     verb: "Resume",
     danger: false,
@@ -250,6 +251,8 @@ export interface Situation {
   text: string;
   /** A suggested next step. */
   advice?: string | undefined;
+  /** The incident to look at. */
+  incident_id?: string | undefined;
   /** When the deployment continues or starts, as RFC 3339. */
   until?: string | undefined;
   /** True: at `until` the deployment starts. Otherwise it continues. */
@@ -266,6 +269,7 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
     case "scheduled":
       return { tone: "info", text: "Scheduled.", until: scheduled_at ?? undefined, starts: true };
     case "paused":
+      if (reason === "gate_failed") return gateFailed(counts, waves);
       return {
         tone: "warn",
         text: `Paused${why}. ${counts.active > 0 ? `${robots(counts.active)} finishing; remaining` : "Remaining"} robots on hold.`,
@@ -290,6 +294,22 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
         advice: reason === null ? undefined : reasonAdvice(reason),
       };
   }
+}
+
+/** The check that fails or, while none fails, the one that waits for data. */
+const openCheckOf = (waves: readonly DeploymentWave[]): DeploymentWave["gate_checks"][number] | undefined => {
+  const checks = waves.flatMap(({ gate_checks }) => gate_checks);
+  return checks.find(({ state }) => state === "failing") ?? checks.find(({ state }) => state === "waiting");
+};
+
+function gateFailed({ active }: SituationFacts["counts"], waves: readonly DeploymentWave[]): Situation {
+  const check = openCheckOf(waves);
+  return {
+    tone: "warn",
+    text: `Paused: ${reasonText("gate_failed")}${check === undefined ? "" : `: ${check.message}`}. ${active > 0 ? `${robots(active)} finishing; remaining` : "Remaining"} robots on hold.`,
+    advice: reasonAdvice("gate_failed"),
+    incident_id: check?.incident_id ?? undefined,
+  };
 }
 
 const ENDINGS = { failed: "Failed", rolled_back: "Rolled back", cancelled: "Cancelled" } as const;
@@ -327,6 +347,9 @@ function running(deployment: SituationFacts, waves: readonly DeploymentWave[]): 
     return {
       tone: "info",
       text: `Wave ${soaking.wave + 1} of ${waves.length} is complete and soaking.`,
+      ...(soaking.gate_checks.length === 0
+        ? {}
+        : { advice: soaking.gate_checks.map(({ message, state }) => `Gate ${state}: ${message}.`).join(" ") }),
       until: soaking.soaks_until ?? undefined,
     };
   if (counts.total === 0) return { tone: "info", text: "Selecting robots." };

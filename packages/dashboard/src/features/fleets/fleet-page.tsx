@@ -21,6 +21,7 @@ import {
   Time,
 } from "../../ui/index.ts";
 import { FleetPending } from "../configs/pending-badge.tsx";
+import { VersionMix } from "../overview/version-mix.tsx";
 import { FleetMenu, FollowFleet, RobotCounts } from "./fleet-menu.tsx";
 import { HeatMap } from "./heat-map.tsx";
 
@@ -62,6 +63,7 @@ function Found({ fleet }: { fleet: Fleet }) {
         }
       />
       <HeatMap fleet_id={id} total={robot_count} />
+      <VersionMix scope={{ fleet_id: id }} />
       <div className="grid gap-x-6 lg:grid-cols-2">
         <Desired fleet={fleet} />
         <FleetDeployments fleet_id={id} />

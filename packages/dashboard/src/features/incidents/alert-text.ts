@@ -1,3 +1,4 @@
+import { formatSeries } from "@roamfleet/protocol/metric-gate";
 import type { AlertRule } from "@roamfleet/protocol/routes";
 import type { AlertConditionType } from "@roamfleet/protocol/states";
 import { durationText } from "../../ui/format.ts";
@@ -11,11 +12,20 @@ export const CONDITION_LABELS: Record<AlertConditionType, string> = {
   disk_above: "Disk usage above a limit",
   config_drift: "Config file changed on the robot",
   agent_outdated: "Agent outdated",
+  metric_above: "Metric above a limit",
+  metric_below: "Metric below a limit",
+  metric_rate_above: "Metric rises faster than a limit",
+  metric_absent: "Metric missing",
   deployment_failed: "Deployment failed",
   deployment_paused: "Deployment paused",
 };
 
-function detailOf({ type, check, percent = 90, below }: Condition): string {
+function detailOf({ type, check, percent = 90, below, metric, metric_labels, threshold, minutes }: Condition): string {
+  const series = metric === undefined ? "" : formatSeries(metric, metric_labels);
+  if (type === "metric_above") return `mean of ${series} in ${minutes ?? 5} min above ${threshold}`;
+  if (type === "metric_below") return `mean of ${series} in ${minutes ?? 5} min below ${threshold}`;
+  if (type === "metric_rate_above") return `${series} rises by more than ${threshold} per second in ${minutes ?? 5} min`;
+  if (type === "metric_absent") return `no sample of ${series} for ${minutes ?? 60} min`;
   if (type === "disk_above") return `disk usage of ${percent}% or more`;
   if (type === "check_failing" && check !== undefined) return `check ${check} failing`;
   if (type === "agent_outdated" && below !== undefined) return `agent older than ${below}`;

@@ -17,9 +17,11 @@ import {
   NameLink,
   PageHeader,
   shellLine,
+  TableSettings,
   TextLine,
   Time,
   useFilters,
+  useTableView,
 } from "../../ui/index.ts";
 import { IncidentStatusBadge, membersText, placeText, SeverityBadge } from "./incident-parts.tsx";
 
@@ -38,7 +40,10 @@ export function IncidentsPage() {
   const places = usePlaces();
   const query = queryOf(filters.search);
   const list = useLivePages("listIncidents", { query });
-  const columns = useMemo(() => columnsOf(places), [places]);
+  const view = useTableView(
+    "incidents",
+    useMemo(() => columnsOf(places), [places]),
+  );
   return (
     <div className="flex h-full min-h-96 flex-col">
       <PageHeader
@@ -47,6 +52,7 @@ export function IncidentsPage() {
         actions={
           <>
             <LinkButton to="/alert-rules">Alert rules</LinkButton>
+            <TableSettings view={view} />
             <Menu label="More" entries={[copyAsRf(listCommand(filters.search))]} />
           </>
         }
@@ -55,7 +61,8 @@ export function IncidentsPage() {
       <ListTable
         label="Incidents"
         list={list}
-        columns={columns}
+        columns={view.columns}
+        is_dense={view.is_dense}
         onOpen={({ id }) => void navigate({ to: "/incidents/$id", params: { id } })}
         height="100%"
         empty={<NoIncidents {...filters} />}

@@ -1,3 +1,4 @@
+import { parseSeries } from "@roamfleet/protocol/metric-gate";
 import type { AlertRuleTest } from "@roamfleet/protocol/routes";
 import { ALERT_CONDITIONS, type AlertConditionType, SEVERITIES, type Severity } from "@roamfleet/protocol/states";
 import { useEffect, useState } from "react";
@@ -25,6 +26,11 @@ interface Draft {
   type: AlertConditionType;
   check: string;
   percent: string;
+  /** A metric with its labels, such as `disk_used_bytes{mount=/data}`. */
+  metric: string;
+  threshold: string;
+  /** Empty: the default. */
+  period: string;
   minutes: string;
   severity: Severity;
   /** ID of a site or fleet; empty: the whole organization. */
@@ -37,19 +43,35 @@ const EMPTY: Draft = {
   type: "robot_offline",
   check: "",
   percent: "90",
+  metric: "",
+  threshold: "",
+  period: "",
   minutes: "10",
   severity: "warning",
   place: "",
   force: false,
 };
 
-function bodyOf({ name, type, check, percent, minutes, severity, place, force }: Draft) {
+function metricOf({ type, metric, threshold, period }: Draft) {
+  if (!type.startsWith("metric")) return {};
+  const { name, labels } = parseSeries(metric) ?? { name: metric.trim(), labels: {} };
+  return {
+    metric: name,
+    ...(Object.keys(labels).length === 0 ? {} : { metric_labels: labels }),
+    ...(type === "metric_absent" ? {} : { threshold: Number(threshold) }),
+    ...(period === "" ? {} : { minutes: Number(period) }),
+  };
+}
+
+function bodyOf(draft: Draft) {
+  const { name, type, check, percent, minutes, severity, place, force } = draft;
   return {
     name: name.trim(),
     severity,
     condition: {
       type,
       ...(type === "disk_above" ? { percent: Number(percent) } : {}),
+      ...metricOf(draft),
       ...(type === "check_failing" && check.trim() !== "" ? { check: check.trim() } : {}),
     },
     for_seconds: Math.round(60 * Number(minutes)),
@@ -113,6 +135,7 @@ function RuleFields({ draft, onChange: change }: { draft: Draft; onChange: (part
           onValue={(percent) => change({ percent })}
         />
       )}
+      {draft.type.startsWith("metric") && <MetricFields draft={draft} onChange={change} />}
       <TextInput
         label="Duration (minutes)"
         hint="How long the condition must be true. 0: open the incident immediately"
@@ -140,6 +163,47 @@ function RuleFields({ draft, onChange: change }: { draft: Draft; onChange: (part
         onValue={(place) => change({ place })}
       />
       <Checkbox label="Accept a rule that matches every robot of its scope" checked={draft.force} onChange={(force) => change({ force })} />
+    </>
+  );
+}
+
+function MetricFields({
+  draft: { type, metric, threshold, period },
+  onChange,
+}: {
+  draft: Draft;
+  onChange: (part: Partial<Draft>) => void;
+}) {
+  const is_absent = type === "metric_absent";
+  return (
+    <>
+      <TextInput
+        label="Metric"
+        hint="A name, also with labels: disk_used_bytes{mount=/data}"
+        required
+        value={metric}
+        onValue={(value) => onChange({ metric: value })}
+      />
+      {!is_absent && (
+        <TextInput
+          label={type === "metric_rate_above" ? "Limit (per second)" : "Limit"}
+          type="number"
+          step="any"
+          required
+          value={threshold}
+          onValue={(value) => onChange({ threshold: value })}
+        />
+      )}
+      <TextInput
+        label={is_absent ? "Time without a sample (minutes)" : "Averaged over (minutes)"}
+        placeholder={is_absent ? "60" : "5"}
+        type="number"
+        min={1}
+        max={is_absent ? 1_440 : 60}
+        hint="Robots send samples every 15 minutes by default."
+        value={period}
+        onValue={(value) => onChange({ period: value })}
+      />
     </>
   );
 }

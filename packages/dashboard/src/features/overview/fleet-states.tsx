@@ -1,24 +1,26 @@
 import type { FleetOverview } from "@roamfleet/protocol/routes";
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { query } from "../../api/queries.ts";
 import { Badge, cx, EmptyState, NameLink, Progress, QueryState, Section, StatusBadge, TextLine, Time, type Tone } from "../../ui/index.ts";
+import { useFleetOverview } from "./use-fleet-overview.ts";
 
-/** The query reads all robots, so changes of single robots do not cause a refetch. */
-const REFRESH_MS = 10_000;
 type FleetState = FleetOverview["fleets"][number];
 
-/** The state of each fleet, those with problems first. */
-export function FleetStates({ is_stale }: { is_stale: boolean }) {
-  const states = useQuery({ ...query("getFleetOverview"), refetchInterval: REFRESH_MS });
+/** The state of each fleet of the org or of one site, those with problems first. */
+export function FleetStates({ is_stale, site_id }: { is_stale: boolean; site_id?: string }) {
+  const search = site_id === undefined ? {} : { site_id };
+  const states = useFleetOverview(search);
   return (
     <Section
-      title="Sites and fleets"
-      all={(states.data?.data.fleet_count ?? 0) > (states.data?.data.fleets.length ?? 0) && { to: "/fleets" }}
+      title={site_id === undefined ? "Sites and fleets" : "Fleets"}
+      all={(states.data?.data.fleet_count ?? 0) > (states.data?.data.fleets.length ?? 0) && { to: "/fleets", search }}
     >
       <QueryState query={states} rows={3}>
         {({ data: { fleets } }) =>
-          fleets.length === 0 ? <EmptyState title="No fleets yet" /> : <FleetTable fleets={fleets} is_stale={is_stale} />
+          fleets.length === 0 ? (
+            <EmptyState title={site_id === undefined ? "No fleets yet" : "No fleets at this site yet"} />
+          ) : (
+            <FleetTable fleets={fleets} is_stale={is_stale} has_sites={site_id === undefined} />
+          )
         }
       </QueryState>
     </Section>
@@ -28,7 +30,14 @@ export function FleetStates({ is_stale }: { is_stale: boolean }) {
 const HEAD = "px-3 py-2 text-left text-xs font-medium text-muted";
 const CELL = "px-3 py-2 align-middle";
 
-function FleetTable({ fleets, is_stale }: { fleets: readonly FleetState[]; is_stale: boolean }) {
+interface FleetTableProps {
+  fleets: readonly FleetState[];
+  is_stale: boolean;
+  /** Whether the fleets may belong to different sites, which are then shown. */
+  has_sites: boolean;
+}
+
+function FleetTable({ fleets, ...rest }: FleetTableProps) {
   return (
     <div
       className="max-h-128 overflow-auto rounded-lg border border-line bg-raised"
@@ -48,7 +57,7 @@ function FleetTable({ fleets, is_stale }: { fleets: readonly FleetState[]; is_st
         </thead>
         <tbody className="divide-y divide-line">
           {fleets.map((fleet) => (
-            <FleetRow key={fleet.fleet_id} fleet={fleet} is_stale={is_stale} />
+            <FleetRow key={fleet.fleet_id} fleet={fleet} {...rest} />
           ))}
         </tbody>
       </table>
@@ -56,14 +65,14 @@ function FleetTable({ fleets, is_stale }: { fleets: readonly FleetState[]; is_st
   );
 }
 
-function FleetRow({ fleet, is_stale }: { fleet: FleetState; is_stale: boolean }) {
+function FleetRow({ fleet, is_stale, has_sites }: { fleet: FleetState } & Omit<FleetTableProps, "fleets">) {
   const { fleet_id, fleet_name, site_id, site_name, total, online, never_connected, unhealthy, last_lost_at } = fleet;
   const offline = total - online - never_connected;
   return (
     <tr>
       <td className={CELL}>
         <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={fleet_name} className="min-h-6 font-medium" />
-        <NameLink to="/sites/$id" params={{ id: site_id }} name={site_name} className="min-h-6 text-xs text-muted" />
+        {has_sites && <NameLink to="/sites/$id" params={{ id: site_id }} name={site_name} className="min-h-6 text-xs text-muted" />}
       </td>
       <td className={cx(CELL, "tabular-nums")}>
         <Link

@@ -1,6 +1,6 @@
 import type { Deployment, Overview } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
-import { Link, type LinkProps } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
@@ -9,7 +9,6 @@ import {
   cx,
   EmptyState,
   LinkButton,
-  NameLink,
   PageHeader,
   plural,
   QueryState,
@@ -21,12 +20,14 @@ import {
 import { IncidentList } from "../incidents/incident-parts.tsx";
 import { CountsBar, TargetName } from "../deployments/deployment-parts.tsx";
 import { releaseName } from "../robots/robot-text.ts";
+import { type Destination, Figure } from "./figure.tsx";
 import { FleetStates } from "./fleet-states.tsx";
+import { RecentTimeline } from "./recent-timeline.tsx";
 import { useVerdict } from "./use-verdict.ts";
 import { VerdictCard } from "./verdict-card.tsx";
+import { VersionMix } from "./version-mix.tsx";
 import { WaitingRollouts } from "./waiting-rollouts.tsx";
 
-const RECENT = 12;
 const INCIDENTS_SHOWN = 8;
 const FAILED_SHOWN = 5;
 
@@ -70,6 +71,7 @@ function Found({ overview }: { overview: Overview }) {
       <Numbers robots={robots} />
       <DeploymentNumbers deployments={deployments} />
       <FleetStates is_stale={is_stale} />
+      <VersionMix />
       <div className="grid gap-x-6 lg:grid-cols-2">
         <div className="min-w-0">
           <FailingChecks robots={unhealthy_robots} total={robots.unhealthy} />
@@ -159,20 +161,6 @@ function DeploymentNumbers({ deployments }: Pick<Overview, "deployments">) {
   );
 }
 
-type Destination = Pick<LinkProps, "to"> & { search?: object };
-
-function Figure({ label, value, link, tone = "" }: { label: string; value: number; link: Destination; tone?: string }) {
-  return (
-    <Link
-      {...(link as LinkProps)}
-      className="rounded-lg border border-line bg-raised px-4 py-3 hover:bg-hover max-sm:odd:last:col-span-2 xl:flex-auto xl:px-3"
-    >
-      <span className={cx("block text-2xl font-semibold tabular-nums", tone)}>{value.toLocaleString()}</span>
-      <span className="block text-xs text-muted">{label}</span>
-    </Link>
-  );
-}
-
 function FailingChecks({ robots, total }: { robots: readonly { id: string; name: string; failing: readonly string[] }[]; total: number }) {
   return (
     <Section title="Failing checks">
@@ -223,29 +211,6 @@ const failedText = (apps: readonly { app: string; release_state: string; current
     .filter(({ release_state }) => release_state === "failed")
     .map(({ app, current }) => `${app}: last update failed, runs ${current?.tag ?? "no release"}`)
     .join("; ");
-
-function RecentTimeline() {
-  const timeline = useQuery(query("listTimeline", { query: { limit: RECENT } }));
-  return (
-    <Section title="Recent activity">
-      <QueryState query={timeline}>
-        {({ items }) => (
-          <CardList items={items} empty="No activity yet" ordered>
-            {({ id, at, robot_id, robot_name, summary }) => (
-              <li key={id} className="flex items-baseline gap-3 px-4 py-2">
-                <span className="w-24 shrink-0 text-xs text-muted">
-                  <Time at={at} />
-                </span>
-                <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="max-w-[35%] shrink-0" />
-                <TextLine className="text-muted">{summary}</TextLine>
-              </li>
-            )}
-          </CardList>
-        )}
-      </QueryState>
-    </Section>
-  );
-}
 
 const LATEST = 6;
 /** Deployments with these statuses are listed first. */

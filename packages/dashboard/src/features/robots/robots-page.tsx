@@ -21,9 +21,11 @@ import {
   PageHeader,
   ReleaseState,
   StatusBadge,
+  TableSettings,
   TextLine,
   Time,
   useFilters,
+  useTableView,
 } from "../../ui/index.ts";
 import { BulkBar } from "./bulk.tsx";
 import { AgentVersion } from "./agent-version.tsx";
@@ -44,7 +46,10 @@ export function RobotsPage() {
   const list = useLivePages("listRobots", { query: search });
   const { query, rows, has_more } = list;
   const hosted = useHostedVersion();
-  const columns = useMemo(() => robotsColumns(places, hosted), [places, hosted]);
+  const view = useTableView(
+    "robots",
+    useMemo(() => robotsColumns(places, hosted), [places, hosted]),
+  );
   const chosen = useMemo(() => (selected.size === 0 ? [] : rows.filter(({ id }) => selected.has(id))), [rows, selected]);
   const open = useCallback(({ id }: Robot) => void navigate({ to: "/robots/$id", params: { id } }), [navigate]);
   const { fetchNextPage } = query;
@@ -73,6 +78,7 @@ export function RobotsPage() {
           <>
             <ViewsMenu search={search} />
             {may_change && <LinkButton to="/enrollment/new">Enroll robots</LinkButton>}
+            <TableSettings view={view} />
             <Menu label="More" entries={[copyAsRf(robotsCommand(search))]} />
           </>
         }
@@ -83,7 +89,10 @@ export function RobotsPage() {
         label="Robots"
         list={list}
         placeholder_rows={12}
-        columns={columns}
+        columns={view.columns}
+        is_dense={view.is_dense}
+        sort={search.sort}
+        onSort={(sort) => change({ sort: sort === "name" ? sort : undefined })}
         onOpen={open}
         {...(may_change ? { selected, onSelect: setSelected } : {})}
         height="100%"
@@ -129,6 +138,7 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
   {
     name: "Name",
     width: "minmax(5rem, 1.3fr)",
+    sort: "name",
     text: ({ name }) => name,
     cell: ({ id, name }) => <NameLink to="/robots/$id" params={{ id }} name={name} className="font-medium" />,
   },
@@ -156,10 +166,10 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
     width: "minmax(5rem, 1.4fr)",
     priority: 3,
     cell: ({ fleet_id, site_id }) => (
-      <>
+      <span className="block in-data-dense:flex in-data-dense:items-baseline in-data-dense:gap-2">
         <TextLine className="leading-5">{fleet_names.get(fleet_id) ?? fleet_id}</TextLine>
         <TextLine className="text-xs text-muted">{site_names.get(site_id) ?? site_id}</TextLine>
-      </>
+      </span>
     ),
   },
   { name: "Release", width: "minmax(5rem, 2fr)", priority: 2, cell: (robot) => <ReleaseCell {...robot} /> },

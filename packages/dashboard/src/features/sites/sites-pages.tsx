@@ -1,6 +1,6 @@
-import type { Site } from "@roamfleet/protocol/routes";
+import type { FleetOverview, Site } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { DeletePlace, RenamePlace } from "../../api/action-dialogs.tsx";
@@ -10,7 +10,6 @@ import { useMay } from "../../api/session.ts";
 import { shellLine } from "../../ui/format.ts";
 import {
   Button,
-  Card,
   type Column,
   copyAsRf,
   CopyText,
@@ -23,16 +22,21 @@ import {
   NameLink,
   NoMatch,
   PageHeader,
-  Progress,
   QueryState,
   Section,
   Text,
-  TextLine,
   Time,
   TypedSearch,
   useFilters,
+  useOutage,
 } from "../../ui/index.ts";
 import { NewFleet, RobotCounts } from "../fleets/fleet-menu.tsx";
+import { IncidentList } from "../incidents/incident-parts.tsx";
+import { Figure } from "../overview/figure.tsx";
+import { FleetStates } from "../overview/fleet-states.tsx";
+import { RecentTimeline } from "../overview/recent-timeline.tsx";
+import { useFleetOverview } from "../overview/use-fleet-overview.ts";
+import { VersionMix } from "../overview/version-mix.tsx";
 
 const sitesRoute = getRouteApi("/app/sites");
 
@@ -86,7 +90,7 @@ const COLUMNS: readonly Column<Site>[] = [
 
 const siteRoute = getRouteApi("/app/sites/$id");
 
-/** A site and its fleets. */
+/** A site: its robots, incidents, fleets, releases and latest events. */
 export function SitePage() {
   const { id } = siteRoute.useParams();
   const site = useQuery(query("getSite", { params: { id } }));
@@ -122,46 +126,67 @@ function Found({ site }: { site: Site }) {
           </>
         }
       />
-      <SiteFleets site_id={id} />
+      <SiteNumbers site={site} />
+      <SiteIncidents site_id={id} />
+      <FleetStates site_id={id} is_stale={useOutage() !== undefined} />
+      <div className="grid gap-x-6 lg:grid-cols-2">
+        <VersionMix scope={{ site_id: id }} />
+        <RecentTimeline site_id={id} />
+      </div>
       {is_making && <NewFleet site_id={id} onClose={() => setMaking(false)} />}
     </>
   );
 }
 
-function SiteFleets({ site_id }: { site_id: string }) {
-  const fleets = useQuery(query("listFleets", { query: { site_id } }));
+const INCIDENTS_SHOWN = 5;
+
+/** The incidents of the site that are not resolved. */
+function SiteIncidents({ site_id }: { site_id: string }) {
+  const incidents = useQuery(query("listIncidents", { query: { site_id, unresolved: true, limit: INCIDENTS_SHOWN } }));
   return (
-    <Section title="Fleets">
-      <QueryState query={fleets}>
-        {({ items }) =>
-          items.length === 0 ? (
-            <EmptyState title="No fleets at this site yet" />
-          ) : (
-            <ul className="grid gap-3 sm:grid-cols-2 xl:grid-cols-3">
-              {items.map(({ id, name, robot_count, online_count }) => (
-                <li key={id} className="min-w-0">
-                  <Link to="/fleets/$id" params={{ id }} className="block">
-                    <Card className="hover:bg-hover">
-                      <span className="mb-2 flex items-baseline justify-between gap-3">
-                        <TextLine className="font-medium">{name}</TextLine>
-                        <span className="shrink-0 text-xs text-muted tabular-nums">
-                          {online_count.toLocaleString()} of {robot_count.toLocaleString()} online
-                        </span>
-                      </span>
-                      <Progress
-                        label={`Robots of ${name.slice(0, 80)} that are online`}
-                        total={robot_count}
-                        parts={[{ value: online_count, tone: "ok", label: "online" }]}
-                      />
-                    </Card>
-                  </Link>
-                </li>
-              ))}
-            </ul>
-          )
-        }
+    <Section title="Open incidents" all={{ to: "/incidents", search: { site_id } }}>
+      <QueryState query={incidents} rows={2}>
+        {({ items }) => <IncidentList incidents={items} empty="No open incidents" />}
       </QueryState>
     </Section>
+  );
+}
+
+/** The robots of the site by state. */
+function SiteNumbers({ site: { id: site_id, robot_count, online_count } }: { site: Site }) {
+  const overview = useFleetOverview({ site_id }).data?.data;
+  return (
+    <div className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 xl:flex">
+      <Figure
+        label="online"
+        value={`${online_count.toLocaleString()} of ${robot_count.toLocaleString()}`}
+        link={{ to: "/robots", search: { site_id } }}
+      />
+      {/* The sums are those of all fleets only if the overview contains all of them. */}
+      {overview !== undefined && overview.fleet_count === overview.fleets.length && <Problems site_id={site_id} fleets={overview.fleets} />}
+    </div>
+  );
+}
+
+function Problems({ site_id, fleets }: { site_id: string; fleets: FleetOverview["fleets"] }) {
+  const sum = (count: (fleet: FleetOverview["fleets"][number]) => number): number => fleets.reduce((all, fleet) => all + count(fleet), 0);
+  const offline = sum(({ total, online, never_connected }) => total - online - never_connected);
+  const unhealthy = sum((fleet) => fleet.unhealthy);
+  return (
+    <>
+      <Figure
+        label="offline"
+        value={offline}
+        link={{ to: "/robots", search: { site_id, status: "offline" } }}
+        tone={offline > 0 ? "text-warn" : ""}
+      />
+      <Figure
+        label="unhealthy"
+        value={unhealthy}
+        link={{ to: "/robots", search: { site_id, health: "failing" } }}
+        tone={unhealthy > 0 ? "text-bad" : ""}
+      />
+    </>
   );
 }
 

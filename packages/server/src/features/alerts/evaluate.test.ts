@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import type { IncidentStatus } from "@roamfleet/protocol";
-import { int, json, nullable, row, sql, text, textOf } from "../../kernel/sql.ts";
+import { int, json, nullable, row, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { evaluateOrg } from "./evaluate.ts";
@@ -119,6 +119,27 @@ test("all robots of a large site are one incident, which several evaluations fil
   );
 });
 
+test("an evaluation counts as one only when nothing remains to be changed", TIMEOUT, async () => {
+  await using rig = await startFeaturePlane([]);
+  const { plane, clock } = rig;
+  const { org_id } = await rig.org();
+  await createDefaultRules(plane.db, plane, org_id);
+  await plane.db.run(sql`update alert_rule set for_seconds = 0 where org_id = ${org_id}`);
+  await seedMore(plane, org_id, (await seedRobot(plane, org_id)).robot_id, CHANGES_MAX);
+  await plane.db.run(sql`update robot set node_id = null, connected_at = ${clock.now()} where org_id = ${org_id}`);
+  const evaluatedRow = row({ evaluated_at: nullable(timestamptz) });
+  const evaluated: [boolean, Date | null][] = [];
+  for (let more = true; more;) {
+    more = await evaluateOrg(plane.db.forOrg(org_id), plane, org_id);
+    const { evaluated_at } = await plane.db.one(sql(evaluatedRow)`select evaluated_at from alert_evaluation where org_id = ${org_id}`);
+    evaluated.push([more, evaluated_at]);
+  }
+  assert.deepEqual(evaluated, [
+    [true, null],
+    [false, clock.now()],
+  ]);
+});
+
 test("an org whose evaluation exceeds the time limit does not delay the others", TIMEOUT, async () => {
   await using it = await start();
   const { rig, plane } = it;
@@ -136,9 +157,10 @@ test("an org whose evaluation exceeds the time limit does not delay the others",
     const advanced = rig.clock.advance({ seconds: 10 });
     // Cancel the statement like its time limit does, with the same error.
     await until("the evaluation to wait for the lock", async () => {
-      const blocked = await tx.many(sql(blockedRow)`
+      // A transaction sees the same activity until it ends, so the search needs another connection.
+      const blocked = await plane.db.many(sql(blockedRow)`
         select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
-      for (const { pid } of blocked) await tx.run(sql`select pg_cancel_backend(${pid})`);
+      for (const { pid } of blocked) await plane.db.run(sql`select pg_cancel_backend(${pid})`);
       return blocked.length > 0;
     });
     await advanced;

@@ -24,7 +24,7 @@ import {
   syncMatches,
 } from "./store-incidents.ts";
 import { listMuted } from "./store-mutes.ts";
-import { claimEvaluation, listEnabledRules, planEvaluation, type RuleRow } from "./store-rules.ts";
+import { claimEvaluation, continueEvaluation, listEnabledRules, planEvaluation, type RuleRow } from "./store-rules.ts";
 
 type Evaluating = Queueing & Pick<Plane, "bus">;
 
@@ -47,9 +47,13 @@ export async function evaluateOrg(db: Db, plane: Evaluating, org_id: string): Pr
     const now = clock.now();
     if (!(await claimEvaluation(tx, org_id, now, new Date(now.getTime() + EVALUATE_EVERY_MS)))) return false;
     const has_more = await evaluateRules(tx, plane, org_id, now);
-    const wait_ms = has_more ? 0 : (clock.monotonic() - began_ms) / BUSY_SHARE_MAX;
-    if (has_more || wait_ms > EVALUATE_EVERY_MS) await planEvaluation(tx, org_id, new Date(now.getTime() + wait_ms));
-    return has_more;
+    if (has_more) {
+      await continueEvaluation(tx, org_id, now);
+      return true;
+    }
+    const wait_ms = (clock.monotonic() - began_ms) / BUSY_SHARE_MAX;
+    if (wait_ms > EVALUATE_EVERY_MS) await planEvaluation(tx, org_id, new Date(now.getTime() + wait_ms));
+    return false;
   });
 }
 

@@ -1,14 +1,16 @@
 import { ID_PREFIXES, type AlertConditionType } from "@roamfleet/protocol";
-import type { AlertCondition, BodyOf, Routes } from "@roamfleet/protocol/routes";
+import { type AlertCondition, type BodyOf, METRIC_MINUTES_MAX, type Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mapUniqueViolation } from "../../engines/db/index.ts";
 import { type Caller, requireReached, roleOn } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, found, notFound, printable } from "../../kernel/fault.ts";
 import { announce } from "../events/index.ts";
+import { setWatches, watchKey } from "../metrics/index.ts";
 import { requirePlace } from "./place.ts";
+import { watchedMetric } from "./store-conditions.ts";
 import { endMatches } from "./store-incidents.ts";
-import { countRules, deleteRule, findRule, lockEvaluation, putRule, RULES_MAX, type RuleRow } from "./store-rules.ts";
+import { countRules, deleteRule, findRule, listEnabledRules, lockEvaluation, putRule, RULES_MAX, type RuleRow } from "./store-rules.ts";
 import { refuseMatchingAll } from "./test-rule.ts";
 
 type NewRule = BodyOf<Routes["createAlertRule"]>;
@@ -22,6 +24,10 @@ const PARAMETERS: Record<AlertConditionType, readonly (keyof AlertCondition)[]> 
   disk_above: ["percent"],
   config_drift: [],
   agent_outdated: ["below"],
+  metric_above: ["metric", "metric_labels", "threshold", "minutes"],
+  metric_below: ["metric", "metric_labels", "threshold", "minutes"],
+  metric_rate_above: ["metric", "metric_labels", "threshold", "minutes"],
+  metric_absent: ["metric", "metric_labels", "minutes"],
   deployment_failed: [],
   deployment_paused: [],
 };
@@ -71,8 +77,16 @@ function checkCondition({ condition, labels }: RuleRow): void {
   const allowed: readonly string[] = ["type", ...PARAMETERS[type]];
   const strange = Object.keys(condition).find((name) => !allowed.includes(name));
   if (strange !== undefined) throw badRequest(`the condition ${type} has no parameter ${strange}`);
+  if (type.startsWith("metric")) checkMetric(condition);
   if (type.startsWith("deployment") && Object.keys(labels).length > 0)
     throw badRequest(`the condition ${type} cannot be limited by labels`);
+}
+
+function checkMetric({ type, metric, threshold, minutes = 1 }: AlertCondition): void {
+  if (metric === undefined) throw badRequest(`the condition ${type} needs metric`);
+  if (type === "metric_absent") return;
+  if (threshold === undefined) throw badRequest(`the condition ${type} needs threshold`);
+  if (minutes > METRIC_MINUTES_MAX) throw badRequest(`the condition ${type} accepts at most ${METRIC_MINUTES_MAX} minutes`);
 }
 
 /** Returns a rule, or throws 404. */
@@ -114,6 +128,7 @@ export async function removeRule(db: Db, plane: Changing, { org_id }: Caller, id
     const rule = await readRule(tx, org_id, id);
     await endMatches(tx, org_id, id, plane.clock.now());
     await deleteRule(tx, org_id, id);
+    await watchMetrics(tx, plane, org_id);
     const { site_id, fleet_id } = rule;
     announce(tx, plane, org_id, { kind: "alert_rule", id, change: "removed", places: [{ site_id, fleet_id }] });
     return rule;
@@ -125,5 +140,13 @@ const matchedBy = ({ condition, site_id, fleet_id, labels }: RuleRow): string =>
 
 async function store(tx: Db, plane: Changing, org_id: string, rule: RuleRow, change: "created" | "updated"): Promise<void> {
   await mapUniqueViolation(putRule(tx, org_id, rule), () => conflict(`an alert rule with the name ${printable(rule.name)} exists already`));
+  await watchMetrics(tx, plane, org_id);
   announce(tx, plane, org_id, { kind: "alert_rule", id: rule.id, change });
+}
+
+/** Sets for which metrics values are computed: those of enabled rules. The caller has locked the evaluation of the org. */
+async function watchMetrics(tx: Db, { clock }: Changing, org_id: string): Promise<void> {
+  const watched = (await listEnabledRules(tx, org_id)).flatMap(({ condition }) => watchedMetric(condition) ?? []);
+  const watches = new Map(watched.map((one) => [watchKey(one), { ...one, key: watchKey(one), labels: { ...one.labels } }]));
+  await setWatches(tx, org_id, [...watches.values()], clock.now());
 }

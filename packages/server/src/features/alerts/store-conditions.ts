@@ -1,6 +1,7 @@
 import type { AlertConditionType } from "@roamfleet/protocol";
 import type { AlertCondition } from "@roamfleet/protocol/routes";
 import { equals, json, sql, type Statement } from "../../kernel/sql.ts";
+import { type WatchedMetric, watchKey } from "../metrics/index.ts";
 import { agentOlderThan } from "../robots/index.ts";
 
 /** The robots to which a rule applies. All fields null or empty: the whole org. */
@@ -23,6 +24,36 @@ type Matches = (condition: AlertCondition, scope: RuleScope, context: ConditionC
 const DISK_PERCENT = 90;
 /** A deployment that failed matches for this long; then its incident is resolved. */
 export const FAILED_DEPLOYMENT_MS = 24 * 3_600_000;
+
+const METRIC_MINUTES = 5;
+const ABSENT_MINUTES = 60;
+/** Values whose newest sample is older do not match. Robots send samples at least every 30 minutes. */
+const VALUE_AGE_MS_MAX = 3_600_000;
+const MINUTE_MS = 60_000;
+
+/** Returns the metric that a condition uses; undefined for other conditions. */
+export function watchedMetric({ type, metric, metric_labels = {}, minutes = METRIC_MINUTES }: AlertCondition): WatchedMetric | undefined {
+  // `metric_absent` needs the time of the newest sample only.
+  return metric === undefined ? undefined : { metric, labels: metric_labels, minutes: type === "metric_absent" ? METRIC_MINUTES : minutes };
+}
+
+const keyOf = (condition: AlertCondition): string => {
+  const watched = watchedMetric(condition);
+  return watched === undefined ? "" : watchKey(watched);
+};
+
+/** Robots whose value compares as given. */
+const withValue =
+  (comparison: (threshold: number) => Statement<unknown>): Matches =>
+  (condition, scope, context) =>
+    robots(
+      context,
+      scope,
+      sql`exists (
+        -- reads tables of other features: metric_value
+        select from metric_value v where v.org_id = r.org_id and v.key = ${keyOf(condition)} and v.robot_id = r.id
+          and v.at >= ${new Date(context.now.getTime() - VALUE_AGE_MS_MAX)} and ${comparison(condition.threshold ?? 0)})`,
+    );
 
 const hasLabels = (labels: RuleScope["labels"]): Statement<unknown> =>
   Object.keys(labels).length === 0 ? sql`` : sql`and r.labels @> ${json(labels)}::jsonb`;
@@ -87,6 +118,22 @@ const MATCHES: Record<AlertConditionType, Matches> = {
         select from robot_config c where c.org_id = r.org_id and c.robot_id = r.id and c.state = 'drifted')`,
     ),
   agent_outdated: ({ below }, scope, context) => robots(context, scope, sql`true ${agentOlderThan(below ?? context.server_version)}`),
+  metric_above: withValue((threshold) => sql`v.mean_max > ${threshold}::float8`),
+  metric_below: withValue((threshold) => sql`v.mean_min < ${threshold}::float8`),
+  metric_rate_above: withValue((threshold) => sql`v.rate_max > ${threshold}::float8`),
+  metric_absent: (condition, scope, context) => {
+    const since = new Date(context.now.getTime() - (condition.minutes ?? ABSENT_MINUTES) * MINUTE_MS);
+    return robots(
+      context,
+      scope,
+      // Before the metric was watched for that long, it is not known whether samples are absent.
+      sql`exists (
+        -- reads tables of other features: metric_watch, metric_value
+        select from metric_watch w where w.org_id = r.org_id and w.key = ${keyOf(condition)} and w.since_at <= ${since})
+        and not exists (
+          select from metric_value v where v.org_id = r.org_id and v.key = ${keyOf(condition)} and v.robot_id = r.id and v.at >= ${since})`,
+    );
+  },
   deployment_failed: (_, scope, context) =>
     deployments(context, scope, sql`${HAS_FAILED} and d.finished_at > ${new Date(context.now.getTime() - FAILED_DEPLOYMENT_MS)}`),
   deployment_paused: (_, scope, context) => deployments(context, scope, sql`d.status = 'paused' and d.finished_at is null`),

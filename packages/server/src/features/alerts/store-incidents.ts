@@ -119,6 +119,9 @@ export const listMembersAmong = (tx: Db, org_id: string, incidents: readonly str
     select incident_id, subject_id from incident_member
     where org_id = ${org_id} and incident_id = any(${list(incidents)}::text[]) and subject_id = any(${list(subjects)}::text[])`);
 
+/** A member that leaves an incident and returns within this time has never left it: `joined_at` stays. */
+const RETURN_SECONDS = 600;
+
 /** Adds matches of a rule to an incident as members. */
 export const joinIncident = (
   tx: Db,
@@ -133,7 +136,9 @@ export const joinIncident = (
       where org_id = ${org_id} and rule_id = ${rule_id} and subject_id = any(${list(subjects)}::text[]))
     insert into incident_member (org_id, incident_id, subject_id, joined_at)
     select ${org_id}, ${id}, subject_id, ${now} from unnest(${list(subjects)}::text[]) as v (subject_id)
-    on conflict (org_id, incident_id, subject_id) do update set joined_at = excluded.joined_at, left_at = null`);
+    on conflict (org_id, incident_id, subject_id) do update set left_at = null,
+      joined_at = case when incident_member.left_at >= ${now}::timestamptz - ${RETURN_SECONDS} * interval '1 second'
+        then incident_member.joined_at else excluded.joined_at end`);
 
 const countRow = row({ incident_id: text, active: int, members: int });
 

@@ -92,9 +92,13 @@ export const listDueOrgs = async (db: Db, now: Date, limit: number): Promise<str
 /** Claims an org until the end of the transaction. Returns false if another node has claimed or evaluated it. */
 export const claimEvaluation = async (tx: Db, org_id: string, now: Date, next_at: Date): Promise<boolean> =>
   (await tx.run(sql`
-    update alert_evaluation set next_at = ${next_at} where org_id in (
+    update alert_evaluation set next_at = ${next_at}, evaluated_at = ${now} where org_id in (
       select org_id from alert_evaluation where org_id = ${org_id} and next_at <= ${now} for update skip locked)`)) > 0;
 
 /** Sets when the org is evaluated next. */
 export const planEvaluation = (db: Db, org_id: string, next_at: Date): Promise<number> =>
   db.run(sql`update alert_evaluation set next_at = ${next_at} where org_id = ${org_id}`);
+
+/** Plans the next evaluation immediately. Until then, the evaluation that has begun does not count as one. */
+export const continueEvaluation = (tx: Db, org_id: string, now: Date): Promise<number> =>
+  tx.run(sql`update alert_evaluation set next_at = ${now}, evaluated_at = null where org_id = ${org_id}`);

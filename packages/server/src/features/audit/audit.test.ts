@@ -5,7 +5,7 @@ import { dropAuditEntries } from "../../kernel/audit.ts";
 import { toFault } from "../../kernel/http.ts";
 import { MAX_ID } from "../../kernel/page.ts";
 import { BATCH_ROWS_MAX } from "../../kernel/retention.ts";
-import { nullable, row, sql, text } from "../../kernel/sql.ts";
+import { json, nullable, row, sql, text } from "../../kernel/sql.ts";
 import { orgRoutes } from "../orgs/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { explain } from "../testing/explain.ts";
@@ -60,6 +60,46 @@ test("a change is rolled back when its audit entry cannot be written", TIMEOUT, 
   assert.deepEqual((await it.call<Audit>("GET", "/api/sites", { token })).body.items, [], org_id);
 });
 
+test("records the fields that a request changed, and names the object by its current name", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
+  const { token } = await it.org();
+  const { id } = (await it.call<{ data: { id: string } }>("POST", "/api/sites", { token, body: { name: "Hamburg" } })).body.data;
+  for (const name of ["Kiel", "Kiel"]) await it.call("PATCH", `/api/sites/${id}`, { token, body: { name } });
+  const read = async (query = "") => (await it.call<Audit>("GET", `/api/audit${query}`, { token })).body.items;
+  assert.deepEqual(
+    (await read()).map(({ data, object_name }) => [data.changes, object_name]),
+    [
+      [{}, "Kiel"],
+      [{ name: { before: "Hamburg", after: "Kiel" } }, "Kiel"],
+      [undefined, "Kiel"],
+    ],
+  );
+  assert.equal((await it.call("DELETE", `/api/sites/${id}`, { token })).status, 200);
+  assert.deepEqual([...new Set((await read()).map(({ object_name }) => object_name))], [null]);
+});
+
+test("lists only what was changed with changes=true: requests, shells, tunnels and file transfers", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([auditRoutes]);
+  const { token, org_id } = await it.org();
+  for (const [method, data] of [
+    ["POST", {}],
+    ["GET", {}],
+    ["GET", { stream: "logs" }],
+    ["GET", { stream: "shell" }],
+    ["GET", { stream: "forward" }],
+    ["GET", { stream: "files" }],
+  ] as const)
+    await it.plane.db.run(sql`
+      insert into audit_entry (org_id, id, at, actor, action, method, path, ip, request_id, data)
+      values (${org_id}, ${it.plane.id("aud")}, ${it.plane.clock.now()}, '{}', 'a', ${method}, '/', '192.0.2.1', 'r', ${json(data)})`);
+  const read = async (query: string) => (await it.call<Audit>("GET", `/api/audit${query}`, { token })).body.items;
+  assert.equal((await read("")).length, 6);
+  assert.deepEqual(
+    (await read("?changes=true")).map(({ method, data }) => data.stream ?? method),
+    ["files", "forward", "shell", "POST"],
+  );
+});
+
 test("a request repeated with the same Idempotency-Key writes no second audit entry", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token } = await it.org();
@@ -94,7 +134,15 @@ test("returns only the org's audit entries, in pages and as an NDJSON export", T
     .trimEnd()
     .split("\n")
     .map((line) => JSON.parse(line) as AuditEntry);
-  assert.deepEqual(lines, [...first.body.items, ...rest.body.items].toReversed());
+  const listed = [...first.body.items, ...rest.body.items].toReversed();
+  assert.deepEqual(
+    listed.map(({ object_name }) => object_name),
+    ["site 0", "site 1", "site 2", "site 3", "site 4"],
+  );
+  assert.deepEqual(
+    lines,
+    listed.map(({ object_name: _, ...entry }) => entry),
+  );
 });
 
 test("actions of the service administrator on an org appear in that org's audit log", TIMEOUT, async () => {
@@ -130,6 +178,11 @@ test("an audit query with any filter reads no more rows than its page limit", TI
       from generate_series(1, ${count}::int) n`);
   await insert("org_a", 3, { prefix: "aud_0", actor: "usr_rare", word: "rare" });
   await insert("org_a", ROWS, { prefix: "aud_1", actor: "usr_common", word: "common" });
+  // Streams that only read, newer than all changes.
+  await plane.db.run(sql`
+    insert into audit_entry (org_id, id, at, actor, action, method, path, ip, request_id, data)
+    select 'org_a', 'aud_2' || lpad(n::text, 10, '0'), ${plane.clock.now()}, '{}', 'stream.opened', 'GET', '/', '192.0.2.1', 'r', '{"stream":"logs"}'
+    from generate_series(1, ${ROWS}::int) n`);
   await plane.db.run(sql`analyze audit_entry`);
   const filters: EntryFilter[] = [
     { actor_id: "usr_rare" },
@@ -137,6 +190,7 @@ test("an audit query with any filter reads no more rows than its page limit", TI
     { action: "rare" },
     { object_id: "site_rare" },
     { outcome: "refused" },
+    { changes: true },
     { actor_id: "usr_nobody" },
     { token_id: "tok_nothing" },
   ];

@@ -5,6 +5,7 @@ import type { Http } from "../../kernel/http.ts";
 import { MAX_ID, PAGE_ROWS_MAX, pages, readHistory } from "../../kernel/page.ts";
 import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
 import { parseTimes, wireTimes } from "../../kernel/time.ts";
+import { readNames } from "./store-names.ts";
 import { entriesAfter, type EntryFilter, type EntryRow, newestEntries } from "./store.ts";
 
 /** The org id of audit entries about the whole service. */
@@ -21,7 +22,15 @@ export function auditRoutes(http: Http, plane: Plane): void {
 }
 
 const list = (db: Db, route: string, org_id: string, query: AuditQuery) =>
-  readHistory(query, [route, org_id], ({ after, limit }) => newestEntries(db, org_id, parseTimes(query), after ?? MAX_ID, limit));
+  readHistory(query, [route, org_id], async ({ after, limit }) => {
+    const entries = await newestEntries(db, org_id, parseTimes(query), after ?? MAX_ID, limit);
+    const names = await readNames(
+      db,
+      org_id,
+      entries.flatMap(({ object_id }) => object_id ?? []),
+    );
+    return entries.map((entry) => ({ ...entry, object_name: names.get(entry.object_id ?? "") ?? null }));
+  });
 
 /** Yields the entries as lines. Reads one page at a time, only as fast as the client reads. */
 async function* lines(db: Db, org_id: string, filter: EntryFilter): AsyncGenerator<string> {

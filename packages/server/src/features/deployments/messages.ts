@@ -28,6 +28,7 @@ export const REASON_TEXTS: Record<Reason, string> = {
   creator_removed: "the creator of the deployment was removed, or the token was revoked",
   user_cancelled: "cancellation requested",
   threshold_exceeded: "too many robots failed",
+  gate_failed: "the gate of a wave failed",
   agent_lost: "the robot stopped reporting",
 };
 

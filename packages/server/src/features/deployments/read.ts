@@ -26,6 +26,8 @@ import {
 import { listEventRows } from "./store/events.ts";
 import type { DeploymentKind, DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
 import { listTargetRows, type NamedTargetRow } from "./store/targets.ts";
+import type { GateCheck } from "./rollout/gate-checks.ts";
+import { readGateChecks } from "./rollout/gates.ts";
 import { isGateOpen } from "./rollout/rules.ts";
 import { wholeRollout } from "./policy.ts";
 import { countOffline, listWaves } from "./store/waves.ts";
@@ -170,20 +172,39 @@ export async function listDeploymentWaves(
   const deployment = await requireDeployment(db, org_id, "release", id);
   const rows = deployment.rollout.waves === undefined ? [asSingleWave(deployment)] : await listWaves(db, org_id, id);
   const offline = deployment.count_queued === 0 ? [] : await countOffline(db, org_id, id);
+  const { current_wave, wave_count, finished_at } = deployment;
+  const current = rows.find(({ wave }) => wave === current_wave);
+  const is_gated = current !== undefined && current.opened_at !== null && finished_at === null && current_wave + 1 < wave_count;
+  const checks = is_gated ? await readGateChecks(db, deployment, current) : [];
   return readPage(
     query,
     ["listDeploymentWaves", org_id, id],
     async ({ after, limit }) => rows.filter(({ wave }) => after === null || wave > Number(after)).slice(0, limit),
-    (row) => waveToWire(deployment, row, offline.find(({ wave }) => wave === row.wave)?.count ?? 0),
+    (row) =>
+      waveToWire(deployment, row, {
+        offline: offline.find(({ wave }) => wave === row.wave)?.count ?? 0,
+        checks: row.wave === current_wave ? checks : [],
+      }),
     ({ wave }) => String(wave),
   );
 }
 
 function asSingleWave(deployment: DeploymentRow): WaveRow {
-  return { ...deployment, wave: 0, size: deployment.count_total, opened_at: deployment.fan_out_done_at, passed_at: deployment.finished_at };
+  return {
+    ...deployment,
+    wave: 0,
+    size: deployment.count_total,
+    opened_at: deployment.fan_out_done_at,
+    passed_at: deployment.finished_at,
+    metric_checks: null,
+  };
 }
 
-function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): DeploymentWave {
+function waveToWire(
+  deployment: DeploymentRow,
+  row: WaveRow,
+  { offline, checks }: { offline: number; checks: readonly GateCheck[] },
+): DeploymentWave {
   const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
   const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
   const status = statusOf(deployment, row);
@@ -197,6 +218,9 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): D
     labels: policy?.labels ?? null,
     soak_seconds,
     gate,
+    gate_incidents: policy?.gate_incidents ?? null,
+    gate_metrics: policy?.gate_metrics ?? [],
+    gate_checks: checks.map((check) => gateCheckToWire(check, soaks_until)),
     status,
     ...countsOf({ ...row, count_total: row.size }),
     offline,
@@ -204,6 +228,11 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): D
     passed_at: wireTime(passed_at),
     soaks_until: wireTime(soaks_until),
   };
+}
+
+function gateCheckToWire({ kind, fails, message, covered_until, incident_id }: GateCheck, soaks_until: Date | null) {
+  const is_covered = covered_until !== null && soaks_until !== null && covered_until >= soaks_until;
+  return { kind, state: fails ? ("failing" as const) : is_covered ? ("passing" as const) : ("waiting" as const), message, incident_id };
 }
 
 function statusOf(deployment: DeploymentRow, { wave, opened_at, passed_at }: WaveRow): DeploymentWave["status"] {

@@ -248,7 +248,7 @@ export const deploymentEvent = (
   data: extra.data ?? {},
 });
 
-/** Sets a deployment's status and writes the event of this change. */
+/** Sets a deployment's status and writes the event of this change, by default with a message from the status and the reason. */
 export async function moveDeployment(
   tx: Db,
   engine: Engine,
@@ -256,8 +256,9 @@ export async function moveDeployment(
   status: DeploymentRow["status"],
   reason: Reason | null,
   actor: Actor,
+  extra?: { message: string; data: Record<string, unknown> },
 ): Promise<DeploymentRow> {
-  const row = await writeEvent(tx, engine, { ...deployment, status, reason }, actor);
+  const row = await writeEvent(tx, engine, { ...deployment, status, reason }, actor, extra);
   await keepFleetDesired(tx, engine, row);
   return row;
 }
@@ -272,7 +273,7 @@ async function writeEvent(
   engine: Engine,
   deployment: DeploymentRow,
   actor: Actor,
-  extra?: { kind: string; message: string },
+  extra?: Parameters<typeof deploymentEvent>[5],
 ): Promise<DeploymentRow> {
   const now = engine.clock.now();
   const { org_id, id, status, reason } = deployment;

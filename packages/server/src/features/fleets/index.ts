@@ -2,6 +2,7 @@ import { ID_PREFIXES } from "@roamfleet/protocol";
 import { type Fleet, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mapUniqueViolation } from "../../engines/db/index.ts";
+import { changesBetween } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, found, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -38,12 +39,16 @@ export function fleetRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.getFleet, async (_, { params, caller, db }) => ({ data: await readFleet(db, caller.org_id, params.id) }));
 
-  serve(http, plane, routes.updateFleet, async (_, { params, body, caller, db }) => {
+  serve(http, plane, routes.updateFleet, async (_, { params, body, caller, db, audit }) => {
+    found(await lockFleet(db, caller.org_id, params.id), "fleet", params.id);
+    const before = await readFleet(db, caller.org_id, params.id);
     if (body.name !== undefined || body.follow !== undefined) {
       const changed = await orNameConflict(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
       if (changed > 0) announce(db, plane, caller.org_id, { kind: "fleet", id: params.id, change: "updated" });
     }
-    return { data: await readFleet(db, caller.org_id, params.id) };
+    const data = await readFleet(db, caller.org_id, params.id);
+    audit.data = changesBetween(before, data, ["name", "follow"]);
+    return { data };
   });
 
   serve(http, plane, routes.deleteFleet, async (_, { params, caller, db }) => ({

@@ -1,11 +1,14 @@
 import { ChunkError, decodeChunk, encodeChunk, type Samples } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
 import { planeState } from "../../kernel/kernel-plane.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import type { Session } from "../../link/index.ts";
 import { admit, type DropReason } from "./admit.ts";
 import { insertChunks, type NewChunk } from "./store.ts";
+import { listWatches } from "./store-watches.ts";
+import { type StoredSamples, updateValues } from "./watches.ts";
 
 /** Maximum chunks in one statement, and maximum concurrent statements, each for a different org. */
 const BATCH_CHUNKS_MAX = 64;
@@ -13,19 +16,41 @@ const BATCHES_AT_ONCE = 2;
 
 /** Batches the writes: chunks that arrive during a write are stored by the next one. */
 const batcherOf = planeState(
-  ({ db, db_errors, clock }: Plane) =>
-    new KeyedBatcher<NewChunk, boolean>({
+  ({ db, db_errors, clock, settings }: Plane) =>
+    new KeyedBatcher<NewChunk & StoredSamples, boolean>({
       min_interval_ms: 0,
       items_max: BATCH_CHUNKS_MAX,
       concurrency_max: BATCHES_AT_ONCE,
       uniqueBy: ({ robot_id }) => robot_id,
       affectsAll: (error) => db_errors.isOutage(error),
       work: async (org_id, chunks) => {
-        const stored = await insertChunks(db.forOrg(org_id), org_id, chunks, clock.now());
+        const queued_at = settings.metric_endpoints?.write === undefined ? null : clock.now();
+        const stored = await insertWatched(db.forOrg(org_id), org_id, chunks, { now: clock.now(), queued_at });
         return chunks.map(({ robot_id }) => stored.has(robot_id));
       },
     }),
 );
+
+/** Stores chunks. If alert rules use metrics, also writes their values, in the same transaction. */
+async function insertWatched(
+  db: Db,
+  org_id: string,
+  chunks: readonly (NewChunk & StoredSamples)[],
+  times: { now: Date; queued_at: Date | null },
+): Promise<Set<string>> {
+  const watches = await listWatches(db, org_id);
+  if (watches.length === 0) return insertChunks(db, org_id, chunks, times);
+  return db.transaction(async (tx) => {
+    const stored = await insertChunks(tx, org_id, chunks, times);
+    await updateValues(
+      tx,
+      org_id,
+      watches,
+      chunks.filter(({ robot_id }) => stored.has(robot_id)),
+    );
+    return stored;
+  });
+}
 
 /**
  * Maximum rate of a robot's chunks in bytes; the burst is more than a robot collects while it is offline. A robot with more is read more
@@ -79,6 +104,7 @@ export async function storeSamples(plane: Plane, org_id: string, robot_id: strin
     robot_id,
     outbox_id,
     seq,
+    series,
     samples:
       first_at === undefined || last_at === undefined
         ? undefined

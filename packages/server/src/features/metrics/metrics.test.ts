@@ -8,8 +8,7 @@ import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { CHUNK_RATE } from "./ingest.ts";
 import { metricRoutes, startMetricRetention, storeSamples, takeSamples } from "./index.ts";
-import { readSeries } from "./read.ts";
-import { SERIES_SHOWN_MAX } from "./routes.ts";
+import { readSeries, SERIES_SHOWN_MAX } from "./read.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const HOUR_MS = 3_600_000;

@@ -136,3 +136,33 @@ class SeriesSet {
       .map(([, { series, intervals }]) => ({ ...series, ...intervals.values() }));
   }
 }
+
+/** Maximum series of one robot's answer. */
+export const SERIES_SHOWN_MAX = 100;
+
+export interface MetricsQuery extends MetricPeriod {
+  robot_id: string;
+  names: ReadonlySet<string> | undefined;
+  raw_since: Date;
+}
+
+/** A series with one value for each interval. */
+export type IntervalSeries = Omit<RobotSeries, "robot_id">;
+
+export interface FoundMetrics {
+  /** Sorted by name and labels. */
+  series: IntervalSeries[];
+  /** Number of matching series that are not in the result. */
+  omitted_series: number;
+  points: number;
+}
+
+/** Returns the metrics of a robot. Of more than SERIES_SHOWN_MAX series, returns the first by name. */
+export async function queryMetrics(db: Db, org_id: string, { robot_id, ...query }: MetricsQuery): Promise<FoundMetrics> {
+  const { series, points } = await readSeries(db, org_id, { ...query, robots: [robot_id] });
+  return {
+    series: series.slice(0, SERIES_SHOWN_MAX).map(({ robot_id: _of, ...one }) => one),
+    omitted_series: Math.max(0, series.length - SERIES_SHOWN_MAX),
+    points,
+  };
+}

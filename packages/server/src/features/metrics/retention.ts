@@ -1,6 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
-import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
+import { type DailyTable, keepPartitions, oldestKept } from "../../kernel/daily-partitions.ts";
+import { expireUnsent } from "./remote-write/store.ts";
 
 const EVERY_MS = 3_600_000;
 const CHUNKS: DailyTable = { name: "metric_chunk", column: "first_at", lock: 7_600_003 };
@@ -8,9 +9,14 @@ const ROLLUPS: DailyTable = { name: "metric_rollup", column: "day", lock: 7_600_
 
 /** Creates the partitions of the coming days and drops those past the retention time, immediately and then each hour. */
 export async function startMetricRetention(plane: Plane): Promise<{ stop(): Promise<void> }> {
+  const { metric_raw_retention_days: days, metric_rollup_retention_days } = plane.settings.limits;
   const work = background(plane, "metric partitions", EVERY_MS, async () => {
-    const { metric_raw_retention_days, metric_rollup_retention_days } = plane.settings.limits;
-    await keepPartitions(plane, CHUNKS, metric_raw_retention_days);
+    const { chunks } = await expireUnsent(plane.db, oldestKept(plane.retention_clock, days));
+    if (chunks > 0) {
+      plane.metrics.remote_write_chunks_expired.inc(chunks);
+      plane.log.error({ chunks }, "samples were deleted by age before remote write could send them");
+    }
+    await keepPartitions(plane, CHUNKS, days);
     await keepPartitions(plane, ROLLUPS, metric_rollup_retention_days);
   });
   // If this fails, the error is logged and the job is retried. Meanwhile, the default partition takes new rows.

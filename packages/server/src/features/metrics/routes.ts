@@ -11,13 +11,12 @@ import { groupSeries } from "./group.ts";
 import { type MetricPeriod, readSeries } from "./read.ts";
 import { DAY_MS } from "./rollup.ts";
 import { listNames, listScope } from "./store-rollups.ts";
+import { queryStoredOrRemote } from "./remote-read.ts";
 
 const HOUR_MS = 3_600_000;
 const SPAN_DAYS_MAX = 92;
 const POINTS_DEFAULT = 120;
 const NAMES_MAX = 50;
-/** Maximum series of one robot's answer. */
-export const SERIES_SHOWN_MAX = 100;
 /** Names that no robot has sent for this time are not listed. */
 const NAMES_SINCE_MS = 2 * DAY_MS;
 const NAMES_SHOWN_MAX = 1_000;
@@ -51,15 +50,8 @@ export function metricRoutes(http: Http, plane: Plane): void {
     const period = readPeriod(query);
     const names = query.names === undefined ? undefined : new Set(query.names.split(",").filter((name) => name !== ""));
     if (names !== undefined && names.size > NAMES_MAX) throw badRequest(`names has more than ${NAMES_MAX} names`);
-    const { series, points } = await readSeries(db, caller.org_id, { ...period, robots: [params.id], names });
-    return {
-      data: {
-        robot_id: params.id,
-        ...shownPeriod(period, points),
-        series: series.slice(0, SERIES_SHOWN_MAX).map(({ robot_id: _of, ...one }) => one),
-        omitted_series: Math.max(0, series.length - SERIES_SHOWN_MAX),
-      },
-    };
+    const { series, points, omitted_series } = await queryStoredOrRemote(plane, db, caller.org_id, { ...period, robot_id: params.id, names });
+    return { data: { robot_id: params.id, ...shownPeriod(period, points), series, omitted_series } };
   });
 
   serve(http, plane, routes.listMetrics, async (_, { db, caller }) => {

@@ -15,10 +15,16 @@ export interface NewChunk {
 const storedRow = row({ robot_id: text });
 
 /**
- * Stores chunks of distinct robots, moves the robots' positions and marks the days for their rollups, in one statement. Returns the robots whose chunk was new: a number up
- * to the position of the same spool is a duplicate. Locks rows in the order of robot ids, so that concurrent calls do not deadlock.
+ * Stores chunks of distinct robots, moves the robots' positions and marks the days for their rollups, in one statement. Returns the robots
+ * whose chunk was new: a number up to the position of the same spool is a duplicate. With `queued_at`, the chunks are queued for remote
+ * write. Locks rows in the order of robot ids, so that concurrent calls do not deadlock.
  */
-export async function insertChunks(db: Db, org_id: string, chunks: readonly NewChunk[], now: Date): Promise<Set<string>> {
+export async function insertChunks(
+  db: Db,
+  org_id: string,
+  chunks: readonly NewChunk[],
+  { now, queued_at }: { now: Date; queued_at: Date | null },
+): Promise<Set<string>> {
   const of = (read: (chunk: NewChunk) => string | number | Date | null) => list(chunks.map(read));
   const bytes = chunks.map(({ samples }) => samples?.chunk ?? new Uint8Array());
   let end = 1;
@@ -31,15 +37,19 @@ export async function insertChunks(db: Db, org_id: string, chunks: readonly NewC
         ${of((c) => c.dropped_count)}::bigint[], ${list(begins)}::int[], ${list(bytes.map(({ length }) => length))}::int[])
         as v (robot_id, outbox_id, seq, first_at, last_at, dropped, begins, bytes)),
     moved as (
-      insert into metric_position as p (org_id, robot_id, outbox_id, seq, dropped_samples)
-      select ${org_id}, robot_id, outbox_id, seq, dropped from v order by robot_id
+      insert into metric_position as p (org_id, robot_id, outbox_id, seq, dropped_samples, last_number, unsent_from, queued_at)
+      select ${org_id}, robot_id, outbox_id, seq, dropped, 1, case when queued_at is not null then first_at end,
+        case when first_at is not null then queued_at end
+      from v cross join (select ${queued_at}::timestamptz as queued_at) q order by robot_id
       on conflict (org_id, robot_id) do update set outbox_id = excluded.outbox_id, seq = excluded.seq,
-        dropped_samples = p.dropped_samples + excluded.dropped_samples
+        dropped_samples = p.dropped_samples + excluded.dropped_samples, last_number = p.last_number + 1,
+        sent_number = case when p.queued_at is null then p.last_number else p.sent_number end,
+        unsent_from = least(p.unsent_from, excluded.unsent_from), queued_at = coalesce(p.queued_at, excluded.queued_at)
       where p.outbox_id <> excluded.outbox_id or p.seq < excluded.seq
-      returning p.robot_id),
+      returning p.robot_id, p.last_number),
     stored as (
-      insert into metric_chunk (org_id, robot_id, first_at, last_at, seq, chunk)
-      select ${org_id}, robot_id, first_at, last_at, seq, substring(${Buffer.concat(bytes)}::bytea from begins for bytes)
+      insert into metric_chunk (org_id, robot_id, first_at, last_at, seq, number, chunk)
+      select ${org_id}, robot_id, first_at, last_at, seq, last_number, substring(${Buffer.concat(bytes)}::bytea from begins for bytes)
       from moved join v using (robot_id) where first_at is not null
       -- a robot whose disk was restored sends its chunks again from a spool with a new name
       on conflict (org_id, robot_id, first_at, seq) do nothing),

@@ -1,6 +1,8 @@
 import { type Overview, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Caller, seesWholeOrg } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
@@ -22,7 +24,18 @@ export function overviewRoutes(http: Http, plane: Plane): void {
   const overview = sharedReads((caller) => readOverview(plane, caller));
   serve(http, plane, routes.getOverview, async (_, { caller }) => ({ data: await overview(caller) }));
   const fleets = sharedReads((caller) => readFleets(plane, caller));
-  serve(http, plane, routes.getFleetOverview, async (_, { caller }) => ({ data: await fleets(caller) }));
+  serve(http, plane, routes.getFleetOverview, async (_, { caller, query, db }) => {
+    const { site_id, fleet_id } = query;
+    if (site_id === undefined && fleet_id === undefined) return { data: await fleets(caller) };
+    await requirePlace(plane, db, caller.org_id, "site", site_id);
+    await requirePlace(plane, db, caller.org_id, "fleet", fleet_id);
+    return { data: await readFleets(plane, caller, query) };
+  });
+}
+
+/** Throws 404 if the org has no such object. */
+async function requirePlace({ findPlaces }: Plane, db: Db, org_id: string, kind: "site" | "fleet", id: string | undefined): Promise<void> {
+  if (id !== undefined) found((await findPlaces(db, org_id, kind, [id], [])).get(id), kind, id);
 }
 
 /**

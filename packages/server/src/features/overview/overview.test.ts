@@ -155,6 +155,8 @@ test("returns the timeline of all visible robots newest first, by kind, robot, f
   assert.equal(await summaries("kind=c.done"), "");
   assert.equal(await summaries(`robot_id=${here.robot_id}`), "30");
   assert.equal(await summaries(`fleet_id=${here.fleet_id}`), "320");
+  assert.equal(await summaries(`site_id=${here.site_id}`), "320");
+  assert.equal(await summaries(`site_id=${there.site_id}`), "41");
   assert.equal(await summaries(`fleet_id=${here.fleet_id}&kind=a.done&since=2030-01-01T00:01:00Z`), "32");
   assert.equal(await summaries("since=2030-01-01T00:01:00Z&until=2030-01-01T00:03:00Z"), "21");
   assert.equal(await summaries("", it.scoped), "320");
@@ -165,6 +167,7 @@ test("returns the timeline of all visible robots newest first, by kind, robot, f
   assert.equal(await summaries(`limit=2&cursor=${scoped_first.next_cursor}`, it.scoped), "0");
   assert.equal((await it.rig.call("GET", `/api/timeline?robot_id=${there.robot_id}`, { token: it.scoped })).status, 404);
   assert.equal((await it.rig.call("GET", "/api/timeline?fleet_id=fleet_none", { token: it.token })).status, 404);
+  assert.equal((await it.rig.call("GET", "/api/timeline?site_id=site_none", { token: it.token })).status, 404);
 });
 
 test("returns the state, releases and newest deployment of each visible fleet, those with problems first", TIMEOUT, async () => {
@@ -194,7 +197,8 @@ test("returns the state, releases and newest deployment of each visible fleet, t
     await plane.db.run(sql`
       insert into deployment (org_id, id, kind, target_kind, fleet_id, status, created_by, created_at, updated_at)
       values (${org_id}, ${id}, ${kind}, 'fleet', ${here.fleet_id}, 'in_progress', '{}', ${now}, ${now})`);
-  const read = async (token: string) => (await it.rig.call<{ data: FleetOverview }>("GET", "/api/overview/fleets", { token })).body.data;
+  const get = (token: string, query = "") => it.rig.call<{ data: FleetOverview }>("GET", `/api/overview/fleets${query}`, { token });
+  const read = async (token: string, query = "") => (await get(token, query)).body.data;
   const all = await read(it.token);
   assert.equal(all.fleet_count, 2);
   assert.deepEqual(
@@ -225,6 +229,23 @@ test("returns the state, releases and newest deployment of each visible fleet, t
     ],
   );
   assert.deepEqual(second.newest_deployment, { id: "dep_2", kind: "config", status: "in_progress", created_at: now.toISOString() });
-  assert.deepEqual(await read(it.scoped), { fleet_count: 1, fleets: [second] });
-  assert.deepEqual(await read((await it.rig.org()).token), { fleet_count: 0, fleets: [] });
+  const apps = [
+    {
+      app: "nav",
+      total: 2,
+      versions: [
+        { release_id: "rel_gone", tag: "", count: 1 },
+        { release_id: "rel_1", tag: "1.0", count: 1 },
+      ],
+    },
+    { app: "arm", total: 1, versions: [{ release_id: "rel_1", tag: "1.0", count: 1 }] },
+  ];
+  assert.deepEqual(all.apps, apps);
+  assert.deepEqual(await read(it.scoped), { fleet_count: 1, fleets: [second], apps });
+  assert.deepEqual(await read(it.token, `?site_id=${here.site_id}`), { fleet_count: 1, fleets: [second], apps });
+  assert.deepEqual(await read(it.token, `?fleet_id=${there.fleet_id}`), { fleet_count: 1, fleets: [all.fleets[0]], apps: [] });
+  assert.equal((await read(it.token, `?site_id=${here.site_id}&fleet_id=${there.fleet_id}`)).fleet_count, 0);
+  assert.equal((await get(it.token, "?site_id=site_none")).status, 404);
+  assert.equal((await get(it.scoped, `?fleet_id=${there.fleet_id}`)).status, 404);
+  assert.deepEqual(await read((await it.rig.org()).token), { fleet_count: 0, fleets: [], apps: [] });
 });

@@ -1,7 +1,7 @@
 import type { DeploymentStatus } from "@roamfleet/protocol";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { int, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { equals, int, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const fleetRow = row({
   fleet_id: text,
@@ -21,11 +21,17 @@ const fleetRow = row({
 });
 export type FleetStateRow = RowOf<typeof fleetRow>;
 
+/** Restricts the overview to a site, to a fleet, or to both. */
+export interface FleetFilter {
+  site_id?: string | undefined;
+  fleet_id?: string | undefined;
+}
+
 /**
  * Returns the fleets that the caller may see, those with most unhealthy and offline robots first. Reads all robots of these fleets in one
  * scan, like the counts of the overview.
  */
-export const listFleetStates = (db: Db, caller: Caller, limit: number): Promise<FleetStateRow[]> =>
+export const listFleetStates = (db: Db, caller: Caller, { site_id, fleet_id }: FleetFilter, limit: number): Promise<FleetStateRow[]> =>
   // reads tables of other features: fleet, site, robot, health_snapshot, deployment
   db.many(sql(fleetRow)`
     with counts as (
@@ -34,12 +40,13 @@ export const listFleetStates = (db: Db, caller: Caller, limit: number): Promise<
         max(r.last_seen_at) filter (where r.node_id is null) as last_lost_at
       from robot r left join health_snapshot h on h.org_id = r.org_id and h.robot_id = r.id and h.state = 'failing'
       where r.org_id = ${caller.org_id} and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}
+        ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id })}
       group by r.fleet_id
     ), worst as (
       select f.org_id, f.id as fleet_id, f.name as fleet_name, f.site_id, s.name as site_name, coalesce(c.total, 0) as total, coalesce(c.online, 0) as online,
         coalesce(c.never_connected, 0) as never_connected, coalesce(c.unhealthy, 0) as unhealthy, c.last_lost_at, count(*) over ()::int as fleet_count
       from fleet f join site s on s.org_id = f.org_id and s.id = f.site_id left join counts c on c.fleet_id = f.id
-      where f.org_id = ${caller.org_id} ${visible(caller, "f.site_id", "f.id")}
+      where f.org_id = ${caller.org_id} ${visible(caller, "f.site_id", "f.id")} ${equals({ "f.site_id": site_id, "f.id": fleet_id })}
       order by coalesce(c.unhealthy, 0) + coalesce(c.total, 0) - coalesce(c.online, 0) - coalesce(c.never_connected, 0) desc, s.name, f.name, f.id
       limit ${limit})
     select w.fleet_id, w.fleet_name, w.site_id, w.site_name, w.total, w.online, w.never_connected, w.unhealthy, w.last_lost_at, w.fleet_count,
@@ -49,18 +56,39 @@ export const listFleetStates = (db: Db, caller: Caller, limit: number): Promise<
       where org_id = w.org_id and fleet_id = w.fleet_id order by id desc limit 1) d on true
     order by w.unhealthy + w.total - w.online - w.never_connected desc, w.site_name, w.fleet_name, w.fleet_id`);
 
-const versionRow = row({ fleet_id: text, app: text, app_total: int, release_id: text, tag: text, count: int });
+const versionRow = row({ fleet_id: nullable(text), app: text, app_total: int, release_id: text, tag: text, count: int });
 export type VersionRow = RowOf<typeof versionRow>;
 
-/** Returns how many robots of each fleet run each release of an app, most frequent first. A deleted release has an empty tag. */
-export const countVersions = (db: Db, org_id: string, fleet_ids: readonly string[]): Promise<VersionRow[]> =>
+/**
+ * Returns how many robots run each release of an app, most frequent first: for each of these fleets, and, with `fleet_id` null, for all
+ * fleets that the caller may see, these with at most `versions_max` releases of an app. A deleted release has an empty tag. Reads the robots
+ * once.
+ */
+export const countVersions = (
+  db: Db,
+  caller: Caller,
+  { site_id, fleet_id }: FleetFilter,
+  fleet_ids: readonly string[],
+  { apps_max, versions_max }: { apps_max: number; versions_max: number },
+): Promise<VersionRow[]> =>
   // reads tables of other features: robot, robot_app, release
   db.many(sql(versionRow)`
-    with versions as (
+    with versions as materialized (
       select r.fleet_id, a.app, a.current_release_id as release_id, count(*)::int as count
       from robot r join robot_app a on a.org_id = r.org_id and a.robot_id = r.id
-      where r.org_id = ${org_id} and r.fleet_id = any(${fleet_ids}) and r.decommissioned_at is null and a.current_release_id is not null
-      group by r.fleet_id, a.app, a.current_release_id)
-    select v.fleet_id, v.app, sum(v.count) over (partition by v.fleet_id, v.app)::int as app_total, v.release_id, coalesce(l.tag, '') as tag, v.count
-    from versions v left join release l on l.org_id = ${org_id} and l.id = v.release_id
-    order by v.fleet_id, app_total desc, v.app, v.count desc, v.release_id desc`);
+      where r.org_id = ${caller.org_id} and r.decommissioned_at is null and a.current_release_id is not null
+        ${visible(caller, "r.site_id", "r.fleet_id")} ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id })}
+      group by r.fleet_id, a.app, a.current_release_id
+    ), sums as (
+      select app, release_id, sum(count)::int as count, sum(sum(count)) over (partition by app)::int as app_total,
+        row_number() over (partition by app order by sum(count) desc, release_id desc) as place
+      from versions group by app, release_id
+    ), counted as (
+      select fleet_id, app, sum(count) over (partition by fleet_id, app)::int as app_total, release_id, count
+      from versions where fleet_id = any(${list(fleet_ids)}::text[])
+      union all
+      (select null, app, app_total, release_id, count from sums where place <= ${versions_max}
+        order by app_total desc, app, place limit ${apps_max * versions_max}))
+    select c.fleet_id, c.app, c.app_total, c.release_id, coalesce(l.tag, '') as tag, c.count
+    from counted c left join release l on l.org_id = ${caller.org_id} and l.id = c.release_id
+    order by c.fleet_id, c.app_total desc, c.app, c.count desc, c.release_id desc`);

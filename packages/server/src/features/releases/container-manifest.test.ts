@@ -23,6 +23,7 @@ const full = {
   limits: { memory_bytes: 256 * 1024 * 1024, cpus: 1.5, pids: 100 },
   ulimits: { nofile: { soft: 1024, hard: 4096 }, rtprio: { soft: 99, hard: 99 }, memlock: { soft: -1, hard: -1 } },
   health: { http: { port: 80, path: "/healthz", expect_status: 204 } },
+  metrics: { port: 9_464, path: "/metrics?x=1" },
   replace: "after",
   stop_timeout_seconds: 30,
   reload: { signal: "SIGHUP" },
@@ -87,6 +88,8 @@ const wrong: readonly [string, object][] = [
   ["field manifest.health.http.path can only be used with port", { health: { http: { url: "http://x", path: "/" } } }],
   ["field manifest.health.http.url must be an http or https address", { health: { http: { url: "ftp://x" } } }],
   ["field manifest.health.log.pattern must be a regular expression", { health: { log: { pattern: "(" } } }],
+  ["field manifest.metrics.port is required", { metrics: {} }],
+  ["field manifest.metrics.path must be a path that begins with /", { metrics: { port: 1, path: "m" } }],
   ["field manifest.stop_timeout_seconds must be <= 600", { stop_timeout_seconds: 601 }],
   ["field manifest.reload.signal must be one of SIGHUP", { reload: { signal: "SIGKILL" } }],
 ];

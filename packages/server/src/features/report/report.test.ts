@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Role } from "@roamfleet/protocol";
 import type { Report } from "@roamfleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
-import { json, sql } from "../../kernel/sql.ts";
+import { json, list, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot, type Seeded } from "../testing/seed-robot.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
@@ -243,4 +243,20 @@ test("bounds a report in time and rows, and shows nothing of other orgs", TIMEOU
   const refused = await it.rig.call("GET", "/api/report?since=2029-12-01T00:00:00Z", { token: it.token });
   assert.deepEqual([refused.status, refused.body.error.code], [400, "bad_request"]);
   assert.equal((await it.read((await it.rig.org()).token)).open.deployments.count, 0);
+});
+
+test("reports the end of a deployment that is older than the newest 1,000", TIMEOUT, async () => {
+  await using it = await start();
+  const { here, deploy, clock, plane, org_id } = it;
+  const old = await deploy(here, "in_progress", { started_at: clock.now() });
+  const newer = Array.from({ length: 1_001 }, () => plane.id("dep"));
+  await plane.db.run(sql`
+    insert into deployment (org_id, id, kind, target_kind, fleet_id, status, created_by, started_at, finished_at, created_at, updated_at)
+    select org_id, n, kind, target_kind, fleet_id, 'applied', created_by, started_at, started_at, created_at, updated_at
+    from deployment cross join unnest(${list(newer)}::text[]) n where org_id = ${org_id} and id = ${old}`);
+  await clock.advance({ hours: 9 });
+  await plane.db.run(sql`update deployment set status = 'failed', finished_at = ${clock.now()} where org_id = ${org_id} and id = ${old}`);
+  const { changed, broken } = await it.read();
+  assert.deepEqual([ids(changed.finished_deployments), ids(broken.deployments)], [[old], [old]]);
+  assert.equal(changed.finished_deployments.truncated, false);
 });

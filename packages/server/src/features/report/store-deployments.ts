@@ -30,25 +30,27 @@ const REQUESTED = sql`(target_kind <> 'robot' or created_by ->> 'type' is distin
 
 /**
  * Returns the deployments that started, finished or failed since a time, and the unfinished ones. Reads the newest `ROWS_MAX` releases and
- * configs, and as many unfinished deployments: no index has their end after the org.
+ * configs, and as many finished and unfinished deployments.
  */
 export async function readDeployments(db: Db, caller: Caller, since: Date) {
   const { org_id } = caller;
   // reads tables of other features: deployment, deployment_target, release, robot, fleet
   const rows = await db.many(sql(deploymentRow)`
     with recent as materialized (
-      (select id, started_at, finished_at, created_at from deployment where org_id = ${org_id} and kind = 'release' and ${REQUESTED} order by id desc limit ${ROWS_MAX})
+      (select id, started_at, created_at from deployment where org_id = ${org_id} and kind = 'release' and ${REQUESTED} order by id desc limit ${ROWS_MAX})
       union all
-      (select id, started_at, finished_at, created_at from deployment where org_id = ${org_id} and kind = 'config' and ${REQUESTED} order by id desc limit ${ROWS_MAX})
+      (select id, started_at, created_at from deployment where org_id = ${org_id} and kind = 'config' and ${REQUESTED} order by id desc limit ${ROWS_MAX})
+    ), finished as materialized (
+      select id from deployment where org_id = ${org_id} and finished_at >= ${since} and ${REQUESTED} order by finished_at desc limit ${ROWS_MAX}
     ), unfinished as materialized (
       select id from deployment where org_id = ${org_id} and finished_at is null and ${REQUESTED} order by id desc limit ${ROWS_MAX}
     ), seen as materialized (
       select d.*, coalesce(r.site_id, f.site_id) as site, coalesce(r.fleet_id, f.id) as fleet, coalesce(r.name, f.name, d.robot_id, d.fleet_id) as target_name
-      from deployment d
+      from (select id from recent where started_at >= ${since} union select id from finished union select id from unfinished) i
+      -- The limit makes PostgreSQL look up single deployments, instead of scanning all of them.
+      cross join lateral (select * from deployment where org_id = ${org_id} and id = i.id limit 1) d
       left join robot r on r.org_id = d.org_id and r.id = d.robot_id
       left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
-      where d.org_id = ${org_id}
-        and d.id in (select id from recent where started_at >= ${since} or finished_at >= ${since} union select id from unfinished)
     ), part as (
       select s.*, p.part, p.at from seen s cross join lateral (
         select 'started' as part, s.started_at as at where s.started_at >= ${since}
@@ -60,9 +62,9 @@ export async function readDeployments(db: Db, caller: Caller, since: Date) {
     select n.part, n.id, n.kind, coalesce((select tag from release where org_id = ${org_id} and id = n.release_id), n.namespace, n.release_id, 'all namespaces') as name, n.robot_id, n.fleet_id, n.target_name, n.status, n.reason,
       exists (select from deployment_target t where t.org_id = ${org_id} and t.deployment_id = n.id and t.waiting_for = 'gate') as waiting_gate,
       n.count_total, n.count_applied, n.count_failed, n.count_rolled_back, n.created_by, n.at, n.total,
-      case when n.part = 'open' then (select count(*) from unfinished) = ${ROWS_MAX}
-        else (select coalesce(bool_or(full_since >= ${since}), false) from (select min(created_at) as full_since from recent having count(*) >= ${ROWS_MAX}) w)
-        end as truncated
+      case n.part when 'open' then (select count(*) from unfinished) = ${ROWS_MAX}
+        when 'started' then (select coalesce(bool_or(full_since >= ${since}), false) from (select min(created_at) as full_since from recent having count(*) >= ${ROWS_MAX}) w)
+        else (select count(*) from finished) = ${ROWS_MAX} end as truncated
     from (${newestOfEach(sql`select * from part`)}) n
     order by n.at desc, n.id desc`);
   const part = (name: string) =>

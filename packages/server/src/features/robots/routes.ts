@@ -1,5 +1,6 @@
 import { type Robot, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { changesBetween } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -10,7 +11,7 @@ import { requireSite } from "../sites/index.ts";
 import { approveRobot, changeRobot, changeRobots, releaseQuarantine } from "./change.ts";
 import { removeRobot } from "./remove.ts";
 import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
-import { findPlace, type RobotPlace } from "./store.ts";
+import { findPlace, lockRobot, type RobotPlace } from "./store.ts";
 import { findRobot } from "./store-shown.ts";
 import { selectFields, toWire } from "./wire.ts";
 
@@ -39,9 +40,13 @@ export function robotRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.getRobot, async (_, { params, caller, db }) => ({ data: await readRobot(db, caller.org_id, params.id) }));
 
-  serve(http, plane, routes.updateRobot, async (_, { params, body, caller, db }) => {
+  serve(http, plane, routes.updateRobot, async (_, { params, body, caller, db, audit }) => {
+    found(await lockRobot(db, caller.org_id, params.id), "robot", params.id);
+    const before = await readRobot(db, caller.org_id, params.id);
     await changeRobot(plane, db, caller, params.id, body);
-    return { data: await readRobot(db, caller.org_id, params.id) };
+    const data = await readRobot(db, caller.org_id, params.id);
+    audit.data = changesBetween(before, data, ["name", "labels", "fleet_id"]);
+    return { data };
   });
 
   for (const [route, change] of [

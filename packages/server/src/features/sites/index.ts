@@ -3,6 +3,7 @@ import { routes, type Site } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mapUniqueViolation } from "../../engines/db/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
+import { changesBetween } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, found, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -26,13 +27,17 @@ export function siteRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.getSite, async (_, { params, caller, db }) => ({ data: await readSite(db, caller, params.id) }));
 
-  serve(http, plane, routes.updateSite, async (_, { params, body, caller, db }) => {
+  serve(http, plane, routes.updateSite, async (_, { params, body, caller, db, audit }) => {
     const { name } = body;
+    found(await lockSite(db, caller.org_id, params.id), "site", params.id);
+    const before = await readSite(db, caller, params.id);
     if (name !== undefined) {
       const renamed = await mapUniqueViolation(renameSite(db, caller.org_id, params.id, name, plane.clock.now()), () => nameConflict(name));
       if (renamed > 0) announce(db, plane, caller.org_id, { kind: "site", id: params.id, change: "updated" });
     }
-    return { data: await readSite(db, caller, params.id) };
+    const data = await readSite(db, caller, params.id);
+    audit.data = changesBetween(before, data, ["name"]);
+    return { data };
   });
 
   serve(http, plane, routes.deleteSite, async (_, { params, caller, db }) => ({ data: await remove(plane, db, caller, params.id) }));

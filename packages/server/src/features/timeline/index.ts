@@ -28,12 +28,13 @@ export function timelineRoutes(http: Http, plane: Plane): void {
     const { org_id } = caller;
     if (query.robot_id !== undefined) await requireObject(plane, db, org_id, "robot", query.robot_id);
     if (query.fleet_id !== undefined) await requireObject(plane, db, org_id, "fleet", query.fleet_id);
+    if (query.site_id !== undefined) await requireObject(plane, db, org_id, "site", query.site_id);
     const filter = parseTimes(query);
     return await readHistory(query, [all.name, org_id], (window) => selectOrgEntries(db, caller, filter, window));
   });
 }
 
-async function requireObject({ findPlaces }: Plane, db: Db, org_id: string, kind: "robot" | "fleet", id: string): Promise<void> {
+async function requireObject({ findPlaces }: Plane, db: Db, org_id: string, kind: "robot" | "fleet" | "site", id: string): Promise<void> {
   found((await findPlaces(db, org_id, kind, [id], [])).get(id), kind, id);
 }
 

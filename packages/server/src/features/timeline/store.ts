@@ -40,15 +40,15 @@ const FEW_ROBOTS = 1_000;
 export async function selectOrgEntries(
   db: Db,
   caller: Caller,
-  filter: EntryFilter & { robot_id?: string | undefined; fleet_id?: string | undefined },
+  filter: EntryFilter & { robot_id?: string | undefined; fleet_id?: string | undefined; site_id?: string | undefined },
   { after, limit }: Window,
 ): Promise<RowOf<typeof robotEntryRow>[]> {
   const { org_id } = caller;
-  const { kind, since, until, robot_id, fleet_id } = filter;
-  const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")} ${equals({ "r.id": robot_id, "r.fleet_id": fleet_id })}`;
+  const { kind, since, until, robot_id, fleet_id, site_id } = filter;
+  const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")} ${equals({ "r.id": robot_id, "r.fleet_id": fleet_id, "r.site_id": site_id })}`;
   const wanted = sql`e.id < ${after ?? MAX_ID} ${equals({ "e.kind": kind })}
     ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}`;
-  if (robot_id === undefined && fleet_id === undefined && seesWholeOrg(caller)) {
+  if ([robot_id, fleet_id, site_id].every((id) => id === undefined) && seesWholeOrg(caller)) {
     const entries = sql`
       select ${entryRow.of("e")}, e.robot_id from timeline_entry e where e.org_id = ${org_id} and ${wanted} order by e.id desc`;
     // The best plan for a rare kind differs from that for a frequent one.

@@ -17,12 +17,22 @@ const check = (rollout: Rollout, kind: "robot" | "fleet" = "fleet", scheduled_at
   }
 };
 
+const MEMORY = { name: "memory_used_bytes", aggregation: "mean" as const };
 const REFUSED: [rollout: Rollout, says: RegExp, kind?: "robot" | "fleet", scheduled_at?: Date][] = [
   [{ waves: [{ percent: 5 }] }, /^rollout\.waves can only be used with a fleet/, "robot"],
   [{ failure_threshold: { count: 1 } }, /^rollout\.failure_threshold can only be used with a fleet/, "robot"],
   [{ waves: [{ percent: 5 }, {}] }, /^rollout\.waves\.1 needs one of percent, count and labels/],
   [{ waves: [{ percent: 5, count: 1 }] }, /^rollout\.waves\.0 accepts only one of percent, count and labels, not percent and count/],
   [{ waves: [{ labels: {} }] }, /^rollout\.waves\.0\.labels contains no label/],
+  [{ waves: [{ percent: 5, gate_metrics: [{ ...MEMORY, above: 1 }] }] }, /^rollout\.waves\.0\.gate_metrics needs soak_seconds/],
+  [
+    { waves: [{ percent: 5, soak_seconds: 60, gate_metrics: [MEMORY] }] },
+    /^rollout\.waves\.0\.gate_metrics\.0 needs one of above, below, rise_percent and fall_percent/,
+  ],
+  [
+    { waves: [{ percent: 5, soak_seconds: 60, gate_metrics: [{ ...MEMORY, above: 1, below: 0 }] }] },
+    /^rollout\.waves\.0\.gate_metrics\.0 accepts only one of .*, not above and below/,
+  ],
   [{ failure_threshold: {} }, /^rollout\.failure_threshold needs one of percent and count/],
   [{ max_unavailable: { count: 1, percent: 1 } }, /^rollout\.max_unavailable accepts only one of/],
   [{ window: { cron: "never", time_zone: "UTC", duration_minutes: 1 } }, /^rollout\.window\.cron/],

@@ -1,3 +1,4 @@
+import { METRIC_GATE_BOUNDS } from "@roamfleet/protocol/metric-gate";
 import { EXPIRES_DAYS_MAX, type Rollout, type WholeRollout } from "@roamfleet/protocol/routes";
 import { badRequest } from "../../../kernel/fault.ts";
 import { parseTime } from "../../../kernel/time.ts";
@@ -19,6 +20,12 @@ export function checkRollout(rollout: Rollout, target_kind: "robot" | "fleet", n
     if (labels !== undefined && Object.keys(labels).length === 0)
       throw badRequest(`rollout.waves.${number}.labels contains no label; remove the wave, because robots in no wave are updated last`);
   });
+  for (const [number, { gate_metrics = [], soak_seconds = 0 }] of waves?.entries() ?? []) {
+    if (gate_metrics.length > 0 && soak_seconds === 0)
+      throw badRequest(`rollout.waves.${number}.gate_metrics needs soak_seconds: the time in which metrics are measured`);
+    for (const [i, gate] of gate_metrics.entries())
+      requireOne(`rollout.waves.${number}.gate_metrics.${i}`, Object.fromEntries(METRIC_GATE_BOUNDS.map((bound) => [bound, gate[bound]])));
+  }
   if (threshold !== undefined) requireOne("rollout.failure_threshold", { percent: threshold.percent, count: threshold.count });
   if (max_unavailable !== undefined)
     requireOne("rollout.max_unavailable", { percent: max_unavailable.percent, count: max_unavailable.count });

@@ -126,7 +126,7 @@ const CHECKS: readonly (readonly [ConditionName, Check])[] = [
       paused_at === null
         ? met("the deployment is not paused")
         : unmet(
-            reason === "threshold_exceeded" ? "the deployment is paused: too many robots failed" : "the deployment is paused",
+            `the deployment is paused${reason === null ? "" : `: ${REASON_TEXTS[reason]}`}`,
             run(`rf deployments resume ${id}`, "resume the deployment"),
           ),
   ],

@@ -38,6 +38,16 @@ export const isWaveOpen: Check = (facts, now) => {
       run(`rf deployments promote ${deployment.id}`, "start the next wave now"),
       target.wave === wave.wave + 1 ? step.until : null,
     );
+  if (step.do === "await_data")
+    return unmet(
+      `${place}: it waits for data of its gate: ${step.check.message}`,
+      run(`rf deployments promote ${deployment.id}`, "start the next wave without the data"),
+    );
+  if (step.do === "fail_gate")
+    return unmet(
+      `${place}: ${step.message}`,
+      deployment.paused_at === null ? undefined : run(`rf deployments resume ${deployment.id}`, "accept it and continue"),
+    );
   // The gate alone keeps the wave closed: `gate` names it.
   if (step.do === "next" && target.wave === wave.wave + 1) return met(`${waveName(wave.wave)} has passed`);
   const left = wave.pending + wave.active + wave.queued;

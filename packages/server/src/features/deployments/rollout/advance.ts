@@ -7,8 +7,9 @@ import { isLimited, wakeSlots } from "../dispatch/slots.ts";
 import { patchDeployment } from "../store/deployments.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 import { assignToWave, countAssigned, countQueued, getWave, insertWaves, lockPending, releaseHeld, setWaveTimes } from "../store/waves.ts";
-import { deploymentChange } from "../messages.ts";
-import { type Engine, HINT_DISPATCH, moveTargets } from "../transition.ts";
+import { deploymentChange, REASON_TEXTS } from "../messages.ts";
+import { type Engine, HINT_DISPATCH, moveDeployment, moveTargets } from "../transition.ts";
+import { readGateChecks, refreshMetricChecks } from "./gates.ts";
 
 /** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
@@ -63,10 +64,11 @@ export async function advanceRollout(tx: Db, engine: Engine, deployment: Deploym
 async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<{ row: DeploymentRow; step_at: Date | null }> {
   let row = deployment;
   for (;;) {
+    await refreshMetricChecks(tx, engine, row);
     const facts = await waveFacts(tx, row);
     const step = nextStep(facts, engine.clock.now());
     if (step.do === "wait") return { row, step_at: null };
-    if (step.do === "soak") return { row, step_at: step.until };
+    if (step.do === "soak" || step.do === "await_data") return { row, step_at: step.until };
     const done = await takeStep(tx, engine, row, facts, step);
     row = done.row;
     if (done.chunk_full) return { row, step_at: engine.clock.now() };
@@ -76,21 +78,21 @@ async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): 
 /** Reads the facts about the wave that was opened last. */
 export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<WaveFacts> {
   const { org_id, id, current_wave } = deployment;
-  const row = await getWave(tx, org_id, id, current_wave);
-  if (row === undefined) throw new Error("the current wave of a deployment does not exist");
-  const { blocked, gated } = row.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
+  const wave = await getWave(tx, org_id, id, current_wave);
+  if (wave === undefined) throw new Error("the current wave of a deployment does not exist");
+  const { blocked, gated } = wave.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
   const counts = {
-    pending: row.count_pending,
-    active: row.count_active,
-    queued: row.count_queued,
-    applied: row.count_applied,
-    failed: row.count_failed,
-    rolled_back: row.count_rolled_back,
+    pending: wave.count_pending,
+    active: wave.count_active,
+    queued: wave.count_queued,
+    applied: wave.count_applied,
+    failed: wave.count_failed,
+    rolled_back: wave.count_rolled_back,
   };
-  return waveFactsOf(deployment, counts, { blocked, gated });
+  return waveFactsOf(deployment, counts, { blocked, gated }, await readGateChecks(tx, deployment, wave));
 }
 
-type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" }>;
+type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" } | { do: "await_data" }>;
 
 async function takeStep(
   tx: Db,
@@ -111,6 +113,16 @@ async function takeStep(
       const lifted = await releaseHeld(tx, deployment, "gate", isLimited(deployment) ? "slot" : null, ASSIGN_TARGETS);
       tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
       return { row: deployment, chunk_full: lifted > 0 };
+    }
+    case "fail_gate": {
+      const paused = await patchDeployment(tx, deployment, { paused_at: now });
+      const message = `paused: ${REASON_TEXTS.gate_failed.replace("a wave", `wave ${facts.wave + 1}`)}: ${step.message}`;
+      return whole(
+        await moveDeployment(tx, engine, paused, "paused", "gate_failed", SYSTEM, {
+          message,
+          data: { incident_id: step.check.incident_id },
+        }),
+      );
     }
     case "pass":
     case "pass_again": {

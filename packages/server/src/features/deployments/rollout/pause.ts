@@ -33,14 +33,18 @@ export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id
   });
 }
 
-/** Continues a paused deployment. If its failure threshold was exceeded, the next failure triggers `on_failure` of its policy again. */
+/**
+ * Continues a paused deployment. If its failure threshold was exceeded, the next failure triggers `on_failure` of its policy again. If a gate
+ * failed, what the gate found until now is accepted.
+ */
 export async function resumeDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
     if (row.status !== "paused") throw conflict(`deployment ${id} is not paused: ${row.status}`);
     const tally = { ...countsOf(row), dispatched: row.count_dispatched };
     const failures_accepted = acceptedByResume(tally, wholeRollout(row.rollout), row.failures_accepted);
-    const open = await patchDeployment(tx, row, { paused_at: null, failures_accepted });
+    const gate_accepted_at = row.reason === "gate_failed" ? engine.clock.now() : row.gate_accepted_at;
+    const open = await patchDeployment(tx, row, { paused_at: null, failures_accepted, gate_accepted_at });
     const begun = row.started_at !== null;
     const resumed = await moveDeployment(tx, engine, open, begun ? "in_progress" : "queued", null, actor);
     tx.afterCommit(() => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { checkIncidents, type GateCheck, GATE_DATA_WAIT_MS } from "./gate-checks.ts";
 import {
   acceptedByResume,
   assignWaves,
@@ -30,7 +31,15 @@ const FACTS: WaveFacts = {
   gate_before: "auto",
   promoted_wave: -1,
   paused: false,
+  checks: [],
+  gate_accepted_at: null,
 };
+const check = (members: Partial<GateCheck>): GateCheck => ({
+  ...checkIncidents("warning", undefined, NOW),
+  ...members,
+});
+const FAILING = check({ fails: true, message: "an updated robot of the wave joined an incident" });
+const late = (seconds: number): Date => ago(600 + GATE_DATA_WAIT_MS / 1_000 + seconds);
 
 const TABLE: [name: string, facts: Partial<WaveFacts>, step: ReturnType<typeof nextStep>][] = [
   ["its targets are not open yet", { pending: 3 }, { do: "open", gated: false }],
@@ -54,11 +63,35 @@ const TABLE: [name: string, facts: Partial<WaveFacts>, step: ReturnType<typeof n
   ["the last wave has passed", { wave: 2, passed_at: ago(10_000) }, { do: "wait" }],
   ["the rollout is paused before the wave opens", { pending: 3, paused: true }, { do: "wait" }],
   ["the rollout is paused when the soak time is over", { passed_at: ago(600), paused: true }, { do: "wait" }],
+  [
+    "a check fails while robots are updating",
+    { active: 1, checks: [FAILING] },
+    { do: "fail_gate", check: FAILING, message: FAILING.message },
+  ],
+  ["a check fails, and the wave was promoted", { passed_at: ago(1), checks: [FAILING], promoted_wave: 0 }, { do: "next", gated: false }],
+  ["a check fails in the last wave", { wave: 2, passed_at: ago(600), checks: [FAILING] }, { do: "wait" }],
+  ["its checks cover the soak time", { passed_at: ago(600), checks: [check({ covered_until: NOW })] }, { do: "next", gated: false }],
+  [
+    "a check does not cover the soak time",
+    { passed_at: ago(600), checks: [check({ covered_until: ago(1) })] },
+    { do: "await_data", check: check({ covered_until: ago(1) }), until: new Date(NOW.getTime() + 5_000) },
+  ],
+  [
+    "the data of a check did not arrive",
+    { passed_at: late(0), checks: [check({ covered_until: null })] },
+    { do: "fail_gate", check: check({ covered_until: null }), message: check({}).missing },
+  ],
+  [
+    "a user accepted that the data of a check is missing",
+    { passed_at: late(1), checks: [check({ covered_until: null })], gate_accepted_at: ago(0) },
+    { do: "next", gated: false },
+  ],
   ["the rollout is paused when the wave passes", { paused: true }, { do: "pass" }],
 ];
 for (const [name, facts, step] of TABLE)
   test(`the next step of a wave is ${step.do} if ${name}`, () => assert.deepEqual(nextStep({ ...FACTS, ...facts }, NOW), step));
 
+const WAIT_SECONDS = GATE_DATA_WAIT_MS / 1_000;
 const anyFacts: fc.Arbitrary<WaveFacts> = fc
   .record({
     wave: fc.nat(2),
@@ -73,6 +106,11 @@ const anyFacts: fc.Arbitrary<WaveFacts> = fc
     gate_before: fc.constantFrom("auto" as const, "manual" as const),
     promoted_wave: fc.integer({ min: -1, max: 2 }),
     paused: fc.boolean(),
+    checks: fc.array(
+      fc.record({ fails: fc.boolean(), covered_until: fc.option(fc.nat(1_200).map(ago), { nil: null }) }).map((members) => check(members)),
+      { maxLength: 2 },
+    ),
+    gate_accepted_at: fc.option(fc.integer({ min: -2 * WAIT_SECONDS, max: 1_200 }).map(ago), { nil: null }),
   })
   .map(({ away, ...facts }) => ({ ...facts, wave_count: 3, queued: facts.blocked + away, gated: 0 }));
 
@@ -86,6 +124,30 @@ test("starts the next wave only after the previous one has soaked or was promote
       const promoted = facts.promoted_wave >= facts.wave;
       assert.ok(promoted || facts.passed_at.getTime() + facts.soak_seconds * 1_000 <= NOW.getTime());
       assert.equal(step.gated, !promoted && facts.gate === "manual");
+    }),
+  );
+});
+
+test("starts the next wave without a promotion only if no check fails and each covers the soak time, or its absence was accepted", () => {
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      const step = nextStep(facts, NOW);
+      if (step.do !== "next" || facts.promoted_wave >= facts.wave) return;
+      const until = (facts.passed_at?.getTime() ?? Infinity) + facts.soak_seconds * 1_000;
+      assert.ok(facts.checks.every(({ fails }) => !fails));
+      const accepted = (facts.gate_accepted_at?.getTime() ?? -Infinity) >= until + GATE_DATA_WAIT_MS;
+      assert.ok(accepted || facts.checks.every(({ covered_until }) => covered_until !== null && covered_until.getTime() >= until));
+    }),
+  );
+});
+
+test("a wave that has passed waits at most for its soak time and the data of its checks", () => {
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      const waiting = { ...facts, pending: 0, active: 0, blocked: 0, queued: 0, gated: 0, decided: 1, paused: false, wave: facts.wave % 2 };
+      const passed_at = facts.passed_at ?? NOW;
+      const late = new Date(passed_at.getTime() + facts.soak_seconds * 1_000 + GATE_DATA_WAIT_MS);
+      assert.ok(["next", "fail_gate"].includes(nextStep({ ...waiting, passed_at }, late).do));
     }),
   );
 });

@@ -1,5 +1,6 @@
 import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 import { wholeRollout } from "../policy.ts";
+import { type GateCheck, GATE_DATA_WAIT_MS } from "./gate-checks.ts";
 
 /** Facts about the wave that was opened last. */
 export interface WaveFacts {
@@ -28,6 +29,10 @@ export interface WaveFacts {
   promoted_wave: number;
   /** Whether the deployment is paused. A passed wave is then recorded, but no targets are queued. */
   paused: boolean;
+  /** The checks of the gate after the wave. */
+  checks: readonly GateCheck[];
+  /** When a user last resumed the deployment after a gate had paused it. */
+  gate_accepted_at: Date | null;
 }
 
 export type NextStep =
@@ -40,6 +45,10 @@ export type NextStep =
   /** Record that the wave must pass again: it had passed, but one of its robots is active again. */
   | { do: "pass_again" }
   | { do: "soak"; until: Date }
+  /** The soak time is over, but a check has not seen all data of it. Look again at `until`. */
+  | { do: "await_data"; until: Date; check: GateCheck }
+  /** Pause the deployment: a check of the gate failed, or its data did not arrive. */
+  | { do: "fail_gate"; check: GateCheck; message: string }
   /** Continue with the next wave, whose gate may be closed. */
   | { do: "next"; gated: boolean }
   /** Something else must happen first: a robot reports, a user acts, or the deployment ends. */
@@ -58,7 +67,11 @@ export const isGateOpen = ({ wave, gate_before, promoted_wave }: Pick<WaveFacts,
 
 /** Returns the next step of a rollout by waves. Pure: the same facts give the same step. */
 export function nextStep(facts: WaveFacts, now: Date): NextStep {
-  const { wave, wave_count, passed_at, soak_seconds, gate, promoted_wave, paused } = facts;
+  const { wave, wave_count, passed_at, soak_seconds, gate, promoted_wave, paused, checks } = facts;
+  // The next wave, if it needs the gate of this one.
+  const is_checked = wave + 1 < wave_count && promoted_wave < wave && !paused;
+  const failed = is_checked ? checks.find(({ fails }) => fails) : undefined;
+  if (failed !== undefined) return { do: "fail_gate", check: failed, message: failed.message };
   if (facts.pending > 0) return paused ? { do: "wait" } : { do: "open", gated: !isGateOpen(facts) };
   if (facts.gated > 0 && isGateOpen(facts)) return paused ? { do: "wait" } : { do: "lift_gate" };
   if (!hasPassed(facts)) return passed_at === null ? { do: "wait" } : { do: "pass_again" };
@@ -66,7 +79,23 @@ export function nextStep(facts: WaveFacts, now: Date): NextStep {
   if (wave + 1 >= wave_count || paused) return { do: "wait" };
   if (promoted_wave >= wave) return { do: "next", gated: false };
   const until = new Date(passed_at.getTime() + soak_seconds * 1_000);
-  return now < until ? { do: "soak", until } : { do: "next", gated: gate === "manual" };
+  if (now < until) return { do: "soak", until };
+  return stepWithoutData(facts, until, now) ?? { do: "next", gated: gate === "manual" };
+}
+
+/** A check whose data is incomplete is read again after this time. */
+const AWAIT_DATA_MS = 5_000;
+
+/**
+ * Returns the step of a wave whose soak time ended at `until` if the data of a check does not cover it: wait, and fail after
+ * GATE_DATA_WAIT_MS. A user who resumes after that accepts that data is missing.
+ */
+function stepWithoutData({ checks, gate_accepted_at }: WaveFacts, until: Date, now: Date): NextStep | undefined {
+  const check = checks.find(({ covered_until }) => covered_until === null || covered_until < until);
+  const deadline = new Date(until.getTime() + GATE_DATA_WAIT_MS);
+  if (check === undefined || (gate_accepted_at !== null && gate_accepted_at >= deadline)) return undefined;
+  if (now >= deadline) return { do: "fail_gate", check, message: check.missing };
+  return { do: "await_data", check, until: new Date(Math.min(now.getTime() + AWAIT_DATA_MS, deadline.getTime())) };
 }
 
 /** Collects the facts about the wave that was opened last: its counters, and what its queued targets wait for. Pure. */
@@ -78,9 +107,11 @@ export function waveFactsOf(
     wave_passed_at: Date | null;
     promoted_wave: number;
     paused_at: Date | null;
+    gate_accepted_at: Date | null;
   },
   counts: Record<"pending" | "active" | "queued" | "applied" | "failed" | "rolled_back", number>,
   held: Pick<WaveFacts, "blocked" | "gated">,
+  checks: readonly GateCheck[],
 ): WaveFacts {
   const { current_wave } = deployment;
   const waves = wholeRollout(deployment.rollout).waves ?? [];
@@ -100,6 +131,8 @@ export function waveFactsOf(
     gate_before: waves[current_wave - 1]?.gate ?? "auto",
     promoted_wave: deployment.promoted_wave,
     paused: deployment.paused_at !== null,
+    checks,
+    gate_accepted_at: deployment.gate_accepted_at,
   };
 }
 

@@ -211,6 +211,7 @@ const PATCHED = deploymentRow.only(
   "rollback_requested_at",
   "paused_at",
   "failures_accepted",
+  "gate_accepted_at",
   "fan_out_at",
   "fan_out_cursor",
   "fan_out_done_at",

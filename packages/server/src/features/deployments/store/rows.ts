@@ -1,5 +1,6 @@
 import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
 import type { Actor, Rollout } from "@roamfleet/protocol/routes";
+import type { MetricChecks } from "../rollout/gate-checks.ts";
 import type { Authority } from "../../access/index.ts";
 import {
   bigint,
@@ -58,6 +59,7 @@ export const deploymentRow = row({
   wave_to_assign: nullable(int),
   step_at: nullable(timestamptz),
   failures_accepted: int,
+  gate_accepted_at: nullable(timestamptz),
   cancel_requested_at: nullable(timestamptz),
   cancel_mode: nullable(textOf<"finish" | "rollback">()),
   stop_requested_at: nullable(timestamptz),
@@ -106,6 +108,7 @@ export const waveRow = row({
   size: int,
   opened_at: nullable(timestamptz),
   passed_at: nullable(timestamptz),
+  metric_checks: nullable(jsonb<MetricChecks>()),
   count_pending: int,
   count_queued: int,
   count_active: int,

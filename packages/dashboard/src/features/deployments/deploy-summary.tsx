@@ -1,0 +1,104 @@
+import type { DeploymentPlan } from "@roamfleet/protocol/routes";
+import { useNavigate } from "@tanstack/react-router";
+import { randomId } from "../../api/client.ts";
+import { usePlaces, useAction } from "../../api/queries.ts";
+import { Button, Card, Command, KeyValue, Section, Text, Time } from "../../ui/index.ts";
+import { failureText, robots, waveSizesText } from "./deployment-text.ts";
+import type { Planned, PlanRequest } from "./plan-view.tsx";
+
+interface SummaryProps {
+  /** Undefined while the form is incomplete or invalid. */
+  request: PlanRequest | undefined;
+  planned: Planned;
+  /** Tag of the selected release; undefined until it is selected. */
+  tag: string | undefined;
+  command: string;
+}
+
+const NOT_SELECTED = <span className="text-muted">not selected</span>;
+
+/** What the form deploys, to which robots, in which waves and from when, with the button that deploys it. */
+export function DeploySummary({ request, planned, tag, command }: SummaryProps) {
+  const deploy = useDeploy({ request, planned, tag });
+  return (
+    <Section title="Summary">
+      <Card className="mb-3">
+        <KeyValue items={{ Release: tag === undefined ? NOT_SELECTED : <Text>{tag}</Text>, ...useDetails(request, planned.plan) }} />
+        <DeployButton {...deploy} className="mt-4 max-lg:hidden" />
+      </Card>
+      <Command>{command}</Command>
+    </Section>
+  );
+}
+
+/** The button and a short summary, always visible at the lower edge of narrow screens. */
+export function DeployBar(props: Omit<SummaryProps, "command">) {
+  const { request, planned } = props;
+  return (
+    <div className="sticky -bottom-4 z-20 -mx-4 -mb-4 border-t border-line bg-raised px-4 py-3 md:-bottom-5 md:-mx-6 md:-mb-5 md:px-6 lg:hidden">
+      {request !== undefined && planned.plan !== undefined && <p className="mb-2 truncate text-xs text-muted">{shortText(planned.plan)}</p>}
+      <DeployButton {...useDeploy(props)} />
+    </div>
+  );
+}
+
+const wavesOf = ({ rollout, waves }: DeploymentPlan): string => (rollout.waves === null ? "all at once" : waveSizesText(waves));
+
+const shortText = (plan: DeploymentPlan): string =>
+  `${robots(plan.total)}; ${wavesOf(plan)}; starts ${plan.scheduled_at === null ? "now" : "at the scheduled time"}`;
+
+/** Returns the rows of the summary below the release. */
+function useDetails(request: PlanRequest | undefined, plan: DeploymentPlan | undefined) {
+  const { fleet_names } = usePlaces();
+  const { fleet_id, robot_id } = request ?? {};
+  if (fleet_id === undefined && robot_id === undefined) return { Target: NOT_SELECTED };
+  const name = fleet_id === undefined ? plan?.robots[0]?.name : fleet_names.get(fleet_id);
+  const Target = (
+    <span>
+      {fleet_id !== undefined && plan !== undefined && `${robots(plan.total)} of `}
+      <Text>{name ?? fleet_id ?? robot_id}</Text>
+      {plan !== undefined && plan.offline > 0 && <span className="text-warn">, {plan.offline.toLocaleString()} offline</span>}
+    </span>
+  );
+  if (plan === undefined) return { Target };
+  return {
+    Target,
+    Waves: fleet_id !== undefined && wavesOf(plan),
+    Starts: plan.scheduled_at === null ? "immediately" : <Time at={plan.scheduled_at} exact />,
+    "On failure": failureText(plan.rollout) ?? false,
+  };
+}
+
+/** Returns the state of the button that deploys. */
+function useDeploy({ request, planned: { plan, is_behind }, tag }: Omit<SummaryProps, "command">) {
+  const navigate = useNavigate();
+  const create = useAction("createDeployment", {
+    onSuccess: ({ data }) => void navigate({ to: "/deployments/$id", params: { id: data.id } }),
+  });
+  const is_ready = request !== undefined && plan !== undefined && !is_behind && plan.total > 0;
+  return {
+    text: buttonText(tag, plan?.total, request),
+    is_ready,
+    is_sending: create.isPending,
+    onDeploy: () => request !== undefined && create.mutate({ body: request, idempotency_key: randomId() }),
+  };
+}
+
+const DeployButton = ({ text, is_ready, is_sending, onDeploy, className = "" }: ReturnType<typeof useDeploy> & { className?: string }) => (
+  <Button
+    look="primary"
+    className={`!h-auto min-h-9 max-w-full py-1.5 !whitespace-normal [overflow-wrap:anywhere] ${className}`}
+    disabled={!is_ready}
+    busy={is_sending}
+    onClick={onDeploy}
+  >
+    {text}
+  </Button>
+);
+
+function buttonText(tag: string | undefined, total: number | undefined, request: PlanRequest | undefined): string {
+  if (tag === undefined) return "Choose a release first";
+  if (request === undefined) return `Deploy ${tag}`;
+  const to = total === undefined ? "" : ` to ${robots(total)}`;
+  return request.scheduled_at === undefined ? `Deploy ${tag}${to}` : `Schedule ${tag}${to}`;
+}

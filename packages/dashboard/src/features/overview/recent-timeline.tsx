@@ -1,0 +1,29 @@
+import { useQuery } from "@tanstack/react-query";
+import { query } from "../../api/queries.ts";
+import { CardList, NameLink, QueryState, Section, TextLine, Time } from "../../ui/index.ts";
+
+const RECENT = 12;
+
+/** The latest events of all robots, or of the robots of a site. */
+export function RecentTimeline({ site_id }: { site_id?: string }) {
+  const timeline = useQuery(query("listTimeline", { query: { ...(site_id === undefined ? {} : { site_id }), limit: RECENT } }));
+  return (
+    <Section title="Recent activity">
+      <QueryState query={timeline}>
+        {({ items }) => (
+          <CardList items={items} empty="No activity yet" ordered>
+            {({ id, at, robot_id, robot_name, summary }) => (
+              <li key={id} className="flex items-baseline gap-3 px-4 py-2">
+                <span className="w-24 shrink-0 text-xs text-muted">
+                  <Time at={at} />
+                </span>
+                <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="max-w-[35%] shrink-0" />
+                <TextLine className="text-muted">{summary}</TextLine>
+              </li>
+            )}
+          </CardList>
+        )}
+      </QueryState>
+    </Section>
+  );
+}
