@@ -89,7 +89,7 @@ test("the page of a site shows its robots, incidents, fleets, releases and event
     await page.unroute("**/api/overview/fleets?*");
   });
 
-  await t.test("during an outage it shows the last data as out of date", async () => {
+  await t.test("keeps showing the last data during an outage, and says that it is out of date", async () => {
     it.allow(/ERR_FAILED/);
     await page.route("**/api/events?*", (route) => route.abort());
     await visit(page, path);

@@ -10,6 +10,7 @@ import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Setting
 import { Swarm } from "@roamfleet/swarm/testing";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { createDefaultRules } from "../../packages/server/src/features/alerts/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { Balancer } from "./balancer.ts";
@@ -162,6 +163,8 @@ export class Harness implements AsyncDisposable {
     await this.db.run(
       sql`insert into org (id, name, status, created_at, updated_at) values (${org_id}, ${name}, 'active', ${now}, ${now})`,
     );
+    // As a new org has them. Otherwise, the server would create them after seconds, among the rules of a test.
+    await createDefaultRules(this.db, { clock: this.clock, id }, org_id);
     const { secret } = await createCredential(this.db, { clock: this.clock, id }, { kind: "org", org_id, role: "admin", label: "harness" });
     return new HarnessOrg(this, org_id, secret);
   }

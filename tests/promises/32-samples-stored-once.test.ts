@@ -11,7 +11,7 @@ import { insertRobots, type SwarmState } from "../processes/swarm-state.ts";
 
 const ROBOTS = promiseSize({ test: 20, full: 1_000 });
 const SERIES = 50;
-/** Samples of each series. In the full size, 10 minutes. */
+/** Number of samples of each series. In the full size, these are 10 minutes of samples. */
 const COUNT = promiseSize({ test: 12, full: 60 });
 const SAMPLES: SampleOptions = {
   series: SERIES,
@@ -46,7 +46,7 @@ class SamplingSwarm implements AsyncDisposable {
     return { collected, waiting, dropped };
   }
 
-  /** Waits until this part of the samples is collected, all robots are connected, and chunks are on their way to the server. */
+  /** Waits until `part` (0 to 1) of the samples is collected. Then waits until all robots are connected and a chunk is not acknowledged yet. */
   async sending(part: number): Promise<void> {
     await this.#until(`${part * 100}% of the samples`, () => this.counts.collected >= SAMPLES_MIN * part);
     await this.connected();

@@ -17,7 +17,6 @@ create table metric_shard (
   leased_until timestamptz,
   served_at timestamptz
 );
-insert into metric_shard (shard) select generate_series(0, 7);
 
 -- The deployments that ended in a period, for the report of a shift.
 create index deployment_finished_of_org on deployment (org_id, finished_at)

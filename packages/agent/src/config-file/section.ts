@@ -78,7 +78,7 @@ export class Section {
     return value as string[];
   }
 
-  /** Returns a list of absolute paths. */
+  /** Reads a list of paths. Throws ConfigFileError if one is not absolute. */
   paths(name: string): string[] | undefined {
     const paths = this.texts(name);
     const relative = paths?.find((one) => !isAbsolute(one));
@@ -86,12 +86,12 @@ export class Section {
     return paths;
   }
 
-  /** Returns a list whose items are all in `known`. */
+  /** Reads a list of strings. Throws ConfigFileError if one is not in `known`. */
   choices<T extends string>(name: string, known: readonly T[]): T[] | undefined {
     return this.texts(name)?.map((text) => this.#known(name, text, known));
   }
 
-  /** Returns a string that is in `known`. */
+  /** Reads a string. Throws ConfigFileError if it is not in `known`. */
   choice<T extends string>(name: string, known: readonly T[]): T | undefined {
     const text = this.text(name);
     return text === undefined ? undefined : this.#known(name, text, known);
@@ -103,7 +103,7 @@ export class Section {
     return found;
   }
 
-  /** Reads a boolean setting, written as `on`, `off`, true or false. */
+  /** Reads a boolean, written as `on`, `off`, true or false. */
   onOff(name: string): boolean | undefined {
     const value = this.#take(name);
     if (value === undefined || typeof value === "boolean") return value;

@@ -45,9 +45,9 @@ interface Collected {
   name: string;
   labels: Record<string, string>;
   source: string;
-  /** Time of the last sample, on the monotonic clock. */
+  /** When the last sample was taken, in milliseconds of the monotonic clock. */
   last: number;
-  /** Milliseconds of the monotonic clock. */
+  /** When each sample was taken, in milliseconds of the monotonic clock. */
   times: number[];
   values: number[];
 }

@@ -28,7 +28,7 @@ test("adds the labels of the source, renames equal ones, and leaves out labels w
   assert.deepEqual(taken()[0]?.labels, { app: "main", exported_app: "other", mode: "x" });
 });
 
-test("drops and counts samples that exceed a bound, and logs each reason once", () => {
+test("counts the dropped samples by reason, and logs each reason only the first time", () => {
   const { take, taken, dropped, lines } = start({ app: "main" });
   const nine = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`label_${i}`, "x"]));
   for (let round = 0; round < 3; round += 1) {

@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { SampleCollector } from "../metrics/sample-collector.ts";
 import { SampleSource } from "../metrics/sample-source.ts";
 
-/** A collector for tests of sources: it measures nothing itself, and flushes when the test asks for the samples. */
+/** Creates a collector for tests. It has only the samples that sources give it, and writes them as a chunk when the test calls `taken`. */
 export function collectSamples(clock: Clock = systemClock) {
   const chunks: Series[][] = [];
   const lines: string[] = [];

@@ -53,7 +53,7 @@ function Finder({ onClose }: { onClose: () => void }) {
     <>
       <input
         role="combobox"
-        aria-label="Search, or type deploy, logs or acknowledge"
+        aria-label="Search robots, fleets, releases and pages"
         aria-expanded
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}

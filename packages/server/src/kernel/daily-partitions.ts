@@ -43,7 +43,7 @@ export async function keepPartitions(
   return { oldest };
 }
 
-/** Returns the start of the oldest day whose rows are kept. */
+/** Returns the time before which rows are deleted: the start of a day, `days` days before today. */
 export const oldestKept = (retention_clock: Pick<Clock, "now">, days: number): Date =>
   new Date(startOfDay(retention_clock.now()) - days * DAY_MS);
 

@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import type { DesiredConfig, ReportBody } from "@roamfleet/protocol/link";
 
 /** The functions of a simulated robot that its config files use. */
@@ -30,6 +31,8 @@ export class ConfigRunner {
   }
 
   wishFor(wish: DesiredConfig): void {
+    // The desired state contains every config again when another part of it changes.
+    if (isDeepStrictEqual(wish, this.#wish)) return;
     this.#wish = wish;
     void this.#work();
   }

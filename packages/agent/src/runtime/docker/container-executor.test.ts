@@ -236,7 +236,7 @@ test("checks a container's health by HTTP, by a command inside it, or by its out
   }
 });
 
-test("returns where a container serves metrics, while it runs", LIMIT, async () => {
+test("reports the URL of a container's metrics while the container runs and its manifest has one", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const manifest = { host_network: true, metrics: { port: 9_464 } };
   await rig.ended(rig.deploy(await imageRelease("v1", await up(), manifest, rig.server)));

@@ -10,7 +10,7 @@ interface SummaryProps {
   /** Undefined while the form is incomplete or invalid. */
   request: PlanRequest | undefined;
   planned: Planned;
-  /** Tag of the selected release; undefined until it is selected. */
+  /** Tag of the selected release; undefined: no release is selected yet. */
   tag: string | undefined;
   command: string;
 }

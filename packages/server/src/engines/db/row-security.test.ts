@@ -9,7 +9,7 @@ const LIMIT = { timeout: 120_000 };
 const nameRow = row({ name: text });
 const now = new Date("2030-01-01T00:00:00Z");
 /** Tables of the whole service. A browser's session belongs to a user, who may have several orgs. */
-const OF_EVERYBODY = ["retention_clock", "node", "user_account", "web_session"];
+const OF_EVERYBODY = ["metric_shard", "retention_clock", "node", "user_account", "web_session"];
 
 let database: TestDatabase;
 before(async () => void (database = await createTestDatabase()));

@@ -1,42 +1,30 @@
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
-import { list, nullable, row, sql, type Statement, text } from "../../kernel/sql.ts";
+import { identifier, list, nullable, row, sql, type Statement, text } from "../../kernel/sql.ts";
 
 const nameRow = row({ id: text, name: nullable(text) });
 type NamesOf = (org_id: string, ids: Statement<unknown>) => Statement<{ id: string; name: string | null }>;
 
+/** Finds the objects of a table by their ids. */
+const named =
+  (table: string, column = "name"): NamesOf =>
+  (org_id, ids) =>
+    sql(nameRow)`
+    -- reads tables of other features: robot, fleet, site, release, config_entry, credential, enrollment_key, alert_rule, alert_channel, incident
+    select id, ${identifier(column)} as name from ${identifier(table)} where org_id = ${org_id} and id = any(${ids})`;
+
 /** A query for each kind of object that has a name, by the prefix of its ids. */
 const QUERIES: Readonly<Record<string, NamesOf>> = {
-  [ID_PREFIXES.robot]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: robot
-    select id, name from robot where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.fleet]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: fleet
-    select id, name from fleet where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.site]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: site
-    select id, name from site where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.release]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: release
-    select id, tag as name from release where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.config]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: config_entry
-    select id, key as name from config_entry where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.token]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: credential
-    select id, label as name from credential where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.enrollment_key]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: enrollment_key
-    select id, label as name from enrollment_key where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.alert_rule]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: alert_rule
-    select id, name from alert_rule where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.channel]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: alert_channel
-    select id, name from alert_channel where org_id = ${org_id} and id = any(${ids})`,
-  [ID_PREFIXES.incident]: (org_id, ids) => sql(nameRow)`
-    -- reads tables of other features: incident
-    select id, title as name from incident where org_id = ${org_id} and id = any(${ids})`,
+  [ID_PREFIXES.robot]: named("robot"),
+  [ID_PREFIXES.fleet]: named("fleet"),
+  [ID_PREFIXES.site]: named("site"),
+  [ID_PREFIXES.release]: named("release", "tag"),
+  [ID_PREFIXES.config]: named("config_entry", "key"),
+  [ID_PREFIXES.token]: named("credential", "label"),
+  [ID_PREFIXES.enrollment_key]: named("enrollment_key", "label"),
+  [ID_PREFIXES.alert_rule]: named("alert_rule"),
+  [ID_PREFIXES.channel]: named("alert_channel"),
+  [ID_PREFIXES.incident]: named("incident", "title"),
   [ID_PREFIXES.user]: (org_id, ids) => sql(nameRow)`
     -- reads tables of other features: membership
     select user_id as id, max(name) as name from membership where org_id = ${org_id} and user_id = any(${ids}) group by user_id`,

@@ -20,7 +20,7 @@ export interface Incoming {
   status: number;
   headers: Readonly<Record<string, string | string[] | undefined>>;
   text: string;
-  /** Whether the response has more than `response_bytes_max` bytes. */
+  /** Whether the response was longer than `response_bytes_max`. `text` is then only its start. */
   is_cut: boolean;
 }
 

@@ -1,5 +1,6 @@
-import { ChunkError, decodeChunk, type Series } from "@roamfleet/protocol/link";
+import type { Series } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
+import { seriesOf } from "../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { Intervals, type IntervalValues } from "./intervals.ts";
 import { addRollup, DAY_MS, type Step } from "./rollup.ts";
@@ -86,16 +87,6 @@ function rollupsOf(db: Db, org_id: string, { robots, names, ...period }: Wanted 
   const [robot_id = ""] = robots;
   const [name = ""] = names ?? [];
   return robots.length === 1 ? rollupsOfRobot(db, org_id, robot_id, period) : rollupsOfMetric(db, org_id, { name, robots, ...period });
-}
-
-/** Returns the series of a stored chunk; none if it is damaged, so that the others stay readable. */
-function seriesOf(chunk: Buffer): Series[] {
-  try {
-    return decodeChunk(chunk);
-  } catch (error) {
-    if (error instanceof ChunkError) return [];
-    throw error;
-  }
 }
 
 /** The series of an answer while it is read. */

@@ -70,9 +70,9 @@ test(
       assert.deepEqual([answer.status, answer.body.data?.series], [200, []], names);
     }
     assert.equal((await get(it, mine.token, foreign, since)).status, 404);
-    const theirs = await get(it, other.token, foreign, since);
+    const foreign_answer = await get(it, other.token, foreign, since);
     assert.deepEqual(
-      theirs.body.data.series.map(({ name }) => name),
+      foreign_answer.body.data.series.map(({ name }) => name),
       ["cpu_percent", "foreign"],
     );
   },

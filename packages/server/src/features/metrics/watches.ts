@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { Series } from "@roamfleet/protocol/link";
-import { decodeChunk } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
+import { isSeriesOf, labelsKey, seriesOf } from "../../kernel/stored-series.ts";
 import { listRecentChunks, type NewValue, putValues, type Watch } from "./store-watches.ts";
 
 /** A metric that an alert rule uses. */
@@ -47,7 +47,7 @@ export async function updateValues(tx: Db, org_id: string, watches: readonly Wat
     for (const { robot_id, series } of group) {
       // The chunk that was just stored is among those that are read.
       const chunks = earlier.filter((one) => one.robot_id === robot_id);
-      const all = chunks.length === 0 ? series : chunks.flatMap(({ chunk }) => decodeChunk(chunk));
+      const all = chunks.length === 0 ? series : chunks.flatMap(({ chunk }) => seriesOf(chunk));
       values.push(...watches.flatMap((watch) => valueOf(watch, robot_id, all) ?? []));
     }
   }
@@ -67,8 +67,8 @@ export function valueOf(
 ): NewValue | undefined {
   const found = new Map<string, Sample[]>();
   for (const one of series) {
-    if (one.name !== metric || !Object.entries(labels).every(([label, value]) => one.labels[label] === value)) continue;
-    const id = JSON.stringify(Object.entries(one.labels).toSorted());
+    if (!isSeriesOf(one, metric, labels)) continue;
+    const id = labelsKey(one);
     const samples = one.times
       .map((time, i) => ({ time, value: one.values[i] ?? Number.NaN }))
       .filter(({ value }) => Number.isFinite(value));

@@ -48,7 +48,7 @@ test("a check fails if and only if more robots are outside than tolerated", () =
   );
 });
 
-test("a check covers a time only if robots without samples until then, and those outside, are at most those tolerated", () => {
+test("a metric check covers a time if no more robots than tolerated are outside or have no samples until then", () => {
   fc.assert(
     fc.property(anyRobots, fc.constantFrom(0, 10, 50), fc.nat(600), (robots, percent, seconds) => {
       const { fails, covered_until } = checkMetric(above(percent), robots);

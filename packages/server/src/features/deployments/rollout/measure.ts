@@ -1,6 +1,7 @@
-import { ChunkError, decodeChunk, type Series } from "@roamfleet/protocol/link";
+import type { Series } from "@roamfleet/protocol/link";
 import type { MetricGate } from "@roamfleet/protocol/metric-gate";
 import type { Db } from "../../../kernel/db.ts";
+import { isSeriesOf, labelsKey, seriesOf } from "../../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../../kernel/yield.ts";
 import { listChunks, listMeasuredRobots } from "../store/gates.ts";
 import { checkMetric, type GateCheck, type MeasuredRobot, type MeasuredSeries } from "./gate-checks.ts";
@@ -35,28 +36,15 @@ export async function measureGates(db: Db, wave: Measured, gates: readonly Metri
     if (is_relative) chunks.push(...(await listChunks(db, org_id, robot_id, new Date(before.since), opened_at)));
     const series = new Map(gates.map((gate) => [gate, new Map<string, SeriesSum>()]));
     for (const one of chunks.flatMap(({ chunk }) => seriesOf(chunk)))
-      for (const [gate, of_gate] of series) if (isOf(gate, one)) addSamples(of_gate, gate, one, { soak, before });
+      for (const [gate, of_gate] of series) if (isSeriesOf(one, gate.name, gate.labels)) addSamples(of_gate, gate, one, { soak, before });
     gates.forEach((gate, i) => measured[i]?.push({ robot_id, series: [...(series.get(gate)?.values() ?? [])].map((sum) => sum.result()) }));
     await yieldToEventLoop();
   }
   return gates.map((gate, i) => checkMetric(gate, measured[i] ?? []));
 }
 
-/** Returns the series of a stored chunk; none if it is damaged. */
-function seriesOf(chunk: Buffer): Series[] {
-  try {
-    return decodeChunk(chunk);
-  } catch (error) {
-    if (error instanceof ChunkError) return [];
-    throw error;
-  }
-}
-
-const isOf = ({ name, labels = {} }: MetricGate, series: Series): boolean =>
-  series.name === name && Object.entries(labels).every(([key, value]) => series.labels[key] === value);
-
 function addSamples(found: Map<string, SeriesSum>, gate: MetricGate, series: Series, periods: Record<"soak" | "before", Period>): void {
-  const key = JSON.stringify(Object.entries(series.labels).toSorted());
+  const key = labelsKey(series);
   let sum = found.get(key);
   if (sum === undefined) found.set(key, (sum = new SeriesSum(gate.aggregation)));
   for (const [i, time] of series.times.entries()) sum.add(time, series.values[i] ?? Number.NaN, periods);

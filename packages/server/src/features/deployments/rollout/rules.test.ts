@@ -141,7 +141,7 @@ test("starts the next wave without a promotion only if no check fails and each c
   );
 });
 
-test("a wave that has passed waits at most for its soak time and the data of its checks", () => {
+test("after its soak time, a passed wave waits at most an hour for the data of its checks", () => {
   fc.assert(
     fc.property(anyFacts, (facts) => {
       const waiting = { ...facts, pending: 0, active: 0, blocked: 0, queued: 0, gated: 0, decided: 1, paused: false, wave: facts.wave % 2 };

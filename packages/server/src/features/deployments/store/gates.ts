@@ -27,7 +27,7 @@ export const findJoinedIncident = (
 
 const evaluatedRow = row({ evaluated_at: nullable(timestamptz) });
 
-/** Returns when the alert rules of the org were last evaluated. The time is committed with the incidents of that evaluation. */
+/** Returns the time of the last evaluation of the org's alert rules; null: none yet. The incidents that it opened are visible. */
 export const findEvaluatedAt = async (db: Db, org_id: string): Promise<Date | null> => {
   const found = await db.maybe(sql(evaluatedRow)`
     -- reads tables of other features: alert_evaluation

@@ -5,7 +5,7 @@ import { type Background, background } from "../../../kernel/background.ts";
 import { printable } from "../../../kernel/fault.ts";
 import { retryBisected } from "../../../kernel/isolate-failures.ts";
 import { exchange } from "../http-exchange.ts";
-import { claimShards, listUnsent, putSent, readBacklog, releaseShard, type SentPosition, type UnsentRow } from "./store.ts";
+import { claimShards, createShards, listUnsent, putSent, readBacklog, releaseShard, type SentPosition, type UnsentRow } from "./store.ts";
 import { encodeWriteRequest, type Origin, WRITE_HEADERS } from "./write-request.ts";
 
 const LOOK_EVERY_MS = 5_000;
@@ -25,6 +25,7 @@ const RETRY_MS_MAX = 60_000;
 const RETRY_AFTER_MS_MAX = 600_000;
 /** Statuses that refuse the content of a request. All others, such as 404 and redirects, are retried: the operator can repair them. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 409, 413, 422]);
+
 interface OutgoingChunk {
   origin: Origin;
   number: number;
@@ -54,6 +55,7 @@ export function startRemoteWrite(plane: Plane): { stop(): Promise<void> }[] {
   const { clock, db, log, metrics } = plane;
   const stopping = new AbortController();
   let failures = 0;
+  let has_shards = false;
   let not_before_ms = -Infinity;
   const onFailed = (error: Failed): void => {
     if (stopping.signal.aborted) return;
@@ -66,6 +68,8 @@ export function startRemoteWrite(plane: Plane): { stop(): Promise<void> }[] {
   const context = { receiver, signal: stopping.signal };
   const loop = background(plane, "remote write", LOOK_EVERY_MS, async () => {
     if (stopping.signal.aborted || clock.monotonic() < not_before_ms) return false;
+    if (!has_shards) await createShards(db);
+    has_shards = true;
     const now = clock.now();
     const leased_until = new Date(now.getTime() + LEASE_MS);
     // After a failure, one request shows whether the receiver works again.

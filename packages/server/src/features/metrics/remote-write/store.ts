@@ -7,6 +7,12 @@ const TURN_CHUNKS_PER_ROBOT_MAX = 8;
 
 const shardRow = row({ shard: int });
 
+/** Creates the shards, once. A migration may not do it: a restore needs empty tables. */
+export const createShards = (db: SystemDb): Promise<number> =>
+  db.run(sql`
+    -- across orgs: a shard contains robots of all orgs
+    insert into metric_shard (shard) select generate_series(0, 7) on conflict do nothing`);
+
 /** Leases shards with unsent chunks, those first that have waited longest. Each shard is leased by one node at a time. */
 export const claimShards = async (
   db: SystemDb,

@@ -51,12 +51,12 @@ export const robotLabels = (labels: Readonly<Record<string, string>>): Record<st
   );
 
 /**
- * Encodes the body of a request of remote write 1.0: a snappy block with a protobuf message.
+ * Encodes the body of a request of remote write 1.0: a snappy block with a protobuf message. The numbers are those of the fields:
  *
- *     WriteRequest { repeated TimeSeries = 1 }
- *     TimeSeries { repeated Label = 1; repeated Sample = 2 }
- *     Label { string name = 1; string value = 2 }
- *     Sample { double value = 1; int64 timestamp = 2 }
+ *     message WriteRequest { repeated TimeSeries timeseries = 1; }
+ *     message TimeSeries { repeated Label labels = 1; repeated Sample samples = 2; }
+ *     message Label { string name = 1; string value = 2; }
+ *     message Sample { double value = 1; int64 timestamp = 2; }
  */
 export function encodeWriteRequest(parts: readonly { origin: Origin; series: readonly Series[] }[]): Uint8Array {
   const request = new Message();

@@ -1,0 +1,41 @@
+import { createServer } from "node:http";
+import pg from "pg";
+import { from as copyFrom } from "pg-copy-streams";
+
+export interface CopyRuns {
+  /** Creates the table, unless it exists. */
+  create: string;
+  table: string;
+  /** Options of COPY, in parentheses; empty: the text format. */
+  options: string;
+  /** Number of COPY statements of one run. */
+  count: number;
+  /** Returns what one COPY sends. */
+  next: () => Buffer;
+}
+
+/** Serves `/run`, which copies into a table of the rig's database, one COPY after the other, and empties the table. */
+export async function serveCopyRuns({ create, table, options, count, next }: CopyRuns): Promise<void> {
+  const client = new pg.Client(JSON.parse(process.env.DATABASE ?? "{}") as Record<string, never>);
+  await client.connect();
+  await client.query(create);
+  const run = async (): Promise<void> => {
+    for (let i = 0; i < count; i += 1) {
+      const bytes = next();
+      const stream = client.query(copyFrom(`copy ${table} from stdin ${options}`));
+      await new Promise<void>((resolve, reject) => {
+        stream.on("finish", resolve).on("error", reject);
+        stream.end(bytes);
+      });
+    }
+    await client.query(`truncate ${table}`);
+  };
+  createServer((request, response) => {
+    if (request.url !== "/run") return void response.end("{}");
+    run().then(
+      () => response.end("{}"),
+      (error: Error) => response.writeHead(500).end(error.message),
+    );
+  }).listen(Number(process.env.PORT), "127.0.0.1");
+  process.on("SIGTERM", () => process.exit(0));
+}
