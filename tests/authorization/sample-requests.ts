@@ -197,7 +197,8 @@ export function sampleRequest(
   const in_path = set?.place === "path" ? set.value : idOfPath(route, things);
   const namespace = set?.place === "path" ? encodeURIComponent(set.value) : "default";
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
-  const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
+  const needed = ((route.query?.required ?? []) as string[]).map((name) => [name, String(sampleOf(route, name, things))]);
+  const query: Record<string, string> = { ...Object.fromEntries(needed), ...(set?.place === "query" ? { [set.name]: set.value } : {}) };
   // Large enough to contain the first entries of all callers.
   if (route.name === "listTimeline") query.limit = "1000";
   if (route.body === undefined) return { path, query, body: undefined };
