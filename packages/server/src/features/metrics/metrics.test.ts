@@ -81,7 +81,6 @@ test("returns the average, lowest and highest sample of each interval, and null 
   const { series } = await queryMetrics(db, org_id, { robot_id, names: undefined, ...period });
   const [first] = series;
   assert.deepEqual(first, {
-    robot_id,
     name: "cpu_percent",
     labels: {},
     mean: [3, null, null, 5],
