@@ -154,6 +154,9 @@ export const access = {
   getReport: list("viewer", "the report"),
   listTimeline: list("viewer", "the timeline", query("robot_id", "fleet_id", "site_id")),
 
+  listMetrics: list("viewer", "the names of metrics"),
+  queryMetrics: list("viewer", "metrics of robots", query("fleet_id", "site_id", "robot_id")),
+
   listRobots: list("viewer", "robots", query("fleet_id", "site_id")),
   // The handler checks the role on each robot of the list and reports the result for each robot.
   bulkUpdateRobots: list("operator", "robots", fields("body", "operator", ["fleet_id"])),

@@ -40,6 +40,9 @@ export const paths = {
   getReport: ["GET", "/api/report"],
   listTimeline: ["GET", "/api/timeline"],
 
+  listMetrics: ["GET", "/api/metrics"],
+  queryMetrics: ["GET", "/api/metrics/query"],
+
   listRobots: ["GET", "/api/robots"],
   bulkUpdateRobots: ["POST", "/api/robots/bulk"],
   getRobot: ["GET", "/api/robots/{id}"],

@@ -33,6 +33,10 @@ export type TargetStatus = (typeof TARGET_STATUSES)[number];
 export const WAITING_FOR = ["robot_online", "slot", "window", "artifact", "previous_deployment", "gate", "robot", "approval"] as const;
 export type WaitingFor = (typeof WAITING_FOR)[number];
 
+/** How the values of several robots are combined to one. */
+export const METRIC_AGGREGATIONS = ["avg", "min", "max", "sum", "count"] as const;
+export type MetricAggregation = (typeof METRIC_AGGREGATIONS)[number];
+
 /** Why a deployment or one of its targets has its status, for example why it failed, was paused or rolled back. */
 export const REASONS = [
   "already_installed",

@@ -67,6 +67,7 @@ export const LIMIT_DEFAULTS = {
   log_retention_days: 14,
   health_retention_days: 7,
   metric_raw_retention_days: 7,
+  metric_rollup_retention_days: 90,
   metric_series_per_robot_max: 500,
   timeline_retention_days: 180,
   audit_retention_days: 400,

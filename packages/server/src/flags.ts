@@ -136,6 +136,7 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   log_retention_days: "days that log records are kept; whole days are deleted",
   health_retention_days: "days that the health history of robots is kept; whole days are deleted",
   metric_raw_retention_days: "days that samples of robots' metrics are kept; whole days are deleted",
+  metric_rollup_retention_days: "days that metrics are kept as averages of 5 minutes and an hour; whole days are deleted",
   metric_series_per_robot_max: "series of one robot in one batch of samples; further series are counted, but not stored",
   timeline_retention_days: "days that timeline entries of robots are kept; 0: forever",
   audit_retention_days: "days that audit entries are kept; 0: forever",

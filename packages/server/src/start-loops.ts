@@ -3,7 +3,7 @@ import { dropDeliveries, dropIncidents, startAlerts, startSender } from "./featu
 import { dropDeploymentEvents, dropDeployments, startDeploymentEngine } from "./features/deployments/index.ts";
 import { startHealthHistory } from "./features/health/index.ts";
 import { startLogRetention } from "./features/logs/index.ts";
-import { startMetricRetention, startRemoteWrite } from "./features/metrics/index.ts";
+import { startMetricRetention, startRemoteWrite, startRollups } from "./features/metrics/index.ts";
 import { startOperationSamples } from "./features/operation/index.ts";
 import { dropPendingOrgs } from "./features/orgs/index.ts";
 import { startBlobSweep, startUploadExpiry } from "./features/releases/index.ts";
@@ -51,6 +51,7 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
     startShellRetention(plane),
     await startHealthHistory(plane),
     await startMetricRetention(plane),
+    startRollups(plane),
   ];
 }
 

@@ -4,6 +4,7 @@ import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
 import { auditRoutes, eventRoutes } from "./events.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
+import { metricRoutes } from "./metrics.ts";
 import { orgRoutes } from "./orgs.ts";
 import { overviewRoutes } from "./overview.ts";
 import { peopleRoutes } from "./people.ts";
@@ -21,6 +22,7 @@ export const routes = {
   ...overviewRoutes,
   ...reportRoutes,
   ...robotRoutes,
+  ...metricRoutes,
   ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
@@ -45,6 +47,7 @@ export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget, Explanation } from "./deployments.ts";
 export { type AuditEntry, type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";
 export { type DeploymentPlan, type DeploymentWave, EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX, type Rollout, type WholeRollout } from "./rollout.ts";
+export { METRIC_GROUPS_MAX, METRIC_ROBOTS_MAX, type MetricAnswer } from "./metrics.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";

@@ -4,4 +4,5 @@ export { setWatches } from "./store-watches.ts";
 export { type WatchedMetric, watchKey } from "./watches.ts";
 export { metricRoutes } from "./routes.ts";
 export { startMetricRetention } from "./retention.ts";
+export { startRollups } from "./roll-up.ts";
 export { startRemoteWrite } from "./remote-write/sender.ts";

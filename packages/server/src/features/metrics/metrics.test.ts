@@ -1,22 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CHUNK_BYTES_MAX, ChunkError, encodeChunk, type Series } from "@roamfleet/protocol/link";
+import type { RobotMetrics } from "@roamfleet/protocol/routes";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { CHUNK_RATE } from "./ingest.ts";
-import { startMetricRetention, storeSamples, takeSamples } from "./index.ts";
-import { queryMetrics, SERIES_SHOWN_MAX } from "./read.ts";
+import { metricRoutes, startMetricRetention, storeSamples, takeSamples } from "./index.ts";
+import { queryMetrics, readSeries, SERIES_SHOWN_MAX } from "./read.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const HOUR_MS = 3_600_000;
 const countRow = row({ n: int });
 
 async function start() {
-  const rig = await startFeaturePlane([]);
+  const rig = await startFeaturePlane([metricRoutes]);
   const { plane } = rig;
-  const { org_id } = await rig.org();
+  const { org_id, token } = await rig.org();
   const { robot_id } = await seedRobot(plane, org_id);
   const db = plane.db.forOrg(org_id);
   const now = plane.clock.now().getTime();
@@ -24,6 +25,7 @@ async function start() {
     rig,
     plane,
     org_id,
+    token,
     robot_id,
     db,
     now,
@@ -32,10 +34,12 @@ async function start() {
     /** Returns the samples of the metric in the hour before and after, in intervals of a second. */
     query: async (name: string, as = org_id): Promise<Series[]> => {
       const since = new Date(now - HOUR_MS);
-      const wanted = { robot_id, names: new Set([name]), since, until: new Date(now + HOUR_MS), points: (2 * HOUR_MS) / 1_000 };
-      const { series } = await queryMetrics(plane.db.forOrg(as), as, wanted);
-      return series.map(({ labels, mean }) => {
-        const filled = mean.flatMap((value, at) => (value === null ? [] : [{ value, time: since.getTime() + at * 1_000 }]));
+      const period = { since, until: new Date(now + HOUR_MS), points: (2 * HOUR_MS) / 1_000, raw_since: since };
+      const { series } = await readSeries(plane.db.forOrg(as), as, { robots: [robot_id], names: new Set([name]), ...period });
+      return series.map(({ labels, intervals }) => {
+        const filled = intervals
+          .values()
+          .mean.flatMap((value, at) => (value === null ? [] : [{ value, time: since.getTime() + at * 1_000 }]));
         return { name, labels, times: filled.map(({ time }) => time), values: filled.map(({ value }) => value) };
       });
     },
@@ -73,7 +77,7 @@ test("returns the average, lowest and highest sample of each interval, and null 
   await using of = await start();
   const { now, db, org_id, robot_id } = of;
   await of.store(1, [seriesOf([now, now + 1_000, now + 9_999, now + 30_000], [1, 2, 6, 5])]);
-  const period = { since: new Date(now), until: new Date(now + 40_000), points: 4 };
+  const period = { since: new Date(now), until: new Date(now + 40_000), points: 4, raw_since: new Date(now) };
   const { series } = await queryMetrics(db, org_id, { robot_id, names: undefined, ...period });
   const [first] = series;
   assert.deepEqual(first, {
@@ -87,14 +91,15 @@ test("returns the average, lowest and highest sample of each interval, and null 
 
 test("returns at most a number of series, and counts the others", TIMEOUT, async () => {
   await using of = await start();
-  const { now, db, org_id, robot_id } = of;
+  const { now, rig, token, robot_id } = of;
   await of.store(
     1,
     Array.from({ length: SERIES_SHOWN_MAX + 7 }, (_, i) => seriesOf([now], [i], { name: `value_${i}` })),
   );
-  const period = { since: new Date(now), until: new Date(now + 1_000), points: 1 };
-  const { series, omitted_series } = await queryMetrics(db, org_id, { robot_id, names: undefined, ...period });
-  assert.deepEqual([series.length, omitted_series], [SERIES_SHOWN_MAX, 7]);
+  const until = new Date(now + 1_000).toISOString();
+  const path = `/api/robots/${robot_id}/metrics?until=${until}`;
+  const { data } = (await rig.call<{ data: RobotMetrics }>("GET", path, { token })).body;
+  assert.deepEqual([data.series.length, data.omitted_series], [SERIES_SHOWN_MAX, 7]);
 });
 
 test("does not return samples of another org", TIMEOUT, async () => {

@@ -1,109 +1,162 @@
 import type { Series } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
-import { seriesOf } from "../../kernel/stored-series.ts";
+import { labelsKey, seriesOf } from "../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
-import { chunksBetween } from "./store.ts";
+import { Intervals, type IntervalValues } from "./intervals.ts";
+import { addRollup, DAY_MS, type Step } from "./rollup.ts";
+import { CHUNKS_MAX, chunksBetween } from "./store.ts";
+import { rollupsOfMetric, rollupsOfRobot, type StoredSeries } from "./store-rollups.ts";
 
-/** Maximum series of one answer. */
-export const SERIES_SHOWN_MAX = 100;
-/** Other work runs after this number of decoded samples. They take about 3 ms. */
+/** Other work runs after this number of decoded samples or intervals. They take about 3 ms. */
 const TURN_SAMPLES = 5_000;
-/** Significant digits of an average. Sums of many samples have rounding errors in the others. */
-const DIGITS = 10;
+/** Up to this number of hours, summed over the robots, samples are read, which takes about 1 ms for each hour. */
+const RAW_HOURS_MAX = 1_000;
+/** Up to this number of days, summed over the robots, intervals of 5 minutes are read. Beyond it, intervals of an hour. */
+const FINE_DAYS_MAX = 2_000;
+const HOUR_MS = 3_600_000;
 
-export interface MetricsQuery {
-  robot_id: string;
-  /** Names of the metrics; undefined: all. */
-  names: ReadonlySet<string> | undefined;
-  /** From `since` to before `until`. */
+/** What to read: from `since` to before `until`, divided into `points` equal intervals. */
+export interface MetricPeriod {
   since: Date;
   until: Date;
-  /** Number of equal intervals into which the period is divided. */
   points: number;
 }
 
-/** A series with one value for each interval; null if it has no samples. */
-export interface IntervalSeries {
+/** A series of a robot, reduced to the intervals of a query. */
+export interface RobotSeries {
+  robot_id: string;
   name: string;
   labels: Record<string, string>;
-  mean: (number | null)[];
-  min: (number | null)[];
-  max: (number | null)[];
+  intervals: Intervals;
 }
+
+export interface FoundSeries {
+  /** Sorted by name and labels. */
+  series: RobotSeries[];
+  /** The number of intervals, which is lower than requested if the stored intervals are longer. */
+  points: number;
+}
+
+/** `raw`: the samples themselves. */
+type Resolution = "raw" | Step;
+
+export interface Wanted extends MetricPeriod {
+  robots: readonly string[];
+  /** Names of the metrics; undefined: all of one robot. Of several robots only one metric is read. */
+  names: ReadonlySet<string> | undefined;
+  /** Since when samples are stored. Older periods exist as rollups only. */
+  raw_since: Date;
+}
+
+/** Returns from what a query is answered. Pure. */
+export function resolutionOf({ robots, since, until, raw_since }: Pick<Wanted, "robots" | "since" | "until" | "raw_since">): Resolution {
+  const span_ms = until.getTime() - since.getTime();
+  if (since >= raw_since && (robots.length * span_ms) / HOUR_MS <= RAW_HOURS_MAX) return "raw";
+  return (robots.length * span_ms) / DAY_MS <= FINE_DAYS_MAX ? 300 : 3_600;
+}
+
+/** Returns the series of robots, reduced to intervals. Values that are not finite are left out. */
+export async function readSeries(db: Db, org_id: string, wanted: Wanted): Promise<FoundSeries> {
+  const resolution = resolutionOf(wanted);
+  if (resolution === "raw") {
+    const chunks = await chunksBetween(db, org_id, wanted);
+    if (wanted.robots.length === 1 || chunks.length < CHUNKS_MAX) {
+      const set = new SeriesSet(wanted);
+      for (const { robot_id, chunk } of chunks) {
+        for (const series of seriesOf(chunk)) set.find(robot_id, series, series.times.length)?.add(series);
+        await set.yieldOften();
+      }
+      return { series: set.series(), points: wanted.points };
+    }
+  }
+  const step_seconds = resolution === "raw" ? 300 : resolution;
+  // Otherwise, some intervals would be empty.
+  const points = Math.max(
+    1,
+    Math.min(wanted.points, Math.floor((wanted.until.getTime() - wanted.since.getTime()) / (step_seconds * 1_000))),
+  );
+  const set = new SeriesSet({ ...wanted, points });
+  for (const stored of await rollupsOf(db, org_id, { ...wanted, step_seconds })) {
+    const into = set.find(stored.robot_id, stored, (stored.days.length * DAY_MS) / (step_seconds * 1_000));
+    if (into !== undefined) for (const { day, intervals } of stored.days) addRollup({ step_seconds, intervals }, day, into);
+    await set.yieldOften();
+  }
+  return { series: set.series(), points };
+}
+
+async function rollupsOf(db: Db, org_id: string, { robots, names, ...period }: Wanted & { step_seconds: Step }): Promise<StoredSeries[]> {
+  const [robot_id = ""] = robots;
+  const [name = ""] = names ?? [];
+  if (robots.length !== 1) return rollupsOfMetric(db, org_id, { name, robots, ...period });
+  const rows = await rollupsOfRobot(db, org_id, robot_id, period);
+  return rows.map(({ day, intervals, ...series }) => ({ ...series, days: [{ day: day.getTime(), intervals }] }));
+}
+
+/** The series of an answer while it is read. */
+class SeriesSet {
+  readonly #wanted: Wanted;
+  readonly #found = new Map<string, RobotSeries>();
+  #work = 0;
+
+  constructor(wanted: Wanted) {
+    this.#wanted = wanted;
+  }
+
+  /** Returns the intervals of a series; undefined if it is not wanted. `work` is the number of its samples or intervals. */
+  find(robot_id: string, { name, labels }: Pick<Series, "name" | "labels">, work: number): Intervals | undefined {
+    this.#work += work;
+    const { names, since, until, points } = this.#wanted;
+    if (names !== undefined && !names.has(name)) return undefined;
+    const key = `${name} ${labelsKey({ labels })} ${robot_id}`;
+    let found = this.#found.get(key);
+    if (found === undefined) {
+      found = { robot_id, name, labels, intervals: new Intervals(since.getTime(), until.getTime(), points) };
+      this.#found.set(key, found);
+    }
+    return found.intervals;
+  }
+
+  /** Lets other work run if much was read since the last time. */
+  async yieldOften(): Promise<void> {
+    if (this.#work < TURN_SAMPLES) return;
+    this.#work = 0;
+    await yieldToEventLoop();
+  }
+
+  series(): RobotSeries[] {
+    return [...this.#found]
+      .filter(([, { intervals }]) => intervals.has_values)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, series]) => series);
+  }
+}
+
+/** Maximum series of one robot's answer. */
+export const SERIES_SHOWN_MAX = 100;
+
+export interface MetricsQuery extends MetricPeriod {
+  robot_id: string;
+  names: ReadonlySet<string> | undefined;
+  raw_since: Date;
+}
+
+/** A series with one value for each interval. */
+export type IntervalSeries = Pick<RobotSeries, "name" | "labels"> & IntervalValues;
 
 export interface FoundMetrics {
   /** Sorted by name and labels. */
   series: IntervalSeries[];
   /** Number of matching series that are not in the result. */
   omitted_series: number;
+  points: number;
 }
 
-/**
- * Returns the samples of a robot by series, reduced to intervals. Values that are not finite are left out. Of more than SERIES_SHOWN_MAX
- * series, returns the first by name.
- */
-export async function queryMetrics(db: Db, org_id: string, { robot_id, names, since, until, points }: MetricsQuery): Promise<FoundMetrics> {
-  const found = new Map<string, Intervals>();
-  const [from, to] = [since.getTime(), until.getTime()];
-  let decoded = 0;
-  for (const { chunk } of await chunksBetween(db, org_id, robot_id, since, until)) {
-    for (const series of seriesOf(chunk)) {
-      decoded += series.times.length;
-      if (names !== undefined && !names.has(series.name)) continue;
-      const key = `${series.name} ${JSON.stringify(series.labels)}`;
-      let intervals = found.get(key);
-      if (intervals === undefined) found.set(key, (intervals = new Intervals(series, from, to, points)));
-      intervals.add(series);
-    }
-    if (decoded < TURN_SAMPLES) continue;
-    await yieldToEventLoop();
-    decoded = 0;
-  }
-  const filled = [...found].filter(([, intervals]) => intervals.has_values).toSorted(([a], [b]) => (a < b ? -1 : 1));
+/** Returns the metrics of a robot. Of more than SERIES_SHOWN_MAX series, returns the first by name. */
+export async function queryMetrics(db: Db, org_id: string, { robot_id, ...query }: MetricsQuery): Promise<FoundMetrics> {
+  const { series, points } = await readSeries(db, org_id, { ...query, robots: [robot_id] });
   return {
-    series: filled.slice(0, SERIES_SHOWN_MAX).map(([, intervals]) => intervals.result()),
-    omitted_series: Math.max(0, filled.length - SERIES_SHOWN_MAX),
+    series: series.slice(0, SERIES_SHOWN_MAX).map(({ name, labels, intervals }) => ({ name, labels, ...intervals.values() })),
+    omitted_series: Math.max(0, series.length - SERIES_SHOWN_MAX),
+    points,
   };
-}
-
-/** The samples of one series, reduced to equal intervals. */
-class Intervals {
-  readonly #series: Pick<Series, "name" | "labels">;
-  readonly #from: number;
-  readonly #to: number;
-  readonly #step: number;
-  readonly #counts: Uint32Array;
-  readonly #sums: Float64Array;
-  readonly #min: Float64Array;
-  readonly #max: Float64Array;
-  has_values = false;
-
-  constructor({ name, labels }: Series, from: number, to: number, points: number) {
-    this.#series = { name, labels };
-    [this.#from, this.#to, this.#step] = [from, to, (to - from) / points];
-    this.#counts = new Uint32Array(points);
-    this.#sums = new Float64Array(points);
-    this.#min = new Float64Array(points).fill(Infinity);
-    this.#max = new Float64Array(points).fill(-Infinity);
-  }
-
-  add({ times, values }: Series): void {
-    for (const [i, time] of times.entries()) {
-      const value = values[i];
-      if (value === undefined || !Number.isFinite(value) || time < this.#from || time >= this.#to) continue;
-      const at = Math.min(this.#counts.length - 1, Math.floor((time - this.#from) / this.#step));
-      this.has_values = true;
-      this.#counts[at] = (this.#counts[at] ?? 0) + 1;
-      this.#sums[at] = (this.#sums[at] ?? 0) + value;
-      this.#min[at] = Math.min(this.#min[at] ?? Infinity, value);
-      this.#max[at] = Math.max(this.#max[at] ?? -Infinity, value);
-    }
-  }
-
-  result(): IntervalSeries {
-    const filled = (values: Float64Array): (number | null)[] =>
-      Array.from(values, (value, i) => ((this.#counts[i] ?? 0) === 0 ? null : value));
-    const mean = this.#sums.map((sum, i) => Number((sum / Math.max(1, this.#counts[i] ?? 0)).toPrecision(DIGITS)));
-    return { ...this.#series, mean: filled(mean), min: filled(this.#min), max: filled(this.#max) };
-  }
 }

@@ -57,7 +57,7 @@ async function queryRemote(plane: Plane, endpoint: MetricEndpoint, org_id: strin
     names = new Set(found.map(({ __name__ = "" }) => __name__));
   }
   const valid = [...names].filter((name) => NAME.test(name)).toSorted();
-  if (valid.length === 0) return { series: [], omitted_series: 0 };
+  if (valid.length === 0) return { series: [], omitted_series: 0, points };
   const step_ms = Math.max(1, Math.floor((until.getTime() - since.getTime()) / points));
   // An evaluation covers the time up to and including its own, so it is a millisecond before the next interval.
   const start_ms = since.getTime() + step_ms - 1;
@@ -85,6 +85,7 @@ async function queryRemote(plane: Plane, endpoint: MetricEndpoint, org_id: strin
   const sorted = [...series].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, one]) => one);
   return {
     series: sorted.slice(0, SERIES_SHOWN_MAX),
+    points,
     omitted_series: Math.max(0, sorted.length - SERIES_SHOWN_MAX) + Math.max(0, valid.length - NAMES_MAX),
   };
 }

@@ -5,10 +5,11 @@ import { expireUnsent } from "./remote-write/store.ts";
 
 const EVERY_MS = 3_600_000;
 const CHUNKS: DailyTable = { name: "metric_chunk", column: "first_at", lock: 7_600_003 };
+const ROLLUPS: DailyTable = { name: "metric_rollup", column: "day", lock: 7_600_004 };
 
 /** Creates the partitions of the coming days and drops those past the retention time, immediately and then each hour. */
 export async function startMetricRetention(plane: Plane): Promise<{ stop(): Promise<void> }> {
-  const days = plane.settings.limits.metric_raw_retention_days;
+  const { metric_raw_retention_days: days, metric_rollup_retention_days } = plane.settings.limits;
   const work = background(plane, "metric partitions", EVERY_MS, async () => {
     const { chunks } = await expireUnsent(plane.db, oldestKept(plane.retention_clock, days));
     if (chunks > 0) {
@@ -16,6 +17,7 @@ export async function startMetricRetention(plane: Plane): Promise<{ stop(): Prom
       plane.log.error({ chunks }, "samples were deleted by age before remote write could send them");
     }
     await keepPartitions(plane, CHUNKS, days);
+    await keepPartitions(plane, ROLLUPS, metric_rollup_retention_days);
   });
   // If this fails, the error is logged and the job is retried. Meanwhile, the default partition takes new rows.
   work.wake();

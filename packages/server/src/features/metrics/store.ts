@@ -55,14 +55,18 @@ const chunkRow = row({ robot_id: text, chunk: bytea });
 export type ChunkRow = RowOf<typeof chunkRow>;
 
 /** Maximum chunks of one read: three days of a robot that flushes each minute. */
-const CHUNKS_MAX = 4_400;
+export const CHUNKS_MAX = 4_400;
 
-/** Returns a robot's chunks that may have samples from `since` to before `until`, oldest first. Omits the oldest beyond CHUNKS_MAX. */
-export const chunksBetween = async (db: Db, org_id: string, robot_id: string, since: Date, until: Date): Promise<ChunkRow[]> =>
+/** Returns the chunks of robots that may have samples from `since` to before `until`, oldest first. Omits the oldest beyond CHUNKS_MAX. */
+export const chunksBetween = async (
+  db: Db,
+  org_id: string,
+  { robots, since, until }: { robots: readonly string[]; since: Date; until: Date },
+): Promise<ChunkRow[]> =>
   (
     await db.many(sql(chunkRow)`
       select ${chunkRow} from metric_chunk
-      where org_id = ${org_id} and robot_id = ${robot_id} and first_at >= ${new Date(since.getTime() - CHUNK_SPAN_MS_MAX)}
+      where org_id = ${org_id} and robot_id = any(${list(robots)}::text[]) and first_at >= ${new Date(since.getTime() - CHUNK_SPAN_MS_MAX)}
         and first_at < ${until} and last_at >= ${since}
       order by first_at desc, seq desc limit ${CHUNKS_MAX}`)
   ).toReversed();

@@ -23,9 +23,10 @@ export function robotRoutes(http: Http, plane: Plane): void {
     if (query.site_id !== undefined) await requireSite(db, org_id, query.site_id);
     const { release_id } = query;
     const release = release_id === undefined ? undefined : found(await findRelease(db, org_id, release_id), "release", release_id);
-    const { label = [], sort = "newest" } = query;
-    const filter = { ...query, release, labels: [label].flat().map(readLabel) };
-    if (contradict(filter.labels)) return { items: [], next_cursor: null };
+    const { sort = "newest" } = query;
+    const labels = readLabels(query.label);
+    if (labels === undefined) return { items: [], next_cursor: null };
+    const filter = { ...query, release, labels };
     return readPage(
       query,
       [routes.listRobots.name, org_id],
@@ -70,13 +71,13 @@ function readKey(text: string): RobotKey {
   throw badRequest("cursor is invalid: use next_cursor of the previous page");
 }
 
-/** Whether the filter requires two values of one label. No robot matches such a filter. */
-const contradict = (labels: readonly { key: string; value: string }[]): boolean =>
-  labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value));
-
-function readLabel(text: string): { key: string; value: string } {
-  const colon = text.indexOf(":");
-  return { key: text.slice(0, colon), value: text.slice(colon + 1) };
+/** Reads a filter by labels, each KEY:VALUE. Returns undefined if it requires two values of one label: no robot matches it. */
+export function readLabels(filter: string | readonly string[] = []): { key: string; value: string }[] | undefined {
+  const labels = [filter].flat().map((text) => {
+    const colon = text.indexOf(":");
+    return { key: text.slice(0, colon), value: text.slice(colon + 1) };
+  });
+  return labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value)) ? undefined : labels;
 }
 
 const readRobot = async (db: Db, org_id: string, id: string): Promise<Robot> => toWire(found(await findRobot(db, org_id, id), "robot", id));

@@ -1,0 +1,213 @@
+import { type Caller, visible } from "../../kernel/caller.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { bigint, bytea, equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { DAY_MS, dayOf, type Rollup, type Step, STEPS } from "./rollup.ts";
+
+/** Maximum names of the org that are considered. */
+const NAMES_LOOKED_AT_MAX = 5_000;
+
+const dueRow = row({ org_id: text, robot_id: text });
+export type DueRobot = RowOf<typeof dueRow>;
+
+/**
+ * Returns robots with chunks that are not in their rollups, of all orgs, the longest waiting first: those whose rollups were written before
+ * `before`, and those with at least `chunks` such chunks.
+ */
+export const listDueRobots = (
+  db: SystemDb,
+  { before, chunks, limit }: { before: Date; chunks: number; limit: number },
+): Promise<DueRobot[]> =>
+  db.many(sql(dueRow)`
+    -- across orgs: all robots share the time for rollups
+    select p.org_id, p.robot_id from metric_position p
+    left join metric_rollup_position r on r.org_id = p.org_id and r.robot_id = p.robot_id
+    where p.last_number > coalesce(r.number, 0)
+      and (r.number is null or r.updated_at <= ${before} or p.last_number - r.number >= ${chunks}::bigint)
+    order by r.updated_at nulls first limit ${limit}`);
+
+const positionRow = row({ number: bigint, chunk_from: nullable(timestamptz), last_number: bigint });
+
+/**
+ * Locks a robot's position until the transaction ends. Returns it with the number of the last stored chunk; undefined while another node has
+ * locked it. Storing chunks does not wait for it.
+ */
+export async function lockPosition(tx: Db, org_id: string, robot_id: string, now: Date): Promise<RowOf<typeof positionRow> | undefined> {
+  await tx.run(sql`
+    insert into metric_rollup_position (org_id, robot_id, updated_at) values (${org_id}, ${robot_id}, ${now}) on conflict do nothing`);
+  return tx.maybe(sql(positionRow)`
+    select r.number, r.chunk_from, p.last_number
+    from metric_rollup_position r join metric_position p on p.org_id = r.org_id and p.robot_id = r.robot_id
+    where r.org_id = ${org_id} and r.robot_id = ${robot_id} for update of r skip locked`);
+}
+
+export const putPosition = (
+  tx: Db,
+  org_id: string,
+  { robot_id, number, chunk_from, now }: { robot_id: string; number: number; chunk_from: Date | null; now: Date },
+): Promise<number> =>
+  tx.run(sql`
+    update metric_rollup_position set number = ${number}, chunk_from = ${chunk_from}, updated_at = ${now}
+    where org_id = ${org_id} and robot_id = ${robot_id}`);
+
+const newRow = row({ first_at: timestamptz, chunk: bytea });
+export type NumberedChunk = RowOf<typeof newRow>;
+
+/** Returns a robot's chunks with the numbers after `after` to `to` that begin at `from` or later, in the order of their numbers. */
+export const chunksNumbered = (
+  db: Db,
+  org_id: string,
+  { robot_id, after, to, from }: { robot_id: string; after: number; to: number; from: Date | null },
+): Promise<NumberedChunk[]> =>
+  db.many(sql(newRow)`
+    select first_at, chunk from metric_chunk
+    where org_id = ${org_id} and robot_id = ${robot_id} and number > ${after} and number <= ${to}
+      ${from === null ? sql`` : sql`and first_at >= ${from}`}
+    order by number`);
+
+/** Replaces rollups of a robot and day. */
+export async function putRollups(
+  tx: Db,
+  org_id: string,
+  { robot_id, day }: { robot_id: string; day: Date },
+  rollups: readonly Rollup[],
+): Promise<void> {
+  if (rollups.length === 0) return;
+  let end = 1;
+  const begins = rollups.map(({ intervals }) => (end += intervals.length) - intervals.length);
+  // As for chunks, the bytes of all rows are one parameter.
+  await tx.run(sql`
+    insert into metric_rollup (org_id, name, step_seconds, day, robot_id, labels, intervals)
+    select ${org_id}, v.name, v.step_seconds, ${day}, ${robot_id}, v.labels::jsonb,
+      substring(${Buffer.concat(rollups.map(({ intervals }) => intervals))}::bytea from v.begins for v.bytes)
+    from unnest(${list(rollups.map(({ name }) => name))}::text[], ${list(rollups.map(({ step_seconds }) => step_seconds))}::int[],
+      ${list(rollups.map(({ labels }) => JSON.stringify(labels)))}::text[], ${list(begins)}::int[],
+      ${list(rollups.map(({ intervals }) => intervals.length))}::int[]) as v (name, step_seconds, labels, begins, bytes)
+    on conflict (org_id, name, step_seconds, day, robot_id, labels) do update set intervals = excluded.intervals`);
+}
+
+const rollupRow = row({
+  robot_id: text,
+  name: text,
+  step_seconds: int,
+  labels: jsonb<Record<string, string>>(),
+  day: timestamptz,
+  intervals: bytea,
+});
+export type RollupRow = RowOf<typeof rollupRow>;
+
+interface Period {
+  since: Date;
+  until: Date;
+  step_seconds: Step;
+}
+
+const nameRow = row({ name: text });
+
+/**
+ * Returns the names of metrics that robots sent since a day and that the caller may see, in order. Jumps from name to name in the index,
+ * because each name has as many rows as robots.
+ */
+export const listNames = async (db: Db, caller: Caller, since: Date, limit: number): Promise<string[]> =>
+  (
+    await db.many(sql(nameRow)`
+      with recursive names as (
+        (select name, 1 as nth from metric_rollup where org_id = ${caller.org_id} order by name limit 1)
+        union all
+        select (select m.name from metric_rollup m where m.org_id = ${caller.org_id} and m.name > n.name order by m.name limit 1), n.nth + 1
+        from names n where n.name is not null and n.nth < ${NAMES_LOOKED_AT_MAX})
+      -- reads tables of other features: robot
+      select n.name from names n where n.name is not null and exists (
+        select from metric_rollup m join robot r on r.org_id = m.org_id and r.id = m.robot_id
+        where m.org_id = ${caller.org_id} and m.name = n.name and m.step_seconds = ${STEPS[1]} and m.day >= ${startOfDay(since)}
+          ${visible(caller, "r.site_id", "r.fleet_id")})
+      order by n.name limit ${limit}`)
+  ).map(({ name }) => name);
+
+const robotRow = row({
+  id: text,
+  name: text,
+  site_id: text,
+  site_name: text,
+  fleet_id: text,
+  fleet_name: text,
+  labels: jsonb<Record<string, string>>(),
+});
+
+/** A robot with the places and labels by which its series are grouped. */
+export type GroupedRobot = RowOf<typeof robotRow>;
+
+export interface RobotScope {
+  site_id?: string | undefined;
+  fleet_id?: string | undefined;
+  /** Empty: all robots of the site or fleet. */
+  robots: readonly string[];
+  labels: readonly { key: string; value: string }[];
+}
+
+/** Returns the robots of a scope that the caller may see, with the names by which their metrics are grouped. */
+export const listScope = (
+  db: Db,
+  caller: Caller,
+  { site_id, fleet_id, robots, labels }: RobotScope,
+  limit: number,
+): Promise<GroupedRobot[]> =>
+  // reads tables of other features: robot, site, fleet
+  db.many(sql(robotRow)`
+    select r.id, r.name, r.site_id, s.name as site_name, r.fleet_id, f.name as fleet_name, r.labels
+    from robot r join site s on s.org_id = r.org_id and s.id = r.site_id join fleet f on f.org_id = r.org_id and f.id = r.fleet_id
+    where r.org_id = ${caller.org_id} and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}
+      ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id })} ${robots.length === 0 ? sql`` : sql`and r.id = any(${list(robots)}::text[])`}
+      ${labels.length === 0 ? sql`` : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
+    limit ${limit}`);
+
+const startOfDay = (at: Date): Date => new Date(dayOf(at.getTime()));
+
+/** Returns the rollups of one robot in a period, of all metrics. Without `step_seconds`, those of all intervals. */
+export const rollupsOfRobot = (
+  db: Db,
+  org_id: string,
+  robot_id: string,
+  { since, until, step_seconds }: Omit<Period, "step_seconds"> & { step_seconds?: Step },
+): Promise<RollupRow[]> =>
+  db.many(sql(rollupRow)`
+    select ${rollupRow} from metric_rollup
+    where org_id = ${org_id} and robot_id = ${robot_id} and day >= ${startOfDay(since)} and day < ${until} ${step_seconds === undefined ? sql`` : sql`and step_seconds = ${step_seconds}`}`);
+
+/** The rollups of one series, of several days. */
+export interface StoredSeries {
+  robot_id: string;
+  name: string;
+  labels: Record<string, string>;
+  /** `day`: in milliseconds since 1970. */
+  days: { day: number; intervals: Buffer }[];
+}
+
+const seriesRow = row({ robot_id: text, labels: jsonb<Record<string, string>>(), days: text, bytes: text, intervals: bytea });
+
+/**
+ * Returns the rollups of one metric of these robots in a period. The days of a series are one row: for a month of 1,000 robots, reading a row
+ * for each day took three times as long.
+ */
+export async function rollupsOfMetric(
+  db: Db,
+  org_id: string,
+  { name, robots, since, until, step_seconds }: Period & { name: string; robots: readonly string[] },
+): Promise<StoredSeries[]> {
+  const rows = await db.many(sql(seriesRow)`
+    select robot_id, labels, string_agg((date_part('epoch', day) / 86400)::int::text, ' ') as days,
+      string_agg(length(intervals)::text, ' ') as bytes, string_agg(intervals, ''::bytea) as intervals
+    from metric_rollup
+    where org_id = ${org_id} and name = ${name} and step_seconds = ${step_seconds} and day >= ${startOfDay(since)} and day < ${until}
+      and robot_id = any(${list(robots)}::text[])
+    group by robot_id, labels`);
+  return rows.map(({ robot_id, labels, days, bytes, intervals }) => {
+    const lengths = bytes.split(" ").map(Number);
+    let end = 0;
+    const of_days = days.split(" ").map((day, i) => {
+      const from = end;
+      end += lengths[i] ?? 0;
+      return { day: Number(day) * DAY_MS, intervals: intervals.subarray(from, end) };
+    });
+    return { robot_id, name, labels, days: of_days };
+  });
+}
