@@ -1,5 +1,10 @@
+import { systemClock } from "@roamfleet/clock";
 import pg from "pg";
+import { connect } from "../../packages/server/src/engines/db/index.ts";
+import { ROLLUPS } from "../../packages/server/src/features/metrics/retention.ts";
 import { DayOfSamples, DAY_MS } from "../../packages/server/src/features/metrics/rollup.ts";
+import { sortPastDays } from "../../packages/server/src/kernel/daily-partitions.ts";
+import { createLog } from "../../packages/server/src/kernel/log.ts";
 import { cpuMicroseconds, ratioOf, type Sample, sample } from "../measure.ts";
 import type { Program, Rig } from "../rig.ts";
 import { insertRobots } from "../robots.ts";
@@ -24,7 +29,7 @@ function hoursOfDay(): Buffer {
   return samples.rollups().find(({ step_seconds }) => step_seconds === 3_600)?.intervals ?? Buffer.alloc(0);
 }
 
-/** Inserts rollups of hours, in the order in which they would be written: the metrics of a robot and day beside each other. */
+/** Inserts rollups of hours in the order in which they would be written: the metrics of a robot and day beside each other. Sorts them as the server does. */
 async function insertRollups(rig: Rig, client: pg.Client, first_day: number): Promise<void> {
   const patterns = Array.from({ length: PATTERNS }, hoursOfDay);
   for (let day = 0; day < DAYS; day += 1) {
@@ -44,6 +49,9 @@ async function insertRollups(rig: Rig, client: pg.Client, first_day: number): Pr
     );
   }
   await client.query("analyze metric_rollup");
+  const db = await connect({ connection: rig.database, clock: systemClock, log: createLog({ level: "error" }) });
+  await sortPastDays({ db, clock: systemClock }, ROLLUPS);
+  await db.close();
 }
 
 /** Durations of requests, and the CPU time that the program needed for each. */

@@ -1,7 +1,7 @@
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { Db } from "./db.ts";
-import { dayLiteral, identifier, row, sql, text } from "./sql.ts";
+import { dayLiteral, identifier, list, row, sql, text } from "./sql.ts";
 
 const DAY_MS = 86_400_000;
 const DAYS_AHEAD = 7;
@@ -46,6 +46,31 @@ export async function keepPartitions(
 /** Returns the time before which rows are deleted: the start of a day, `days` days before today. */
 export const oldestKept = (retention_clock: Pick<Clock, "now">, days: number): Date =>
   new Date(startOfDay(retention_clock.now()) - days * DAY_MS);
+
+/** A larger partition is not sorted: nobody can read it meanwhile, and 256 MiB take some seconds. */
+const SORTED_BYTES_MAX = 256 * 1024 * 1024;
+
+/**
+ * Writes each partition of a day before yesterday once more, in the order of the primary key. The rows that a query selects are then beside
+ * each other, not one on each page.
+ */
+export async function sortPastDays({ db, clock }: { db: Db; clock: Pick<Clock, "now"> }, table: DailyTable): Promise<void> {
+  const before = new Date(startOfDay(clock.now()) - DAY_MS);
+  const past = (await listPartitions(db, table)).filter((name) => (dayOf(table, name) ?? before) < before);
+  for (const { name } of await listUnsorted(db, past)) {
+    await exclusively(db, table, async (tx) => {
+      // Another node may have sorted the partition first.
+      for (const { key } of await listUnsorted(tx, [name])) await tx.run(sql`cluster ${identifier(name)} using ${identifier(key)}`);
+    });
+  }
+}
+
+/** Returns those of the tables that were never sorted, with the name of their primary key. */
+const listUnsorted = (db: Db, names: readonly string[]): Promise<{ name: string; key: string }[]> =>
+  db.many(sql(row({ name: text, key: text }))`
+    select c.relname as name, k.relname as key
+    from pg_class c join pg_index i on i.indrelid = c.oid and i.indisprimary and not i.indisclustered join pg_class k on k.oid = i.indexrelid
+    where c.oid = any(${list(names)}::text[]::regclass[]) and pg_table_size(c.oid) <= ${SORTED_BYTES_MAX} order by c.relname`);
 
 const startOfDay = (at: Date): number => Math.floor(at.getTime() / DAY_MS) * DAY_MS;
 

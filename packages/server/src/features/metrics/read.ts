@@ -5,7 +5,7 @@ import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { Intervals, type IntervalValues } from "./intervals.ts";
 import { addRollup, DAY_MS, type Step } from "./rollup.ts";
 import { CHUNKS_MAX, chunksBetween } from "./store.ts";
-import { rollupsOfMetric, rollupsOfRobot, type StoredSeries } from "./store-rollups.ts";
+import { hoursOfMetric, rollupsOfMetric, rollupsOfRobot, type RollupRow } from "./store-rollups.ts";
 
 /** Other work runs after this number of decoded samples or intervals. They take about 3 ms. */
 const TURN_SAMPLES = 5_000;
@@ -44,6 +44,8 @@ export interface Wanted extends MetricPeriod {
   robots: readonly string[];
   /** Names of the metrics; undefined: all of one robot. Of several robots only one metric is read. */
   names: ReadonlySet<string> | undefined;
+  /** Whether the lowest and highest values are needed. Default: true. */
+  extremes?: boolean;
   /** Since when samples are stored. Older periods exist as rollups only. */
   raw_since: Date;
 }
@@ -76,20 +78,24 @@ export async function readSeries(db: Db, org_id: string, wanted: Wanted): Promis
     Math.min(wanted.points, Math.floor((wanted.until.getTime() - wanted.since.getTime()) / (step_seconds * 1_000))),
   );
   const set = new SeriesSet({ ...wanted, points });
-  for (const stored of await rollupsOf(db, org_id, { ...wanted, step_seconds })) {
-    const into = set.find(stored.robot_id, stored, (stored.days.length * DAY_MS) / (step_seconds * 1_000));
-    if (into !== undefined) for (const { day, intervals } of stored.days) addRollup({ step_seconds, intervals }, day, into);
+  for (const rollup of await rollupsOf(db, org_id, { ...wanted, step_seconds })) {
+    const into = set.find(rollup.robot_id, rollup, DAY_MS / (step_seconds * 1_000));
+    if (into !== undefined) addRollup(rollup, rollup.day.getTime(), into);
     await set.yieldOften();
   }
   return { series: set.series(), points };
 }
 
-async function rollupsOf(db: Db, org_id: string, { robots, names, ...period }: Wanted & { step_seconds: Step }): Promise<StoredSeries[]> {
+function rollupsOf(
+  db: Db,
+  org_id: string,
+  { robots, names, extremes = true, ...period }: Wanted & { step_seconds: Step },
+): Promise<RollupRow[]> {
   const [robot_id = ""] = robots;
   const [name = ""] = names ?? [];
-  if (robots.length !== 1) return rollupsOfMetric(db, org_id, { name, robots, ...period });
-  const rows = await rollupsOfRobot(db, org_id, robot_id, period);
-  return rows.map(({ day, intervals, ...series }) => ({ ...series, days: [{ day: day.getTime(), intervals }] }));
+  if (robots.length === 1) return rollupsOfRobot(db, org_id, robot_id, period);
+  const wanted = { name, robots, ...period };
+  return period.step_seconds === 3_600 ? hoursOfMetric(db, org_id, { ...wanted, extremes }) : rollupsOfMetric(db, org_id, wanted);
 }
 
 /** The series of an answer while it is read. */

@@ -162,6 +162,28 @@ test("drops rollups as whole days past their retention time", TIMEOUT, async () 
   await retention.stop();
 });
 
+test("a day is sorted once when it is two days old, and can then be changed", TIMEOUT, async () => {
+  await using of = await start();
+  const { rig, plane, now } = of;
+  const retention = await startMetricRetention(plane);
+  const { robot_id } = await of.robot();
+  await of.store(robot_id, "cpu_percent", [[now, 1]]);
+  await rollUpDue(plane);
+  const isSorted = async () => {
+    const found = await plane.db.many(sql(row({ name: text }))`
+      select indrelid::regclass::text as name from pg_index where indisclustered and indrelid::regclass::text like 'metric_rollup_%'`);
+    return found.map(({ name }) => name).includes(`metric_rollup_${new Date(now).toISOString().slice(0, 10).replaceAll("-", "")}`);
+  };
+  await rig.clock.advance({ hours: 24 });
+  assert.deepEqual([await isSorted(), await of.totals(robot_id, now)], [false, [1, 1]]);
+  await rig.clock.advance({ hours: 25 });
+  assert.deepEqual([await isSorted(), await of.totals(robot_id, now)], [true, [1, 1]]);
+  await of.store(robot_id, "cpu_percent", [[now + 1_000, 2]]);
+  await rollUpDue(plane);
+  assert.deepEqual(await of.totals(robot_id, now), [2, 3]);
+  await retention.stop();
+});
+
 test("labels in another order are the same series, and a damaged chunk does not hide the next one", TIMEOUT, async () => {
   await using of = await start();
   const { plane, db, org_id, now } = of;

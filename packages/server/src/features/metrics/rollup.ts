@@ -88,16 +88,21 @@ function pack({ counts, sums, min, max }: Intervals, step_seconds: Step): Buffer
 /** A read of hours is for many robots, and would take longer to decompress than to transfer. */
 const isCompressed = (step_seconds: number): boolean => step_seconds < 3_600;
 
-/** Adds the packed intervals of a day to those of a query. */
+/** Returns the length of a packed day that is not compressed: of all of it, or of its part without lowest and highest values. */
+export const packedBytes = (step_seconds: Step, extremes: boolean): number =>
+  BASE_BYTES + (DAY_MS / (step_seconds * 1_000)) * (extremes ? INTERVAL_BYTES : INTERVAL_BYTES / 2);
+
+/** Adds the packed intervals of a day to those of a query. Without extremes, the averages take their place. */
 export function addRollup({ step_seconds, intervals }: { step_seconds: number; intervals: Buffer }, day: number, into: Intervals): void {
   const packed = isCompressed(step_seconds) ? inflateRawSync(intervals) : intervals;
-  const n = (packed.length - BASE_BYTES) / INTERVAL_BYTES;
+  const n = DAY_MS / (step_seconds * 1_000);
+  const [min, max] = packed.length < BASE_BYTES + n * INTERVAL_BYTES ? [1, 1] : [2, 3];
   // Much faster than the methods of Buffer, which check each offset.
   const view = new DataView(packed.buffer, packed.byteOffset, packed.length);
   const base = view.getFloat64(0, true);
   const column = (nth: number, i: number): number => base + view.getFloat32(BASE_BYTES + 4 * (nth * n + i), true);
   for (let i = 0; i < n; i += 1) {
     const count = view.getUint32(BASE_BYTES + 4 * i, true);
-    if (count > 0) into.addReduced(day + (i * DAY_MS) / n, count, column(1, i) * count, column(2, i), column(3, i));
+    if (count > 0) into.addReduced(day + (i * DAY_MS) / n, count, column(1, i) * count, column(min, i), column(max, i));
   }
 }

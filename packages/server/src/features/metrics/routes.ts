@@ -1,3 +1,4 @@
+import { isCounter } from "@roamfleet/protocol/metric-values";
 import { METRIC_GROUPS_MAX, METRIC_ROBOTS_MAX, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
@@ -76,7 +77,9 @@ export function metricRoutes(http: Http, plane: Plane): void {
       labels === undefined ? [] : await listScope(db, caller, { site_id, fleet_id, robots: wanted, labels }, METRIC_ROBOTS_MAX + 1);
     if (robots.length > METRIC_ROBOTS_MAX)
       throw badRequest(`more than ${METRIC_ROBOTS_MAX} robots match: choose a site, a fleet or a label`);
-    const { series, points } = await readSeries(db, org_id, { ...period, robots: robots.map(({ id }) => id), names: new Set([name]) });
+    const extremes = aggregation === "min" || aggregation === "max" || isCounter(name);
+    const scope = { robots: robots.map(({ id }) => id), names: new Set([name]), extremes };
+    const { series, points } = await readSeries(db, org_id, { ...period, ...scope });
     const shown = shownPeriod(period, points);
     const groups = groupSeries(series, new Map(robots.map((robot) => [robot.id, robot])), {
       group_by,

@@ -1,7 +1,22 @@
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { bigint, bytea, equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
-import { DAY_MS, dayOf, type Rollup, type Step, STEPS } from "./rollup.ts";
+import {
+  bigint,
+  bytea,
+  equals,
+  int,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  timestamptz,
+} from "../../kernel/sql.ts";
+import { DAY_MS, dayOf, packedBytes, type Rollup, type Step, STEPS } from "./rollup.ts";
 
 /** Maximum names of the org that are considered. */
 const NAMES_LOOKED_AT_MAX = 5_000;
@@ -173,41 +188,51 @@ export const rollupsOfRobot = (
     select ${rollupRow} from metric_rollup
     where org_id = ${org_id} and robot_id = ${robot_id} and day >= ${startOfDay(since)} and day < ${until} ${step_seconds === undefined ? sql`` : sql`and step_seconds = ${step_seconds}`}`);
 
-/** The rollups of one series, of several days. */
-export interface StoredSeries {
-  robot_id: string;
-  name: string;
-  labels: Record<string, string>;
-  /** `day`: in milliseconds since 1970. */
-  days: { day: number; intervals: Buffer }[];
-}
+/**
+ * A condition on robots that is no condition of the index: planning with 1,000 values takes 60 ms, and the rows of a day are beside each other.
+ * A prepared plan would compare each row with each value of an array, but finds the key of an object by a binary search.
+ */
+const amongRobots = (robots: readonly string[]): Statement<unknown> =>
+  sql`${json(Object.fromEntries(robots.map((id) => [id, 1])))}::jsonb ? robot_id`;
 
-const seriesRow = row({ robot_id: text, labels: jsonb<Record<string, string>>(), days: text, bytes: text, intervals: bytea });
+const dayRow = row({ day: timestamptz, robots: text, labels: jsonb<Record<string, string>[]>(), intervals: bytea });
 
 /**
- * Returns the rollups of one metric of these robots in a period. The days of a series are one row: for a month of 1,000 robots, reading a row
- * for each day took three times as long.
+ * Returns the rollups of hours of one metric of these robots in a period; without `extremes` those without lowest and highest values, which is
+ * half of the bytes. A day is one row: reading 30,000 rows takes the server three times as long.
  */
-export async function rollupsOfMetric(
+export async function hoursOfMetric(
+  db: Db,
+  org_id: string,
+  { name, robots, since, until, extremes }: Omit<Period, "step_seconds"> & { name: string; robots: readonly string[]; extremes: boolean },
+): Promise<RollupRow[]> {
+  const [step_seconds, bytes] = [STEPS[1], packedBytes(STEPS[1], extremes)];
+  const days = await db.many(sql(dayRow)`
+    select day, string_agg(robot_id, ' ') as robots, jsonb_agg(labels) as labels,
+      string_agg(substring(intervals from 1 for ${bytes}), ''::bytea) as intervals
+    from metric_rollup
+    where org_id = ${org_id} and name = ${name} and step_seconds = ${step_seconds} and day >= ${startOfDay(since)} and day < ${until}
+      and ${amongRobots(robots)}
+    group by day`);
+  return days.flatMap(({ day, robots: ids, labels, intervals }) =>
+    ids.split(" ").map((robot_id, i) => ({
+      robot_id,
+      name,
+      labels: labels[i] ?? {},
+      step_seconds,
+      day,
+      intervals: intervals.subarray(i * bytes, (i + 1) * bytes),
+    })),
+  );
+}
+
+/** Returns the rollups of one metric of these robots in a period. */
+export const rollupsOfMetric = (
   db: Db,
   org_id: string,
   { name, robots, since, until, step_seconds }: Period & { name: string; robots: readonly string[] },
-): Promise<StoredSeries[]> {
-  const rows = await db.many(sql(seriesRow)`
-    select robot_id, labels, string_agg((date_part('epoch', day) / 86400)::int::text, ' ') as days,
-      string_agg(length(intervals)::text, ' ') as bytes, string_agg(intervals, ''::bytea) as intervals
-    from metric_rollup
+): Promise<RollupRow[]> =>
+  db.many(sql(rollupRow)`
+    select ${rollupRow} from metric_rollup
     where org_id = ${org_id} and name = ${name} and step_seconds = ${step_seconds} and day >= ${startOfDay(since)} and day < ${until}
-      and robot_id = any(${list(robots)}::text[])
-    group by robot_id, labels`);
-  return rows.map(({ robot_id, labels, days, bytes, intervals }) => {
-    const lengths = bytes.split(" ").map(Number);
-    let end = 0;
-    const of_days = days.split(" ").map((day, i) => {
-      const from = end;
-      end += lengths[i] ?? 0;
-      return { day: Number(day) * DAY_MS, intervals: intervals.subarray(from, end) };
-    });
-    return { robot_id, name, labels, days: of_days };
-  });
-}
+      and ${amongRobots(robots)}`);
