@@ -15,6 +15,7 @@ import {
   Segments,
   TimeInput,
   useNow,
+  useOutage,
 } from "../../ui/index.ts";
 import { defaultName, isFixed, type Period, periodOf } from "./explorer.ts";
 import { MetricPanel } from "./metric-panel.tsx";
@@ -48,9 +49,9 @@ export function ExplorerPage() {
         title="Metrics"
         label="Metrics"
         meta={<Refresh search={search} period={period} onChange={change} />}
-        actions={<PageActions panels={panels} period={period} onChange={change} />}
+        actions={<PageActions panels={panels} names={names.data?.data.names ?? []} period={period} onChange={change} />}
       />
-      <PeriodFields search={search} onChange={change} />
+      <PeriodFields search={search} period={period} onChange={change} />
       <QueryState query={names} rows={6}>
         {({ data }) =>
           data.names.length === 0 && search.panels === undefined ? (
@@ -98,7 +99,10 @@ function Panels({ panels, names, period, onChange }: PageProps & { names: readon
   );
 }
 
-function PageActions({ panels, period, onChange }: PageProps) {
+function PageActions({ panels, names, period, onChange }: PageProps & { names: readonly string[] }) {
+  const shown = new Set(panels.map(({ name = defaultName(names) }) => name));
+  /** A metric that no panel shows, with the scope and groups of the last panel. */
+  const next: Panel = { ...panels.at(-1), name: names.find((name) => !shown.has(name)), only: undefined };
   return (
     <>
       <Button icon={Link2} title="The link has the period that is shown now" onClick={() => copyLink(period)}>
@@ -109,7 +113,7 @@ function PageActions({ panels, period, onChange }: PageProps) {
         icon={Plus}
         disabled={panels.length >= PANELS_MAX}
         title={panels.length >= PANELS_MAX ? `A page has at most ${PANELS_MAX} panels` : undefined}
-        onClick={() => onChange({ panels: [...panels, { ...panels.at(-1), name: undefined, only: undefined }] })}
+        onClick={() => onChange({ panels: [...panels, next] })}
       >
         Add panel
       </Button>
@@ -128,6 +132,7 @@ function copyLink({ since, until }: Period): void {
 
 /** Shows whether the page follows the time, and a button that stops it. */
 function Refresh({ search, period, onChange }: { search: ExplorerSearch; period: Period; onChange: Change }) {
+  const is_outage = useOutage() !== undefined;
   if (isFixed(search))
     return (
       <>
@@ -139,7 +144,7 @@ function Refresh({ search, period, onChange }: { search: ExplorerSearch; period:
     );
   return (
     <>
-      <span>{`Refreshed every ${durationText(period.step_seconds)}`}</span>
+      <span>{is_outage ? "Not refreshed: the server is not responding" : `Refreshed every ${durationText(period.step_seconds)}`}</span>
       <Button className="!h-7 !px-2 text-xs" look="quiet" icon={Pause} onClick={() => onChange({ from: period.since, to: period.until })}>
         Pause
       </Button>
@@ -147,8 +152,11 @@ function Refresh({ search, period, onChange }: { search: ExplorerSearch; period:
   );
 }
 
-function PeriodFields({ search, onChange }: { search: ExplorerSearch; onChange: Change }) {
+function PeriodFields({ search, period, onChange }: { search: ExplorerSearch; period: Period; onChange: Change }) {
   const { range = "1h", from, to } = search;
+  // A time alone is no period: the other one is that of the period which is shown.
+  const put = (begin: string | undefined, end: string | undefined): void =>
+    onChange(begin === undefined || end === undefined ? { from: undefined, to: undefined } : { from: begin, to: end });
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="group" aria-label="Period">
       <Segments<ExplorerRange | "">
@@ -157,8 +165,8 @@ function PeriodFields({ search, onChange }: { search: ExplorerSearch; onChange: 
         value={isFixed(search) ? "" : range}
         onChange={(to_range) => onChange({ range: to_range === "" ? undefined : to_range, from: undefined, to: undefined })}
       />
-      <TimeInput label="From" value={from} onValue={(at) => onChange({ from: at })} />
-      <TimeInput label="To" value={to} onValue={(at) => onChange({ to: at })} />
+      <TimeInput label="From" value={from} onValue={(at) => put(at, to ?? period.until)} />
+      <TimeInput label="To" value={to} onValue={(at) => put(from ?? period.since, at)} />
       {from !== undefined && to !== undefined && from >= to && <p className="text-bad">From must be before To.</p>}
     </div>
   );

@@ -77,6 +77,7 @@ test("values have units, and panels are described in words", () => {
     ["1,235 B", "0.523 GB/s", "31.2%", "2/s", "—", "3"],
   );
   assert.equal(panelText({}, "cpu_percent"), "average of all robots");
+  assert.equal(panelText({ site_id: "site_1" }, "cpu_percent"), "average of the selected robots");
   assert.equal(panelText({ aggregation: "sum", group_by: "label:zone" }, "a_total"), "sum by label zone, increase per second of a counter");
   assert.equal(panelText({ aggregation: "count", group_by: "site" }, "a_total"), "number of robots by site");
   assert.deepEqual([["b", "cpu_percent"], ["b", "c"], []].map(defaultName), ["cpu_percent", "b", ""]);

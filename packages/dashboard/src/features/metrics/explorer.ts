@@ -177,13 +177,12 @@ export const AGGREGATIONS = (Object.keys(AGGREGATION_TEXTS) as (keyof typeof AGG
   label: { avg: "Average", min: "Minimum", max: "Maximum", sum: "Sum", count: "Count of robots" }[value],
 }));
 
-/** Describes what a panel shows: "average by robot, increase per second". */
-export function panelText({ aggregation = "avg", group_by }: Panel, name: string): string {
-  const by =
-    group_by === undefined
-      ? "of all robots"
-      : `by ${group_by.startsWith("label:") ? `label ${group_by.slice("label:".length)}` : group_by}`;
-  return `${AGGREGATION_TEXTS[aggregation]} ${by}${isCounter(name) && aggregation !== "count" ? ", increase per second of a counter" : ""}`;
+/** Describes what a panel shows: "average by robot, increase per second of a counter". */
+export function panelText({ aggregation = "avg", group_by, ...scope }: Panel, name: string): string {
+  const is_all = [scope.site_id, scope.fleet_id, scope.robot_id, scope.label].every((part) => part === undefined);
+  const by = group_by === undefined ? `of ${is_all ? "all" : "the selected"} robots` : `by ${group_by.replace(/^label:/, "label ")}`;
+  const rate = isCounter(name) && aggregation !== "count" ? ", increase per second of a counter" : "";
+  return `${AGGREGATION_TEXTS[aggregation]} ${by}${rate}`;
 }
 
 /** Color tokens and dash patterns of the lines. */

@@ -63,7 +63,7 @@ export function MetricPanel(props: MetricPanelProps) {
           </EmptyState>
         ) : (
           <QueryState query={answer} rows={6}>
-            {({ data }) => <Found {...props} answer={data} />}
+            {({ data }) => <Found key={`${name} ${panel.group_by ?? ""}`} {...props} answer={data} />}
           </QueryState>
         )}
       </section>
@@ -107,9 +107,9 @@ function Found({ answer, panel, number, name, period, onChange, onZoom }: Metric
   const [lit, setLit] = useState<string>();
   const [picked, setPicked] = useState<Picked>();
   const outage = useOutage();
-  if (chart.lines.length === 0) return <NoSamples />;
   const only = chart.lines.some(({ key }) => key === panel.only) ? panel.only : undefined;
-  const shown = only === undefined ? chart.lines : chart.lines.filter(({ key }) => key === only);
+  const shown = useMemo(() => chart.lines.filter(({ key }) => only === undefined || key === only), [chart, only]);
+  if (chart.lines.length === 0) return <NoSamples />;
   const title = chart.unit === "" ? name : `${name}, ${chart.unit}`;
   return (
     <>

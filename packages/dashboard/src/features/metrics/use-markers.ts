@@ -1,5 +1,7 @@
+import type { Deployment, Incident } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import type { LinkProps } from "@tanstack/react-router";
+import { useMemo } from "react";
 import { query, usePlaces } from "../../api/queries.ts";
 import type { Panel } from "../../search.ts";
 import type { Period } from "./explorer.ts";
@@ -38,28 +40,34 @@ export function useMarkers({ site_id, fleet_id, robot_id, label }: Panel, { sinc
     }),
     enabled,
   });
-  if (!enabled) return [];
-  const of_scope = new Set(fleets.filter((fleet) => fleet.site_id === site_id).map(({ id }) => id));
-  return [
-    ...(deployments.data?.items ?? [])
-      .filter((deployment) => site_id === undefined || of_scope.has(deployment.fleet_id ?? ""))
-      .map(({ id, created_at, release: { tag } }): Marker => ({
-        id,
-        at: Date.parse(created_at) / 1_000,
-        text: `Deployment of ${tag}`,
-        tone: "--info",
-        link: { to: "/deployments/$id", params: { id } },
-      })),
-    ...(incidents.data?.items ?? [])
-      .filter(({ raised_at }) => raised_at >= since && raised_at < until)
-      // An incident without a fleet is that of the whole site, so it may concern the fleet.
-      .filter((incident) => fleet_id === undefined || incident.fleet_id === null || incident.fleet_id === fleet_id)
-      .map(({ id, raised_at, title, severity }): Marker => ({
-        id,
-        at: Date.parse(raised_at) / 1_000,
-        text: `Incident: ${title}`,
-        tone: severity === "critical" ? "--bad" : "--warn",
-        link: { to: "/incidents/$id", params: { id } },
-      })),
-  ].toSorted((a, b) => a.at - b.at);
+  return useMemo(() => {
+    if (!enabled) return [];
+    const of_scope = new Set(fleets.filter((fleet) => fleet.site_id === site_id).map(({ id }) => id));
+    return [
+      ...(deployments.data?.items ?? [])
+        .filter((deployment) => site_id === undefined || of_scope.has(deployment.fleet_id ?? ""))
+        .map(deploymentMarker),
+      ...(incidents.data?.items ?? [])
+        .filter(({ raised_at }) => raised_at >= since && raised_at < until)
+        // An incident without a fleet is that of the whole site, so it may concern the fleet.
+        .filter((incident) => fleet_id === undefined || incident.fleet_id === null || incident.fleet_id === fleet_id)
+        .map(incidentMarker),
+    ].toSorted((a, b) => a.at - b.at);
+  }, [enabled, deployments.data, incidents.data, fleets, site_id, fleet_id, since, until]);
 }
+
+const deploymentMarker = ({ id, created_at, release: { tag } }: Deployment): Marker => ({
+  id,
+  at: Date.parse(created_at) / 1_000,
+  text: `Deployment of ${tag}`,
+  tone: "--info",
+  link: { to: "/deployments/$id", params: { id } },
+});
+
+const incidentMarker = ({ id, raised_at, title, severity }: Incident): Marker => ({
+  id,
+  at: Date.parse(raised_at) / 1_000,
+  text: `Incident: ${title}`,
+  tone: severity === "critical" ? "--bad" : "--warn",
+  link: { to: "/incidents/$id", params: { id } },
+});
