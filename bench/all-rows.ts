@@ -17,6 +17,7 @@ import { ingest } from "./rows/ingest.ts";
 import { logFollow } from "./rows/log-follow.ts";
 import { logIngest } from "./rows/log-ingest.ts";
 import { metricIngest } from "./rows/metric-ingest.ts";
+import { metricQuery } from "./rows/metric-query.ts";
 import { pgFloor } from "./rows/pg-floor.ts";
 import { portForward } from "./rows/port-forward.ts";
 import { startUp } from "./rows/start-up.ts";
@@ -40,6 +41,7 @@ export const ROWS: readonly Row[] = [
   logFollow,
   ingest,
   metricIngest,
+  metricQuery,
   portForward,
   camera,
   fleetDeployment,

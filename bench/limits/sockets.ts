@@ -1,14 +1,13 @@
-/** The limits of the robots' link: an accepted idle WebSocket, and a TCP socket that is only read (TCP_PORT). */
+/** The limits of the robots' link: an accepted idle WebSocket, and a TCP socket that replies REPLY_BYTES to each read (TCP_PORT). */
 import net from "node:net";
 import { WebSocketServer } from "ws";
 import { listener } from "../listener.ts";
 
-/** The number of reads is reported, because one read call may return several packets that arrive close to each other. */
-let reads = 0;
-const http = listener((_, response) => response.end(JSON.stringify({ reads })));
+const http = listener((_, response) => response.end());
 const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
 http.on("upgrade", (request, socket, head) => sockets.handleUpgrade(request, socket, head, (ws) => ws.on("message", () => {})));
 
+const reply = Buffer.alloc(Number(process.env.REPLY_BYTES ?? 0), 1);
 net
-  .createServer((socket) => socket.on("data", () => (reads += 1)).on("error", () => {}))
+  .createServer({ noDelay: true }, (socket) => socket.on("data", () => socket.write(reply)).on("error", () => {}))
   .listen(Number(process.env.TCP_PORT ?? 0), "127.0.0.1");

@@ -8,7 +8,7 @@ import type { Row } from "../row.ts";
 
 const DEPLOYMENTS = 1_000;
 const QUICK_DEPLOYMENTS = 100;
-const ROUNDS = 5;
+const ROUNDS = 7;
 /** Deployments per transaction, as in the server. */
 const BATCH = 250;
 const AHEAD_MS = 2_000;

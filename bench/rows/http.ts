@@ -9,7 +9,7 @@ import type { Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 import { insertRobots } from "../robots.ts";
 
-const ROUNDS = 5;
+const ROUNDS = 7;
 const ROUNDS_OF_CPU = 7;
 const ROUND_MS = 2_000;
 const QUICK = { rounds: 2, round_ms: 500 };

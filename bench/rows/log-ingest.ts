@@ -8,7 +8,7 @@ import type { Row } from "../row.ts";
 const ROBOTS = 20;
 const BATCHES_EACH = 200;
 const BATCHES_QUICK = 20;
-const ROUNDS = 5;
+const ROUNDS = 7;
 /** Server CPU microseconds per record, excluding the database. */
 const RECORD_US_MAX = 2.9;
 

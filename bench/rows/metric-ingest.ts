@@ -9,7 +9,7 @@ import type { Row, RowResult } from "../row.ts";
 
 const ROBOTS = 1_000;
 const QUICK_ROBOTS = 50;
-const ROUNDS = 5;
+const ROUNDS = 7;
 const CONNECT_AT_A_TIME = 50;
 const SERIES = 50;
 /** Samples of a series in a chunk: ten minutes at one each 10 s. */

@@ -6,7 +6,7 @@ import type { Row, RowResult } from "../row.ts";
 const MIB = 1024 * 1024;
 const BYTES = 256 * MIB;
 const BYTES_QUICK = 128 * MIB;
-const ROUNDS = 5;
+const ROUNDS = 7;
 const ROUNDS_QUICK = 1;
 /** Number of our processes on the path: agent, server and rf. */
 const PROCESSES = 3;

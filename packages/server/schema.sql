@@ -808,6 +808,34 @@ alter table metric_position enable row level security;
 create policy tenant on metric_position using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on metric_position to pg_database_owner;
 
+create table metric_rollup (
+  org_id text not null,
+  name text not null,
+  step_seconds integer not null,
+  day timestamp with time zone not null,
+  robot_id text not null,
+  labels jsonb not null,
+  intervals bytea not null,
+  constraint metric_rollup_pkey PRIMARY KEY (org_id, name, step_seconds, day, robot_id, labels)
+) partition by RANGE (day);
+CREATE INDEX metric_rollup_robot ON ONLY metric_rollup USING btree (org_id, robot_id, day);
+alter table metric_rollup enable row level security;
+create policy tenant on metric_rollup using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_rollup to pg_database_owner;
+
+create table metric_rollup_position (
+  org_id text not null,
+  robot_id text not null,
+  number bigint not null default 0,
+  chunk_from timestamp with time zone,
+  updated_at timestamp with time zone not null,
+  constraint metric_rollup_position_pkey PRIMARY KEY (org_id, robot_id),
+  constraint metric_rollup_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE
+);
+alter table metric_rollup_position enable row level security;
+create policy tenant on metric_rollup_position using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on metric_rollup_position to pg_database_owner;
+
 create table metric_shard (
   shard integer not null,
   leased_until timestamp with time zone,

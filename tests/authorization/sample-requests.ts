@@ -16,12 +16,15 @@ export interface Things {
   enrollment_key: string;
 }
 
+const SAMPLE_METRIC = "battery_percent";
+
 /** Creates one object of each kind in an org, by default in a new fleet. The robot is connected and has sent its health. */
 export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Promise<Things> {
   const fleet_id = fleet ?? (await org.homeFleet());
   const { site_id } = (await org.api.getFleet({ params: { id: fleet_id } })).data;
   const robot = await org.enrollRobot({ fleet_id });
   robot.sendHealth();
+  robot.sendSamples({ [SAMPLE_METRIC]: 50 });
   const bytes = `bytes of ${org.id}`;
   const release = await org.release({ bytes });
   const config = (await org.api.setConfig({ body: { key: "speed", value: 1, scope: "robot", scope_id: robot.id } })).data;
@@ -32,6 +35,10 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
     const { finished_at } = (await org.api.getDeployment({ params: { id: deployment.id } })).data;
     const config = (await org.api.getConfigDeployment({ params: { id: config_deployment.id } })).data;
     return finished_at !== null && config.finished_at !== null;
+  });
+  await until("the robot's samples to be stored", async () => {
+    const { groups } = (await org.api.queryMetrics({ query: { name: SAMPLE_METRIC, robot_id: robot.id } })).data;
+    return groups.length > 0;
   });
   const tomorrow = new Date(at.getTime() + 86_400_000).toISOString();
   const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
@@ -197,9 +204,11 @@ export function sampleRequest(
   const in_path = set?.place === "path" ? set.value : idOfPath(route, things);
   const namespace = set?.place === "path" ? encodeURIComponent(set.value) : "default";
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
-  const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
+  const needed = ((route.query?.required ?? []) as string[]).map((name) => [name, String(sampleOf(route, name, things))]);
+  const query: Record<string, string> = { ...Object.fromEntries(needed), ...(set?.place === "query" ? { [set.name]: set.value } : {}) };
   // Large enough to contain the first entries of all callers.
   if (route.name === "listTimeline") query.limit = "1000";
+  if (route.name === "queryMetrics" && set?.name !== "name") Object.assign(query, { name: SAMPLE_METRIC, group_by: "robot" });
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));
   if ("robot_id" in route.body.properties && !TARGETS.includes(set?.name ?? "")) body.robot_id = things.ids.robot_id;

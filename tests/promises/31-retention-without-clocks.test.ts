@@ -43,6 +43,7 @@ const DELETED_BY_AGE = [
   "log_robot_usage",
   "log_usage",
   "metric_chunk",
+  "metric_rollup",
   "org",
   "shell_recording",
   "stream_ticket",

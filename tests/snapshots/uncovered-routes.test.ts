@@ -73,7 +73,7 @@ const pathIdOf = (route: Route, things: Things): string => decodeURIComponent(sa
 
 async function refusesMalformed(route: Route): Promise<void> {
   const request = sampleRequest(route, ours);
-  const unknown = { ...request, query: { no_such_parameter: "1" } };
+  const unknown = { ...request, query: { ...request.query, no_such_parameter: "1" } };
   if (route.access === "robot") {
     const reply = await ours.robot.get(`${request.path}?no_such_parameter=1`);
     assert.equal(reply.status, 400);
@@ -82,7 +82,7 @@ async function refusesMalformed(route: Route): Promise<void> {
   await expect(route, 400, unknown, rightful(route), "no_such_parameter");
   for (const [name, schema] of Object.entries(route.query?.properties ?? {})) {
     const wrong = (schema as { type?: string }).type === "integer" ? "many" : "\0";
-    await expect(route, 400, { ...request, query: { [name]: wrong } }, rightful(route));
+    await expect(route, 400, { ...request, query: { ...request.query, [name]: wrong } }, rightful(route));
   }
   if (route.body === undefined) return;
   await expect(route, 400, { ...request, body: { ...request.body, no_such_field: 1 } }, rightful(route), "no_such_field");

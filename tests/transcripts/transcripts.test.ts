@@ -20,10 +20,16 @@ const COMMANDS = registry.flatMap(({ commands }) =>
   commands.flatMap((entry) => ("verbs" in entry ? entry.verbs.map(({ name }) => `${entry.name} ${name}`) : [entry.name])),
 );
 
+/** The verb of each noun that runs if none is named. */
+const DEFAULT_VERBS = new Map(
+  registry.flatMap(({ commands }) => commands.flatMap((entry) => ("verbs" in entry ? [[entry.name, entry.default_verb]] : []))),
+);
+
 /** Returns the commands of `rf` in a shell line. */
 const commandsIn = (line: string): string[] =>
   [...line.matchAll(/(?:^|[;|&(] ?|\s)rf ((?:(?:-o \w+|--?[\w-]+=\S+|--json) )*)([a-z][a-z-]*)(?: ([a-z]+))?/g)].flatMap(
-    ([, , noun = "", verb = ""]) => [`${noun} ${verb}`, noun].filter((name) => COMMANDS.includes(name)).slice(0, 1),
+    ([, , noun = "", verb = ""]) =>
+      [`${noun} ${verb}`, noun, `${noun} ${DEFAULT_VERBS.get(noun)}`].filter((name) => COMMANDS.includes(name)).slice(0, 1),
   );
 
 const asksJson = (line: string): boolean => /^(?:[A-Z_]+=\S* )*rf /.test(line) && / (--json|-o json)\b/.test(line) && !/\||yaml/.test(line);

@@ -45,7 +45,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   metric_chunk: "features/metrics",
   metric_rollup: "features/metrics",
   metric_rollup_default: "features/metrics",
-  metric_rollup_due: "features/metrics",
+  metric_rollup_position: "features/metrics",
   metric_chunk_default: "features/metrics",
   metric_shard: "features/metrics",
   timeline_entry: "features/timeline",

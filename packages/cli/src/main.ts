@@ -28,7 +28,13 @@ async function main(args: string[]): Promise<void> {
     context = new loaded.Context(out, { base_url: flags.baseUrl, profile: flags.profile, org: flags.org }, environment);
     process.on("SIGINT", endByInterrupt);
     out.configure(await outputOptions(flags, environment, (text) => out.note(`warning: ${plain(text)}`)));
-    await run(context, ...args);
+    try {
+      await run(context, ...args);
+    } catch (error) {
+      const replaced = await (await import("./names.ts")).replaceNames(context, args, error);
+      if (replaced === undefined) throw error;
+      await run(context, ...(replaced as never[]));
+    }
   });
   try {
     await program.parseAsync(args, { from: "user" });

@@ -10,6 +10,8 @@ export interface Program {
   program: Command;
   /** Completes a command: loads the subcommands of a noun such as `robots`, or the arguments and options of a verb such as `list`. */
   complete: (command: Command) => Promise<void>;
+  /** Returns the verb of a completed noun that runs if none is named. */
+  defaultVerb: (noun: Command) => Command | undefined;
   /** Examples of the loaded commands. */
   examples: ReadonlyMap<Command, readonly string[]>;
   /** Returns the command whose arguments commander rejected: the error message refers to its help. */
@@ -23,6 +25,7 @@ export interface Program {
 export function buildProgram(act: (run: CommandDefinition["run"], args: never[]) => Promise<void> = () => Promise.resolve()): Program {
   const pending = new Map<Command, () => void | Promise<void>>();
   const examples = new Map<Command, readonly string[]>();
+  const default_verbs = new Map<Command, string>();
   const complete = async (command: Command): Promise<void> => {
     const step = pending.get(command);
     pending.delete(command);
@@ -35,8 +38,8 @@ export function buildProgram(act: (run: CommandDefinition["run"], args: never[])
       failed = command;
       throw error;
     });
-  const addVerb = (parent: Command, { name, summary, load }: Verb): void => {
-    const command = watchErrors(parent.command(name)).summary(summary).description(`${summary}.`);
+  const addVerb = (parent: Command, { name, summary, load }: Verb, isDefault = false): void => {
+    const command = watchErrors(parent.command(name, { isDefault })).summary(summary).description(`${summary}.`);
     pending.set(command, async () => {
       const { description, define, run, examples: lines } = await load();
       if (description !== undefined) command.description(description);
@@ -47,11 +50,12 @@ export function buildProgram(act: (run: CommandDefinition["run"], args: never[])
       command.addHelpText("after", `\nExamples:\n${lines.map((text) => `  $ ${text}`).join("\n")}`);
     });
   };
-  const addNoun = (parent: Command, { name, summary, verbs }: Noun): void => {
+  const addNoun = (parent: Command, { name, summary, verbs, default_verb }: Noun): void => {
     const command = watchErrors(parent.command(name)).summary(summary).description(`${summary}.`).usage("<command>").helpCommand(false);
     command.hook("preSubcommand", (_noun, verb) => complete(verb));
+    if (default_verb !== undefined) default_verbs.set(command, default_verb);
     pending.set(command, () => {
-      for (const verb of verbs) addVerb(command, verb);
+      for (const verb of verbs) addVerb(command, verb, verb.name === default_verb);
     });
   };
 
@@ -69,7 +73,8 @@ export function buildProgram(act: (run: CommandDefinition["run"], args: never[])
       .summary(summary)
       .description(`${summary}: rf help ${name}`)
       .action(async () => void process.stdout.write((await import("./topic-texts.ts")).topicText(name)));
-  return { program, complete, examples, failed: () => failed ?? program };
+  const defaultVerb = (noun: Command): Command | undefined => noun.commands.find((verb) => verb.name() === default_verbs.get(noun));
+  return { program, complete, defaultVerb, examples, failed: () => failed ?? program };
 }
 
 function addRoot(): Command {

@@ -10,6 +10,8 @@ export interface Noun {
   name: string;
   summary: string;
   verbs: readonly Verb[];
+  /** The verb that runs if none is named. */
+  default_verb?: string;
 }
 interface Group {
   heading: string;
@@ -124,7 +126,18 @@ export const registry: readonly Group[] = [
       ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
       ...verbs(() => import("./commands/report.ts"), { report: "Show what changed, what broke and what is open" }),
       ...verbs(() => import("./commands/explain.ts"), { explain: "Explain why a robot has not installed a release" }),
-      ...verbs(() => import("./commands/metrics.ts"), { metrics: "Show metrics of a robot" }),
+      {
+        name: "metrics",
+        summary: "Show metrics of a robot, a fleet or a site",
+        verbs: [
+          ...verbs(() => import("./commands/metrics.ts"), { show: "Show metrics of a robot; also without the word show" }),
+          ...verbs(() => import("./commands/metrics-query.ts"), {
+            query: "Show one metric of many robots over time, by group",
+            names: "List the names of metrics",
+          }),
+        ],
+        default_verb: "show",
+      },
       noun("channels", "Manage channels, through which incidents are reported", () => import("./commands/channels.ts"), {
         list: "List channels",
         show: "Show a channel",

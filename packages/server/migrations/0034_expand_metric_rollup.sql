@@ -17,22 +17,17 @@ alter table metric_rollup enable row level security;
 create policy tenant on metric_rollup using (org_id = current_setting('app.org', true));
 grant select, insert, update, delete on metric_rollup to pg_database_owner;
 
--- Days of robots with chunks that are not in a rollup yet.
-create table metric_rollup_due (
+-- The chunks of a robot whose samples are in its rollups: those up to a number. Absent: none.
+create table metric_rollup_position (
   org_id text not null,
   robot_id text not null,
-  day timestamptz not null,
-  marked_at timestamptz not null,
-  primary key (org_id, robot_id, day),
+  number bigint not null default 0,
+  -- When the last of these chunks begins. Later chunks rarely begin before it.
+  chunk_from timestamptz,
+  updated_at timestamptz not null,
+  primary key (org_id, robot_id),
   foreign key (org_id, robot_id) references robot (org_id, id) on delete cascade
 );
-create index metric_rollup_due_marked on metric_rollup_due (marked_at);
-alter table metric_rollup_due enable row level security;
-create policy tenant on metric_rollup_due using (org_id = current_setting('app.org', true));
-grant select, insert, update, delete on metric_rollup_due to pg_database_owner;
-
--- Chunks that servers of the previous version stored.
-insert into metric_rollup_due (org_id, robot_id, day, marked_at)
-  select distinct c.org_id, c.robot_id, date_trunc('day', t.at, 'UTC'), now()
-  from metric_chunk c cross join lateral (values (c.first_at), (c.last_at)) t (at)
-  where exists (select from robot r where r.org_id = c.org_id and r.id = c.robot_id);
+alter table metric_rollup_position enable row level security;
+create policy tenant on metric_rollup_position using (org_id = current_setting('app.org', true));
+grant select, insert, update, delete on metric_rollup_position to pg_database_owner;

@@ -14,7 +14,7 @@ interface Options {
   until?: TimeOption;
 }
 
-export const metrics = defineCommand<[string, string[], Options]>(
+export const show = defineCommand<[string, string[], Options]>(
   "Show metrics of a robot: the latest, lowest and highest value of each, and its curve. Robots send samples every 15 minutes by default.",
   (command) =>
     command
@@ -49,14 +49,15 @@ export const metrics = defineCommand<[string, string[], Options]>(
 const nameOf = ({ name, labels }: Series): string => [name, ...Object.values(labels)].join(" ");
 
 const numbers = (values: readonly (number | null)[]): number[] => values.filter((value) => value !== null);
-const lowest = (values: readonly (number | null)[]): number | undefined =>
+export const lowest = (values: readonly (number | null)[]): number | undefined =>
   lastOf(values) === undefined ? undefined : Math.min(...numbers(values));
-const highest = (values: readonly (number | null)[]): number | undefined =>
+export const highest = (values: readonly (number | null)[]): number | undefined =>
   lastOf(values) === undefined ? undefined : Math.max(...numbers(values));
 
 const SMALL_DIGITS = 3;
 
-function valueText(name: string, value: number | undefined): string {
+/** Formats a value of a metric in the unit that its name shows. */
+export function valueText(name: string, value: number | undefined): string {
   if (value === undefined) return "–";
   const rate = isCounter(name) ? "/s" : "";
   switch (unitOf(name)) {

@@ -74,11 +74,11 @@ function show({ since, changed, broken, open }: Report, { out, now }: Context): 
   section("What broke", [
     part("Incidents", raised(broken.incidents), incident),
     part("Failed deployments", broken.deployments, deployment),
-    part("Robots", broken.robots, summary),
+    part("Groups of robots", broken.robots, summary),
   ]);
   section("What is open", [
     part("Incidents", raised(open.incidents), incident),
     part("Deployments", open.deployments, deployment),
-    part("Robots", open.robots, summary),
+    part("Groups of robots", open.robots, summary),
   ]);
 }

@@ -7,6 +7,7 @@ import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { Failure, usage } from "../failure.ts";
+import { labelQuery } from "../labels.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { labelsText, line } from "../text.ts";
 import { installLine, showKeyUse, withInstallLine } from "./keys.ts";
@@ -111,12 +112,6 @@ const queryOf = (options: Options) => ({
   site_id: options.site,
   sort: options.sort,
 });
-
-function labelQuery(text: string): string {
-  const at = text.indexOf("=");
-  if (at < 1) throw usage(`--label ${text} is not a label`, "Use --label zone=a.");
-  return `${text.slice(0, at)}:${text.slice(at + 1)}`;
-}
 
 export const show = defineCommand<[string]>(
   undefined,

@@ -38,6 +38,8 @@ function joinEqualSigns(words: readonly string[]): { typed: string[]; split: boo
 /** The position of the last word in the command line. */
 interface Place {
   command: Command;
+  /** Commands that are allowed at this position. */
+  children: readonly Command[];
   /** Options that are allowed at the position of the last word. */
   options: readonly Option[];
   /** The argument or option whose value is completed; undefined if there is none. */
@@ -61,7 +63,7 @@ async function complete({ typed, split }: { typed: readonly string[]; split: boo
 }
 
 async function findPlace(words: readonly string[]): Promise<Place> {
-  const { program, complete: load } = buildProgram();
+  const { program, complete: load, defaultVerb } = buildProgram();
   const flags = new Map<string, string>();
   let command = program;
   let slot: Option | undefined;
@@ -82,14 +84,22 @@ async function findPlace(words: readonly string[]): Promise<Place> {
     else {
       const child = command.commands.find((one) => one.name() === word);
       if (child === undefined) seen.push(word);
-      else {
-        await load(child);
-        command = child;
+      const next = child ?? defaultVerb(command);
+      if (next !== undefined) {
+        await load(next);
+        command = next;
       }
     }
   }
+  const children = command.commands;
+  const verb = defaultVerb(command);
+  if (verb !== undefined) {
+    await load(verb);
+    command = verb;
+  }
   return {
     command,
+    children,
     options: only_arguments ? [] : optionsOf(command),
     slot: slot ?? command.registeredArguments[seen.length],
     flags,
@@ -108,10 +118,15 @@ async function candidatesAt(place: Place, current: string): Promise<Candidate[] 
   const { command, slot, options } = place;
   const is_option_value = slot !== undefined && "long" in slot;
   if (is_option_value) return valuesOf(slot, place);
-  const children = command.commands.filter((child) => topics.every(({ name }) => name !== child.name()));
+  const children = place.children.filter((child) => topics.every(({ name }) => name !== child.name()));
   if (children.length > 0 && !current.startsWith("-")) {
     const extra = place.for_help ? topics.map(({ name, summary }) => ({ value: name, about: summary })) : [];
-    return [...children.map((child) => ({ value: child.name(), about: child.summary() })), ...(command.parent === null ? extra : [])];
+    const values = slot === undefined ? [] : await valuesOf(slot, place);
+    return [
+      ...children.map((child) => ({ value: child.name(), about: child.summary() })),
+      ...(command.parent === null ? extra : []),
+      ...(values === FILES ? [] : values),
+    ];
   }
   if (slot !== undefined && !current.startsWith("-")) return valuesOf(slot, place);
   return [

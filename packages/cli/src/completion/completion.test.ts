@@ -84,6 +84,9 @@ test("shell completion completes IDs by prefix or name and escapes control chara
   ]);
   assert.deepEqual(await values("deploy", "1.0", "--robot", "arm-2"), ["rob_22"]);
   assert.deepEqual(await values("robots", "logs", "ar"), ["arm-1", "arm-2"]);
+  // The verb `show` may be left out.
+  assert.deepEqual(await values("metrics", ""), ["show", "query", "names", "rob_1", "rob_22", "rob_3"]);
+  assert.deepEqual(await values("metrics", "rob_1", "--s"), ["--since"]);
   assert.deepEqual(await values("deploy", "na"), ["nav 1.4"]);
 });
 

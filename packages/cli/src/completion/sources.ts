@@ -49,7 +49,16 @@ const LISTS = {
 /** A candidate before validation: any field may be missing. */
 type LooseCandidate = { [K in keyof Candidate]: string | null | undefined };
 
-export type Source = keyof typeof LISTS | "my_orgs" | "signing_keys" | "profiles" | "paths" | "kinds" | "files" | "ros_topics";
+export type Source =
+  | keyof typeof LISTS
+  | "my_orgs"
+  | "signing_keys"
+  | "profiles"
+  | "paths"
+  | "kinds"
+  | "files"
+  | "ros_topics"
+  | "metric_names";
 
 /**
  * The source of candidates for each argument and flag, such as `releases --kind`. For a flag with the same meaning in every command, such
@@ -76,6 +85,8 @@ const SOURCES: Readonly<Record<string, Source>> = {
   "robots id": "robots",
   "explain id": "robots",
   "metrics id": "robots",
+  "metrics name": "metric_names",
+  "metrics names": "metric_names",
   "robots topic": "ros_topics",
   "robots source": "files",
   "robots target": "files",
@@ -137,6 +148,7 @@ export async function readSource(
       const { ros } = (await client.getRobotHealth({ params: { id: words[0] ?? "" }, signal: controller.signal })).data;
       return (ros?.topics ?? []).map((value) => ({ value }));
     }
+    if (source === "metric_names") return (await client.listMetrics({ signal: controller.signal })).data.names.map((value) => ({ value }));
     if (source === "signing_keys") {
       const { keys } = (await client.getSigningKeys({ signal: controller.signal })).data;
       return keys.filter(({ revoked_at }) => revoked_at === null).map(({ id, name }) => ({ value: id, name }));

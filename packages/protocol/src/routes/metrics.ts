@@ -55,5 +55,6 @@ export const metricRoutes = defineRoutes("Metrics", {
       points: Maybe(Type.Integer({ minimum: 1, maximum: METRIC_POINTS_MAX, description: "Number of intervals; default: 120" })),
     }),
     responses: { 200: DataOf(MetricAnswer) },
+    errors: [404],
   },
 });

@@ -56,6 +56,12 @@ export interface AuditNote {
   changed?: boolean;
 }
 
+/** An object before and after a request. */
+export interface Changed<T> {
+  before: T;
+  after: T;
+}
+
 /** Returns those of the fields that differ, each with its value before and after, for the data of an audit entry. */
 export const changesBetween = <T extends object>(before: T, after: T, fields: readonly (keyof T & string)[]) => ({
   changes: Object.fromEntries(

@@ -41,11 +41,11 @@ export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: A
   if (row.outside === "forbidden") return requireInWholeOrg(caller, needed);
   let named = 0;
   for (const field of row.objects) {
-    const object = readObject(field, asked);
-    if (object === undefined) continue;
-    named += 1;
-    if (object === "org") requireInWholeOrg(caller, field.role);
-    else await requireObject(find, db, caller, field.role, object);
+    for (const object of readObjects(field, asked)) {
+      named += 1;
+      if (object === "org") requireInWholeOrg(caller, field.role);
+      else await requireObject(find, db, caller, field.role, object);
+    }
   }
   // A request that names no object is refused, because there is no object on which to check the role.
   if (named === 0 && row.outside === "not_found")
@@ -58,15 +58,19 @@ interface NamedObject {
   kinds: readonly PlacedKind[];
 }
 
-function readObject({ in: place, field, kind }: ObjectField, asked: AskedObjects): NamedObject | "org" | undefined {
+/** Returns the objects of a field, which is one id, or several if a query parameter is repeated. */
+function readObjects({ in: place, field, kind }: ObjectField, asked: AskedObjects): (NamedObject | "org")[] {
   const fields = (asked[place] ?? {}) as Record<string, unknown>;
-  const id = fields[field];
-  if (kind === "config_scope" && place === "body" && (fields.scope ?? "org") === "org") return "org";
-  if (typeof id !== "string") return undefined;
-  if (kind === "target") return isKind(fields.target_kind, ["robot", "fleet"]) ? { id, kinds: [fields.target_kind] } : undefined;
-  if (kind !== "config_scope") return { id, kinds: [kind] };
-  if (fields.scope === undefined) return { id, kinds: SCOPE_KINDS };
-  return isKind(fields.scope, SCOPE_KINDS) ? { id, kinds: [fields.scope] } : undefined;
+  if (kind === "config_scope" && place === "body" && (fields.scope ?? "org") === "org") return ["org"];
+  const kinds = kindsOf(kind, fields);
+  return [fields[field]].flat().flatMap((id) => (typeof id === "string" && kinds.length > 0 ? [{ id, kinds }] : []));
+}
+
+function kindsOf(kind: ObjectKind, fields: Readonly<Record<string, unknown>>): readonly PlacedKind[] {
+  if (kind === "target") return isKind(fields.target_kind, ["robot", "fleet"]) ? [fields.target_kind] : [];
+  if (kind !== "config_scope") return [kind];
+  if (fields.scope === undefined) return SCOPE_KINDS;
+  return isKind(fields.scope, SCOPE_KINDS) ? [fields.scope] : [];
 }
 
 const SCOPE_KINDS = ["site", "fleet", "robot"] as const;

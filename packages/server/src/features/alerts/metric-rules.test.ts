@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { encodeChunk } from "@roamfleet/protocol/link";
 import type { AlertRule, AlertRuleTest, Incident, IncidentMember } from "@roamfleet/protocol/routes";
+import { sql } from "../../kernel/sql.ts";
 import { storeSamples } from "../metrics/index.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startAlertPlane } from "./testing/alert-plane.ts";
@@ -88,6 +89,18 @@ test(
     assert.deepEqual(await it.matching(rule), []);
   },
 );
+
+test("a damaged stored chunk does not hide the other chunks of the minutes of a rule", TIMEOUT, async () => {
+  await using it = await start(1);
+  const [robot] = it.ids;
+  const rule = await it.rule({ type: "metric_above", metric: "load", threshold: 50, minutes: 10 });
+  await it.store(robot, "load", [99], { ago_seconds: 120 });
+  await it.store(robot, "load", [99], { ago_seconds: 60 });
+  await it.db.run(sql`update metric_chunk set chunk = '\\x00'::bytea where org_id = ${it.org_id} and robot_id = ${robot} and number = 1`);
+  await it.store(robot, "load", [10]);
+  await it.clock.advance({ seconds: 20 });
+  assert.deepEqual(await it.matching(rule), [robot], "the mean of 99 and 10 is above");
+});
 
 test("metric_absent matches robots without samples once the metric was watched for its minutes", TIMEOUT, async () => {
   await using it = await start(2);

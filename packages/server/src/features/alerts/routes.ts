@@ -1,5 +1,6 @@
 import { type AlertRule, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { changesBetween } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -37,9 +38,20 @@ function ruleRoutes(http: Http, plane: Plane): void {
     data: toWire(await readRule(db, caller.org_id, params.id)),
   }));
 
-  serve(http, plane, routes.updateAlertRule, async (_, { params, body, caller, db }) => ({
-    data: toWire(await changeRule(db, plane, caller, params.id, body)),
-  }));
+  serve(http, plane, routes.updateAlertRule, async (_, { params, body, caller, db, audit }) => {
+    const { before, after } = await changeRule(db, plane, caller, params.id, body);
+    audit.data = changesBetween(toWire(before), toWire(after), [
+      "name",
+      "condition",
+      "severity",
+      "site_id",
+      "fleet_id",
+      "labels",
+      "for_seconds",
+      "disabled_at",
+    ]);
+    return { data: toWire(after) };
+  });
 
   serve(http, plane, routes.testAlertRule, async (_, { params, body, caller, db }) => {
     const rule = await withChanges(db, plane, caller, await readRule(db, caller.org_id, params.id), body);

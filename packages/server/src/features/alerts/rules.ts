@@ -2,6 +2,7 @@ import { ID_PREFIXES, type AlertConditionType } from "@roamfleet/protocol";
 import { type AlertCondition, type BodyOf, METRIC_MINUTES_MAX, type Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mapUniqueViolation } from "../../engines/db/index.ts";
+import type { Changed } from "../../kernel/audit.ts";
 import { type Caller, requireReached, roleOn } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, found, notFound, printable } from "../../kernel/fault.ts";
@@ -106,7 +107,7 @@ export async function createRule(db: Db, plane: Changing, caller: Caller, body: 
 }
 
 /** Changes a rule. If its condition or scope changes, its matches end, and the durations of current matches start again. */
-export async function changeRule(db: Db, plane: Changing, caller: Caller, id: string, body: RuleChange): Promise<RuleRow> {
+export async function changeRule(db: Db, plane: Changing, caller: Caller, id: string, body: RuleChange): Promise<Changed<RuleRow>> {
   const { org_id } = caller;
   return await db.transaction(async (tx) => {
     await lockEvaluation(tx, org_id);
@@ -117,7 +118,7 @@ export async function changeRule(db: Db, plane: Changing, caller: Caller, id: st
     if (body.force !== true && (changed || enabled)) await refuseMatchingAll(tx, org_id, rule, plane.clock.now());
     if (changed) await endMatches(tx, org_id, id, plane.clock.now());
     await store(tx, plane, org_id, rule, "updated");
-    return rule;
+    return { before, after: rule };
   });
 }
 

@@ -6,10 +6,12 @@ import { toFault } from "../../kernel/http.ts";
 import { MAX_ID } from "../../kernel/page.ts";
 import { BATCH_ROWS_MAX } from "../../kernel/retention.ts";
 import { json, nullable, row, sql, text } from "../../kernel/sql.ts";
+import { alertRoutes, channelRoutes } from "../alerts/index.ts";
 import { orgRoutes } from "../orgs/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { explain } from "../testing/explain.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
+import { userRoutes } from "../users/index.ts";
 import { auditRoutes } from "./index.ts";
 import { type EntryFilter, newestEntries } from "./store.ts";
 
@@ -76,6 +78,34 @@ test("records the fields that a request changed, and names the object by its cur
   );
   assert.equal((await it.call("DELETE", `/api/sites/${id}`, { token })).status, 200);
   assert.deepEqual([...new Set((await read()).map(({ object_name }) => object_name))], [null]);
+});
+
+test("records what changed in users, alert rules, channels and settings of the org, without secrets", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([auditRoutes, userRoutes, orgRoutes, alertRoutes, channelRoutes]);
+  const { token } = await it.org({ role: "admin" });
+  const send = async (method: "POST" | "PATCH", path: string, body: object): Promise<string> => {
+    const answer = await it.call<{ data: { id: string } }>(method, path, { token, body });
+    assert.ok(answer.status < 300, JSON.stringify(answer.body));
+    return answer.body.data.id;
+  };
+  const user = await send("POST", "/api/users", { email: "ada@example.org", name: "Ada", role: "viewer" });
+  await send("PATCH", `/api/users/${user}`, { role: "operator" });
+  const rule = await send("POST", "/api/alert-rules", { name: "Drift", condition: { type: "config_drift" }, severity: "info" });
+  await send("PATCH", `/api/alert-rules/${rule}`, { severity: "critical", for_seconds: 60 });
+  const channel = await send("POST", "/api/channels", { name: "Ops", kind: "webhook", url: "https://example.org/first-secret" });
+  await send("PATCH", `/api/channels/${channel}`, { url: "https://example.com/second-secret" });
+  await send("PATCH", "/api/org", { settings: { deployment_expires_days: 3 } });
+  const { items } = (await it.call<Audit>("GET", "/api/audit", { token })).body;
+  assert.deepEqual(
+    items.flatMap(({ action, data }) => (data.changes === undefined ? [] : [[action, data.changes]])),
+    [
+      ["updateOrg", { settings: { before: { deployment_expires_days: null }, after: { deployment_expires_days: 3 } } }],
+      ["updateChannel", { destination: { before: "example.org", after: "example.com" } }],
+      ["updateAlertRule", { severity: { before: "info", after: "critical" }, for_seconds: { before: 0, after: 60 } }],
+      ["updateUser", { grants: { before: [{ role: "viewer", scopes: [] }], after: [{ role: "operator", scopes: [] }] } }],
+    ],
+  );
+  assert.doesNotMatch(JSON.stringify(items), /secret/);
 });
 
 test("lists only what was changed with changes=true: requests, shells, tunnels and file transfers", TIMEOUT, async () => {

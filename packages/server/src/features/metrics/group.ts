@@ -1,17 +1,8 @@
 import type { MetricAggregation } from "@roamfleet/protocol";
 import { isCounter, shownValues } from "@roamfleet/protocol/metric-values";
+import { Intervals, rounded } from "./intervals.ts";
 import type { RobotSeries } from "./read.ts";
-
-/** A robot with the places and labels by which its series are grouped. */
-export interface GroupedRobot {
-  id: string;
-  name: string;
-  site_id: string;
-  site_name: string;
-  fleet_id: string;
-  fleet_name: string;
-  labels: Record<string, string>;
-}
+import type { GroupedRobot } from "./store-rollups.ts";
 
 export interface Group {
   id: string | null;
@@ -21,18 +12,24 @@ export interface Group {
   values: (number | null)[];
 }
 
-const COMBINE: Record<MetricAggregation, (values: readonly number[]) => number> = {
-  avg: (values) => values.reduce((sum, value) => sum + value, 0) / values.length,
-  min: (values) => values.reduce((least, value) => Math.min(least, value), Infinity),
-  max: (values) => values.reduce((most, value) => Math.max(most, value), -Infinity),
-  sum: (values) => values.reduce((sum, value) => sum + value, 0),
-  count: (values) => values.length,
+/** How the values of a group at one time are combined, of which `counts` has the number. */
+const COMBINE: Record<MetricAggregation, (combined: Intervals, at: number) => number> = {
+  avg: (combined, at) => rounded(combined.mean(at)),
+  min: ({ min }, at) => min[at] ?? 0,
+  max: ({ max }, at) => max[at] ?? 0,
+  sum: ({ sums }, at) => rounded(sums[at] ?? 0),
+  count: ({ counts }, at) => counts[at] ?? 0,
 };
 
-/** Returns the values of a series that an aggregation combines: of a counter its increase per second. */
-function valuesOf(series: RobotSeries, aggregation: MetricAggregation, step_seconds: number): (number | null)[] {
-  if (isCounter(series.name)) return shownValues(series, step_seconds);
-  return aggregation === "min" ? series.min : aggregation === "max" ? series.max : series.mean;
+/** Returns the value of a series for each interval with samples: of a counter its increase per second. */
+function valuesOf(series: RobotSeries, aggregation: MetricAggregation, step_seconds: number): (at: number) => number | null {
+  const { name, intervals } = series;
+  if (isCounter(name)) {
+    const rates = shownValues({ name, ...intervals.values() }, step_seconds);
+    return (at) => rates[at] ?? null;
+  }
+  const extremes = aggregation === "min" ? intervals.min : aggregation === "max" ? intervals.max : undefined;
+  return (at) => (intervals.counts[at] === 0 ? null : extremes === undefined ? intervals.mean(at) : (extremes[at] ?? 0));
 }
 
 /** Returns the group of a robot: its id, its name, and what distinguishes several series of one robot. */
@@ -54,33 +51,40 @@ export function groupSeries(
   robots: ReadonlyMap<string, GroupedRobot>,
   { group_by, aggregation, step_seconds }: { group_by: string | undefined; aggregation: MetricAggregation; step_seconds: number },
 ): Group[] {
-  const found = new Map<string, { group: Pick<Group, "id" | "name" | "labels">; members: RobotSeries[] }>();
-  for (const one of series) {
-    const robot = robots.get(one.robot_id);
-    if (robot === undefined) continue;
-    const group = groupOf(robot, one.labels, group_by);
-    const key = JSON.stringify([group.id, group.labels]);
-    const known = found.get(key);
-    if (known === undefined) found.set(key, { group, members: [one] });
-    else known.members.push(one);
+  interface Combined {
+    group: Pick<Group, "id" | "name" | "labels">;
+    robots: Set<string>;
+    values: Intervals;
+    /** The last robot that was counted at each time: one with several series counts once. */
+    counted: string[];
   }
-  const groups = [...found.values()].map(({ group, members }): Group => {
-    const shown = members.map((one) => valuesOf(one, aggregation, step_seconds));
-    const points = shown[0]?.length ?? 0;
-    const values = Array.from({ length: points }, (_, at) => {
-      const filled = shown.flatMap((one, i) => {
-        const value = one[at] ?? null;
-        return value === null ? [] : [{ value, robot_id: members[i]?.robot_id }];
-      });
-      if (filled.length === 0) return null;
-      if (aggregation === "count") return new Set(filled.map(({ robot_id }) => robot_id)).size;
-      return COMBINE[aggregation](filled.map(({ value }) => value));
-    });
-    return { ...group, robot_count: new Set(members.map(({ robot_id }) => robot_id)).size, values };
-  });
+  const found = new Map<string, Combined>();
+  for (const one of series.toSorted((a, b) => (a.robot_id < b.robot_id ? -1 : 1))) {
+    const { robot_id, labels, intervals } = one;
+    const robot = robots.get(robot_id);
+    if (robot === undefined) continue;
+    const points = intervals.counts.length;
+    const group = groupOf(robot, labels, group_by);
+    const key = JSON.stringify([group.id, group.labels]);
+    const combined = found.get(key) ?? { group, robots: new Set(), values: new Intervals(0, points, points), counted: [] };
+    found.set(key, combined);
+    combined.robots.add(robot_id);
+    const valueOf = valuesOf(one, aggregation, step_seconds);
+    for (let at = 0; at < points; at += 1) {
+      const value = valueOf(at);
+      if (value === null || (aggregation === "count" && combined.counted[at] === robot_id)) continue;
+      combined.counted[at] = robot_id;
+      combined.values.addReduced(at, 1, value, value, value);
+    }
+  }
+  const groups = Array.from(found.values(), (one): Group => ({
+    ...one.group,
+    robot_count: one.robots.size,
+    values: one.values.filled((at) => COMBINE[aggregation](one.values, at)),
+  }));
   const averageOf = ({ values }: Group): number => {
     const filled = values.filter((value) => value !== null);
-    return filled.length === 0 ? -Infinity : COMBINE.avg(filled);
+    return filled.length === 0 ? -Infinity : filled.reduce((sum, value) => sum + value, 0) / filled.length;
   };
   return groups
     .map((group) => ({ group, average: averageOf(group) }))

@@ -25,7 +25,7 @@ const batcherOf = planeState(
       affectsAll: (error) => db_errors.isOutage(error),
       work: async (org_id, chunks) => {
         const queued_at = settings.metric_endpoints?.write === undefined ? null : clock.now();
-        const stored = await insertWatched(db.forOrg(org_id), org_id, chunks, { now: clock.now(), queued_at });
+        const stored = await insertWatched(db.forOrg(org_id), org_id, chunks, queued_at);
         return chunks.map(({ robot_id }) => stored.has(robot_id));
       },
     }),
@@ -36,12 +36,12 @@ async function insertWatched(
   db: Db,
   org_id: string,
   chunks: readonly (NewChunk & StoredSamples)[],
-  times: { now: Date; queued_at: Date | null },
+  queued_at: Date | null,
 ): Promise<Set<string>> {
   const watches = await listWatches(db, org_id);
-  if (watches.length === 0) return insertChunks(db, org_id, chunks, times);
+  if (watches.length === 0) return insertChunks(db, org_id, chunks, queued_at);
   return db.transaction(async (tx) => {
-    const stored = await insertChunks(tx, org_id, chunks, times);
+    const stored = await insertChunks(tx, org_id, chunks, queued_at);
     await updateValues(
       tx,
       org_id,

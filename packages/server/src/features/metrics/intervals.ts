@@ -2,6 +2,7 @@ import type { Series } from "@roamfleet/protocol/link";
 
 /** Significant digits of an average. Sums of many samples have rounding errors in the others. */
 const DIGITS = 10;
+export const rounded = (value: number): number => Number(value.toPrecision(DIGITS));
 
 /** The average, lowest and highest value of each interval; null if it has no samples. */
 export interface IntervalValues {
@@ -49,9 +50,20 @@ export class Intervals {
   }
 
   values(): IntervalValues {
-    const filled = (values: Float64Array): (number | null)[] =>
-      Array.from(values, (value, i) => ((this.counts[i] ?? 0) === 0 ? null : value));
-    const mean = this.sums.map((sum, i) => Number((sum / Math.max(1, this.counts[i] ?? 0)).toPrecision(DIGITS)));
-    return { mean: filled(mean), min: filled(this.min), max: filled(this.max) };
+    return {
+      mean: this.filled((i) => rounded(this.mean(i))),
+      min: this.filled((i) => this.min[i] ?? 0),
+      max: this.filled((i) => this.max[i] ?? 0),
+    };
+  }
+
+  /** Returns the average of an interval that has samples. */
+  mean(at: number): number {
+    return (this.sums[at] ?? 0) / (this.counts[at] ?? 0);
+  }
+
+  /** Returns a value for each interval; null if it has no samples. */
+  filled(valueOf: (at: number) => number): (number | null)[] {
+    return Array.from(this.counts, (count, i) => (count === 0 ? null : valueOf(i)));
   }
 }

@@ -8,7 +8,7 @@ import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { CHUNK_RATE } from "./ingest.ts";
 import { metricRoutes, startMetricRetention, storeSamples, takeSamples } from "./index.ts";
-import { readSeries, SERIES_SHOWN_MAX } from "./read.ts";
+import { queryMetrics, readSeries, SERIES_SHOWN_MAX } from "./read.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const HOUR_MS = 3_600_000;
@@ -36,8 +36,10 @@ async function start() {
       const since = new Date(now - HOUR_MS);
       const period = { since, until: new Date(now + HOUR_MS), points: (2 * HOUR_MS) / 1_000, raw_since: since };
       const { series } = await readSeries(plane.db.forOrg(as), as, { robots: [robot_id], names: new Set([name]), ...period });
-      return series.map(({ labels, mean }) => {
-        const filled = mean.flatMap((value, at) => (value === null ? [] : [{ value, time: since.getTime() + at * 1_000 }]));
+      return series.map(({ labels, intervals }) => {
+        const filled = intervals
+          .values()
+          .mean.flatMap((value, at) => (value === null ? [] : [{ value, time: since.getTime() + at * 1_000 }]));
         return { name, labels, times: filled.map(({ time }) => time), values: filled.map(({ value }) => value) };
       });
     },
@@ -76,10 +78,9 @@ test("returns the average, lowest and highest sample of each interval, and null 
   const { now, db, org_id, robot_id } = of;
   await of.store(1, [seriesOf([now, now + 1_000, now + 9_999, now + 30_000], [1, 2, 6, 5])]);
   const period = { since: new Date(now), until: new Date(now + 40_000), points: 4, raw_since: new Date(now) };
-  const { series } = await readSeries(db, org_id, { robots: [robot_id], names: undefined, ...period });
+  const { series } = await queryMetrics(db, org_id, { robot_id, names: undefined, ...period });
   const [first] = series;
   assert.deepEqual(first, {
-    robot_id,
     name: "cpu_percent",
     labels: {},
     mean: [3, null, null, 5],

@@ -1,11 +1,11 @@
 import type { Series } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
-import { seriesOf } from "../../kernel/stored-series.ts";
+import { labelsKey, seriesOf } from "../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { Intervals, type IntervalValues } from "./intervals.ts";
 import { addRollup, DAY_MS, type Step } from "./rollup.ts";
 import { CHUNKS_MAX, chunksBetween } from "./store.ts";
-import { rollupsOfMetric, rollupsOfRobot } from "./store-rollups.ts";
+import { rollupsOfMetric, rollupsOfRobot, type StoredSeries } from "./store-rollups.ts";
 
 /** Other work runs after this number of decoded samples or intervals. They take about 3 ms. */
 const TURN_SAMPLES = 5_000;
@@ -22,11 +22,12 @@ export interface MetricPeriod {
   points: number;
 }
 
-/** A series of a robot with one value for each interval. */
-export interface RobotSeries extends IntervalValues {
+/** A series of a robot, reduced to the intervals of a query. */
+export interface RobotSeries {
   robot_id: string;
   name: string;
   labels: Record<string, string>;
+  intervals: Intervals;
 }
 
 export interface FoundSeries {
@@ -75,24 +76,26 @@ export async function readSeries(db: Db, org_id: string, wanted: Wanted): Promis
     Math.min(wanted.points, Math.floor((wanted.until.getTime() - wanted.since.getTime()) / (step_seconds * 1_000))),
   );
   const set = new SeriesSet({ ...wanted, points });
-  for (const rollup of await rollupsOf(db, org_id, { ...wanted, step_seconds })) {
-    const intervals = set.find(rollup.robot_id, rollup, DAY_MS / (step_seconds * 1_000));
-    if (intervals !== undefined) addRollup({ ...rollup, step_seconds }, rollup.day.getTime(), intervals);
+  for (const stored of await rollupsOf(db, org_id, { ...wanted, step_seconds })) {
+    const into = set.find(stored.robot_id, stored, (stored.days.length * DAY_MS) / (step_seconds * 1_000));
+    if (into !== undefined) for (const { day, intervals } of stored.days) addRollup({ step_seconds, intervals }, day, into);
     await set.yieldOften();
   }
   return { series: set.series(), points };
 }
 
-function rollupsOf(db: Db, org_id: string, { robots, names, ...period }: Wanted & { step_seconds: Step }) {
+async function rollupsOf(db: Db, org_id: string, { robots, names, ...period }: Wanted & { step_seconds: Step }): Promise<StoredSeries[]> {
   const [robot_id = ""] = robots;
   const [name = ""] = names ?? [];
-  return robots.length === 1 ? rollupsOfRobot(db, org_id, robot_id, period) : rollupsOfMetric(db, org_id, { name, robots, ...period });
+  if (robots.length !== 1) return rollupsOfMetric(db, org_id, { name, robots, ...period });
+  const rows = await rollupsOfRobot(db, org_id, robot_id, period);
+  return rows.map(({ day, intervals, ...series }) => ({ ...series, days: [{ day: day.getTime(), intervals }] }));
 }
 
 /** The series of an answer while it is read. */
 class SeriesSet {
   readonly #wanted: Wanted;
-  readonly #found = new Map<string, { series: Pick<RobotSeries, "robot_id" | "name" | "labels">; intervals: Intervals }>();
+  readonly #found = new Map<string, RobotSeries>();
   #work = 0;
 
   constructor(wanted: Wanted) {
@@ -104,10 +107,10 @@ class SeriesSet {
     this.#work += work;
     const { names, since, until, points } = this.#wanted;
     if (names !== undefined && !names.has(name)) return undefined;
-    const key = `${name} ${JSON.stringify(labels)} ${robot_id}`;
+    const key = `${name} ${labelsKey({ labels })} ${robot_id}`;
     let found = this.#found.get(key);
     if (found === undefined) {
-      found = { series: { robot_id, name, labels }, intervals: new Intervals(since.getTime(), until.getTime(), points) };
+      found = { robot_id, name, labels, intervals: new Intervals(since.getTime(), until.getTime(), points) };
       this.#found.set(key, found);
     }
     return found.intervals;
@@ -124,7 +127,7 @@ class SeriesSet {
     return [...this.#found]
       .filter(([, { intervals }]) => intervals.has_values)
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([, { series, intervals }]) => ({ ...series, ...intervals.values() }));
+      .map(([, series]) => series);
   }
 }
 
@@ -138,7 +141,7 @@ export interface MetricsQuery extends MetricPeriod {
 }
 
 /** A series with one value for each interval. */
-export type IntervalSeries = Omit<RobotSeries, "robot_id">;
+export type IntervalSeries = Pick<RobotSeries, "name" | "labels"> & IntervalValues;
 
 export interface FoundMetrics {
   /** Sorted by name and labels. */
@@ -152,7 +155,7 @@ export interface FoundMetrics {
 export async function queryMetrics(db: Db, org_id: string, { robot_id, ...query }: MetricsQuery): Promise<FoundMetrics> {
   const { series, points } = await readSeries(db, org_id, { ...query, robots: [robot_id] });
   return {
-    series: series.slice(0, SERIES_SHOWN_MAX).map(({ robot_id: _of, ...one }) => one),
+    series: series.slice(0, SERIES_SHOWN_MAX).map(({ name, labels, intervals }) => ({ name, labels, ...intervals.values() })),
     omitted_series: Math.max(0, series.length - SERIES_SHOWN_MAX),
     points,
   };

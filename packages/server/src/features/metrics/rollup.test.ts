@@ -1,19 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@roamfleet/clock/testing";
 import { encodeChunk, type Series } from "@roamfleet/protocol/link";
 import type { MetricAnswer, RobotMetrics } from "@roamfleet/protocol/routes";
 import fc from "fast-check";
-import { bool, int, row, sql } from "../../kernel/sql.ts";
+import { row, sql, text } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { type Seeded, seedRobot } from "../testing/seed-robot.ts";
 import { createCredential } from "../tokens/index.ts";
-import { metricRoutes, storeSamples } from "./index.ts";
+import { metricRoutes, startMetricRetention, storeSamples } from "./index.ts";
 import { Intervals } from "./intervals.ts";
 import { resolutionOf } from "./read.ts";
 import { rollUpDue } from "./roll-up.ts";
-import { addRollup, DAY_MS, DayOfSamples, STEPS } from "./rollup.ts";
-import { takeDueDay } from "./store-rollups.ts";
+import { addRollup, DAY_MS, dayOf, DayOfSamples, STEPS } from "./rollup.ts";
+import { rollupsOfRobot } from "./store-rollups.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const HOUR_MS = 3_600_000;
@@ -40,10 +39,27 @@ async function start() {
       const series: Series = { name, labels, times: samples.map(([time]) => time), values: samples.map(([, value]) => value) };
       return storeSamples(plane, org_id, robot_id, { outbox_id: "spool", seq, chunk: encodeChunk([series]) });
     },
+    /** Adds new chunks to the rollups when each robot may have its next turn. */
+    rollUp: async () => {
+      await rig.clock.advance({ minutes: 5 });
+      await rollUpDue(plane);
+    },
+    /** Returns the number and the sum of the samples in the rollups of a robot and day. */
+    totals: async (robot_id: string, at: number) => {
+      const day = dayOf(at);
+      const read = new Intervals(day, day + DAY_MS, 1);
+      const period = { since: new Date(day), until: new Date(day + DAY_MS), step_seconds: 3_600 } as const;
+      for (const rollup of await rollupsOfRobot(db, org_id, robot_id, period)) addRollup(rollup, day, read);
+      return [read.counts[0], read.sums[0]];
+    },
     query: async (query: Record<string, string>, by = token) => {
-      const { status, body } = await rig.call<{ data: MetricAnswer }>("GET", `/api/metrics/query?${new URLSearchParams(query)}`, {
-        token: by,
-      });
+      const { status, body } = await rig.call<{ data: MetricAnswer }>(
+        "GET",
+        `/api/metrics/query?${new URLSearchParams(query).toString()}`,
+        {
+          token: by,
+        },
+      );
       assert.equal(status, 200, JSON.stringify(body));
       return body.data;
     },
@@ -98,7 +114,7 @@ test("a robot's metrics are read from rollups when the samples are gone, also of
   ]);
   await rollUpDue(plane);
   await of.store(robot_id, "cpu_percent", [[at + 2 * HOUR_MS, 40]]);
-  await rollUpDue(plane);
+  await of.rollUp();
   const raw = await read();
   assert.deepEqual(raw, [{ name: "cpu_percent", mean: [15, null, 40, null], min: [10, null, 40, null], max: [20, null, 40, null] }]);
   // The samples are kept for a week; after eight days they are gone.
@@ -107,34 +123,61 @@ test("a robot's metrics are read from rollups when the samples are gone, also of
   assert.deepEqual(await read(), raw);
 });
 
-test("a chunk that is stored while its day is computed is in the next rollup", TIMEOUT, async () => {
+test("each sample is counted once: of concurrent passes, after a failure, and of a robot whose clock was set back", TIMEOUT, async () => {
   await using of = await start();
-  const { rig, plane, org_id, now } = of;
+  const { plane, now } = of;
   const { robot_id } = await of.robot();
-  await of.store(robot_id, "cpu_percent", [[now - HOUR_MS, 1]]);
-  const day = new Date(Math.floor((now - HOUR_MS) / DAY_MS) * DAY_MS);
-  const dueRow = row({ n: int });
-  const due = async () =>
-    (await plane.db.one(sql(dueRow)`select count(*)::int as n from metric_rollup_due where org_id = ${org_id} and robot_id = ${robot_id}`))
-      .n;
-  const own = await rig.database.connect();
-  let storing: Promise<void> | undefined;
-  await own.forOrg(org_id).transaction(async (tx) => {
-    assert.equal(await takeDueDay(tx, org_id, { robot_id, day }), true);
-    storing = of.store(robot_id, "cpu_percent", [[now - HOUR_MS + 1_000, 2]]);
-    // A transaction sees the same activity until it ends, so the search needs another connection.
-    const blockedRow = row({ is_blocked: bool });
-    await until("the chunk to wait for the mark", async () => {
-      const { is_blocked } = await plane.db.one(sql(blockedRow)`
-        select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock') as is_blocked`);
-      return is_blocked;
-    });
-  });
-  await storing;
-  await own.close();
-  assert.equal(await due(), 1);
+  const at = now - 3 * DAY_MS + HOUR_MS;
+  const counts = () => of.totals(robot_id, at);
+  await of.store(robot_id, "cpu_percent", [[at, 10]]);
+  await Promise.all([rollUpDue(plane), rollUpDue(plane)]);
+  assert.deepEqual(await counts(), [1, 10]);
+  await of.store(robot_id, "cpu_percent", [[at + 1_000, 20]]);
+  await of.store(robot_id, "cpu_percent", [[at - MINUTE_MS, 30]]);
+  await plane.db.run(sql`alter table metric_rollup_position add constraint refused check (number < 2)`);
+  await of.rollUp();
+  assert.deepEqual(await counts(), [1, 10]);
+  await plane.db.run(sql`alter table metric_rollup_position drop constraint refused`);
   await rollUpDue(plane);
-  assert.equal(await due(), 0);
+  await of.rollUp();
+  assert.deepEqual(await counts(), [3, 60]);
+});
+
+test("drops rollups as whole days past their retention time", TIMEOUT, async () => {
+  await using of = await start();
+  const { rig, plane, now } = of;
+  const retention = await startMetricRetention(plane);
+  const { robot_id } = await of.robot();
+  await of.store(robot_id, "cpu_percent", [[now, 1]]);
+  await rollUpDue(plane);
+  const hasPartition = async () => {
+    const found = await plane.db.many(sql(row({ name: text }))`
+      select inhrelid::regclass::text as name from pg_inherits where inhparent = 'metric_rollup'::regclass`);
+    return found.map(({ name }) => name).includes(`metric_rollup_${new Date(now).toISOString().slice(0, 10).replaceAll("-", "")}`);
+  };
+  await rig.clock.advance({ hours: 89 * 24 });
+  assert.deepEqual([await hasPartition(), await of.totals(robot_id, now)], [true, [1, 1]]);
+  await rig.clock.advance({ hours: 3 * 24 });
+  assert.deepEqual([await hasPartition(), await of.totals(robot_id, now)], [false, [0, 0]]);
+  await retention.stop();
+});
+
+test("labels in another order are the same series, and a damaged chunk does not hide the next one", TIMEOUT, async () => {
+  await using of = await start();
+  const { plane, db, org_id, now } = of;
+  const { robot_id } = await of.robot();
+  const at = now - 3 * DAY_MS;
+  await of.store(robot_id, "load", [[at, 1]], { a: "1", longer: "2" });
+  await of.store(robot_id, "load", [[at + 1_000, 2]], { a: "1" });
+  await of.store(robot_id, "load", [[at + 2_000, 3]], { longer: "2", a: "1" });
+  await db.run(sql`update metric_chunk set chunk = '\\x00'::bytea where org_id = ${org_id} and robot_id = ${robot_id} and number = 2`);
+  await rollUpDue(plane);
+  assert.deepEqual(await of.totals(robot_id, at), [2, 4]);
+  const rows = await rollupsOfRobot(db, org_id, robot_id, { since: new Date(at), until: new Date(at + 1), step_seconds: 300 });
+  assert.deepEqual(
+    rows.map(({ name, labels }) => ({ name, labels })),
+    [{ name: "load", labels: { a: "1", longer: "2" } }],
+  );
 });
 
 test("combines the robots of a scope by group, and shows counters as rates", TIMEOUT, async () => {
@@ -182,7 +225,7 @@ test("combines the robots of a scope by group, and shows counters as rates", TIM
 
 test("a caller that is limited to a fleet, and another org, see no other robots", TIMEOUT, async () => {
   await using of = await start();
-  const { rig, plane, org_id, now } = of;
+  const { rig, plane, org_id, token, now } = of;
   const [mine, theirs] = [await of.robot(), await of.robot()];
   await of.store(mine.robot_id, "cpu_percent", [[now - MINUTE_MS, 1]]);
   await of.store(theirs.robot_id, "cpu_percent", [[now - MINUTE_MS, 5]]);
@@ -198,7 +241,16 @@ test("a caller that is limited to a fleet, and another org, see no other robots"
     seen.groups.map(({ id }) => id),
     [mine.robot_id],
   );
+  // A robot outside is refused, also among others, as if it did not exist.
+  const statusOf = async (robots: string[], by: string) => {
+    const query = new URLSearchParams([["name", "cpu_percent"], ...robots.map((id) => ["robot_id", id] as [string, string])]);
+    return (await rig.call("GET", `/api/metrics/query?${query.toString()}`, { token: by })).status;
+  };
   const other = await rig.org();
+  const asked = [[mine.robot_id], [theirs.robot_id], [mine.robot_id, theirs.robot_id]];
+  assert.deepEqual(await Promise.all(asked.map((robots) => statusOf(robots, limited))), [200, 404, 404]);
+  assert.deepEqual(await Promise.all(asked.map((robots) => statusOf(robots, token))), [200, 200, 200]);
+  assert.deepEqual(await Promise.all(asked.map((robots) => statusOf(robots, other.token))), [404, 404, 404]);
   assert.deepEqual(await of.names(other.token), []);
   assert.deepEqual((await of.query({ name: "cpu_percent" }, other.token)).groups, []);
 });

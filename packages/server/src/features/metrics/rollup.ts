@@ -1,5 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import type { Series } from "@roamfleet/protocol/link";
+import { labelsKey } from "../../kernel/stored-series.ts";
 import { Intervals } from "./intervals.ts";
 
 export const DAY_MS = 86_400_000;
@@ -22,7 +23,7 @@ export const dayOf = (time: number): number => Math.floor(time / DAY_MS) * DAY_M
 /** Collects the samples of a robot and day, which begins at `day`. */
 export class DayOfSamples {
   readonly #day: number;
-  readonly #series = new Map<string, Pick<Rollup, "name" | "labels"> & { of_step: { step_seconds: Step; intervals: Intervals }[] }>();
+  readonly #series = new Map<string, Pick<Rollup, "name" | "labels"> & { of_step: Map<Step, Intervals> }>();
 
   constructor(day: number) {
     this.#day = day;
@@ -31,27 +32,35 @@ export class DayOfSamples {
   /** Adds samples. Those of other days are left out. */
   add(series: Series): void {
     const { name, labels } = series;
-    const key = `${name} ${JSON.stringify(labels)}`;
+    const key = seriesKey(series);
     let found = this.#series.get(key);
     if (found === undefined) {
-      const of_step = STEPS.map((step_seconds) => ({
-        step_seconds,
-        intervals: new Intervals(this.#day, this.#day + DAY_MS, DAY_MS / (step_seconds * 1_000)),
-      }));
+      const of_step = new Map(
+        STEPS.map((step_seconds) => [step_seconds, new Intervals(this.#day, this.#day + DAY_MS, DAY_MS / (step_seconds * 1_000))]),
+      );
       this.#series.set(key, (found = { name, labels, of_step }));
     }
-    for (const { intervals } of found.of_step) intervals.add(series);
+    for (const intervals of found.of_step.values()) intervals.add(series);
+  }
+
+  /** Adds stored intervals of this day, if samples of the same series were added. */
+  addStored(rollup: Omit<Rollup, "step_seconds"> & { step_seconds: number }): void {
+    const { of_step } = this.#series.get(seriesKey(rollup)) ?? {};
+    for (const [step_seconds, intervals] of of_step ?? [])
+      if (step_seconds === rollup.step_seconds) addRollup(rollup, this.#day, intervals);
   }
 
   /** Returns the series with at least one finite sample. */
   rollups(): Rollup[] {
     return [...this.#series.values()].flatMap(({ name, labels, of_step }) =>
-      of_step
-        .filter(({ intervals }) => intervals.has_values)
-        .map(({ step_seconds, intervals }) => ({ name, labels, step_seconds, intervals: pack(intervals, step_seconds) })),
+      [...of_step]
+        .filter(([, { has_values }]) => has_values)
+        .map(([step_seconds, intervals]) => ({ name, labels, step_seconds, intervals: pack(intervals, step_seconds) })),
     );
   }
 }
+
+const seriesKey = (series: Pick<Series, "name" | "labels">): string => `${series.name} ${labelsKey(series)}`;
 
 /** Bytes of one interval: the number of samples, and their average, minimum and maximum, each less the base. */
 const INTERVAL_BYTES = 16;
@@ -80,13 +89,15 @@ function pack({ counts, sums, min, max }: Intervals, step_seconds: Step): Buffer
 const isCompressed = (step_seconds: number): boolean => step_seconds < 3_600;
 
 /** Adds the packed intervals of a day to those of a query. */
-export function addRollup({ step_seconds, intervals }: Pick<Rollup, "step_seconds" | "intervals">, day: number, into: Intervals): void {
+export function addRollup({ step_seconds, intervals }: { step_seconds: number; intervals: Buffer }, day: number, into: Intervals): void {
   const packed = isCompressed(step_seconds) ? inflateRawSync(intervals) : intervals;
   const n = (packed.length - BASE_BYTES) / INTERVAL_BYTES;
-  const base = packed.readDoubleLE(0);
-  const column = (nth: number, i: number): number => base + packed.readFloatLE(BASE_BYTES + 4 * (nth * n + i));
+  // Much faster than the methods of Buffer, which check each offset.
+  const view = new DataView(packed.buffer, packed.byteOffset, packed.length);
+  const base = view.getFloat64(0, true);
+  const column = (nth: number, i: number): number => base + view.getFloat32(BASE_BYTES + 4 * (nth * n + i), true);
   for (let i = 0; i < n; i += 1) {
-    const count = packed.readUInt32LE(BASE_BYTES + 4 * i);
+    const count = view.getUint32(BASE_BYTES + 4 * i, true);
     if (count > 0) into.addReduced(day + (i * DAY_MS) / n, count, column(1, i) * count, column(2, i), column(3, i));
   }
 }

@@ -50,7 +50,11 @@ export function metricRoutes(http: Http, plane: Plane): void {
     const period = readPeriod(query);
     const names = query.names === undefined ? undefined : new Set(query.names.split(",").filter((name) => name !== ""));
     if (names !== undefined && names.size > NAMES_MAX) throw badRequest(`names has more than ${NAMES_MAX} names`);
-    const { series, points, omitted_series } = await queryStoredOrRemote(plane, db, caller.org_id, { ...period, robot_id: params.id, names });
+    const { series, points, omitted_series } = await queryStoredOrRemote(plane, db, caller.org_id, {
+      ...period,
+      robot_id: params.id,
+      names,
+    });
     return { data: { robot_id: params.id, ...shownPeriod(period, points), series, omitted_series } };
   });
 

@@ -1,33 +1,74 @@
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { bytea, equals, json, jsonb, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
-import type { GroupedRobot } from "./group.ts";
-import { DAY_MS, type Rollup, type Step, STEPS } from "./rollup.ts";
+import { bigint, bytea, equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { DAY_MS, dayOf, type Rollup, type Step, STEPS } from "./rollup.ts";
 
 /** Maximum names of the org that are considered. */
 const NAMES_LOOKED_AT_MAX = 5_000;
 
-const dueRow = row({ org_id: text, robot_id: text, day: timestamptz });
-export type DueDay = RowOf<typeof dueRow>;
-
-/** Returns days of robots that have chunks without a rollup, of all orgs, the longest waiting first. */
-export const listDueDays = (db: SystemDb, limit: number): Promise<DueDay[]> =>
-  db.many(sql(dueRow)`select ${dueRow} from metric_rollup_due order by marked_at limit ${limit}`);
+const dueRow = row({ org_id: text, robot_id: text });
+export type DueRobot = RowOf<typeof dueRow>;
 
 /**
- * Removes the mark of a day. Returns false if another node has removed it. A chunk that is stored until the transaction ends waits for it,
- * and marks the day again.
+ * Returns robots with chunks that are not in their rollups, of all orgs, the longest waiting first: those whose rollups were written before
+ * `before`, and those with at least `chunks` such chunks.
  */
-export const takeDueDay = async (tx: Db, org_id: string, { robot_id, day }: Pick<DueDay, "robot_id" | "day">): Promise<boolean> =>
-  (await tx.run(sql`
-    delete from metric_rollup_due where org_id = ${org_id} and robot_id = ${robot_id} and day in (
-      select day from metric_rollup_due where org_id = ${org_id} and robot_id = ${robot_id} and day = ${day} for update skip locked)`)) > 0;
+export const listDueRobots = (
+  db: SystemDb,
+  { before, chunks, limit }: { before: Date; chunks: number; limit: number },
+): Promise<DueRobot[]> =>
+  db.many(sql(dueRow)`
+    -- across orgs: all robots share the time for rollups
+    select p.org_id, p.robot_id from metric_position p
+    left join metric_rollup_position r on r.org_id = p.org_id and r.robot_id = p.robot_id
+    where p.last_number > coalesce(r.number, 0)
+      and (r.number is null or r.updated_at <= ${before} or p.last_number - r.number >= ${chunks}::bigint)
+    order by r.updated_at nulls first limit ${limit}`);
 
-/** Replaces the rollups of a robot and day. */
+const positionRow = row({ number: bigint, chunk_from: nullable(timestamptz), last_number: bigint });
+
+/**
+ * Locks a robot's position until the transaction ends. Returns it with the number of the last stored chunk; undefined while another node has
+ * locked it. Storing chunks does not wait for it.
+ */
+export async function lockPosition(tx: Db, org_id: string, robot_id: string, now: Date): Promise<RowOf<typeof positionRow> | undefined> {
+  await tx.run(sql`
+    insert into metric_rollup_position (org_id, robot_id, updated_at) values (${org_id}, ${robot_id}, ${now}) on conflict do nothing`);
+  return tx.maybe(sql(positionRow)`
+    select r.number, r.chunk_from, p.last_number
+    from metric_rollup_position r join metric_position p on p.org_id = r.org_id and p.robot_id = r.robot_id
+    where r.org_id = ${org_id} and r.robot_id = ${robot_id} for update of r skip locked`);
+}
+
+export const putPosition = (
+  tx: Db,
+  org_id: string,
+  { robot_id, number, chunk_from, now }: { robot_id: string; number: number; chunk_from: Date | null; now: Date },
+): Promise<number> =>
+  tx.run(sql`
+    update metric_rollup_position set number = ${number}, chunk_from = ${chunk_from}, updated_at = ${now}
+    where org_id = ${org_id} and robot_id = ${robot_id}`);
+
+const newRow = row({ first_at: timestamptz, chunk: bytea });
+export type NumberedChunk = RowOf<typeof newRow>;
+
+/** Returns a robot's chunks with the numbers after `after` to `to` that begin at `from` or later, in the order of their numbers. */
+export const chunksNumbered = (
+  db: Db,
+  org_id: string,
+  { robot_id, after, to, from }: { robot_id: string; after: number; to: number; from: Date | null },
+): Promise<NumberedChunk[]> =>
+  db.many(sql(newRow)`
+    select first_at, chunk from metric_chunk
+    where org_id = ${org_id} and robot_id = ${robot_id} and number > ${after} and number <= ${to}
+      ${from === null ? sql`` : sql`and first_at >= ${from}`}
+    order by number`);
+
+/** Replaces rollups of a robot and day. */
 export async function putRollups(
   tx: Db,
   org_id: string,
-  { robot_id, day }: Pick<DueDay, "robot_id" | "day">,
+  { robot_id, day }: { robot_id: string; day: Date },
   rollups: readonly Rollup[],
 ): Promise<void> {
   if (rollups.length === 0) return;
@@ -44,7 +85,14 @@ export async function putRollups(
     on conflict (org_id, name, step_seconds, day, robot_id, labels) do update set intervals = excluded.intervals`);
 }
 
-const rollupRow = row({ robot_id: text, name: text, labels: jsonb<Record<string, string>>(), day: timestamptz, intervals: bytea });
+const rollupRow = row({
+  robot_id: text,
+  name: text,
+  step_seconds: int,
+  labels: jsonb<Record<string, string>>(),
+  day: timestamptz,
+  intervals: bytea,
+});
 export type RollupRow = RowOf<typeof rollupRow>;
 
 interface Period {
@@ -85,6 +133,9 @@ const robotRow = row({
   labels: jsonb<Record<string, string>>(),
 });
 
+/** A robot with the places and labels by which its series are grouped. */
+export type GroupedRobot = RowOf<typeof robotRow>;
+
 export interface RobotScope {
   site_id?: string | undefined;
   fleet_id?: string | undefined;
@@ -109,21 +160,54 @@ export const listScope = (
       ${labels.length === 0 ? sql`` : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
     limit ${limit}`);
 
-const startOfDay = (at: Date): Date => new Date(Math.floor(at.getTime() / DAY_MS) * DAY_MS);
+const startOfDay = (at: Date): Date => new Date(dayOf(at.getTime()));
 
-/** Returns the rollups of one robot in a period, of all metrics. */
-export const rollupsOfRobot = (db: Db, org_id: string, robot_id: string, { since, until, step_seconds }: Period): Promise<RollupRow[]> =>
-  db.many(sql(rollupRow)`
-    select ${rollupRow} from metric_rollup
-    where org_id = ${org_id} and robot_id = ${robot_id} and day >= ${startOfDay(since)} and day < ${until} and step_seconds = ${step_seconds}`);
-
-/** Returns the rollups of one metric of these robots in a period. */
-export const rollupsOfMetric = (
+/** Returns the rollups of one robot in a period, of all metrics. Without `step_seconds`, those of all intervals. */
+export const rollupsOfRobot = (
   db: Db,
   org_id: string,
-  { name, robots, since, until, step_seconds }: Period & { name: string; robots: readonly string[] },
+  robot_id: string,
+  { since, until, step_seconds }: Omit<Period, "step_seconds"> & { step_seconds?: Step },
 ): Promise<RollupRow[]> =>
   db.many(sql(rollupRow)`
     select ${rollupRow} from metric_rollup
+    where org_id = ${org_id} and robot_id = ${robot_id} and day >= ${startOfDay(since)} and day < ${until} ${step_seconds === undefined ? sql`` : sql`and step_seconds = ${step_seconds}`}`);
+
+/** The rollups of one series, of several days. */
+export interface StoredSeries {
+  robot_id: string;
+  name: string;
+  labels: Record<string, string>;
+  /** `day`: in milliseconds since 1970. */
+  days: { day: number; intervals: Buffer }[];
+}
+
+const seriesRow = row({ robot_id: text, labels: jsonb<Record<string, string>>(), days: text, bytes: text, intervals: bytea });
+
+/**
+ * Returns the rollups of one metric of these robots in a period. The days of a series are one row: for a month of 1,000 robots, reading a row
+ * for each day took three times as long.
+ */
+export async function rollupsOfMetric(
+  db: Db,
+  org_id: string,
+  { name, robots, since, until, step_seconds }: Period & { name: string; robots: readonly string[] },
+): Promise<StoredSeries[]> {
+  const rows = await db.many(sql(seriesRow)`
+    select robot_id, labels, string_agg((date_part('epoch', day) / 86400)::int::text, ' ') as days,
+      string_agg(length(intervals)::text, ' ') as bytes, string_agg(intervals, ''::bytea) as intervals
+    from metric_rollup
     where org_id = ${org_id} and name = ${name} and step_seconds = ${step_seconds} and day >= ${startOfDay(since)} and day < ${until}
-      and robot_id = any(${list(robots)}::text[])`);
+      and robot_id = any(${list(robots)}::text[])
+    group by robot_id, labels`);
+  return rows.map(({ robot_id, labels, days, bytes, intervals }) => {
+    const lengths = bytes.split(" ").map(Number);
+    let end = 0;
+    const of_days = days.split(" ").map((day, i) => {
+      const from = end;
+      end += lengths[i] ?? 0;
+      return { day: Number(day) * DAY_MS, intervals: intervals.subarray(from, end) };
+    });
+    return { robot_id, name, labels, days: of_days };
+  });
+}

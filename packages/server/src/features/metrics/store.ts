@@ -1,7 +1,6 @@
 import type { Db } from "../../kernel/db.ts";
 import { bytea, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 import { CHUNK_SPAN_MS_MAX } from "./admit.ts";
-import { DAY_MS } from "./rollup.ts";
 
 export interface NewChunk {
   robot_id: string;
@@ -15,16 +14,11 @@ export interface NewChunk {
 const storedRow = row({ robot_id: text });
 
 /**
- * Stores chunks of distinct robots, moves the robots' positions and marks the days for their rollups, in one statement. Returns the robots
- * whose chunk was new: a number up to the position of the same spool is a duplicate. With `queued_at`, the chunks are queued for remote
- * write. Locks rows in the order of robot ids, so that concurrent calls do not deadlock.
+ * Stores chunks of distinct robots and moves the robots' positions, in one statement. Returns the robots whose chunk was new: a number up
+ * to the position of the same spool is a duplicate. With `queued_at`, the chunks are queued for remote write. Locks rows in the order of
+ * robot ids, so that concurrent calls do not deadlock.
  */
-export async function insertChunks(
-  db: Db,
-  org_id: string,
-  chunks: readonly NewChunk[],
-  { now, queued_at }: { now: Date; queued_at: Date | null },
-): Promise<Set<string>> {
+export async function insertChunks(db: Db, org_id: string, chunks: readonly NewChunk[], queued_at: Date | null): Promise<Set<string>> {
   const of = (read: (chunk: NewChunk) => string | number | Date | null) => list(chunks.map(read));
   const bytes = chunks.map(({ samples }) => samples?.chunk ?? new Uint8Array());
   let end = 1;
@@ -52,13 +46,7 @@ export async function insertChunks(
       select ${org_id}, robot_id, first_at, last_at, seq, last_number, substring(${Buffer.concat(bytes)}::bytea from begins for bytes)
       from moved join v using (robot_id) where first_at is not null
       -- a robot whose disk was restored sends its chunks again from a spool with a new name
-      on conflict (org_id, robot_id, first_at, seq) do nothing),
-    marked as (
-      insert into metric_rollup_due (org_id, robot_id, day, marked_at)
-      select distinct ${org_id}, robot_id, date_trunc('day', t.at, 'UTC'), ${now}::timestamptz
-      from moved join v using (robot_id) cross join lateral (values (first_at), (last_at)) t (at)
-      where first_at is not null order by 2, 3
-      on conflict (org_id, robot_id, day) do nothing)
+      on conflict (org_id, robot_id, first_at, seq) do nothing)
     select robot_id from moved`);
   return new Set(rows.map(({ robot_id }) => robot_id));
 }
@@ -82,7 +70,3 @@ export const chunksBetween = async (
         and first_at < ${until} and last_at >= ${since}
       order by first_at desc, seq desc limit ${CHUNKS_MAX}`)
   ).toReversed();
-
-/** Returns a robot's chunks of a day, oldest first. */
-export const chunksOfDay = (db: Db, org_id: string, robot_id: string, day: Date): Promise<ChunkRow[]> =>
-  chunksBetween(db, org_id, { robots: [robot_id], since: day, until: new Date(day.getTime() + DAY_MS) });

@@ -2,6 +2,7 @@ import { ID_PREFIXES } from "@roamfleet/protocol";
 import { type ApprovedOrg, type BodyOf, type Org, type OwnOrg, type Routes, routes, type Stats } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isOutage, mapUniqueViolation } from "../../engines/db/index.ts";
+import { type Changed, changesBetween } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, type Fault, forbidden, found, httpError, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -61,7 +62,11 @@ function serveOwnOrg(http: Http, plane: Plane): void {
   const request = createOrgRequests(plane);
   serve(http, plane, routes.requestOrg, async (_, { body, db, ip }) => ({ data: await request(db, ip, body) }));
   serve(http, plane, routes.getOrg, async (_, { caller, db }) => ({ data: toOwnWire(await requireOrg(db, caller.org_id)) }));
-  serve(http, plane, routes.updateOrg, async (_, { body, caller, db }) => ({ data: await changeOwnOrg(plane, db, caller.org_id, body) }));
+  serve(http, plane, routes.updateOrg, async (_, { body, caller, db, audit }) => {
+    const { before, after } = await changeOwnOrg(plane, db, caller.org_id, body);
+    audit.data = changesBetween(before, after, ["name", "settings"]);
+    return { data: after };
+  });
 }
 
 const requireOrg = async (db: Db, id: string): Promise<OrgRow> => found(await findOrg(db, id), "org", id);
@@ -139,14 +144,14 @@ async function change(plane: Plane, db: Db, id: string, from: "active" | "suspen
 }
 
 /** Changes the org's name and settings that are present in the body. Keeps its other settings. */
-const changeOwnOrg = (plane: Plane, db: Db, id: string, body: BodyOf<Routes["updateOrg"]>): Promise<OwnOrg> =>
+const changeOwnOrg = (plane: Plane, db: Db, id: string, body: BodyOf<Routes["updateOrg"]>): Promise<Changed<OwnOrg>> =>
   db.transaction(async (tx) => {
     const org = await lockOrg(tx, id);
     const name = body.name ?? org.name;
     const settings = mergeSettings(org.settings, body.settings);
     const changed = await mapUniqueViolation(updateOrg(tx, id, { name, settings }, plane.clock.now()), () => nameConflict(name));
     announce(tx, plane, id, { kind: "org", id, change: "updated" });
-    return toOwnWire(changed);
+    return { before: toOwnWire(org), after: toOwnWire(changed) };
   });
 
 function mergeSettings(

@@ -1,6 +1,7 @@
 import { ID_PREFIXES, ROLES } from "@roamfleet/protocol";
 import { type BodyOf, type RemovedUser, routes, type Routes, type User } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { type Changed, changesBetween } from "../../kernel/audit.ts";
 import { type Grant, highestRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, found } from "../../kernel/fault.ts";
@@ -38,9 +39,11 @@ export function userRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.getUser, async (_, { params, caller, db }) => ({ data: toWire(await readUser(db, caller.org_id, params.id)) }));
 
-  serve(http, plane, routes.updateUser, async (_, { params, body, caller, db }) => ({
-    data: await changeUser(plane, db, caller.org_id, params.id, body),
-  }));
+  serve(http, plane, routes.updateUser, async (_, { params, body, caller, db, audit }) => {
+    const { before, after } = await changeUser(plane, db, caller.org_id, params.id, body);
+    audit.data = changesBetween(before, after, ["name", "grants"]);
+    return { data: after };
+  });
 
   serve(http, plane, routes.listUserHoldings, async (_, { params, caller, db }) => {
     const { id } = await readUser(db, caller.org_id, params.id);
@@ -74,7 +77,7 @@ async function addUser(plane: Plane, db: Db, org_id: string, body: BodyOf<Routes
 }
 
 /** Changes the name or the grants of a user. Throws 409 if the org would have no admin left. */
-async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body: BodyOf<Routes["updateUser"]>): Promise<User> {
+async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body: BodyOf<Routes["updateUser"]>): Promise<Changed<User>> {
   const at = plane.clock.now();
   return await db.transaction(async (tx) => {
     await lockMembers(tx, org_id);
@@ -91,7 +94,7 @@ async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body
     // Rename the user after replacing the grants, because the new grants were inserted with the old name.
     if (body.name !== undefined && body.name !== user.name) await renameMember(tx, org_id, id, body.name, at);
     announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
-    return toWire(await readUser(tx, org_id, id));
+    return { before: toWire(user), after: toWire(await readUser(tx, org_id, id)) };
   });
 }
 

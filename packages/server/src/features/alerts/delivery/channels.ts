@@ -2,6 +2,7 @@ import { type ChannelKind, ID_PREFIXES } from "@roamfleet/protocol";
 import type { BodyOf, ChannelRoute, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../../context.ts";
 import { mapUniqueViolation } from "../../../engines/db/index.ts";
+import type { Changed } from "../../../kernel/audit.ts";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { badRequest, conflict, found, printable } from "../../../kernel/fault.ts";
@@ -111,7 +112,7 @@ export async function changeChannel(
   { org_id }: Caller,
   id: string,
   { name, routes, enabled, ...target }: BodyOf<Routes["updateChannel"]>,
-): Promise<ChannelRow> {
+): Promise<Changed<ChannelRow>> {
   return await db.transaction(async (tx) => {
     const { sealed, ...before } = found(await lockChannel(tx, org_id, id), "channel", id);
     const now = plane.clock.now();
@@ -126,7 +127,7 @@ export async function changeChannel(
     }
     await mapUniqueViolation(updateChannel(tx, org_id, { ...channel, sealed: after }), () => nameConflict(channel.name));
     announce(tx, plane, org_id, { kind: "channel", id, change: "updated" });
-    return channel;
+    return { before, after: channel };
   });
 }
 

@@ -1,6 +1,7 @@
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import { type Delivery, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../../context.ts";
+import { changesBetween } from "../../../kernel/audit.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { conflict, found } from "../../../kernel/fault.ts";
 import type { Http } from "../../../kernel/http.ts";
@@ -25,9 +26,11 @@ export function channelRoutes(http: Http, plane: Plane): void {
     data: wireTimes(found(await findChannel(db, caller.org_id, params.id), "channel", params.id)),
   }));
 
-  serve(http, plane, routes.updateChannel, async (_, { params, body, caller, db }) => ({
-    data: wireTimes(await changeChannel(plane, db, caller, params.id, body)),
-  }));
+  serve(http, plane, routes.updateChannel, async (_, { params, body, caller, db, audit }) => {
+    const { before, after } = await changeChannel(plane, db, caller, params.id, body);
+    audit.data = changesBetween(wireTimes(before), wireTimes(after), ["name", "destination", "routes", "disabled_at"]);
+    return { data: wireTimes(after) };
+  });
 
   serve(http, plane, routes.deleteChannel, async (_, { params, caller, db }) => ({
     data: wireTimes(await removeChannel(plane, db, caller, params.id)),
