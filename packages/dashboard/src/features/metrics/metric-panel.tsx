@@ -78,7 +78,6 @@ function PanelMenu({ panel, name, period, onDuplicate, onRemove }: MetricPanelPr
   const may_change = useMay("operator");
   const navigate = useNavigate();
   const place = panel.fleet_id ?? panel.site_id;
-  const path = `/api/metrics/query?${searchText(queryOf(panel, name, period))}`;
   const condition = isCounter(name) ? "metric_rate_above" : "metric_above";
   return (
     <Menu
@@ -90,16 +89,25 @@ function PanelMenu({ panel, name, period, onDuplicate, onRemove }: MetricPanelPr
           onSelect: () => void navigate({ to: "/alert-rules", search: { metric: name, condition, place } }),
         },
         onDuplicate !== undefined && { label: "Duplicate", icon: Copy, onSelect: onDuplicate },
-        copyAsRf(shellLine("rf", "api", "GET", path)),
+        copyAsRf(queryLine(panel, name, period)),
         onRemove !== undefined && { label: "Remove", icon: Trash2, danger: true, onSelect: onRemove },
       ]}
     />
   );
 }
 
-/** Formats a query as the API reads it: lists are repeated. */
-const searchText = (asked: Record<string, string | number | readonly string[]>): string =>
-  new URLSearchParams(Object.entries(asked).flatMap(([key, value]) => [value].flat().map((one) => [key, String(one)]))).toString();
+/** Returns the `rf` command that prints what the panel shows. */
+const queryLine = ({ site_id, fleet_id, robot_id, label, group_by, aggregation }: Panel, name: string, { since, until }: Period): string =>
+  shellLine("rf", "metrics", "query", name, {
+    by: group_by,
+    aggregation,
+    site: site_id,
+    fleet: fleet_id,
+    robot: robot_id,
+    label: label?.replace(":", "="),
+    since,
+    until,
+  });
 
 function Found({ answer, panel, number, name, period, onChange, onZoom }: MetricPanelProps & { answer: MetricAnswer }) {
   const chart = useMemo(() => chartOf(answer, panel.group_by), [answer, panel.group_by]);
