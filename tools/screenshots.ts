@@ -15,11 +15,12 @@ import { ensureDebianPackages } from "./debian.ts";
 
 const SIZES = { wide: { width: 1_440, height: 900 }, narrow: { width: 390, height: 844 } };
 type Size = keyof typeof SIZES;
-/** Pictures in the README: the pages of the scene, and their files. */
+/** Pictures in the README and the guide: the pages of the scene, and their files. */
 const SHOWN: readonly { page: string; theme: Theme; file: string }[] = [
   { page: "overview", theme: "dark", file: "dashboard-overview.png" },
   { page: "deployment", theme: "light", file: "dashboard-deployment.png" },
   { page: "robot", theme: "dark", file: "dashboard-robot.png" },
+  { page: "metrics", theme: "light", file: "dashboard-metrics.png" },
 ];
 /** Delay before a screenshot is taken, in which live values and charts are drawn. */
 const DRAWN_AFTER_MS = 800;
@@ -28,7 +29,7 @@ const { values } = parseArgs({ options: { all: { type: "string" }, only: { type:
 if (values.help) {
   process.stdout.write(`npm run screenshots [-- --all DIR [--only PART]]
 
-Without options: the pictures of the README, into docs/images. With --all: every page, light and dark, wide and narrow, into DIR;
+Without options: the pictures of the README and the guide, into docs/images. With --all: every page, light and dark, wide and narrow, into DIR;
 --only takes those whose name contains PART.
 `);
   process.exit(0);

@@ -3,7 +3,7 @@ import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("the command palette deploys, opens logs and acknowledges incidents", LIMIT, async (t) => {
+test("the command palette deploys, opens logs and metrics, and acknowledges incidents", LIMIT, async (t) => {
   const it = await openDashboard(t);
   const { page, org, server } = it;
   const { api } = org;
@@ -34,6 +34,13 @@ test("the command palette deploys, opens logs and acknowledges incidents", LIMIT
   await t.test("opens the logs of a robot", async () => {
     await choose("logs cart-7", "Logs of cart-7");
     await page.waitForURL(`**/robots/${robot!.id}/logs`);
+  });
+
+  await t.test("opens the metrics of a robot and of a fleet", async () => {
+    await choose("metrics cart-7", "Metrics of cart-7");
+    await page.waitForURL(`**/robots/${robot!.id}/metrics`);
+    await choose("metrics carts", "Metrics of Carts");
+    await page.waitForURL((url) => url.pathname === "/explore" && url.search.includes(fleet_id));
   });
 
   await t.test("a page that starts like a verb remains the first entry", async () => {

@@ -2,6 +2,7 @@ import { encodeChunk, type HealthBody } from "@roamfleet/protocol/link";
 import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { flush, addPoint } from "../../packages/server/src/features/health/history.ts";
 import { storeSamples } from "../../packages/server/src/features/metrics/index.ts";
+import { rollUpDue } from "../../packages/server/src/features/metrics/roll-up.ts";
 import type { HarnessOrg } from "../harness/harness-org.ts";
 import type { Harness } from "../harness/index.ts";
 import { PLAIN, type Words } from "./words.ts";
@@ -37,7 +38,7 @@ export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }:
   const robot = carts[0] as SimulatedRobot;
   await org.api.updateRobot({ params: { id: robot.id }, body: { labels: { zone: words.name("north"), model: "c-200" } } });
   await sendHealth(server, carts, words);
-  await storeMetrics(server, robot.id);
+  await storeMetrics(server, carts.slice(0, MEASURED_CARTS));
   sendLogs(robot, words);
   const releases = await makeReleases(org, words);
   const ids = await deployAll(server, { releases, carts, fleet_id: fleets.carts, words });
@@ -78,8 +79,17 @@ async function makePlaces(org: HarnessOrg, words: Words): Promise<{ site: string
 
 const SAMPLE_SECONDS = 10;
 
-/** Stores an hour of samples of a robot, except for some minutes in which it was off. */
-async function storeMetrics({ plane, default_org, clock }: Harness, robot_id: string): Promise<void> {
+/** Carts with metrics. */
+const MEASURED_CARTS = 5;
+
+/** Stores an hour of samples of robots, except for some minutes in which they were off. */
+async function storeMetrics(server: Harness, robots: readonly SimulatedRobot[]): Promise<void> {
+  for (const [at, { id }] of robots.entries()) await storeSamplesOf(server, id, at);
+  // The list of metrics is read from rollups.
+  await rollUpDue(server.plane);
+}
+
+async function storeSamplesOf({ plane, default_org, clock }: Harness, robot_id: string, at: number): Promise<void> {
   const start = clock.now().getTime() - 3_600_000;
   for (const [seq, [from, until]] of [
     [0, 2_000],
@@ -94,7 +104,7 @@ async function storeMetrics({ plane, default_org, clock }: Harness, robot_id: st
       values: seconds.map((second) => Math.round(valueAt(second) * 10) / 10),
     });
     const chunk = encodeChunk([
-      series("cpu_percent", (second) => 30 + 25 * Math.sin(second / 300)),
+      series("cpu_percent", (second) => 30 + 8 * at + 25 * Math.sin(second / 300 + at / 2)),
       series("memory_used_bytes", (second) => GIB + second * 100_000),
       series("disk_used_bytes", (second) => 12 * GIB + second * 10_000, { mount: "/" }),
       series("disk_used_bytes", () => 3 * GIB, { mount: "/data" }),
@@ -274,6 +284,8 @@ type Ids = Record<
   string
 >;
 
+const exploreUrl = (panels: object[]): string => `/explore?panels=${encodeURIComponent(JSON.stringify(panels))}`;
+
 const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "overview", path: "/" },
   { name: "incidents", path: "/incidents" },
@@ -281,6 +293,9 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "incident", path: `/incidents/${ids.incident}` },
   { name: "alert-rules", path: "/alert-rules" },
   { name: "report", path: "/report" },
+  { name: "metrics", path: exploreUrl([{ name: "cpu_percent", group_by: "robot" }]) },
+  { name: "metrics-panels", path: exploreUrl([{ name: "memory_used_bytes", fleet_id: ids.carts }, { name: "network_receive_bytes" }]) },
+  { name: "metrics-none", path: exploreUrl([{ name: "no_such_metric" }]) },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

@@ -80,7 +80,9 @@ const appPages = [
   ),
   page(appRoute, "/incidents", () => import("./features/incidents/incidents-page.tsx"), "IncidentsPage", search.readIncidentsSearch),
   page(appRoute, "/incidents/$id", () => import("./features/incidents/incident-page.tsx"), "IncidentPage"),
-  page(appRoute, "/alert-rules", () => import("./features/incidents/alert-rules-page.tsx"), "AlertRulesPage"),
+  page(appRoute, "/alert-rules", () => import("./features/incidents/alert-rules-page.tsx"), "AlertRulesPage", search.readAlertRulesSearch),
+  // Not at /metrics: there the server has its metrics for Prometheus.
+  page(appRoute, "/explore", () => import("./features/metrics/explorer-page.tsx"), "ExplorerPage", search.readExplorerSearch),
   page(appRoute, "/releases", () => import("./features/releases/releases-page.tsx"), "ReleasesPage", search.readReleasesSearch),
   page(appRoute, "/releases/$id", () => import("./features/releases/release-page.tsx"), "ReleasePage"),
   page(appRoute, "/configs", () => import("./features/configs/configs-page.tsx"), "ConfigsPage", search.readConfigsSearch),

@@ -1,6 +1,6 @@
 import { versionNumbers } from "@roamfleet/protocol/agent-version";
 import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
-import { DEPLOYMENT_STATUSES, INCIDENT_STATUSES, SEVERITIES, TARGET_STATUSES } from "@roamfleet/protocol/states";
+import { DEPLOYMENT_STATUSES, INCIDENT_STATUSES, METRIC_AGGREGATIONS, SEVERITIES, TARGET_STATUSES } from "@roamfleet/protocol/states";
 
 /** The URL parameters of all pages. Invalid ones are ignored, because people write and share URLs by hand. */
 export type Search = Record<string, unknown>;
@@ -240,6 +240,56 @@ export type HealthRange = NonNullable<ReturnType<typeof readHealthSearch>["range
 
 export const readMetricsSearch = searchOf({ range: oneOf(["1h", "24h", "7d"]) });
 export type MetricRange = NonNullable<ReturnType<typeof readMetricsSearch>["range"]>;
+
+/** Maximum panels of the metrics explorer. Each has its own query. */
+export const PANELS_MAX = 8;
+/** Maximum robots that one query names, as in the API. */
+export const PANEL_ROBOTS_MAX = 20;
+export const EXPLORER_RANGES = ["1h", "6h", "24h", "7d", "30d"] as const;
+export type ExplorerRange = (typeof EXPLORER_RANGES)[number];
+export const LEGEND_ORDERS = ["name", "last", "mean", "min", "max"] as const;
+const GROUP_PATTERN = /^(robot|site|fleet|label:[A-Za-z0-9][A-Za-z0-9._/-]{0,62})$/;
+
+/** A chart of the metrics explorer: its query, and how its legend is shown. Without a name, the page chooses a metric. */
+const readPanel = searchOf({
+  name: text(128),
+  site_id: text(),
+  fleet_id: text(),
+  robot_id: (value): string[] | undefined => {
+    const ids = (Array.isArray(value) ? value : [value]).flatMap((one) => text()(one) ?? []).slice(0, PANEL_ROBOTS_MAX);
+    return ids.length === 0 ? undefined : ids;
+  },
+  label: (value) => (isLabel(value) ? value : undefined),
+  group_by: (value) => (typeof value === "string" && GROUP_PATTERN.test(value) ? value : undefined),
+  aggregation: oneOf(METRIC_AGGREGATIONS),
+  /** Key of the only group that is shown. */
+  only: text(2_000),
+  sort: oneOf(LEGEND_ORDERS),
+});
+export type Panel = ReturnType<typeof readPanel>;
+
+const isObject = (value: unknown): value is Search => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** The charts and the period of the metrics explorer. `from` and `to` replace `range` if both are set. */
+export const readExplorerSearch = searchOf({
+  panels: (value): Panel[] | undefined => {
+    const panels = Array.isArray(value) ? value.filter(isObject).slice(0, PANELS_MAX).map(readPanel) : [];
+    return panels.length === 0 ? undefined : panels;
+  },
+  range: oneOf(EXPLORER_RANGES),
+  from: time,
+  to: time,
+});
+export type ExplorerSearch = ReturnType<typeof readExplorerSearch>;
+
+/** A metric, a condition and a scope that fill in the form of a new alert rule. */
+export const readAlertRulesSearch = searchOf({
+  metric: text(128),
+  condition: oneOf(["metric_above", "metric_rate_above"]),
+  /** ID of a site or fleet. */
+  place: text(),
+});
+export type AlertRulesSearch = ReturnType<typeof readAlertRulesSearch>;
 
 /** Parses a date (YYYY-MM-DD) in the browser's time zone. */
 const day: Read<string> = (value) => (/^\d{4}-\d{2}-\d{2}$/.test(String(value)) && time(value) !== undefined ? String(value) : undefined);

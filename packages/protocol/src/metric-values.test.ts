@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isCounter, lastOf, shownValues, unitOf } from "./metric-values.ts";
+import { countersAmong, isCounter, lastOf, shownValues, unitOf } from "./metric-values.ts";
 
 const series = (name: string, values: (number | null)[]) => ({ name, mean: values, max: values });
 
@@ -22,6 +22,22 @@ test("units and counters follow from names", () => {
     "none",
   ]);
   assert.deepEqual(["network_transmit_bytes", "disk_used_bytes", "errors_total"].map(isCounter), [true, false, true]);
+});
+
+test("parts of histograms and summaries are counters, gauges with such names are not", () => {
+  const isCounterHere = countersAmong([
+    { name: "plan_seconds_bucket", labels: { le: "0.5" } },
+    { name: "plan_seconds_count", labels: {} },
+    { name: "wait_seconds", labels: { quantile: "0.9" } },
+    { name: "queue_count", labels: {} },
+    { name: "coal_bucket", labels: { side: "left" } },
+  ]);
+  for (const name of ["plan_seconds_bucket", "plan_seconds_count", "plan_seconds_sum", "wait_seconds_count", "wait_seconds_sum", "a_total"])
+    assert.equal(isCounterHere(name), true, name);
+  for (const name of ["queue_count", "coal_bucket", "wait_seconds", "plan_seconds", "count"])
+    assert.equal(isCounterHere(name), false, name);
+  assert.deepEqual(shownValues(series("plan_seconds_count", [100, 150, 160]), 10, true), [null, 5, null]);
+  assert.deepEqual(["plan_seconds_sum", "plan_seconds_count"].map(unitOf), ["seconds", "none"]);
 });
 
 test("the last value skips intervals without samples", () => {

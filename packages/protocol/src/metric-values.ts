@@ -1,3 +1,8 @@
+interface SeriesName {
+  name: string;
+  labels: Readonly<Record<string, string>>;
+}
+
 /** A series of a metric as `GET /api/robots/{id}/metrics` returns it. */
 interface IntervalSeries {
   name: string;
@@ -5,15 +10,35 @@ interface IntervalSeries {
   max: readonly (number | null)[];
 }
 
-/** Whether a metric counts since the robot's start or boot, so that its rate is of interest. */
+/**
+ * Whether the name of a metric proves that it counts since the start of a program or machine, so that its rate is of interest. Parts of
+ * histograms are counters, too, but their names alone do not prove it: see `countersAmong`.
+ */
 export const isCounter = (name: string): boolean => name.endsWith("_total") || /^network_(receive|transmit)_bytes$/.test(name);
+
+/** Returns the name of the histogram or summary that a metric may be a part of; undefined if its name does not end like a part. */
+const distributionOf = (name: string): string | undefined => /^(.+)_(?:bucket|count|sum)$/.exec(name)?.[1];
+
+/**
+ * Returns a function that reports whether a metric is a counter, given all series of a robot. `x_bucket`, `x_count` and `x_sum` are counters
+ * if there are buckets of `x`, which have the label `le`, or quantiles, which have the label `quantile`. A gauge may have such a name, too.
+ */
+export function countersAmong(series: readonly SeriesName[]): (name: string) => boolean {
+  const distributions = new Set(
+    series.flatMap(({ name, labels }) => {
+      if (labels["quantile"] !== undefined) return [name];
+      return labels["le"] !== undefined && name.endsWith("_bucket") ? [name.slice(0, -"_bucket".length)] : [];
+    }),
+  );
+  return (name) => isCounter(name) || distributions.has(distributionOf(name) ?? "");
+}
 
 /**
  * Returns the values of a series to show: the averages of the intervals. Of a counter it returns the increase for each second instead; null
  * for the first interval, after the counter was reset, and for the last interval, which is not complete.
  */
-export function shownValues({ name, mean, max }: IntervalSeries, step_seconds: number): (number | null)[] {
-  if (!isCounter(name)) return [...mean];
+export function shownValues({ name, mean, max }: IntervalSeries, step_seconds: number, is_counter = isCounter(name)): (number | null)[] {
+  if (!is_counter) return [...mean];
   const end = max.findLastIndex((value) => value !== null);
   let before: { value: number; at: number } | undefined;
   return max.map((value, at) => {
@@ -31,7 +56,8 @@ export type MetricUnit = "bytes" | "percent" | "celsius" | "seconds" | "none";
 
 /** Returns the unit of a metric by the end of its name, as Prometheus recommends to name metrics. */
 export function unitOf(name: string): MetricUnit {
-  const base = name.replace(/_total$/, "");
+  // The sum of a histogram has the unit of what is observed. Its buckets and its count are numbers of observations.
+  const base = name.replace(/_(total|sum)$/, "");
   if (base.endsWith("_bytes")) return "bytes";
   if (base.endsWith("_percent")) return "percent";
   if (base.endsWith("_celsius")) return "celsius";

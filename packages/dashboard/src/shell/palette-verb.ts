@@ -1,5 +1,5 @@
 /** The verbs that the command palette understands at the start of its text. */
-const VERBS = ["deploy", "logs", "acknowledge"] as const;
+const VERBS = ["deploy", "logs", "metrics", "acknowledge"] as const;
 export type Verb = (typeof VERBS)[number];
 
 const SHORTEST = 3;

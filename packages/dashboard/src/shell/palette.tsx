@@ -57,7 +57,7 @@ function Finder({ onClose }: { onClose: () => void }) {
         aria-expanded
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}
-        placeholder="Search, or type deploy, logs or acknowledge…"
+        placeholder="Search, or type deploy, logs, metrics or acknowledge…"
         className="h-12 w-full border-b border-line bg-transparent px-4 outline-none placeholder:text-muted"
         value={text}
         onChange={(event) => {

@@ -1,7 +1,7 @@
 import type { Fleet } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { Rocket, ScrollText } from "lucide-react";
+import { ChartLine, Rocket, ScrollText } from "lucide-react";
 import { useState } from "react";
 import { query, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
@@ -52,6 +52,9 @@ function Found({ fleet }: { fleet: Fleet }) {
           <>
             <LinkButton to="/fleets/$id/logs" params={{ id }} icon={ScrollText}>
               Logs
+            </LinkButton>
+            <LinkButton to="/explore" search={{ panels: [{ fleet_id: id, group_by: "robot" }] }} icon={ChartLine}>
+              Metrics
             </LinkButton>
             {may_change && (
               <LinkButton look="primary" icon={Rocket} to="/deployments/new" search={{ fleet_id: id }}>

@@ -1,16 +1,31 @@
 import type { AlertRule } from "@roamfleet/protocol/routes";
+import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { type Places, useAction, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, type Column, EmptyState, ListActions, ListTable, Menu, PageHeader, shellLine, TextLine } from "../../ui/index.ts";
+import {
+  Badge,
+  type Column,
+  EmptyState,
+  ListActions,
+  ListTable,
+  Menu,
+  PageHeader,
+  shellLine,
+  TextLine,
+  useFilters,
+} from "../../ui/index.ts";
 import { conditionText } from "./alert-text.ts";
 import { SeverityBadge } from "./incident-parts.tsx";
 import { RuleDialog, RuleTestDialog } from "./rule-dialog.tsx";
 
-/** The alert rules. */
+const route = getRouteApi("/app/alert-rules");
+
+/** The alert rules. With a metric in the URL, the form of a new rule is open. */
 export function AlertRulesPage() {
+  const { search, clear } = useFilters(route.useSearch());
   const may_change = useMay("operator");
   const places = usePlaces();
   const list = useLivePages("listAlertRules", {});
@@ -29,6 +44,7 @@ export function AlertRulesPage() {
           />
         }
       />
+      {may_change && search.metric !== undefined && <RuleDialog initial={search} onClose={() => clear()} />}
       <ListTable
         label="Alert rules"
         list={list}

@@ -3,6 +3,7 @@ import type { AlertRuleTest } from "@roamfleet/protocol/routes";
 import { ALERT_CONDITIONS, type AlertConditionType, SEVERITIES, type Severity } from "@roamfleet/protocol/states";
 import { useEffect, useState } from "react";
 import { useAction, usePlaces } from "../../api/queries.ts";
+import type { AlertRulesSearch } from "../../search.ts";
 import {
   Button,
   Checkbox,
@@ -80,9 +81,14 @@ function bodyOf(draft: Draft) {
   };
 }
 
-/** Creates an alert rule. "Test" returns what the rule would match. */
-export function RuleDialog({ onClose }: { onClose: () => void }) {
-  const [draft, setDraft] = useState(EMPTY);
+const draftOf = ({ metric = "", condition = "metric_above", place = "" }: AlertRulesSearch): Draft => ({
+  ...EMPTY,
+  ...(metric === "" ? {} : { type: condition, metric, place }),
+});
+
+/** Creates an alert rule. "Test" returns what the rule would match. `initial` fills in a condition on a metric. */
+export function RuleDialog({ initial = {}, onClose }: { initial?: AlertRulesSearch; onClose: () => void }) {
+  const [draft, setDraft] = useState(() => draftOf(initial));
   const creating = useAction("createAlertRule", { quiet: true, done: "Rule created", onSuccess: onClose });
   const testing = useAction("createAlertRule", { quiet: true });
   const tested = testing.data?.data as unknown as AlertRuleTest | undefined;

@@ -44,6 +44,21 @@ test("a counter is shown as a rate", () => {
   assert.deepEqual([charts[0]?.unit, charts[0]?.series[0]?.values], ["B/s", [null, 100, 100, null]]);
 });
 
+test("the parts of a histogram are shown as rates, a gauge with such a name is not", () => {
+  const values = [0, 60, 180, 181];
+  const { charts } = chartsOf(
+    metricsOf([answer("plan_seconds_bucket", values, { le: "1" }), answer("plan_seconds_sum", values), answer("queue_count", values)]),
+  );
+  assert.deepEqual(
+    charts.map(({ unit, series }) => [unit, series[0]?.values]),
+    [
+      ["/s", [null, 1, 2, null]],
+      ["s/s", [null, 1, 2, null]],
+      ["", values],
+    ],
+  );
+});
+
 test("a metric without values has no chart", () => {
   assert.deepEqual(chartsOf(metricsOf([answer("load_1m", [null, null])])).charts, []);
 });

@@ -1,5 +1,5 @@
 import type { RobotMetrics } from "@roamfleet/protocol/routes";
-import { isCounter, type MetricUnit, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
+import { countersAmong, isCounter, type MetricUnit, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
 import type { MetricRange } from "../../search.ts";
 import { hasValues, type Series } from "./health-series.ts";
 
@@ -13,7 +13,7 @@ export const METRIC_RANGES: Record<MetricRange, { seconds: number; step_seconds:
   "7d": { seconds: 604_800, step_seconds: 1_800 },
 };
 /** A line is drawn over gaps of up to this many intervals. Longer ones are shown. */
-const GAP_SECONDS_MAX = 60;
+export const GAP_SECONDS_MAX = 60;
 
 export interface MetricChart {
   name: string;
@@ -24,7 +24,7 @@ export interface MetricChart {
 }
 
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
-const UNIT_TEXTS: Record<Exclude<MetricUnit, "bytes">, string> = { percent: "%", celsius: "°C", seconds: "s", none: "" };
+export const UNIT_TEXTS: Record<Exclude<MetricUnit, "bytes">, string> = { percent: "%", celsius: "°C", seconds: "s", none: "" };
 
 /** Returns the query for the range that ends now, aligned to its intervals, so that repeated queries have the same key. */
 export function metricPeriod(now_ms: number, range: MetricRange): { since: string; until: string; points: number } {
@@ -38,12 +38,13 @@ export function metricPeriod(now_ms: number, range: MetricRange): { since: strin
 export function chartsOf({ since, step_seconds, series }: RobotMetrics): { times: number[]; charts: MetricChart[] } {
   const from = Date.parse(since) / 1_000;
   const count = series[0]?.mean.length ?? 0;
+  const isCounterHere = countersAmong(series);
   const charts = [...Map.groupBy(series, ({ name }) => name)].map(([name, of_name]): MetricChart => {
     const lines = of_name.map((one) => ({
       label: Object.values(one.labels).join(" ") || name,
-      values: bridged(shownValues(one, step_seconds), GAP_SECONDS_MAX / step_seconds),
+      values: bridged(shownValues(one, step_seconds, isCounterHere(name)), GAP_SECONDS_MAX / step_seconds),
     }));
-    return { name, ...scaled(name, lines) };
+    return { name, ...scaled(name, lines, isCounterHere(name)) };
   });
   return {
     times: Array.from({ length: count }, (_, i) => from + (i + 0.5) * step_seconds),
@@ -52,7 +53,7 @@ export function chartsOf({ since, step_seconds, series }: RobotMetrics): { times
 }
 
 /** Fills gaps of at most `most` intervals with the value before: with short intervals, not each has a sample. */
-function bridged(values: readonly (number | null)[], most: number): (number | null)[] {
+export function bridged(values: readonly (number | null)[], most: number): (number | null)[] {
   let [last, gap]: [number | null, number] = [null, 0];
   const filled = values.map((value) => {
     gap = value === null ? gap + 1 : 0;
@@ -65,9 +66,9 @@ function bridged(values: readonly (number | null)[], most: number): (number | nu
 }
 
 /** Converts bytes to the unit that fits the highest value. */
-function scaled(name: string, lines: readonly Series[]): Omit<MetricChart, "name"> {
+export function scaled(name: string, lines: readonly Series[], is_counter = isCounter(name)): Omit<MetricChart, "name"> {
   const unit = unitOf(name);
-  const rate = isCounter(name) ? "/s" : "";
+  const rate = is_counter ? "/s" : "";
   if (unit !== "bytes") return { unit: `${UNIT_TEXTS[unit]}${rate}`, max: unit === "percent" ? 100 : undefined, series: [...lines] };
   const highest = Math.max(1, ...lines.flatMap(({ values }) => values.filter((value) => value !== null)));
   const power = Math.min(BYTE_UNITS.length - 1, Math.floor(Math.log10(highest) / 3));

@@ -1,10 +1,12 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { lazy, Suspense, useMemo } from "react";
+import { GitCompareArrows } from "lucide-react";
+import { lazy, Suspense, useMemo, useState } from "react";
 import type { RobotMetrics as Metrics } from "@roamfleet/protocol/routes";
+import { ObjectPicker } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
-import type { MetricRange } from "../../search.ts";
-import { Command, EmptyState, QueryState, Section, Segments, Skeleton, useNow } from "../../ui/index.ts";
+import { type MetricRange, PANELS_MAX } from "../../search.ts";
+import { Button, Command, EmptyState, FormDialog, QueryState, Section, Segments, Skeleton, useNow } from "../../ui/index.ts";
 import { chartsOf, METRIC_RANGES, metricPeriod } from "./metric-charts.ts";
 import { robotLines } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";
@@ -29,10 +31,24 @@ export function RobotMetrics() {
     enabled: robot !== undefined,
     placeholderData: keepPreviousData,
   });
+  const [is_comparing, setComparing] = useState(false);
   if (robot === undefined) return null;
+  const names = [...new Set(metrics.data?.data.series.map(({ name }) => name))];
   return (
     <>
-      <Section title="Metrics" actions={<Ranges robot_id={robot.id} range={range} />}>
+      <Section
+        title="Metrics"
+        actions={
+          <div className="flex flex-wrap items-center justify-end gap-2">
+            <Ranges robot_id={robot.id} range={range} />
+            {names.length > 0 && (
+              <Button icon={GitCompareArrows} onClick={() => setComparing(true)}>
+                Compare with…
+              </Button>
+            )}
+          </div>
+        }
+      >
         <QueryState query={metrics} rows={6}>
           {({ data }) =>
             data.series.length === 0 ? (
@@ -49,7 +65,53 @@ export function RobotMetrics() {
       <div className="max-w-xl">
         <Command>{robotLines.metrics(robot.id)}</Command>
       </div>
+      {is_comparing && <CompareDialog robot_id={robot.id} names={names} range={range} onClose={() => setComparing(false)} />}
     </>
+  );
+}
+
+/** Chooses another robot and opens the metrics of both, in one chart for each of the first metrics. */
+function CompareDialog({
+  robot_id,
+  names,
+  range,
+  onClose,
+}: {
+  robot_id: string;
+  names: readonly string[];
+  range: MetricRange;
+  onClose: () => void;
+}) {
+  const navigate = useNavigate();
+  const [other, setOther] = useState<string>();
+  const shown = names.slice(0, PANELS_MAX);
+  const open = (): void => {
+    if (other === undefined) return;
+    const panels = shown.map((name) => ({ name, robot_id: [robot_id, other], group_by: "robot" }));
+    void navigate({ to: "/explore", search: { panels, range } });
+  };
+  return (
+    <FormDialog
+      title="Compare metrics"
+      description={
+        shown.length < names.length
+          ? `Opens the first ${shown.length} of ${names.length} metrics. There you can choose others.`
+          : "Opens each metric with both robots in one chart."
+      }
+      verb="Compare"
+      locked={other === undefined || other === robot_id}
+      onClose={onClose}
+      onSubmit={open}
+    >
+      <ObjectPicker
+        kind="robot"
+        label="Robot"
+        id={other}
+        hints
+        error={other === robot_id ? "Choose another robot" : undefined}
+        onChoose={setOther}
+      />
+    </FormDialog>
   );
 }
 

@@ -1,7 +1,7 @@
 import type { FleetOverview, Site } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { Plus } from "lucide-react";
+import { ChartLine, Plus } from "lucide-react";
 import { useState } from "react";
 import { DeletePlace, RenamePlace } from "../../api/action-dialogs.tsx";
 import { useLivePages } from "../../api/live-pages.ts";
@@ -15,6 +15,7 @@ import {
   CopyText,
   EmptyState,
   FormDialog,
+  LinkButton,
   ListActions,
   ListTable,
   Menu,
@@ -117,6 +118,9 @@ function Found({ site }: { site: Site }) {
         }
         actions={
           <>
+            <LinkButton to="/explore" search={{ panels: [{ site_id: id, group_by: "fleet" }] }} icon={ChartLine}>
+              Metrics
+            </LinkButton>
             {may_change && (
               <Button icon={Plus} onClick={() => setMaking(true)}>
                 New fleet
