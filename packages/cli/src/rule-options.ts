@@ -6,6 +6,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { collect, wholeNumber } from "./command.ts";
 import { duration, seconds } from "./duration.ts";
 import { usage } from "./failure.ts";
+import { readLabels } from "./target-options.ts";
 import { labelsText } from "./text.ts";
 
 interface ConditionOptions {
@@ -93,7 +94,7 @@ export const matchFields = ({ for: for_seconds, site: site_id, fleet: fleet_id, 
   for_seconds,
   site_id,
   fleet_id,
-  labels: label === undefined ? undefined : Object.fromEntries(label.map(labelPair)),
+  labels: label === undefined ? undefined : readLabels(label),
 });
 
 /** Returns the fields of a request that change what a rule matches. */
@@ -107,12 +108,6 @@ export function changeFields(options: ChangeOptions) {
     condition: condition === undefined ? undefined : conditionOf(condition, options),
     whole_org: wholeOrg,
   };
-}
-
-function labelPair(text: string): [string, string] {
-  const at = text.indexOf("=");
-  if (at < 1) throw usage(`--label ${text} is not a label`, "Use --label zone=a.");
-  return [text.slice(0, at), text.slice(at + 1)];
 }
 
 /** Returns the condition of a rule as text, such as `disk_above 90% for 10 min`. */

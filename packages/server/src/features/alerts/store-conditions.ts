@@ -81,7 +81,7 @@ export const HAS_FAILED = sql`(d.status = 'failed'
  * that its failure opens an incident, too. Null for a deleted fleet.
  */
 export const SITE_OF_DEPLOYMENT = sql`coalesce(r.site_id, f.site_id, d.target_selector ->> 'site_id', case when d.target_selector is not null then (
-  -- reads tables of other features: deployment_target
+  -- reads tables of other features: deployment_target, robot
   select s.site_id from (
     select robot_id from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id order by t.id limit 1) t
   join robot s on s.org_id = d.org_id and s.id = t.robot_id) end)`;

@@ -9,12 +9,12 @@ const NOTHING = sql``;
 export function isSelected({ site_id, fleet_id, labels, robot_ids }: TargetSelector): Statement<unknown> {
   const [label] = Object.entries(labels ?? {});
   return sql`
-    -- reads tables of other features: robot_label
     ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id })}
     ${
       label === undefined
         ? NOTHING
         : sql`and r.labels @> ${json(labels)}::jsonb
+          -- reads tables of other features: robot_label
           and exists (select from robot_label l where l.org_id = r.org_id and l.robot_id = r.id and l.key = ${label[0]} and l.value = ${label[1]})`
     }
     ${robot_ids === undefined ? NOTHING : sql`and r.id = any(${list(robot_ids)}::text[])`}`;
