@@ -1,9 +1,7 @@
 import { Type } from "typebox";
 import { Maybe, Shape } from "../schema.ts";
+import { SELECTED_ROBOTS_MAX } from "../states.ts";
 import { Id, Labels, named, type Of } from "./route.ts";
-
-/** Maximum robots that a selection may list. */
-export const SELECTED_ROBOTS_MAX = 1_000;
 
 /** Selects the robots that match all given parts; at least one is required. The answer has the parts that were given. */
 export const TargetSelector = named(
