@@ -108,7 +108,7 @@ async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Pr
   await scenario.end(`/api/deployments/${again.id}`);
   const back = await ledger.post("/api/deployments", {
     release: "bad",
-    target_selector: { site_id: yard.site_id },
+    target_selector: { robot_ids: [scenario.robot_id, absent] },
     rollout: { ...rollout, on_failure: "rollback" },
   });
   await scenario.end(`/api/deployments/${back.id}`);

@@ -63,7 +63,8 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const { total, ...counts } = countsOf(deployment);
   counts[status] += written;
   const row = await patchDeployment(tx, deployment, {
-    fan_out_cursor: last_robot_id ?? cursor,
+    // A server of the previous version would complete the fan-out of a selection that has a cursor.
+    fan_out_cursor: isSelection(deployment) ? null : (last_robot_id ?? cursor),
     fan_out_done_at: last && !in_waves ? now : null,
     wave_to_assign: last && in_waves ? 0 : null,
     step_at: last && isLimited(deployment) ? now : null,
@@ -163,7 +164,7 @@ async function selectMembersOf(tx: Db, deployment: Of, after: string, limit: num
   const { org_id, robot_id, release_id } = deployment;
   const source = sourceOf(deployment);
   if (source !== undefined) return selectSourceMembers(org_id, source, after, limit);
-  if (isSelection(deployment)) return selectStored(deployment, release_id, after, limit);
+  if (isSelection(deployment)) return selectStored(deployment, release_id, limit);
   const membership = await membershipOf(tx, deployment);
   if (membership !== undefined) return selectMembers(org_id, membership, release_id, after, limit);
   return sql`select ${robot_id}::text as robot_id, ${release_id}::text as release_id where ${after}::text = ''`;
