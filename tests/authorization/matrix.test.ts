@@ -108,6 +108,14 @@ async function request(
   field?: { in: "query" | "body"; name: string; scope?: string },
 ): Promise<SampleRequest> {
   if (field !== undefined) {
+    if (field.name === "target_selector") {
+      const { robot_id = "", fleet_id = "", site_id = "" } = from.ids;
+      // Robots are selected within a fleet of the caller: a selector without a place needs a role in the whole org.
+      const robots = { fleet_id: base.ids.fleet_id ?? "", robot_ids: [robot_id] };
+      const value = field.scope === "robot" ? robots : field.scope === "fleet" ? { fleet_id } : { site_id };
+      const made = sampleRequest(route, base, { place: field.in, name: field.name, value: "" });
+      return { ...made, body: { ...made.body, target_selector: value } };
+    }
     const value = field.scope === undefined ? (from.ids[field.name] ?? "") : (from.ids[`${field.scope}_id`] ?? "");
     const made = sampleRequest(route, base, { place: field.in, name: field.name, value });
     const beside = field.name === "target_id" ? { target_kind: field.scope } : field.name === "scope_id" ? { scope: field.scope } : {};
@@ -121,7 +129,11 @@ async function request(
 }
 
 /** Fields that accept ids of several kinds, and those kinds. */
-const KINDS_OF: Record<string, readonly string[]> = { target_id: ["robot", "fleet"], scope_id: ["robot", "fleet", "site"] };
+const KINDS_OF: Record<string, readonly string[]> = {
+  target_id: ["robot", "fleet"],
+  target_selector: ["site", "fleet", "robot"],
+  scope_id: ["robot", "fleet", "site"],
+};
 
 function linesOf(route: Route): Line[] {
   const row = accessOf(route.name);

@@ -133,7 +133,7 @@ const KINDS: Record<string, { beside: Record<string, string> }> = {
   target_id: { beside: { target_kind: "robot" } },
   scope_id: { beside: { scope: "robot" } },
 };
-const TARGETS = ["robot_id", "fleet_id", "target_id"];
+const TARGETS = ["robot_id", "fleet_id", "target_id", "target_selector"];
 
 /** Returns a valid value of a field by its name. New fields must be added here. */
 function sampleOf(route: Route, name: string, things: Ids): unknown {

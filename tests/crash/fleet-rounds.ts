@@ -88,7 +88,8 @@ async function deployInWaves(scenario: Scenario, yard: Yard, wanted: string): Pr
 }
 
 /**
- * Tests that a failing release stops before the next wave, then retries the failed robot. Then does the same with on_failure "rollback".
+ * Tests that a failing release stops before the next wave, then retries the failed robot. Then does the same with a selection and
+ * on_failure "rollback".
  */
 async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
   const { ledger } = scenario;
@@ -107,7 +108,7 @@ async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Pr
   await scenario.end(`/api/deployments/${again.id}`);
   const back = await ledger.post("/api/deployments", {
     release: "bad",
-    fleet_id: yard.fleet_id,
+    target_selector: { robot_ids: [scenario.robot_id, absent] },
     rollout: { ...rollout, on_failure: "rollback" },
   });
   await scenario.end(`/api/deployments/${back.id}`);

@@ -316,6 +316,7 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "site", path: `/sites/${ids.site}` },
   { name: "deployments", path: "/deployments" },
   { name: "deployment-new", path: `/deployments/new?release=${ids.release}&fleet_id=${ids.carts}` },
+  { name: "deployment-new-selection", path: `/deployments/new?release=${ids.release}&site_id=${ids.site}&labels=model%3Dc-200` },
   { name: "deployment", path: `/deployments/${ids.running}` },
   { name: "deployment-failed", path: `/deployments/${ids.failed}` },
   { name: "deployment-compare", path: `/deployments/compare?a=${ids.done}&b=${ids.running}` },

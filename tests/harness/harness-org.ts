@@ -2,7 +2,7 @@ import { hash, randomUUID } from "node:crypto";
 import { type Clock, idSource } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import type { AlertConditionType, Role } from "@roamfleet/protocol";
-import type { Rollout } from "@roamfleet/protocol/routes";
+import type { Rollout, TargetSelector } from "@roamfleet/protocol/routes";
 import { type Client, createClient } from "@roamfleet/sdk";
 import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm/testing";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
@@ -32,6 +32,8 @@ export interface NewRelease {
   /** False: do not upload the artifact. */
   upload?: boolean;
 }
+
+type DeploymentTarget = { robot_id: string } | { fleet_id: string } | { target_selector: TargetSelector };
 
 export interface NewRobot extends Omit<RobotOptions, "key"> {
   fleet_id?: string;
@@ -184,14 +186,14 @@ export class HarnessOrg {
   /** Creates a deployment and returns the response. The deployment may still be running. */
   async deploy(
     release: { id: string },
-    target: { robot_id: string } | { fleet_id: string },
+    target: DeploymentTarget,
     options: { scheduled_at?: string; rollout?: Rollout; idempotency_key?: string } = {},
   ): Promise<Deployment> {
     const { idempotency_key = randomUUID(), ...rest } = options;
     return (await this.api.createDeployment({ body: { release: release.id, ...target, ...rest }, idempotency_key })).data;
   }
 
-  async deployConfig(target: { robot_id: string } | { fleet_id: string }, options: { namespace?: string } = {}): Promise<ConfigDeployment> {
+  async deployConfig(target: DeploymentTarget, options: { namespace?: string } = {}): Promise<ConfigDeployment> {
     return (await this.api.createConfigDeployment({ body: { ...target, ...options }, idempotency_key: randomUUID() })).data;
   }
 

@@ -1,4 +1,4 @@
-import type { DeploymentStatus, Reason, TargetStatus } from "@roamfleet/protocol";
+import type { DeploymentStatus, Reason, TargetKind, TargetStatus } from "@roamfleet/protocol";
 import type { Desired, Report } from "@roamfleet/protocol/link";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Condition } from "../../packages/server/src/features/deployments/explain/conditions.ts";
@@ -102,7 +102,7 @@ export interface SimulatedServer {
 
 export interface DeploymentView {
   id: string;
-  target_kind: "robot" | "fleet";
+  target_kind: TargetKind;
   status: DeploymentStatus;
   reason: Reason | null;
   counts: Counts;

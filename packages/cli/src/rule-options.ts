@@ -6,7 +6,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { collect, wholeNumber } from "./command.ts";
 import { duration, seconds } from "./duration.ts";
 import { usage } from "./failure.ts";
-import { labelPair } from "./labels.ts";
+import { readLabels } from "./labels.ts";
 import { labelsText } from "./text.ts";
 
 interface ConditionOptions {
@@ -94,7 +94,7 @@ export const matchFields = ({ for: for_seconds, site: site_id, fleet: fleet_id, 
   for_seconds,
   site_id,
   fleet_id,
-  labels: label === undefined ? undefined : Object.fromEntries(label.map(labelPair)),
+  labels: label === undefined ? undefined : readLabels(label),
 });
 
 /** Returns the fields of a request that change what a rule matches. */

@@ -119,16 +119,16 @@ export const readDeploymentsSearch = searchOf({
 });
 export type DeploymentsSearch = ReturnType<typeof readDeploymentsSearch>;
 
-const readPreselection = searchOf({ release: text(), fleet_id: text(), robot_id: text() });
+const readPreselection = searchOf({ release: text(), site_id: text(), fleet_id: text(), labels: text(2_000), robot_id: text() });
 export type NewDeploymentSearch = ReturnType<typeof readPreselection>;
 
 /**
- * Parses the ID or tag of a release, and the robot or fleet to deploy it to. Also accepts the parameter names `fleet`, `robot` and
- * `release_id`.
+ * Parses the ID or tag of a release, and the target to deploy it to: a robot, or a fleet, site and labels such as `line=3, zone=a`. Also
+ * accepts the parameter names `fleet`, `robot` and `release_id`.
  */
 export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
   const { release = search.release_id, fleet_id = search.fleet, robot_id = search.robot } = search;
-  return readPreselection({ release, fleet_id, robot_id: fleet_id === undefined || fleet_id === "" ? robot_id : undefined });
+  return readPreselection({ ...search, release, fleet_id, robot_id: fleet_id === undefined || fleet_id === "" ? robot_id : undefined });
 }
 
 export const readDeploymentSearch = searchOf({

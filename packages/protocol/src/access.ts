@@ -9,7 +9,7 @@ export type Access = "public" | Role | "service_admin" | "robot";
 
 /**
  * Kinds of objects that a scope can include. With the kinds `target` and `config_scope`, a neighboring field of the request contains the
- * actual kind of the object.
+ * actual kind of the object. A `selector` is an object with the ids of a site, a fleet and robots.
  */
 export type ObjectKind =
   | "site"
@@ -24,6 +24,7 @@ export type ObjectKind =
   | "alert_mute"
   | "incident"
   | "target"
+  | "selector"
   | "config_scope";
 
 /**
@@ -63,6 +64,7 @@ export const OBJECT_FIELDS = {
   robot_id: "robot",
   deployment_id: "deployment",
   target_id: "target",
+  target_selector: "selector",
   scope_id: "config_scope",
   rule_id: "alert_rule",
 } as const satisfies Record<string, ObjectKind>;
@@ -201,7 +203,7 @@ export const access = {
   changeSigningKeys: whole("admin", "signing keys"),
 
   listDeployments: list("viewer", "deployments", query("robot_id", "fleet_id")),
-  createDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
+  createDeployment: at("operator", ["robot_id", "fleet_id", "target_id", "target_selector"]),
   getDeployment: one("viewer", "deployment"),
   listDeploymentEvents: one("viewer", "deployment", query("robot_id")),
   listDeploymentTargets: one("viewer", "deployment", query("robot_id")),
@@ -226,7 +228,7 @@ export const access = {
   setConfigSchema: whole("operator", "config schemas"),
   deleteConfigSchema: whole("admin", "config schemas"),
   listConfigDeployments: list("viewer", "config deployments", query("robot_id", "fleet_id")),
-  createConfigDeployment: at("operator", ["robot_id", "fleet_id", "target_id"]),
+  createConfigDeployment: at("operator", ["robot_id", "fleet_id", "target_id", "target_selector"]),
   getConfigDeployment: one("viewer", "config_deployment"),
   listConfigDeploymentEvents: one("viewer", "config_deployment", query("robot_id")),
   listConfigDeploymentTargets: one("viewer", "config_deployment", query("robot_id")),

@@ -1,3 +1,10 @@
+/** What a deployment is for: one robot, the members of a fleet, or the robots that match a selector. */
+export const TARGET_KINDS = ["robot", "fleet", "selection"] as const;
+export type TargetKind = (typeof TARGET_KINDS)[number];
+
+/** Maximum robots that a selector may list. */
+export const SELECTED_ROBOTS_MAX = 1_000;
+
 /** States of deployments and of their targets (one target is one robot of a deployment). */
 export const TERMINAL_STATUSES = ["applied", "failed", "rolled_back", "cancelled"] as const;
 export type TerminalStatus = (typeof TERMINAL_STATUSES)[number];

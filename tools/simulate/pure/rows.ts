@@ -68,6 +68,7 @@ export function newDeployment(
   return {
     org_id: ORG,
     kind: "release",
+    target_selector: null,
     namespace: null,
     revision: null,
     reason: null,

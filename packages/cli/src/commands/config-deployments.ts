@@ -8,31 +8,26 @@ import { relative } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import { limitOption, type LimitOption, printList } from "../lists.ts";
-import { requireOneTarget } from "../rollout-options.ts";
+import { targetCell, targetFields, type TargetOptions, targetOptions } from "../target-options.ts";
 import { line } from "../text.ts";
 import { explainWaits, poll, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
 
-interface DeployOptions {
-  robot?: string;
-  fleet?: string;
+interface DeployOptions extends TargetOptions {
   namespace?: string;
   watch?: boolean;
   idempotencyKey?: string;
 }
 
 export const deploy = defineCommand<[DeployOptions]>(
-  "Deploy the effective values to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.",
+  "Deploy the effective values to a robot, to a fleet, or to all robots that match --site, --label and --fleet.",
   (command) => {
-    namespaceOption(command, "Only this namespace (default: all)")
-      .option("--robot <id>", "Deploy to this robot")
-      .option("--fleet <id>", "Deploy to this fleet")
+    targetOptions(namespaceOption(command, "Only this namespace (default: all)"))
       .option("--watch", "Follow the deployment until it ends")
       .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)");
   },
-  async (context, { robot, fleet, namespace, watch, idempotencyKey }) => {
-    requireOneTarget({ robot, fleet });
+  async (context, { namespace, watch, idempotencyKey, ...options }) => {
+    const body = { ...targetFields(options), namespace };
     const client = await context.client();
-    const body = { robot_id: robot, fleet_id: fleet, namespace };
     const created = (await client.createConfigDeployment({ body, idempotency_key: idempotencyKey ?? context.idempotencyKey() })).data;
     const data = watch === true ? await watchConfigDeployment(context, client, created) : created;
     await printAnswer(context, { data }, () => (watch === true ? [] : startedText(context, data)));
@@ -61,7 +56,7 @@ export const deployments = defineCommand<[DeploymentsOptions]>(
       columns: [
         { title: "ID", value: ({ id }) => id },
         { title: "NAMESPACE", value: (deployment) => deployment.namespace ?? "all" },
-        { title: "TARGET", value: ({ robot_id, fleet_id }) => robot_id ?? fleet_id },
+        { title: "TARGET", value: targetCell },
         { title: "STATUS", value: (deployment) => context.out.status(deployment.status) },
         { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
         { title: "REASON", value: ({ reason }) => reason ?? "" },

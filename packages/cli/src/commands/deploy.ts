@@ -4,13 +4,12 @@ import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { bytes, duration, relative } from "../duration.ts";
 import { usage } from "../failure.ts";
-import { readRollout, requireOneTarget, type RolloutFlags, rolloutOptions } from "../rollout-options.ts";
+import { readRollout, type RolloutFlags, rolloutOptions } from "../rollout-options.ts";
+import { targetFields, type TargetOptions, targetOptions, targetText } from "../target-options.ts";
 import { labelsText, line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
 
-interface Options extends RolloutFlags {
-  robot?: string;
-  fleet?: string;
+interface Options extends RolloutFlags, TargetOptions {
   watch?: boolean;
   scheduledAt?: string;
   idempotencyKey?: string;
@@ -18,26 +17,22 @@ interface Options extends RolloutFlags {
 }
 
 export const deploy = defineCommand<[string, Options]>(
-  "Deploy a release to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.",
+  "Deploy a release to a robot, to a fleet, or to all robots that match --site, --label and --fleet. The robots are chosen when the deployment starts.",
   (command) =>
-    rolloutOptions(command)
-      .argument("<release>", "Tag or id of the release")
-      .option("--robot <id>", "Deploy to this robot")
-      .option("--fleet <id>", "Deploy to this fleet")
+    targetOptions(rolloutOptions(command).argument("<release>", "Tag or id of the release"))
       .option("--watch", "Follow the deployment until it ends")
       .option("--scheduled-at <rfc3339>", "Start the deployment at this time, such as 2030-01-31T22:00:00Z")
       .option("--dry-run", "Print the rollout plan without deploying")
       .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)"),
   async (context, release, options) => {
-    requireOneTarget(options);
+    const target = targetFields(options);
     if (options.dryRun && options.watch) throw usage("--dry-run and --watch cannot be used together");
     const rollout = await readRollout(options, context.now());
     const client = await context.client();
     const request = {
       body: {
         release,
-        robot_id: options.robot,
-        fleet_id: options.fleet,
+        ...target,
         scheduled_at: options.scheduledAt,
         rollout,
         dry_run: options.dryRun,
@@ -49,8 +44,7 @@ export const deploy = defineCommand<[string, Options]>(
     const { data } = await client.createDeployment(request);
     if (options.watch) return watchDeployment(context, client, data);
     await context.out.result({ data }, () => {
-      const target = options.robot === undefined ? line`fleet ${options.fleet}` : line`robot ${options.robot}`;
-      context.out.line(line`Deployment ${data.id}: ${data.release.tag} to ${target}, ${context.out.status(data.status)}`);
+      context.out.line(line`Deployment ${data.id}: ${data.release.tag} to ${targetText(data)}, ${context.out.status(data.status)}`);
       if (data.scheduled_at !== null && data.status === "scheduled") {
         context.out.line(line`The deployment starts ${relative(data.scheduled_at, context.now())}, at ${data.scheduled_at}.`);
       }
@@ -60,6 +54,7 @@ export const deploy = defineCommand<[string, Options]>(
   [
     "rf deploy 1.4.0 --robot rob_… --watch",
     "rf deploy 1.4.0 --fleet fleet_… --wave 5% --wave 50% --soak 10m --fail-threshold 10% --on-failure rollback --watch",
+    "rf deploy 1.4.0 --site site_… --label line=3 --wave 10% --soak 10m",
     "rf deploy 1.4.0 --fleet fleet_… --policy careful.yaml --dry-run",
     "rf deploy 1.4.0 --fleet fleet_… --scheduled-at 2030-01-31T22:00:00+01:00",
   ],
@@ -94,7 +89,7 @@ export async function showPlan({ out }: Context, answer: { data: DeploymentPlan 
   await out.result(answer, async () => {
     out.details([
       ["Release", `${data.release.tag} (${data.release.id})${data.artifact_stored ? "" : ", whose artifact is not uploaded yet"}`],
-      ["Target", `${data.target_kind} ${data.robot_id ?? data.fleet_id}`],
+      ["Target", targetText(data)],
       ["Robots", `${data.total}: ${data.offline} offline, ${data.incompatible} incompatible, ${data.already_installed} already installed`],
       ["To download", bytes(data.bytes_to_send)],
       ["Window", data.window === null ? undefined : `${data.window.opens_at} to ${data.window.closes_at}`],

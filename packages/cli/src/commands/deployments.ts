@@ -5,6 +5,7 @@ import { type CommandDefinition, defineCommand, requestCommand } from "../comman
 import type { Context } from "../context.ts";
 import { readTime, relative, type TimeOption } from "../duration.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
+import { targetCell, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
 
@@ -40,7 +41,7 @@ export const list = defineCommand<[ListOptions]>(
       columns: [
         { title: "ID", value: ({ id }) => id },
         { title: "RELEASE", value: ({ release }) => release.tag },
-        { title: "TARGET", value: ({ robot_id, fleet_id }) => robot_id ?? fleet_id },
+        { title: "TARGET", value: targetCell },
         { title: "STATUS", value: ({ status }) => context.out.status(status) },
         { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
         { title: "REASON", value: ({ reason }) => reason ?? "" },
@@ -266,7 +267,7 @@ function showDeployment(context: Context, deployment: Body<"getDeployment">["dat
   context.out.details([
     ["ID", deployment.id],
     ["Release", `${deployment.release.tag} (${deployment.release.id}), app ${deployment.release.app}`],
-    ["Target", `${deployment.target_kind} ${deployment.robot_id ?? deployment.fleet_id}`],
+    ["Target", targetText(deployment)],
     ["Status", context.out.status(deployment.status)],
     ["Reason", deployment.reason ?? undefined],
     ["Robots", `${counts.total}${named.length === 0 ? "" : `: ${named.join(", ")}`}`],

@@ -166,7 +166,7 @@ export const configRoutes = defineRoutes("Configs", {
     errors: [404],
   },
   createConfigDeployment: {
-    summary: "Deploy the effective config to a robot or a fleet",
+    summary: "Deploy the effective config to a robot, a fleet or selected robots",
     body: Shape({ ...target, namespace: Maybe(Namespace) }),
     sameBody: withoutTargetKind,
     idempotency: "required",

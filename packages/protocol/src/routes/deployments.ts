@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { CONDITIONS, DEPLOYMENT_STATUSES, EXPLAINED_STATES, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
+import { CONDITIONS, DEPLOYMENT_STATUSES, EXPLAINED_STATES, TARGET_KINDS, TARGET_STATUSES, WAITING_FOR } from "../states.ts";
 import {
   ATTEMPTS_DEFAULT,
   counters,
@@ -28,16 +28,21 @@ import {
   withoutDefaults,
   withoutTargetKind,
 } from "./route.ts";
+import { TargetSelector } from "./target-selector.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export const Counts = named("Counts", Shape(counters));
 
-const TargetKind = OneOf(["robot", "fleet"]);
+const TargetKind = OneOf(TARGET_KINDS);
 
 const common = {
   target_kind: TargetKind,
   robot_id: Nullable(Id),
   fleet_id: Nullable(Id),
+  /** Set if `target_kind` is `selection`. */
+  target_selector: Nullable(TargetSelector),
+  /** The selection in words, such as `robots of site Hall A with line=3`; null if `target_selector` is. */
+  selection: Nullable(Type.String()),
   status: OneOf(DEPLOYMENT_STATUSES),
   reason: Nullable(Type.String()),
   counts: Counts,
@@ -162,6 +167,7 @@ export const target = {
   fleet_id: Maybe(Id),
   target_kind: Maybe(TargetKind),
   target_id: Maybe(Id),
+  target_selector: Maybe(TargetSelector),
 };
 
 const withoutRolloutDefaults = withoutDefaults({
@@ -197,7 +203,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
     errors: [404],
   },
   createDeployment: {
-    summary: "Deploy a release to a robot or a fleet, immediately or at a scheduled time",
+    summary: "Deploy a release to a robot, a fleet or selected robots, immediately or at a scheduled time",
     body: Shape({
       release: Type.String({ description: "ID or tag of the release" }),
       ...target,

@@ -52,6 +52,7 @@ export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
+export type { TargetSelector } from "./target-selector.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";

@@ -22,7 +22,7 @@ export const ReportedDeployment = Entity("ReportedDeployment", {
   name: Type.String({ description: "The tag of the release, or the namespaces of the config" }),
   robot_id: Nullable(Id),
   fleet_id: Nullable(Id),
-  target_name: Type.String({ description: "The name of the robot or fleet" }),
+  target_name: Type.String({ description: "The name of the robot or fleet, or the selection in words" }),
   status: OneOf(DEPLOYMENT_STATUSES),
   reason: Nullable(Type.String()),
   waiting_gate: Type.Boolean({ description: "Whether a wave waits for a promotion" }),

@@ -2,7 +2,8 @@ import { Type } from "typebox";
 import { Count, Entity, Id, Labels, type Of, Time } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 import { LABEL_VALUE_BYTES_MAX, LABELS_PER_SERIES_MAX, METRIC_NAME_BYTES_MAX } from "../link/series-chunk.ts";
-import { SEVERITIES } from "../states.ts";
+import { SEVERITIES, TARGET_KINDS } from "../states.ts";
+import { TargetSelector } from "./target-selector.ts";
 
 /** Maximum waves of a rollout. The implicit last wave is not counted. */
 export const WAVES_MAX = 50;
@@ -212,9 +213,11 @@ const PlanCounts = {
 
 export const DeploymentPlan = Entity("DeploymentPlan", {
   dry_run: Type.Literal(true),
-  target_kind: OneOf(["robot", "fleet"]),
+  target_kind: OneOf(TARGET_KINDS),
   robot_id: Nullable(Id),
   fleet_id: Nullable(Id),
+  target_selector: Nullable(TargetSelector),
+  selection: Nullable(Type.String()),
   release_id: Id,
   release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
   artifact_stored: Type.Boolean(),

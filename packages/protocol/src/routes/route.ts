@@ -183,9 +183,10 @@ export const withoutDefaults =
 /** Compares two values as JSON. This is correct for strings, numbers, booleans, and empty arrays and objects. */
 const isEqual = (value: unknown, other: unknown): boolean => JSON.stringify(value) === JSON.stringify(other);
 
-/** Converts `target_kind` and `target_id` to `robot_id` or `fleet_id`. */
+/** Converts `target_kind` and `target_id` to `robot_id` or `fleet_id`, and removes a `target_kind` that `target_selector` implies. */
 export function withoutTargetKind(body: Fields): Fields {
   const { target_kind, target_id, ...rest } = body;
+  if (target_kind === "selection" && target_id === undefined && rest.target_selector !== undefined) return rest;
   if (target_kind !== "robot" && target_kind !== "fleet") return body;
   const name = `${target_kind}_id`;
   if (target_id !== undefined) return rest.robot_id === undefined && rest.fleet_id === undefined ? { ...rest, [name]: target_id } : body;

@@ -3,7 +3,7 @@ import { type Caller, mayInWholeOrg, namedFleets, type Place, requireInWholeOrg,
 import type { Db } from "./db.ts";
 import { badRequest, notFound } from "./fault.ts";
 
-export type PlacedKind = Exclude<ObjectKind, "target" | "config_scope">;
+export type PlacedKind = Exclude<ObjectKind, "target" | "selector" | "config_scope">;
 
 /** The location of an object, and which callers without a role at that location may see it. */
 export interface Found {
@@ -44,7 +44,7 @@ export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: A
     for (const object of readObjects(field, asked)) {
       named += 1;
       if (object === "org") requireInWholeOrg(caller, field.role);
-      else await requireObject(find, db, caller, field.role, object);
+      else await requireObjects(find, db, caller, object.role ?? field.role, object);
     }
   }
   // A request that names no object is refused, because there is no object on which to check the role.
@@ -52,21 +52,42 @@ export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: A
     throw badRequest(`one of ${row.objects.map(({ field }) => field).join(", ")} is required`);
 }
 
-interface NamedObject {
-  id: string;
-  /** Kinds of object that the id may belong to. */
+interface NamedObjects {
+  ids: readonly string[];
+  /** Kinds of object that the ids may belong to. */
   kinds: readonly PlacedKind[];
+  /** The role that the caller needs. Default: the role of the field. */
+  role?: Role;
 }
 
 /** Returns the objects of a field, which is one id, or several if a query parameter is repeated. */
-function readObjects({ in: place, field, kind }: ObjectField, asked: AskedObjects): (NamedObject | "org")[] {
+function readObjects({ in: place, field, kind }: ObjectField, asked: AskedObjects): (NamedObjects | "org")[] {
   const fields = (asked[place] ?? {}) as Record<string, unknown>;
+  if (kind === "selector") return readSelector(fields[field]);
   if (kind === "config_scope" && place === "body" && (fields.scope ?? "org") === "org") return ["org"];
+  const ids = [fields[field]].flat().filter((id) => typeof id === "string");
   const kinds = kindsOf(kind, fields);
-  return [fields[field]].flat().flatMap((id) => (typeof id === "string" && kinds.length > 0 ? [{ id, kinds }] : []));
+  return ids.length === 0 || kinds.length === 0 ? [] : [{ ids, kinds }];
 }
 
-function kindsOf(kind: ObjectKind, fields: Readonly<Record<string, unknown>>): readonly PlacedKind[] {
+/**
+ * Returns the objects that a selector names. A selector without a site and a fleet may select robots anywhere, so it needs the role in the
+ * whole org. Beside a fleet, the site only narrows the selection.
+ */
+function readSelector(selector: unknown): (NamedObjects | "org")[] {
+  if (typeof selector !== "object" || selector === null) return [];
+  const { site_id, fleet_id, robot_ids } = selector as Record<string, unknown>;
+  const fleet = typeof fleet_id === "string" ? [{ ids: [fleet_id], kinds: ["fleet"] as const }] : [];
+  const site =
+    typeof site_id === "string"
+      ? [{ ids: [site_id], kinds: ["site"] as const, ...(fleet.length === 0 ? {} : { role: "viewer" as const }) }]
+      : [];
+  if (fleet.length + site.length === 0) return ["org"];
+  const robots = Array.isArray(robot_ids) ? robot_ids.filter((id) => typeof id === "string") : [];
+  return [...fleet, ...site, { ids: robots, kinds: ["robot"] }];
+}
+
+function kindsOf(kind: Exclude<ObjectKind, "selector">, fields: Readonly<Record<string, unknown>>): readonly PlacedKind[] {
   if (kind === "target") return isKind(fields.target_kind, ["robot", "fleet"]) ? [fields.target_kind] : [];
   if (kind !== "config_scope") return [kind];
   if (fields.scope === undefined) return SCOPE_KINDS;
@@ -77,14 +98,17 @@ const SCOPE_KINDS = ["site", "fleet", "robot"] as const;
 
 const isKind = <K extends PlacedKind>(value: unknown, kinds: readonly K[]): value is K => (kinds as readonly unknown[]).includes(value);
 
-async function requireObject(find: FindPlaces, db: Db, caller: Caller, needed: Role, { id, kinds }: NamedObject): Promise<void> {
-  let role: Role | undefined;
+async function requireObjects(find: FindPlaces, db: Db, caller: Caller, needed: Role, { ids, kinds }: NamedObjects): Promise<void> {
+  const roles = new Map<string, Role | undefined>(ids.map((id) => [id, undefined]));
   for (const kind of kinds) {
-    const found = (await find(db, caller.org_id, kind, [id], namedFleets(caller))).get(id);
-    if (found !== undefined) role = roleOnFound(caller, found);
-    if (role !== undefined && roleAtLeast(role, needed)) return;
+    if (roles.size === 0) return;
+    for (const [id, found] of await find(db, caller.org_id, kind, [...roles.keys()], namedFleets(caller))) {
+      const role = roleOnFound(caller, found);
+      if (role !== undefined && roleAtLeast(role, needed)) roles.delete(id);
+      else roles.set(id, role);
+    }
   }
-  requireReached(role, needed, () => notFound(nounOf(kinds), id));
+  for (const [id, role] of roles) requireReached(role, needed, () => notFound(nounOf(kinds), id));
 }
 
 /** Returns the role on an object: the caller's role at its location, else viewer if it is visible from elsewhere, else undefined. */

@@ -115,7 +115,11 @@ function Facts({ a, b, places }: Pair & { places: Places }) {
   });
   const rows: ComparedRow[] = [
     row("Release", ({ release }) => <Text>{releaseName(release)}</Text>, a.release_id === b.release_id),
-    row("Target", (one) => <TargetLink target={one} places={places} />, a.fleet_id === b.fleet_id && a.robot_id === b.robot_id),
+    row(
+      "Target",
+      (one) => <TargetLink target={one} places={places} />,
+      a.fleet_id === b.fleet_id && a.robot_id === b.robot_id && a.selection === b.selection,
+    ),
     row("Status", ({ status }) => <StatusBadge status={status} />, a.status === b.status),
     row("Reason", ({ reason }) => <Text>{reason === null ? null : reasonText(reason)}</Text>, a.reason === b.reason),
     row("Created by", ({ created_by }) => <ActorName actor={created_by} />, a.created_by.id === b.created_by.id),

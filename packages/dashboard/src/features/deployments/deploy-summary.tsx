@@ -50,20 +50,20 @@ const shortText = (plan: DeploymentPlan): string =>
 /** Returns the rows of the summary below the release. */
 function useDetails(request: PlanRequest | undefined, plan: DeploymentPlan | undefined) {
   const { fleet_names } = usePlaces();
-  const { fleet_id, robot_id } = request ?? {};
-  if (fleet_id === undefined && robot_id === undefined) return { Target: NOT_SELECTED };
+  if (request === undefined) return { Target: NOT_SELECTED };
+  const { fleet_id, robot_id } = request;
   const name = fleet_id === undefined ? plan?.robots[0]?.name : fleet_names.get(fleet_id);
   const Target = (
     <span>
       {fleet_id !== undefined && plan !== undefined && `${robots(plan.total)} of `}
-      <Text>{name ?? fleet_id ?? robot_id}</Text>
+      <Text>{plan?.selection ?? name ?? fleet_id ?? robot_id ?? "a selection"}</Text>
       {plan !== undefined && plan.offline > 0 && <span className="text-warn">, {plan.offline.toLocaleString()} offline</span>}
     </span>
   );
   if (plan === undefined) return { Target };
   return {
     Target,
-    Waves: fleet_id !== undefined && wavesOf(plan),
+    Waves: robot_id === undefined && wavesOf(plan),
     Starts: plan.scheduled_at === null ? "immediately" : <Time at={plan.scheduled_at} exact />,
     "On failure": failureText(plan.rollout) ?? false,
   };

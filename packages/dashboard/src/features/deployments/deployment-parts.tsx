@@ -32,14 +32,11 @@ export function countsText({ applied, failed, rolled_back, total }: Counts): str
   return parts.filter((part) => part !== false).join(", ");
 }
 
-interface Target {
-  target_kind: "robot" | "fleet";
-  robot_id: string | null;
-  fleet_id: string | null;
-}
+type Target = Pick<Deployment, "robot_id" | "fleet_id" | "selection">;
 
-/** A link to the target of a deployment, by name. */
+/** A link to the target of a deployment, by name. A selection has no page, so its name is text. */
 export function TargetLink({ target, places }: { target: Target; places: Places }) {
+  if (target.selection !== null) return <TextLine>{target.selection}</TextLine>;
   if (target.fleet_id !== null) {
     return <NameLink to="/fleets/$id" params={{ id: target.fleet_id }} name={places.fleet_names.get(target.fleet_id) ?? target.fleet_id} />;
   }
@@ -47,10 +44,10 @@ export function TargetLink({ target, places }: { target: Target; places: Places 
 }
 
 /** The name of the target of a deployment, where a link is not possible. */
-export function TargetName({ target: { fleet_id, robot_id }, className }: { target: Target; className?: string }) {
+export function TargetName({ target: { fleet_id, robot_id, selection }, className }: { target: Target; className?: string }) {
   const { fleet_names } = usePlaces();
   const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== null }).data?.data;
-  const name = fleet_id === null ? (robot?.name ?? "one robot") : (fleet_names.get(fleet_id) ?? "a fleet");
+  const name = selection ?? (fleet_id === null ? (robot?.name ?? "one robot") : (fleet_names.get(fleet_id) ?? "a fleet"));
   return <TextLine {...(className === undefined ? {} : { className })}>{`to ${name}`}</TextLine>;
 }
 

@@ -44,7 +44,7 @@ const columnsWith = <Row extends Deployment | ConfigDeployment>(
       </>
     ),
   },
-  { name: "Target", width: "minmax(0, 1fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
+  { name: "Target", width: "minmax(0, 1.5fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
   { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Robots",

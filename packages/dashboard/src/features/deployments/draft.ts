@@ -2,6 +2,7 @@ import type { Severity } from "@roamfleet/protocol";
 import { formatMetricGate, type MetricGate, parseMetricGate } from "@roamfleet/protocol/metric-gate";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { type Flags, shellLine } from "../../ui/format.ts";
+import { LABELS_WANTED, parseLabels, type Target } from "./target.ts";
 
 export interface WaveDraft {
   /** React key of the wave. It stays the same when waves are reordered. */
@@ -102,17 +103,6 @@ class Reader {
   }
 }
 
-/** Parses `zone=a, type=lift` as labels. */
-function readLabels(reader: Reader, path: string, text: string): Record<string, string> | undefined {
-  const pairs = text
-    .split(",")
-    .map((pair) => pair.trim())
-    .filter((pair) => pair !== "");
-  if (pairs.length === 0 || pairs.some((pair) => pair.indexOf("=") < 1))
-    return reader.wrong(path, "Enter labels as key=value, separated by commas: zone=a, type=lift");
-  return Object.fromEntries(pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]));
-}
-
 function readMetrics(reader: Reader, path: string, text: string): MetricGate[] | undefined {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   const gates = lines.flatMap((line) => parseMetricGate(line) ?? []);
@@ -130,7 +120,7 @@ function readWave(
   const soak_seconds = soak.trim() === "" ? undefined : reader.seconds(`${path}.soak_seconds`, soak);
   const percent = by === "percent" ? reader.percent(`${path}.percent`, amount) : undefined;
   const count = by === "count" ? reader.whole(`${path}.count`, amount) : undefined;
-  const labels = by === "labels" ? readLabels(reader, `${path}.labels`, amount) : undefined;
+  const labels = by === "labels" ? (parseLabels(amount) ?? reader.wrong(`${path}.labels`, LABELS_WANTED)) : undefined;
   return defined({
     percent,
     count,
@@ -214,7 +204,7 @@ export function readDraft(draft: Draft, kind: "robot" | "fleet", now_ms: number)
 
 /** Returns the field that an error of the API is about, from the path at the start of its message; undefined if it names no field. */
 export function errorsOf(message: string): Errors | undefined {
-  const path = /^((?:rollout|scheduled_at|release|robot_id|fleet_id)(?:\.[\w]+)*)\b/.exec(message)?.[1];
+  const path = /^((?:rollout|scheduled_at|release|robot_id|fleet_id|target_selector)(?:\.[\w]+)*)\b/.exec(message)?.[1];
   return path === undefined ? undefined : { [path]: message };
 }
 
@@ -227,7 +217,7 @@ export function errorAt(errors: Errors, ...paths: readonly string[]): string | u
 interface DeployRequest {
   /** Tag or ID of the release. */
   release: string;
-  target: { kind: "robot" | "fleet"; id: string };
+  target: Target;
   rollout: Rollout;
   scheduled_at?: string | undefined;
   /** Seconds from now until the deployment expires. `rollout` contains the same time as an absolute time. */
@@ -238,10 +228,14 @@ type Wave = NonNullable<Rollout["waves"]>[number];
 
 /**
  * Returns the equivalent `rf deploy` command. Uses flags where possible. Otherwise (waves with different soak times or gates, the expiry
- * of a scheduled deployment) it passes a policy on standard input.
+ * of a scheduled deployment) it passes a policy on standard input. Listed robots need the API itself.
  */
 export function deployCommand({ release, target, rollout, scheduled_at, expires_seconds }: DeployRequest): string {
-  const words = ["rf", "deploy", release, `--${target.kind}`, target.id];
+  if (target.kind === "selection" && target.selector.robot_ids !== undefined) {
+    const body = { release, target_selector: target.selector, ...(scheduled_at === undefined ? {} : { scheduled_at }), rollout };
+    return `rf api POST /api/deployments --input - <<'END'\n${JSON.stringify(body)}\nEND`;
+  }
+  const words = ["rf", "deploy", release, ...targetWords(target)];
   if (scheduled_at !== undefined) words.push("--scheduled-at", scheduled_at);
   const { expires_at, ...rest } = rollout;
   if (canBeFlags(rest) && (expires_at === undefined || (scheduled_at === undefined && expires_seconds !== undefined))) {
@@ -249,6 +243,16 @@ export function deployCommand({ release, target, rollout, scheduled_at, expires_
     return shellLine(...words, { ...flagsOf(rest), "expires-in": expires_in });
   }
   return `${shellLine(...words)} --policy /dev/stdin <<'END'\n${JSON.stringify(rollout, null, 2)}\nEND`;
+}
+
+function targetWords(target: Target): string[] {
+  if (target.kind !== "selection") return [`--${target.kind}`, target.id];
+  const { site_id, fleet_id, labels } = target.selector;
+  return [
+    ...(site_id === undefined ? [] : ["--site", site_id]),
+    ...(fleet_id === undefined ? [] : ["--fleet", fleet_id]),
+    ...Object.entries(labels ?? {}).flatMap(([key, value]) => ["--label", `${key}=${value}`]),
+  ];
 }
 
 const after = ({ soak_seconds = 0, gate = "auto", gate_incidents, gate_metrics }: Wave): string =>

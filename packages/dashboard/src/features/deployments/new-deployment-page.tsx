@@ -1,16 +1,18 @@
 import type { Release } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, useLocation, useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useEffect, useMemo, useState } from "react";
-import { ObjectPicker, searchQuery, useTyped } from "../../api/object-picker.tsx";
+import { searchQuery, useTyped } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
-import { byteText, EmptyState, Finder, LinkButton, PageHeader, Section, Segments, StatusBadge } from "../../ui/index.ts";
+import { byteText, EmptyState, Finder, LinkButton, PageHeader, Section, StatusBadge } from "../../ui/index.ts";
 import { DeployBar, DeploySummary } from "./deploy-summary.tsx";
 import { deployCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
 import { type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
 import { RolloutEditor } from "./rollout-editor.tsx";
+import { kindOf, type Target, targetFields, targetOf } from "./target.ts";
+import { TargetPicker } from "./target-picker.tsx";
 
 const route = getRouteApi("/app/deployments/new");
 
@@ -31,37 +33,42 @@ export function NewDeploymentPage() {
   );
 }
 
+declare module "@tanstack/react-router" {
+  interface HistoryState {
+    /** Robots that were selected in the list of robots. Not in the URL, whose length servers limit. */
+    robot_ids?: readonly string[];
+  }
+}
+
+const NO_ROBOTS: readonly string[] = [];
+
 /** Returns the selected release and target, which are in the URL, and functions that change them. */
 function useChosen() {
   const search = route.useSearch();
   const navigate = useNavigate();
+  const selected = useLocation({ select: ({ state }) => state.robot_ids });
   // Keep the selection in state, because the URL is updated asynchronously: a request must not contain the previous selection.
   const [chosen, setChosen] = useState(search);
+  const [robot_ids, setRobots] = useState(selected ?? NO_ROBOTS);
   useEffect(() => setChosen(search), [search]);
-  const set = (next: NewDeploymentSearch): void => {
+  const set = (part: Partial<NewDeploymentSearch>, robots = robot_ids): void => {
+    const next = { ...chosen, ...part };
     setChosen(next);
-    void navigate({ to: "/deployments/new", search: next, replace: true });
+    setRobots(robots);
+    void navigate({ to: "/deployments/new", search: next, state: robots.length === 0 ? {} : { robot_ids: robots }, replace: true });
   };
-  const { release, fleet_id, robot_id } = chosen;
-  const id = fleet_id ?? robot_id;
-  const target: Target | undefined = id === undefined ? undefined : { kind: fleet_id === undefined ? "robot" : "fleet", id };
-  return {
-    release,
-    target,
-    setRelease: (tag: string) => set({ ...chosen, release: tag }),
-    setTarget: ({ kind, id: picked }: Target) =>
-      set({ ...(release === undefined ? {} : { release }), ...(kind === "fleet" ? { fleet_id: picked } : { robot_id: picked }) }),
-  };
+  return { chosen, robot_ids, set, clearRobots: () => set({}, NO_ROBOTS) };
 }
 
 function Maker() {
-  const chosen = useChosen();
-  const [kind, setKind] = useState(chosen.target?.kind ?? "fleet");
+  const { chosen, robot_ids, set, clearRobots } = useChosen();
+  const [kind, setKind] = useState(() => kindOf(chosen, robot_ids));
+  const rollout_kind = kind === "robot" ? "robot" : "fleet";
   const [draft, setDraft] = useState<Draft>(EMPTY_DRAFT);
   // The expiry is relative to the last change of the draft, so that an unchanged draft always yields the same request.
-  const written = useMemo(() => readDraft(draft, kind, Date.now()), [draft, kind]);
+  const written = useMemo(() => readDraft(draft, rollout_kind, Date.now()), [draft, rollout_kind]);
   const release = useRelease(chosen.release);
-  const target = chosen.target?.kind === kind ? chosen.target : undefined;
+  const target = targetOf(kind, chosen, robot_ids);
   const [is_typing_release, setTypingRelease] = useState(false);
   const [is_typing_target, setTypingTarget] = useState(false);
   const request = is_typing_release || is_typing_target ? undefined : requestOf(release.release?.id, target, written);
@@ -72,17 +79,31 @@ function Maker() {
     <div className="grid gap-x-8 lg:grid-cols-[minmax(0,1fr)_minmax(0,1fr)]">
       <div className="min-w-0">
         <Section title="Release and target">
-          <ReleasePicker chosen={release} onChoose={chosen.setRelease} onTyping={setTypingRelease} error={errorAt(errors, "release")} />
+          <ReleasePicker
+            chosen={release}
+            onChoose={(tag) => set({ release: tag })}
+            onTyping={setTypingRelease}
+            error={errorAt(errors, "release")}
+          />
           <TargetPicker
             kind={kind}
             onKind={setKind}
+            chosen={chosen}
+            onChoose={set}
+            robot_ids={robot_ids}
+            onClearRobots={clearRobots}
             target={target}
-            onChoose={chosen.setTarget}
+            total={planned.is_behind ? undefined : planned.plan?.total}
             onTyping={setTypingTarget}
-            error={errorAt(errors, "robot_id", "fleet_id")}
+            error={errorAt(errors, "robot_id", "fleet_id", "target_selector")}
           />
         </Section>
-        <RolloutEditor draft={draft} kind={kind} errors={errors} onChange={(change) => setDraft((now) => ({ ...now, ...change }))} />
+        <RolloutEditor
+          draft={draft}
+          kind={rollout_kind}
+          errors={errors}
+          onChange={(change) => setDraft((now) => ({ ...now, ...change }))}
+        />
       </div>
       {/* On wide screens the summary stays visible, and a long preview scrolls below it. */}
       <div className="min-w-0 lg:sticky lg:top-0 lg:max-h-[calc(100dvh-2.5rem)] lg:self-start lg:overflow-y-auto">
@@ -99,7 +120,7 @@ function requestOf(release: string | undefined, target: Target | undefined, { ro
   if (release === undefined || target === undefined || Object.keys(errors).length > 0) return undefined;
   const request: PlanRequest = {
     release,
-    ...(target.kind === "fleet" ? { fleet_id: target.id } : { robot_id: target.id }),
+    ...targetFields(target),
     ...(scheduled_at === undefined ? {} : { scheduled_at }),
     rollout,
   };
@@ -178,52 +199,5 @@ function ReleasePicker({
           : `app ${release.app}, ${release.kind.replaceAll("_", " ")}, ${byteText(release.artifact_size)}. ${FROM[release.artifact_state]}`
       }
     />
-  );
-}
-
-interface Target {
-  kind: "robot" | "fleet";
-  id: string;
-}
-
-const TARGETS = [
-  { value: "fleet", label: "A fleet" },
-  { value: "robot", label: "One robot" },
-] as const;
-
-interface TargetPickerProps {
-  kind: Target["kind"];
-  onKind: (kind: Target["kind"]) => void;
-  target: Target | undefined;
-  onChoose: (target: Target) => void;
-  onTyping: (is_typing: boolean) => void;
-  error: string | undefined;
-}
-
-/** Selects a fleet or a robot. */
-function TargetPicker({ kind, onKind, target, onChoose, ...rest }: TargetPickerProps) {
-  return (
-    <>
-      <div className="mb-2">
-        <p className="mb-1 font-medium" aria-hidden>
-          To
-        </p>
-        <Segments label="Target" options={TARGETS} value={kind} onChange={onKind} />
-      </div>
-      <ObjectPicker
-        key={kind}
-        kind={kind}
-        label={kind === "fleet" ? "Fleet" : "Robot"}
-        id={target?.id}
-        hints={kind === "robot"}
-        onChoose={(id) => onChoose({ kind, id })}
-        note={
-          kind === "fleet"
-            ? "Deploys to all robots that are in the fleet when the deployment starts."
-            : "Waves and failure limits apply to fleets only."
-        }
-        {...rest}
-      />
-    </>
   );
 }

@@ -1,4 +1,4 @@
-import type { DeploymentPlan, Rollout } from "@roamfleet/protocol/routes";
+import type { DeploymentPlan, Rollout, TargetSelector } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk/browser";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
@@ -52,8 +52,8 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
   if (plan.total === 0)
     return (
       <Notice tone="border-warn bg-warn-soft">
-        The fleet has no robots. A deployment that starts now ends immediately. A scheduled deployment updates the robots that are in the
-        fleet when it starts.
+        {plan.selection === null ? "The fleet has no robots." : "No robot matches the selection."} A deployment that starts now ends
+        immediately. A scheduled deployment updates the robots that {plan.selection === null ? "are in the fleet" : "match"} when it starts.
       </Notice>
     );
   return (
@@ -184,6 +184,7 @@ export interface PlanRequest {
   release: string;
   robot_id?: string;
   fleet_id?: string;
+  target_selector?: TargetSelector;
   scheduled_at?: string;
   rollout: Rollout;
 }

@@ -1,5 +1,7 @@
 import type { BulkOutcome, Robot } from "@roamfleet/protocol/routes";
-import { FolderInput, Plus, Tags, X } from "lucide-react";
+import { SELECTED_ROBOTS_MAX } from "@roamfleet/protocol/states";
+import { useNavigate } from "@tanstack/react-router";
+import { FolderInput, Plus, Rocket, Tags, X } from "lucide-react";
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { api, randomId } from "../../api/client.ts";
 import { usePlaces } from "../../api/queries.ts";
@@ -33,12 +35,14 @@ interface BulkBarProps {
 export function BulkBar({ robots, onClear, onSelectAll }: BulkBarProps) {
   const [shown, setShown] = useState<"labels" | "move">();
   const [is_loading, setLoading] = useState(false);
+  const navigate = useNavigate();
   const selectAll = (): void => {
     setLoading(true);
     void onSelectAll?.().finally(() => setLoading(false));
   };
   const close = (): void => setShown(undefined);
   const ids = robots.map(({ id }) => id);
+  const deploy = (): void => void navigate({ to: "/deployments/new", search: commonPlace(robots), state: { robot_ids: ids } });
   return (
     <div
       role="region"
@@ -53,6 +57,9 @@ export function BulkBar({ robots, onClear, onSelectAll }: BulkBarProps) {
           Select all matching robots
         </Button>
       )}
+      <Button icon={Rocket} disabled={is_loading || robots.length > SELECTED_ROBOTS_MAX} onClick={deploy}>
+        {`Deploy to ${robots.length.toLocaleString()} selected`}
+      </Button>
       <Button icon={Tags} disabled={is_loading} onClick={() => setShown("labels")}>
         Change labels
       </Button>
@@ -72,6 +79,18 @@ export function BulkBar({ robots, onClear, onSelectAll }: BulkBarProps) {
       {shown === "move" && <MoveRobots robots={robots} onClose={close} />}
     </div>
   );
+}
+
+/**
+ * Returns the fleet, else the site, that all robots belong to. A deployment that names it is also allowed and visible to users who are
+ * limited to that place.
+ */
+function commonPlace(robots: readonly Robot[]): { fleet_id?: string; site_id?: string } {
+  const [first] = robots;
+  if (first === undefined) return {};
+  const { fleet_id, site_id } = first;
+  if (robots.every((robot) => robot.fleet_id === fleet_id)) return { fleet_id };
+  return robots.every((robot) => robot.site_id === site_id) ? { site_id } : {};
 }
 
 interface DialogParts {

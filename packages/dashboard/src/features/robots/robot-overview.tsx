@@ -298,7 +298,7 @@ function DeploymentItem({ deployment, robot_id }: { deployment: Deployment; robo
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
         <NameLink to="/deployments/$id" params={{ id }} name={releaseName(release)} className="flex-1 font-medium" />
         <span className="text-xs text-muted">
-          {target_kind === "fleet" ? "to the fleet, " : "to this robot, "}
+          {target_kind === "robot" ? "to this robot, " : target_kind === "fleet" ? "to the fleet, " : "to a selection, "}
           <Time at={finished_at ?? created_at} />
         </span>
         <StatusBadge status={target?.status ?? deployment.status} />

@@ -34,15 +34,15 @@ export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
 type Ids = ReturnType<typeof list>;
 
 /**
- * A deployment belongs to the present site and fleet of its robot or fleet. If that robot or fleet does not exist, it belongs to the org
- * only.
+ * A deployment belongs to the present site and fleet of its robot or fleet. A selection belongs to the fleet, else to the site, that it
+ * names. If there is no such object, the deployment belongs to the org only.
  */
 const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
   -- reads tables of other features: deployment, robot, fleet
-  select d.id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets
+  select d.id, coalesce(r.site_id, f.site_id, d.target_selector ->> 'site_id') as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets
   from deployment d
   left join robot r on r.org_id = d.org_id and r.id = d.robot_id
-  left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+  left join fleet f on f.org_id = d.org_id and f.id = coalesce(d.fleet_id, d.target_selector ->> 'fleet_id')
   where d.org_id = ${org_id} and d.kind = ${kind} and d.id = any(${ids}::text[])`;
 
 const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => Statement<FoundRow>> = {

@@ -76,7 +76,9 @@ function currentMatches(rules: readonly RuleRow[], org_id: string, now: Date): S
   let all = sql`select null::text as rule_id, null::text as group_id, null::text as subject_id, null::text as site_id, null::text as fleet_id where false`;
   for (const { id, condition, ...scope } of rules) {
     const by_fleet = scope.fleet_id !== null || condition.type.startsWith("deployment");
-    const place = by_fleet ? sql`c.fleet_id, c.subject_id, c.site_id, c.fleet_id` : sql`c.site_id, c.subject_id, c.site_id, null`;
+    const place = by_fleet
+      ? sql`coalesce(c.fleet_id, c.site_id), c.subject_id, c.site_id, c.fleet_id`
+      : sql`c.site_id, c.subject_id, c.site_id, null`;
     all = sql`${all} union all select ${id}::text, ${place} from (${matchesOf(condition, scope, context)}) c`;
   }
   return all;

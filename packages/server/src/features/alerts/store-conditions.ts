@@ -76,15 +76,25 @@ const robots = ({ org_id }: ConditionContext, scope: RuleScope, condition: State
 export const HAS_FAILED = sql`(d.status = 'failed'
   or d.status = 'rolled_back' and (d.reason_counts -> 'rolled_back') - array['', 'rollback_requested'] <> '{}'::jsonb)`;
 
+/**
+ * The site of a deployment d to robot r, fleet f or a selection. A selection that names no place belongs to the site of its first target, so
+ * that its failure opens an incident, too. Null for a deleted fleet.
+ */
+export const SITE_OF_DEPLOYMENT = sql`coalesce(r.site_id, f.site_id, d.target_selector ->> 'site_id', case when d.target_selector is not null then (
+  -- reads tables of other features: deployment_target, robot
+  select s.site_id from (
+    select robot_id from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id order by t.id limit 1) t
+  join robot s on s.org_id = d.org_id and s.id = t.robot_id) end)`;
+
 const deployments = ({ org_id }: ConditionContext, { site_id, fleet_id }: RuleScope, condition: Statement<unknown>) =>
   // reads tables of other features: deployment, robot, fleet
   sql`
     select p.* from (
-      select d.id as subject_id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id
+      select d.id as subject_id, ${SITE_OF_DEPLOYMENT} as site_id, coalesce(r.fleet_id, f.id) as fleet_id
       from deployment d left join robot r on r.org_id = d.org_id and r.id = d.robot_id
-        left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+        left join fleet f on f.org_id = d.org_id and f.id = coalesce(d.fleet_id, d.target_selector ->> 'fleet_id')
       where d.org_id = ${org_id} and ${condition}) p
-    where p.fleet_id is not null ${equals({ "p.site_id": site_id ?? undefined, "p.fleet_id": fleet_id ?? undefined })}`;
+    where p.site_id is not null ${equals({ "p.site_id": site_id ?? undefined, "p.fleet_id": fleet_id ?? undefined })}`;
 
 /**
  * The query of each type of condition. Durations, grouping and messages are the same for all types, so a new type needs only a query.

@@ -5,7 +5,7 @@ import { madeSince } from "../../kernel/page.ts";
 import { int, nullable, row, sql, type Statement, timestamptz } from "../../kernel/sql.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { GROUP_WINDOW_MS } from "./incident-state.ts";
-import { FAILED_DEPLOYMENT_MS, HAS_FAILED, robotsInUse } from "./store-conditions.ts";
+import { FAILED_DEPLOYMENT_MS, HAS_FAILED, robotsInUse, SITE_OF_DEPLOYMENT } from "./store-conditions.ts";
 import type { RuleRow } from "./store-rules.ts";
 
 /** Maximum timeline entries that one test reads; if there are more, it reads the newest. */
@@ -46,13 +46,13 @@ const PAST: Partial<Record<RuleRow["condition"]["type"], (org_id: string, rule: 
     where s.kind = 'robot.disconnected' and s.until_at >= s.at + ${rule.for_seconds} * interval '1 second'`,
   deployment_failed: (org_id, { site_id, fleet_id, for_seconds }, { since, now }) => sql`
     -- reads tables of other features: deployment, robot, fleet
-    select d.finished_at + ${for_seconds} * interval '1 second' as due_at, coalesce(r.fleet_id, f.id) as group_id, 0 as entry_count,
+    select d.finished_at + ${for_seconds} * interval '1 second' as due_at, coalesce(r.fleet_id, f.id, ${SITE_OF_DEPLOYMENT}) as group_id, 0 as entry_count,
       null::timestamptz as first_at
     from deployment d left join robot r on r.org_id = d.org_id and r.id = d.robot_id
-      left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+      left join fleet f on f.org_id = d.org_id and f.id = coalesce(d.fleet_id, d.target_selector ->> 'fleet_id')
     where d.org_id = ${org_id} and ${HAS_FAILED} and d.finished_at >= ${since}
       and d.finished_at <= ${now}::timestamptz - ${for_seconds} * interval '1 second' and ${for_seconds * 1_000 < FAILED_DEPLOYMENT_MS}
-      and coalesce(r.fleet_id, f.id) is not null and coalesce(${site_id}::text, '') in ('', coalesce(r.site_id, f.site_id))
+      and ${SITE_OF_DEPLOYMENT} is not null and coalesce(${site_id}::text, '') in ('', ${SITE_OF_DEPLOYMENT})
       and coalesce(${fleet_id}::text, '') in ('', coalesce(r.fleet_id, f.id))`,
 };
 

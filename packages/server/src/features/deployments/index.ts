@@ -11,6 +11,7 @@ export { dropDeploymentEvents, dropDeployments } from "./retention.ts";
 export { ReportIntake } from "./report/intake.ts";
 export { artifactStored, endTargetsOfRobot, robotApproved, robotOnline } from "./dispatch/wake.ts";
 export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
+export { selectionTexts } from "./create/selection.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";
 export { mayFetch as mayFetchArtifact } from "./store/robot-state.ts";
 

@@ -23,6 +23,7 @@ import {
   listReleases,
   lockDeployments,
 } from "./store/deployments.ts";
+import { selectionText, selectionTexts } from "./create/selection.ts";
 import { listEventRows } from "./store/events.ts";
 import type { DeploymentKind, DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
 import { listTargetRows, type NamedTargetRow } from "./store/targets.ts";
@@ -52,8 +53,16 @@ export async function lockDeployment(tx: Db, org_id: string, kind: DeploymentKin
 export async function withReleases(db: Db, org_id: string, rows: readonly DeploymentRow[]): Promise<Deployment[]> {
   const ids = [...new Set(rows.flatMap(({ release_id }) => (release_id === null ? [] : [release_id])))];
   const releases = new Map((await listReleases(db, org_id, ids)).map(({ id, tag, kind, app }) => [id, { id, tag, kind, app }]));
-  return rows.map((row) => deploymentToWire(row, releases.get(row.release_id ?? "")));
+  const selections = await selectionTextsOf(db, org_id, rows);
+  return rows.map((row, i) => deploymentToWire(row, releases.get(row.release_id ?? ""), selections[i] ?? null));
 }
+
+const selectionTextsOf = (db: Db, org_id: string, rows: readonly DeploymentRow[]) =>
+  selectionTexts(
+    db,
+    org_id,
+    rows.map(({ target_selector }) => target_selector),
+  );
 
 /** Converts one deployment to its wire format. */
 export async function withRelease(db: Db, row: DeploymentRow): Promise<Deployment> {
@@ -102,13 +111,19 @@ export async function listConfigDeployments(
 ): Promise<AnswerOf<Routes["listConfigDeployments"]>> {
   const { org_id } = caller;
   const filter = await readFilter(db, org_id, "config", query);
-  return readPage(
+  const page = await readPage(
     query,
     ["listConfigDeployments", org_id],
     (window) => listDeploymentRows(db, caller, filter, window),
-    configDeploymentToWire,
+    (row) => row,
   );
+  const selections = await selectionTextsOf(db, org_id, page.items);
+  return { ...page, items: page.items.map((row, i) => configDeploymentToWire(row, selections[i] ?? null)) };
 }
+
+/** Converts one config deployment to its wire format. */
+export const showConfigDeployment = async (db: Db, row: DeploymentRow): Promise<ConfigDeployment> =>
+  configDeploymentToWire(row, await selectionText(db, row.org_id, row));
 
 export async function listTargets(
   db: Db,
@@ -245,10 +260,12 @@ function statusOf(deployment: DeploymentRow, { wave, opened_at, passed_at }: Wav
   return wave + 1 >= wave_count ? "passed" : "soaking";
 }
 
-const commonToWire = (row: DeploymentRow) => ({
+const commonToWire = (row: DeploymentRow, selection: string | null) => ({
   target_kind: row.target_kind,
   robot_id: row.robot_id,
   fleet_id: row.fleet_id,
+  target_selector: row.target_selector,
+  selection,
   status: row.status,
   reason: row.reason,
   counts: countsOf(row),
@@ -261,7 +278,7 @@ const commonToWire = (row: DeploymentRow) => ({
   updated_at: wireTime(row.updated_at),
 });
 
-export function deploymentToWire(row: DeploymentRow, release: Deployment["release"] | undefined): Deployment {
+export function deploymentToWire(row: DeploymentRow, release: Deployment["release"] | undefined, selection: string | null): Deployment {
   const { id, release_id, app } = row;
   if (release_id === null) throw new Error("a release deployment has no release");
   return {
@@ -275,15 +292,15 @@ export function deploymentToWire(row: DeploymentRow, release: Deployment["releas
     paused_at: wireTime(row.paused_at),
     retry_of: row.retry_of,
     rollback_of: row.rollback_of,
-    ...commonToWire(row),
+    ...commonToWire(row, selection),
   };
 }
 
-export const configDeploymentToWire = (row: DeploymentRow): ConfigDeployment => ({
+const configDeploymentToWire = (row: DeploymentRow, selection: string | null): ConfigDeployment => ({
   id: row.id,
   namespace: row.namespace,
   revision: row.revision ?? row.id,
-  ...commonToWire(row),
+  ...commonToWire(row, selection),
 });
 
 export const targetToWire = (row: NamedTargetRow): DeploymentTarget => ({

@@ -10,9 +10,9 @@ import { createConfigDeployment, createDeployment } from "./create/create.ts";
 import { retryDeployment } from "./create/from-ended.ts";
 import { pauseDeployment, promoteDeployment, resumeDeployment } from "./rollout/pause.ts";
 import { planDeployment } from "./create/plan.ts";
+import { selectionText } from "./create/selection.ts";
 import { explainRobot } from "./explain/explain.ts";
 import {
-  configDeploymentToWire,
   deploymentToWire,
   listConfigDeployments,
   listDeployments,
@@ -20,6 +20,7 @@ import {
   listEvents,
   listTargets,
   requireDeployment,
+  showConfigDeployment,
   withRelease,
 } from "./read.ts";
 import { rollBackDeployment } from "./rollback/rollback.ts";
@@ -35,7 +36,8 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
     if (asksDryRun(body)) return new Answer(200, { data: await planDeployment(db, plane, caller, body) });
     const { row, release } = await createDeployment(db, plane, caller, body);
     const { id, tag, kind, app } = release;
-    return created("/api/deployments", { data: deploymentToWire(row, { id, tag, kind, app }) });
+    const selection = await selectionText(db, caller.org_id, row);
+    return created("/api/deployments", { data: deploymentToWire(row, { id, tag, kind, app }, selection) });
   });
   serve(http, plane, routes.getDeployment, async (_, { db, caller, params }) => {
     const row = await requireDeployment(db, caller.org_id, "release", params.id);
@@ -77,10 +79,10 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listConfigDeployments, async (_, { db, caller, query }) => listConfigDeployments(db, caller, query));
   serve(http, plane, routes.createConfigDeployment, async (_, { db, caller, body }) => {
     const row = await createConfigDeployment(db, plane, caller, body);
-    return created("/api/configs/deployments", { data: configDeploymentToWire(row) });
+    return created("/api/configs/deployments", { data: await showConfigDeployment(db, row) });
   });
   serve(http, plane, routes.getConfigDeployment, async (_, { db, caller, params }) => ({
-    data: configDeploymentToWire(await requireDeployment(db, caller.org_id, "config", params.id)),
+    data: await showConfigDeployment(db, await requireDeployment(db, caller.org_id, "config", params.id)),
   }));
   serve(http, plane, routes.listConfigDeploymentEvents, async (_, { db, caller, params, query }) =>
     listEvents(db, caller, "config", params.id, query),
@@ -89,7 +91,7 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
     listTargets(db, caller, params.id, query, "config"),
   );
   serve(http, plane, routes.cancelConfigDeployment, async (_, { db, caller, params }) => ({
-    data: configDeploymentToWire(await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, { kind: "config" })),
+    data: await showConfigDeployment(db, await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, { kind: "config" })),
   }));
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);

@@ -55,22 +55,22 @@ const deploymentsRow = row({
 
 /**
  * Counts the deployments that the caller may see: the unfinished ones, and the failed ones created since `failed_since`. A deployment
- * belongs to the present site and fleet of its robot or fleet. A deployment to a deleted fleet belongs to the whole org. Deployments to
+ * belongs to the present site and fleet of its robot or fleet, or to those that its selection names; otherwise to the whole org. Deployments to
  * robots that follow their fleet are counted separately, because one release may create thousands of them.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
   // reads tables of other features: deployment, deployment_target, robot, fleet
   db.one(sql(deploymentsRow)`
     with open as (
-      select id, org_id, kind, status, wave_count, robot_id, fleet_id, created_by, target_kind from deployment where org_id = ${caller.org_id} and finished_at is null
+      select id, org_id, kind, status, wave_count, robot_id, fleet_id, target_selector, created_by, target_kind from deployment where org_id = ${caller.org_id} and finished_at is null
       union all
-      select id, org_id, kind, status, wave_count, robot_id, fleet_id, created_by, target_kind from deployment
+      select id, org_id, kind, status, wave_count, robot_id, fleet_id, target_selector, created_by, target_kind from deployment
       where org_id = ${caller.org_id} and kind = 'release' and status = 'failed' and created_at >= ${failed_since}
         and id >= ${idFloor("dep", new Date(failed_since.getTime() - AHEAD_MS_MAX))}
     ), placed as (
-      select d.org_id, d.id, d.status, d.wave_count, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id,
+      select d.org_id, d.id, d.status, d.wave_count, coalesce(r.site_id, f.site_id, d.target_selector ->> 'site_id') as site_id, coalesce(r.fleet_id, f.id) as fleet_id,
         case when d.kind = 'config' then 'config' when d.target_kind = 'robot' and d.created_by ->> 'type' = 'system' then 'follow' else 'request' end as cause
-      from open d left join robot r on r.org_id = d.org_id and r.id = d.robot_id left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id)
+      from open d left join robot r on r.org_id = d.org_id and r.id = d.robot_id left join fleet f on f.org_id = d.org_id and f.id = coalesce(d.fleet_id, d.target_selector ->> 'fleet_id'))
     select
       count(*) filter (where cause = 'request' and status = 'scheduled')::int as scheduled,
       count(*) filter (where cause = 'request' and status = 'queued')::int as queued,

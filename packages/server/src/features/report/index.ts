@@ -25,7 +25,7 @@ export function reportRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** Reads a report with five statements, one after the other, so that a report uses one connection at a time. */
+/** Reads a report with five statements, and one more for the names in selections, one after the other, so that a report uses one connection at a time. */
 async function readReport(db: Db, caller: Caller, since: Date, until: Date): Promise<Report> {
   const deployments = await readDeployments(db, caller, since);
   const incidents = await readIncidents(db, caller, since);

@@ -1,8 +1,9 @@
 import type { DeploymentStatus } from "@roamfleet/protocol";
-import type { Actor, ReportedDeployment } from "@roamfleet/protocol/routes";
+import type { Actor, ReportedDeployment, TargetSelector } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { bool, int, jsonb, nullable, type RowOf, sql, text, textOf, wiredRow, timestamptz } from "../../kernel/sql.ts";
+import { selectionTexts } from "../deployments/index.ts";
 import { newestOfEach, partOf, rankColumns, ROWS_MAX } from "./part.ts";
 
 const deploymentRow = wiredRow({
@@ -12,6 +13,7 @@ const deploymentRow = wiredRow({
   name: text,
   robot_id: nullable(text),
   fleet_id: nullable(text),
+  target_selector: nullable(jsonb<TargetSelector>()),
   target_name: text,
   status: textOf<DeploymentStatus>(),
   reason: nullable(text),
@@ -45,12 +47,12 @@ export async function readDeployments(db: Db, caller: Caller, since: Date) {
     ), unfinished as materialized (
       select id from deployment where org_id = ${org_id} and finished_at is null and ${REQUESTED} order by id desc limit ${ROWS_MAX}
     ), seen as materialized (
-      select d.*, coalesce(r.site_id, f.site_id) as site, coalesce(r.fleet_id, f.id) as fleet, coalesce(r.name, f.name, d.robot_id, d.fleet_id) as target_name
+      select d.*, coalesce(r.site_id, f.site_id, d.target_selector ->> 'site_id') as site, coalesce(r.fleet_id, f.id) as fleet, coalesce(r.name, f.name, d.robot_id, d.fleet_id, '') as target_name
       from (select id from recent where started_at >= ${since} union select id from finished union select id from unfinished) i
       -- The limit makes PostgreSQL look up single deployments, instead of scanning all of them.
       cross join lateral (select * from deployment where org_id = ${org_id} and id = i.id limit 1) d
       left join robot r on r.org_id = d.org_id and r.id = d.robot_id
-      left join fleet f on f.org_id = d.org_id and f.id = d.fleet_id
+      left join fleet f on f.org_id = d.org_id and f.id = coalesce(d.fleet_id, d.target_selector ->> 'fleet_id')
     ), part as (
       select s.*, p.part, p.at from seen s cross join lateral (
         select 'started' as part, s.started_at as at where s.started_at >= ${since}
@@ -59,7 +61,7 @@ export async function readDeployments(db: Db, caller: Caller, since: Date) {
           and (s.status = 'failed' or s.status = 'rolled_back' and s.reason is distinct from 'rollback_requested')
         union all select 'open', coalesce(s.started_at, s.created_at) where s.finished_at is null) p
       where true ${visible(caller, "s.site", "s.fleet")})
-    select n.part, n.id, n.kind, coalesce((select tag from release where org_id = ${org_id} and id = n.release_id), n.namespace, n.release_id, 'all namespaces') as name, n.robot_id, n.fleet_id, n.target_name, n.status, n.reason,
+    select n.part, n.id, n.kind, coalesce((select tag from release where org_id = ${org_id} and id = n.release_id), n.namespace, n.release_id, 'all namespaces') as name, n.robot_id, n.fleet_id, n.target_selector, n.target_name, n.status, n.reason,
       exists (select from deployment_target t where t.org_id = ${org_id} and t.deployment_id = n.id and t.waiting_for = 'gate') as waiting_gate,
       n.count_total, n.count_applied, n.count_failed, n.count_rolled_back, n.created_by, n.at, n.total,
       case n.part when 'open' then (select count(*) from unfinished) = ${ROWS_MAX}
@@ -67,9 +69,15 @@ export async function readDeployments(db: Db, caller: Caller, since: Date) {
         else (select count(*) from finished) = ${ROWS_MAX} end as truncated
     from (${newestOfEach(sql`select * from part`)}) n
     order by n.at desc, n.id desc`);
+  const selections = await selectionTexts(
+    db,
+    org_id,
+    rows.map(({ target_selector }) => target_selector),
+  );
+  const named = rows.map((row, i) => ({ ...row, target_name: selections[i] ?? row.target_name }));
   const part = (name: string) =>
     partOf(
-      rows.filter((row) => row.part === name),
+      named.filter((row) => row.part === name),
       toItem,
     );
   return { started: part("started"), finished: part("finished"), failed: part("failed"), open: part("open") };
@@ -79,6 +87,7 @@ function toItem({
   part: _,
   total: _total,
   truncated: _truncated,
+  target_selector: _selector,
   count_total: total,
   count_applied: applied,
   count_failed: failed,

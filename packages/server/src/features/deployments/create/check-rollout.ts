@@ -1,3 +1,4 @@
+import type { TargetKind } from "@roamfleet/protocol";
 import { METRIC_GATE_BOUNDS } from "@roamfleet/protocol/metric-gate";
 import { EXPIRES_DAYS_MAX, type Rollout, type WholeRollout } from "@roamfleet/protocol/routes";
 import { badRequest } from "../../../kernel/fault.ts";
@@ -7,7 +8,7 @@ import { Cron } from "croner";
 const DAY_MS = 86_400_000;
 
 /** Throws 400, naming the field, if a policy matches its schema but contradicts itself, the kind of target or the current time. */
-export function checkRollout(rollout: Rollout, target_kind: "robot" | "fleet", now: Date, scheduled_at: Date | null): void {
+export function checkRollout(rollout: Rollout, target_kind: TargetKind, now: Date, scheduled_at: Date | null): void {
   const { waves, failure_threshold: threshold, max_unavailable, window, expires_at } = rollout;
   if (target_kind === "robot") {
     if (waves !== undefined) throw badRequest("rollout.waves can only be used with a fleet: remove it to deploy to one robot");

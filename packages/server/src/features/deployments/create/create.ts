@@ -10,6 +10,7 @@ import { announce } from "../../events/index.ts";
 import { requireDeployable } from "../../signing/index.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { checkRollout } from "./check-rollout.ts";
+import { requireSelector } from "./selection.ts";
 import {
   type deploymentReleaseRow,
   findRelease,
@@ -30,38 +31,44 @@ import type { RowOf } from "../../../kernel/sql.ts";
 const SCHEDULE_DAYS_MAX = 365;
 const DAY_MS = 86_400_000;
 
-export interface Target {
-  target_kind: "robot" | "fleet";
-  robot_id: string | null;
-  fleet_id: string | null;
-}
+export type Target = Pick<DeploymentRow, "target_kind" | "robot_id" | "fleet_id" | "target_selector">;
 
-type TargetBody = Pick<BodyOf<Routes["createDeployment"]>, "robot_id" | "fleet_id" | "target_kind" | "target_id">;
+type TargetBody = Pick<BodyOf<Routes["createDeployment"]>, "robot_id" | "fleet_id" | "target_kind" | "target_id" | "target_selector">;
 
-/** Reads the target, given as `robot_id`, `fleet_id` or `target_id`, and checks that it exists in the org. */
+const NO_TARGET = { robot_id: null, fleet_id: null, target_selector: null };
+
+/** Reads the target, given as `robot_id`, `fleet_id`, `target_id` or `target_selector`, and checks that it exists in the org. */
 export async function resolveTarget(db: Db, org_id: string, body: TargetBody): Promise<Target> {
   const target = readTarget(body);
   if (target.robot_id !== null) {
     const robot = await findTargetRobot(db, org_id, target.robot_id);
     if (robot === undefined) throw notFound("robot", target.robot_id);
     if (robot.decommissioned) throw conflict(`robot ${robot.id} is decommissioned`);
-  } else if (target.fleet_id !== null && !(await fleetExists(db, org_id, target.fleet_id))) throw notFound("fleet", target.fleet_id);
+  } else if (target.target_selector !== null) await requireSelector(db, org_id, target.target_selector);
+  else if (target.fleet_id !== null && !(await fleetExists(db, org_id, target.fleet_id))) throw notFound("fleet", target.fleet_id);
   return target;
 }
 
-function readTarget({ robot_id, fleet_id, target_kind, target_id }: TargetBody): Target {
-  if (target_id !== undefined) {
-    if (robot_id !== undefined || fleet_id !== undefined)
-      throw badRequest("target_id means the same as robot_id or fleet_id: send only one of them");
-    if (target_kind === undefined) throw badRequest("target_id needs target_kind: robot or fleet");
-    return target_kind === "robot"
-      ? { target_kind, robot_id: target_id, fleet_id: null }
-      : { target_kind, robot_id: null, fleet_id: target_id };
-  }
-  if ((robot_id === undefined) === (fleet_id === undefined)) throw badRequest("exactly one of robot_id and fleet_id is required");
-  const kind = robot_id === undefined ? "fleet" : "robot";
-  if (target_kind !== undefined && target_kind !== kind) throw badRequest(`target_kind is ${target_kind}, but ${kind}_id is given`);
-  return { target_kind: kind, robot_id: robot_id ?? null, fleet_id: fleet_id ?? null };
+function readTarget({ target_id, ...body }: TargetBody): Target {
+  const { target_kind } = body;
+  if (target_id === undefined) return readNamedTarget(body);
+  if ((body.robot_id ?? body.fleet_id ?? body.target_selector) !== undefined)
+    throw badRequest("target_id means the same as robot_id or fleet_id: send only one of them");
+  if (target_kind !== "robot" && target_kind !== "fleet") throw badRequest("target_id needs target_kind: robot or fleet");
+  return { ...NO_TARGET, target_kind, [`${target_kind}_id`]: target_id };
+}
+
+function readNamedTarget({ robot_id, fleet_id, target_selector, target_kind }: Omit<TargetBody, "target_id">): Target {
+  const given = [robot_id, fleet_id, target_selector].filter((target) => target !== undefined);
+  if (given.length !== 1) throw badRequest("exactly one of robot_id, fleet_id and target_selector is required");
+  const [kind, field] =
+    robot_id !== undefined
+      ? (["robot", "robot_id"] as const)
+      : fleet_id !== undefined
+        ? (["fleet", "fleet_id"] as const)
+        : (["selection", "target_selector"] as const);
+  if (target_kind !== undefined && target_kind !== kind) throw badRequest(`target_kind is ${target_kind}, but ${field} is given`);
+  return { target_kind: kind, robot_id: robot_id ?? null, fleet_id: fleet_id ?? null, target_selector: target_selector ?? null };
 }
 
 /** Creates a deployment of a release. Its row, first event and, if it starts now, its first targets are written in one transaction. */

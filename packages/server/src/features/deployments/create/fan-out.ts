@@ -13,7 +13,8 @@ import { insertTargets } from "../store/targets.ts";
 import { deploymentChange } from "../messages.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
 import { advanceRollout, assignRobots } from "../rollout/advance.ts";
-import { groupSourceMembers, selectSourceMembers, type Source } from "../store/rollback.ts";
+import { groupSourceMembers, selectSourceMembers, type Source, sourceIn } from "../store/rollback.ts";
+import { deleteSelected, selectStored, storeSelected } from "../store/selection.ts";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { parseTime } from "../../../kernel/time.ts";
 
@@ -32,7 +33,7 @@ const DEPLOYMENTS_PER_RUN = 20;
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
   const expires_at = await expiresAt(tx, engine, deployment.org_id, deployment.rollout, now);
-  const count_total = await countMembersOf(tx, deployment);
+  const count_total = await fixMembersOf(tx, deployment);
   return continueFanOut(tx, engine, await patchDeployment(tx, deployment, { fan_out_at: now, expires_at, count_total }));
 }
 
@@ -62,7 +63,8 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const { total, ...counts } = countsOf(deployment);
   counts[status] += written;
   const row = await patchDeployment(tx, deployment, {
-    fan_out_cursor: last_robot_id ?? cursor,
+    // A server of the previous version would complete the fan-out of a selection that has a cursor.
+    fan_out_cursor: isSelection(deployment) ? null : (last_robot_id ?? cursor),
     fan_out_done_at: last && !in_waves ? now : null,
     wave_to_assign: last && in_waves ? 0 : null,
     step_at: last && isLimited(deployment) ? now : null,
@@ -77,6 +79,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
     return row;
   }
+  if (isSelection(deployment)) await deleteSelected(tx, deployment);
   if (row.count_total === 0)
     return moveDeployment(tx, engine, row, "cancelled", row.cancel_requested_at === null ? "no_targets" : "user_cancelled", SYSTEM);
   if (in_waves) return continueAssignment(tx, engine, row);
@@ -147,17 +150,21 @@ export async function advanceDeployments(db: SystemDb, engine: CreateContext, po
   return more;
 }
 
-type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "app" | "retry_of" | "rollback_of" | "order_number">;
+type Of = Pick<
+  DeploymentRow,
+  "org_id" | "id" | "target_selector" | "robot_id" | "fleet_id" | "release_id" | "app" | "retry_of" | "rollback_of" | "order_number"
+>;
 
 /**
  * Returns the statement that selects the robots of a deployment after a cursor, ordered by id, with the release that each gets: null for a
- * config or the removal of an app. These are the fleet members that joined before it started, its single robot or, for a retry or rollback,
- * robots of the ended deployment.
+ * config or the removal of an app. These are the fleet members that joined before it started, the robots that it has selected, its single
+ * robot or, for a retry or rollback, robots of the ended deployment.
  */
 async function selectMembersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Statement<unknown>> {
   const { org_id, robot_id, release_id } = deployment;
   const source = sourceOf(deployment);
   if (source !== undefined) return selectSourceMembers(org_id, source, after, limit);
+  if (isSelection(deployment)) return selectStored(deployment, release_id, limit);
   const membership = await membershipOf(tx, deployment);
   if (membership !== undefined) return selectMembers(org_id, membership, release_id, after, limit);
   return sql`select ${robot_id}::text as robot_id, ${release_id}::text as release_id where ${after}::text = ''`;
@@ -166,14 +173,21 @@ async function selectMembersOf(tx: Db, deployment: Of, after: string, limit: num
 /** Returns the criteria that select the robots of the deployment's fleet. Undefined if the deployment has no fleet. */
 async function membershipOf(tx: Db, { org_id, fleet_id, release_id, app, order_number }: Of): Promise<Membership | undefined> {
   if (fleet_id === null) return undefined;
-  const arch = app === AGENT_APP ? await findAgentArch(tx, org_id, release_id) : null;
-  return { fleet_id, before: order_number, arch };
+  return { fleet_id, before: order_number, arch: await archOf(tx, { org_id, app, release_id }) };
 }
 
-/** Returns the number of robots that `selectMembersOf` selects. */
-export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
+const archOf = async (tx: Db, { org_id, app, release_id }: Pick<Of, "org_id" | "app" | "release_id">): Promise<string | null> =>
+  app === AGENT_APP ? findAgentArch(tx, org_id, release_id) : null;
+
+/** Whether the robots of the deployment match its selector, and are not those of an ended deployment. */
+const isSelection = (deployment: Pick<DeploymentRow, "target_selector" | "retry_of" | "rollback_of">): boolean =>
+  deployment.target_selector !== null && deployment.retry_of === null && deployment.rollback_of === null;
+
+/** Returns the number of robots that `selectMembersOf` selects. First stores them if the deployment selects its robots. */
+async function fixMembersOf(tx: Db, deployment: Of): Promise<number> {
   const source = sourceOf(deployment);
   if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);
+  if (deployment.target_selector !== null) return storeSelected(tx, deployment, deployment.target_selector, await archOf(tx, deployment));
   const membership = await membershipOf(tx, deployment);
   return membership === undefined ? 1 : (await countMembers(tx, deployment.org_id, membership)).count;
 }
@@ -182,13 +196,10 @@ export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
  * Returns the ended deployment that this one retries or rolls back, and the criteria that select its targets. Undefined for any other
  * deployment.
  */
-export function sourceOf({
-  retry_of,
-  rollback_of,
-  fleet_id,
-}: Pick<DeploymentRow, "retry_of" | "rollback_of" | "fleet_id">): Source | undefined {
-  if (retry_of !== null) return { deployment_id: retry_of, as: "retry", fleet_id };
-  return rollback_of === null ? undefined : { deployment_id: rollback_of, as: "rollback", fleet_id };
+export function sourceOf(deployment: Pick<DeploymentRow, "retry_of" | "rollback_of" | "fleet_id" | "target_selector">): Source | undefined {
+  const { retry_of, rollback_of } = deployment;
+  if (retry_of !== null) return sourceIn(deployment, retry_of, "retry");
+  return rollback_of === null ? undefined : sourceIn(deployment, rollback_of, "rollback");
 }
 
 const HOUR_MS = 3_600_000;

@@ -9,7 +9,7 @@ import { startDeployment } from "./create.ts";
 import { checkRollout } from "./check-rollout.ts";
 import { lockSignedReleases } from "../store/deployments.ts";
 import { lockDeployment } from "../read.ts";
-import { groupSourceMembers, type Source } from "../store/rollback.ts";
+import { groupSourceMembers, type Source, sourceIn } from "../store/rollback.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 import type { CreateContext } from "../transition.ts";
 
@@ -28,8 +28,8 @@ export async function createFromEnded(
   rollout: Rollout | undefined,
   caller: Caller,
 ): Promise<DeploymentRow> {
-  const { org_id, id, target_kind, robot_id, fleet_id, app } = ended;
-  const groups = await groupSourceMembers(tx, org_id, { deployment_id: id, as, fleet_id });
+  const { org_id, id, target_kind, robot_id, fleet_id, target_selector, app } = ended;
+  const groups = await groupSourceMembers(tx, org_id, sourceIn(ended, id, as));
   if (groups.length === 0)
     throw conflict(
       as === "retry" ? `no robot of deployment ${id} failed or was rolled back` : `no robot still runs what deployment ${id} installed`,
@@ -48,6 +48,7 @@ export async function createFromEnded(
     target_kind,
     robot_id,
     fleet_id,
+    target_selector,
     release_id,
     app,
     namespace: null,

@@ -5,6 +5,7 @@ import type { Db } from "../../../kernel/db.ts";
 import { wireTime } from "../../../kernel/time.ts";
 import { findAgentArch } from "../store/deployments.ts";
 import { readDeployment } from "./create.ts";
+import { selectionText } from "./selection.ts";
 import { expiresAt } from "./fan-out.ts";
 import { assignWaves } from "../rollout/rules.ts";
 import { wholeRollout } from "../policy.ts";
@@ -58,6 +59,7 @@ export async function planDeployment(
   return {
     dry_run: true,
     ...target,
+    selection: await selectionText(db, org_id, target),
     release_id: id,
     release: { id, tag, kind, app },
     artifact_stored: release.artifact_state !== "awaiting_upload",

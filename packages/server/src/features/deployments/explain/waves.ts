@@ -11,6 +11,10 @@ export const isIncluded: Check = (facts) => {
     return deployment.robot_id === robot.id
       ? unknown("the deployment includes the robot when it starts")
       : unmet("the deployment is for another robot", deployAgain(facts));
+  if (deployment.target_kind === "selection")
+    return deployment.fan_out_done_at === null
+      ? unknown("the deployment includes the robot when it starts, if its selection matches the robot then")
+      : unmet("the selection of the deployment did not match the robot when it started", deployAgain(facts));
   if (deployment.fleet_id !== robot.fleet_id)
     return unmet("the deployment is for a fleet that the robot does not belong to", deployAgain(facts));
   if (release.arch !== null && release.arch !== robot.arch)

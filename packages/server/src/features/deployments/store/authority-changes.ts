@@ -1,6 +1,7 @@
 import type { Db } from "../../../kernel/db.ts";
 import { list, nullable, row, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
-import { targetRow } from "./rows.ts";
+import type { Place } from "../../../kernel/caller.ts";
+import { type DeploymentRow, targetRow } from "./rows.ts";
 
 /** What has changed, so that deployments may no longer be authorized: a user, a token, a moved robot, or a fleet that no longer follows a release. */
 export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
@@ -65,12 +66,19 @@ export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied
     order by t.id limit ${limit} for update of t`);
 
 const placeRow = row({ site_id: nullable(text), fleet_id: nullable(text) });
-/** The current site and fleet of a deployment's robot or fleet. */
-export const findTargetPlace = (db: Db, org_id: string, target: { robot_id: string | null; fleet_id: string | null }) =>
-  target.robot_id !== null
+/** The current site and fleet of a deployment's robot, fleet or selection. Undefined if the robot or fleet does not exist. */
+export async function findTargetPlace(
+  db: Db,
+  org_id: string,
+  { robot_id, fleet_id, target_selector }: Pick<DeploymentRow, "robot_id" | "fleet_id" | "target_selector">,
+): Promise<Place | undefined> {
+  if (target_selector !== null && target_selector.fleet_id === undefined)
+    return { site_id: target_selector.site_id ?? null, fleet_id: null };
+  return robot_id !== null
     ? db.maybe(sql(placeRow)`
         -- reads tables of other features: robot
-        select site_id, fleet_id from robot where org_id = ${org_id} and id = ${target.robot_id}`)
+        select site_id, fleet_id from robot where org_id = ${org_id} and id = ${robot_id}`)
     : db.maybe(sql(placeRow)`
         -- reads tables of other features: fleet
-        select site_id, id as fleet_id from fleet where org_id = ${org_id} and id = ${target.fleet_id ?? ""}`);
+        select site_id, id as fleet_id from fleet where org_id = ${org_id} and id = ${fleet_id ?? target_selector?.fleet_id ?? ""}`);
+}

@@ -1,5 +1,5 @@
 import type { WaitingFor } from "@roamfleet/protocol";
-import type { Rollout } from "@roamfleet/protocol/routes";
+import type { Rollout, TargetSelector } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
 import {
   bigint,
@@ -244,6 +244,7 @@ const scheduledRow = row({
   kind: textOf<DeploymentKind>(),
   robot_id: nullable(text),
   fleet_id: nullable(text),
+  target_selector: nullable(jsonb<TargetSelector>()),
   app: nullable(text),
   rollout: jsonb<Rollout>(),
   retry_of: nullable(text),

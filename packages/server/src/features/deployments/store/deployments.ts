@@ -14,6 +14,7 @@ export type NewDeployment = Pick<
   | "target_kind"
   | "robot_id"
   | "fleet_id"
+  | "target_selector"
   | "release_id"
   | "app"
   | "namespace"
@@ -33,8 +34,8 @@ export type NewDeployment = Pick<
 /** Inserts a deployment. Its first event has number 1; the caller writes it in the same transaction. */
 export const insertDeployment = (db: Db, d: NewDeployment, now: Date) =>
   db.one(sql(deploymentRow)`
-    insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, namespace, revision, rollout, scheduled_at, status, expires_at, created_by, authority, count_total, fan_out_at, retry_of, rollback_of, event_seq, created_at, updated_at)
-    values (${d.org_id}, ${d.id}, ${d.kind}, ${d.target_kind}, ${d.robot_id}, ${d.fleet_id}, ${d.release_id}, ${d.app}, ${d.namespace}, ${d.revision}, ${json(d.rollout)}, ${d.scheduled_at},
+    insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, target_selector, release_id, app, namespace, revision, rollout, scheduled_at, status, expires_at, created_by, authority, count_total, fan_out_at, retry_of, rollback_of, event_seq, created_at, updated_at)
+    values (${d.org_id}, ${d.id}, ${d.kind}, ${d.target_kind}, ${d.robot_id}, ${d.fleet_id}, ${json(d.target_selector ?? undefined)}, ${d.release_id}, ${d.app}, ${d.namespace}, ${d.revision}, ${json(d.rollout)}, ${d.scheduled_at},
       ${d.status}, ${d.expires_at}, ${json(d.created_by)}, ${json(d.authority ?? undefined)}, ${d.count_total}, ${d.fan_out_at}, ${d.retry_of}, ${d.rollback_of}, 1, ${now}, ${now})
     returning ${deploymentRow}`);
 

@@ -1,6 +1,8 @@
 import type { Db } from "../../../kernel/db.ts";
 import { bigint, bool, int, jsonb, list, nullable, row, type RowOf, sql, text } from "../../../kernel/sql.ts";
 import { APPS_MAX } from "@roamfleet/protocol/link";
+import type { DeploymentRow } from "./rows.ts";
+import { isSelected } from "./selection.ts";
 
 /** Whether the robot is approved, and so receives secrets. */
 export const isApproved = async (db: Db, org_id: string, robot_id: string): Promise<boolean> =>
@@ -23,14 +25,16 @@ const plannedRobotRow = row({
 });
 export type PlannedRobot = RowOf<typeof plannedRobotRow>;
 
+type Planned = Pick<DeploymentRow, "robot_id" | "fleet_id" | "target_selector"> & { app: string; arch: string | null };
+
 /**
- * Selects the robots that a deployment to this robot or fleet would include now, ordered by id, with the facts that a plan shows. Of a
- * fleet, only those of architecture `arch`, unless it is null.
+ * Selects the robots that a deployment to this target would include now, ordered by id, with the facts that a plan shows. Of a fleet or
+ * selection, only those of architecture `arch`, unless it is null.
  */
 export const listPlannedRobots = (
   db: Db,
   org_id: string,
-  { robot_id, fleet_id, app, arch }: { robot_id: string | null; fleet_id: string | null; app: string; arch: string | null },
+  { robot_id, fleet_id, target_selector, app, arch }: Planned,
   after: string,
   limit: number,
 ) =>
@@ -39,7 +43,11 @@ export const listPlannedRobots = (
     select r.id, r.name, r.node_id is not null as online, r.labels, r.kinds, r.platform ->> 'arch' as arch, a.current_release_id
     from robot r left join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.app = ${app}
     where r.org_id = ${org_id}
-      and ${fleet_id === null ? sql`r.id = ${robot_id}` : sql`r.fleet_id = ${fleet_id} and (${arch}::text is null or r.platform ->> 'arch' = ${arch})`}
+      ${
+        robot_id === null
+          ? sql`${isSelected(target_selector ?? { fleet_id: fleet_id ?? "" })} and (${arch}::text is null or r.platform ->> 'arch' = ${arch})`
+          : sql`and r.id = ${robot_id}`
+      }
       and r.decommissioned_at is null and r.id > ${after}
     order by r.id limit ${limit}`);
 

@@ -1,5 +1,6 @@
 import type { Db } from "../../../kernel/db.ts";
 import { int, nullable, row, sql, text } from "../../../kernel/sql.ts";
+import type { DeploymentRow } from "./rows.ts";
 
 /**
  * Returns the releases that robots ran before this deployment, most frequent first; null means that robots ran none. Considers only robots
@@ -16,15 +17,28 @@ export interface Source {
   deployment_id: string;
   /** `retry`: failed robots get the deployment's release again; `rollback`: robots that still run it get their previous one. */
   as: "retry" | "rollback";
-  /** The fleet of the deployment: robots that have left it are not included. */
+  /** The site and fleet of the deployment: robots that have left them are not included. */
+  site_id: string | null;
   fleet_id: string | null;
 }
 
-const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sql`
+/** Returns the source of a deployment for the same target that retries `deployment_id` or rolls it back. */
+export const sourceIn = (
+  { fleet_id, target_selector }: Pick<DeploymentRow, "fleet_id" | "target_selector">,
+  deployment_id: string,
+  as: Source["as"],
+): Source => ({
+  deployment_id,
+  as,
+  site_id: target_selector?.site_id ?? null,
+  fleet_id: fleet_id ?? target_selector?.fleet_id ?? null,
+});
+
+const ofSource = (org_id: string, { deployment_id, as, site_id, fleet_id }: Source) => sql`
   -- reads tables of other features: robot
   from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
   where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and r.decommissioned_at is null
-    and (${fleet_id}::text is null or r.fleet_id = ${fleet_id})
+    and (${fleet_id}::text is null or r.fleet_id = ${fleet_id}) and (${site_id}::text is null or r.site_id = ${site_id})
     ${
       as === "retry"
         ? sql`and t.status in ('failed', 'rolled_back')`

@@ -1,5 +1,5 @@
-import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
-import type { Actor, Rollout } from "@roamfleet/protocol/routes";
+import type { DeploymentStatus, Reason, TargetKind, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import type { Actor, Rollout, TargetSelector } from "@roamfleet/protocol/routes";
 import type { MetricChecks } from "../rollout/gate-checks.ts";
 import type { Authority } from "../../access/index.ts";
 import {
@@ -27,9 +27,10 @@ export const deploymentRow = row({
   org_id: text,
   id: text,
   kind: textOf<DeploymentKind>(),
-  target_kind: textOf<"robot" | "fleet">(),
+  target_kind: textOf<TargetKind>(),
   robot_id: nullable(text),
   fleet_id: nullable(text),
+  target_selector: nullable(jsonb<TargetSelector>()),
   release_id: nullable(text),
   app: nullable(text),
   namespace: nullable(text),
@@ -140,8 +141,8 @@ export const ALL_NAMESPACES = "";
 const EVERYTHING = sql``;
 
 /**
- * Condition ` and …` that restricts deployments to robots and fleets that the caller may see. A deployment to a deleted fleet is visible
- * only with access to the whole org.
+ * Condition ` and …` that restricts deployments to robots and fleets that the caller may see. A selection is visible by the fleet, else the
+ * site, that it names. A deployment to a deleted fleet, or a selection without a place, is visible only with access to the whole org.
  */
 export const reachedDeployments = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
@@ -151,7 +152,9 @@ export const reachedDeployments = (caller: Caller): Statement<unknown> =>
         select from robot r where r.org_id = deployment.org_id and r.id = deployment.robot_id ${visible(caller, "r.site_id", "r.fleet_id")})
       or exists (
         -- reads tables of other features: fleet
-        select from fleet f where f.org_id = deployment.org_id and f.id = deployment.fleet_id ${visible(caller, "f.site_id", "f.id")}))`;
+        select from fleet f where f.org_id = deployment.org_id and f.id = coalesce(deployment.fleet_id, deployment.target_selector ->> 'fleet_id') ${visible(caller, "f.site_id", "f.id")})
+      or exists (select from (select deployment.target_selector ->> 'site_id' as site_id, null::text as fleet_id) s
+        where s.site_id is not null ${visible(caller, "s.site_id", "s.fleet_id")}))`;
 
 /** Like `reachedDeployments`, but for targets, by the current site and fleet of their robots. */
 export const reachedTargets = (caller: Caller): Statement<unknown> =>
