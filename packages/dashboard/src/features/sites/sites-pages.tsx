@@ -17,6 +17,7 @@ import {
   FormDialog,
   ListActions,
   ListTable,
+  LoadedPage,
   Menu,
   NameInput,
   NameLink,
@@ -94,7 +95,11 @@ const siteRoute = getRouteApi("/app/sites/$id");
 export function SitePage() {
   const { id } = siteRoute.useParams();
   const site = useQuery(query("getSite", { params: { id } }));
-  return <QueryState query={site}>{({ data }) => <Found key={data.id} site={data} />}</QueryState>;
+  return (
+    <LoadedPage title="Site" query={site}>
+      {(data) => <Found key={data.id} site={data} />}
+    </LoadedPage>
+  );
 }
 
 function Found({ site }: { site: Site }) {
