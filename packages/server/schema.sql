@@ -1115,6 +1115,25 @@ alter table robot_label enable row level security;
 create policy tenant on robot_label using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_label to pg_database_owner;
 
+create table robot_position (
+  org_id text not null,
+  robot_id text not null,
+  at timestamp with time zone not null,
+  latitude_degrees double precision,
+  longitude_degrees double precision,
+  x_meters double precision,
+  y_meters double precision,
+  heading_degrees double precision,
+  constraint robot_position_pkey PRIMARY KEY (org_id, robot_id),
+  constraint robot_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
+  constraint robot_position_check CHECK ((latitude_degrees IS NULL) = (longitude_degrees IS NULL)),
+  constraint robot_position_check1 CHECK ((x_meters IS NULL) = (y_meters IS NULL)),
+  constraint robot_position_check2 CHECK (latitude_degrees IS NOT NULL OR x_meters IS NOT NULL)
+);
+alter table robot_position enable row level security;
+create policy tenant on robot_position using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_position to pg_database_owner;
+
 create table robot_request (
   org_id text not null,
   robot_id text not null,

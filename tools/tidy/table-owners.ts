@@ -42,6 +42,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   metric_position: "features/metrics",
   metric_watch: "features/metrics",
   metric_value: "features/metrics",
+  robot_position: "features/positions",
   metric_chunk: "features/metrics",
   metric_chunk_default: "features/metrics",
   metric_shard: "features/metrics",

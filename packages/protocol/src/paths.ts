@@ -62,6 +62,8 @@ export const paths = {
   getShellSession: ["GET", "/api/shell-sessions/{id}"],
   getShellRecording: ["GET", "/api/shell-sessions/{id}/recording"],
 
+  listPositions: ["GET", "/api/positions"],
+
   createStreamTicket: ["POST", "/api/stream-tickets"],
 
   listReleases: ["GET", "/api/releases"],
