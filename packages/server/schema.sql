@@ -1245,6 +1245,23 @@ alter table site enable row level security;
 create policy tenant on site using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on site to pg_database_owner;
 
+create table site_floor_plan (
+  org_id text not null,
+  site_id text not null,
+  content_type text not null,
+  image bytea not null,
+  meters_per_pixel double precision not null,
+  origin_x_meters double precision not null,
+  origin_y_meters double precision not null,
+  updated_at timestamp with time zone not null,
+  constraint site_floor_plan_pkey PRIMARY KEY (org_id, site_id),
+  constraint site_floor_plan_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id) ON DELETE CASCADE,
+  constraint site_floor_plan_content_type_check CHECK (content_type = ANY (ARRAY['image/png'::text, 'image/jpeg'::text, 'image/webp'::text]))
+);
+alter table site_floor_plan enable row level security;
+create policy tenant on site_floor_plan using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on site_floor_plan to pg_database_owner;
+
 create table stream_ticket (
   hash bytea not null,
   org_id text not null,

@@ -89,6 +89,21 @@ async function planar(it: Dashboard): Promise<void> {
   await page.getByText("x 12.50 m, y -3.00 m").waitFor();
   assert.equal(await page.locator("[data-marker]").count(), 1);
   await axe(page);
+  await page.getByRole("button", { name: "Add floor plan" }).click();
+  const dialog = page.getByRole("dialog", { name: "Floor plan" });
+  await dialog.getByLabel("Image").setInputFiles({ name: "hall.png", mimeType: "image/png", buffer: TILE });
+  await dialog.getByLabel("Meters per pixel").fill("40");
+  await dialog.getByLabel("x of the lower left corner").fill("-5");
+  await axe(page);
+  await dialog.getByRole("button", { name: "Store" }).click();
+  const image = page.locator("[data-map] img");
+  await image.waitFor();
+  const [plan, robot] = [(await image.boundingBox())!, (await marker(page, third).boundingBox())!];
+  // The robot is 17.5 m from the left edge of the image, which is 40 m wide.
+  assert.ok(Math.abs(robot.x + robot.width / 2 - plan.x - (plan.width * 17.5) / 40) < 1);
+  await page.getByRole("button", { name: "Change floor plan" }).click();
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await image.waitFor({ state: "detached" });
 }
 
 async function tiled({ page }: Dashboard): Promise<void> {

@@ -43,6 +43,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   metric_watch: "features/metrics",
   metric_value: "features/metrics",
   robot_position: "features/positions",
+  site_floor_plan: "features/sites",
   metric_chunk: "features/metrics",
   metric_chunk_default: "features/metrics",
   metric_shard: "features/metrics",

@@ -63,6 +63,9 @@ export const paths = {
   getShellRecording: ["GET", "/api/shell-sessions/{id}/recording"],
 
   listPositions: ["GET", "/api/positions"],
+  getFloorPlan: ["GET", "/api/sites/{id}/floor-plan"],
+  putFloorPlan: ["PUT", "/api/sites/{id}/floor-plan"],
+  deleteFloorPlan: ["DELETE", "/api/sites/{id}/floor-plan"],
 
   createStreamTicket: ["POST", "/api/stream-tickets"],
 

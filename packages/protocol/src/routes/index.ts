@@ -8,7 +8,7 @@ import { orgRoutes } from "./orgs.ts";
 import { overviewRoutes } from "./overview.ts";
 import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
-import { positionRoutes } from "./positions.ts";
+import { floorPlanRoutes, positionRoutes } from "./positions.ts";
 import { releaseRoutes, signingRoutes } from "./releases.ts";
 import { reportRoutes } from "./report.ts";
 import { robotRoutes } from "./robots.ts";
@@ -23,6 +23,7 @@ export const routes = {
   ...reportRoutes,
   ...robotRoutes,
   ...positionRoutes,
+  ...floorPlanRoutes,
   ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
@@ -51,7 +52,7 @@ export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
-export type { RobotPosition } from "./positions.ts";
+export type { FloorPlan, RobotPosition } from "./positions.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";

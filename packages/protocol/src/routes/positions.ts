@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 import { ROBOT_STATUSES } from "../states.ts";
-import { defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
+import { DataOf, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
 
 const Coordinate = (description: string) => Nullable(Type.Number({ description }));
 const Status = OneOf(ROBOT_STATUSES.filter((status) => status !== "decommissioned"));
@@ -26,6 +26,47 @@ export const RobotPosition = Entity("RobotPosition", {
   ),
 });
 export type RobotPosition = Of<typeof RobotPosition>;
+
+/** Maximum characters of a floor plan's image in base64: 705,000 bytes. */
+const IMAGE_CHARACTERS_MAX = 940_000;
+const METERS_MAX = 1_000_000;
+const Origin = Type.Number({ minimum: -METERS_MAX, maximum: METERS_MAX, description: "Position of the lower left corner" });
+
+export const FloorPlan = Entity("FloorPlan", {
+  site_id: Id,
+  content_type: OneOf(["image/png", "image/jpeg", "image/webp"]),
+  image: Type.String({ description: "Base64" }),
+  meters_per_pixel: Type.Number(),
+  origin_x_meters: Type.Number(),
+  origin_y_meters: Type.Number(),
+  updated_at: Time,
+});
+export type FloorPlan = Of<typeof FloorPlan>;
+
+export const floorPlanRoutes = defineRoutes("Sites", {
+  getFloorPlan: {
+    summary: "Get the floor plan of a site; null without one",
+    responses: { 200: DataOf(Nullable(FloorPlan)) },
+  },
+  putFloorPlan: {
+    summary: "Store the floor plan of a site, or replace it",
+    body: Shape({
+      image: Type.String({
+        minLength: 1,
+        maxLength: IMAGE_CHARACTERS_MAX,
+        description: "A PNG, JPEG or WebP image in base64",
+      }),
+      meters_per_pixel: Type.Number({ minimum: 0.0001, maximum: 1_000 }),
+      origin_x_meters: Maybe(Origin),
+      origin_y_meters: Maybe(Origin),
+    }),
+    responses: { 200: DataOf(FloorPlan) },
+  },
+  deleteFloorPlan: {
+    summary: "Delete the floor plan of a site, if there is one",
+    responses: { 200: DataOf(Type.Null()) },
+  },
+});
 
 export const positionRoutes = defineRoutes("Robots", {
   listPositions: {

@@ -24,6 +24,7 @@ import {
   useNow,
   useOutage,
 } from "../../ui/index.ts";
+import { FloorPlanButton, useFloorPlan } from "./floor-plan.tsx";
 import { FLOOR_PLAN, type Frame, GEOGRAPHIC, type Point } from "./frames.ts";
 import { MAP_TILES } from "./map-tiles.ts";
 import { MapView } from "./map-view.tsx";
@@ -81,6 +82,7 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
   const placed = usePlaced(robots, frame, is_planar ? plan_site : undefined);
   const [selected, setSelected] = useState<string>();
   const [focus, setFocus] = useState<Point>();
+  const floor_plan = useFloorPlan(is_planar ? plan_site : undefined);
   const robot = robots.find(({ id }) => id === selected);
   const open = useCallback(
     (id: string): void => {
@@ -107,13 +109,14 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
           focus={focus}
           tile_url={MAP_TILES?.url}
           attribution={MAP_TILES?.attribution}
-          plan={undefined}
+          plan={is_planar ? floor_plan.plan : undefined}
         >
           {robot !== undefined && <RobotCard robot={robot} frame={frame} onClose={() => setSelected(undefined)} />}
         </MapView>
         <div className="flex min-h-0 min-w-0 flex-col gap-2">
           <div className="flex flex-wrap gap-2">
             {is_geographic && sites.size > 0 && <FrameSwitch is_planar={is_planar} onChange={onChange} />}
+            {is_planar && plan_site !== undefined && <FloorPlanButton key={plan_site} site_id={plan_site} stored={floor_plan.stored} />}
             {is_planar && search.site_id === undefined && sites.size > 1 && <PlanSite sites={sites} onChange={onChange} />}
           </div>
           <RobotList robots={robots} placed={placed} onOpen={open} />
@@ -159,12 +162,15 @@ interface RobotListProps {
   onOpen: (id: string) => void;
 }
 
+const NAMES = new Intl.Collator(undefined, { numeric: true });
+
 /** The robots on the map, or those that are not on it. */
 function RobotList({ robots, placed, onOpen }: RobotListProps) {
   const [tab, setTab] = useState<"placed" | "missing">("placed");
   const [shown, missing] = useMemo(() => {
     const ids = new Set(placed.map(({ robot }) => robot.id));
-    return [placed.map(({ robot }) => robot), robots.filter(({ id }) => !ids.has(id))];
+    const byName = (some: RobotPosition[]) => some.toSorted((a, b) => NAMES.compare(a.name, b.name));
+    return [byName(placed.map(({ robot }) => robot)), byName(robots.filter(({ id }) => !ids.has(id)))];
   }, [robots, placed]);
   const is_placed = tab === "placed";
   return (

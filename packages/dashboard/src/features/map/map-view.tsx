@@ -26,6 +26,11 @@ export interface Plan {
   height: number;
 }
 
+const cornersOf = ({ left, top, width, height }: Plan): Point[] => [
+  { x: left, y: top },
+  { x: left + width, y: top + height },
+];
+
 interface MapViewProps {
   frame: Frame;
   robots: readonly Placed[];
@@ -49,7 +54,10 @@ export function MapView({ frame, robots, selected, onSelect, fit_key, focus, til
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
   const [moved, setMoved] = useState<{ fit_key: string; camera: Camera }>();
-  const fitted = useMemo(() => fit(robots, frame, size), [robots, frame, size]);
+  const fitted = useMemo(
+    () => fit(plan === undefined ? robots : [...robots, ...cornersOf(plan)], frame, size),
+    [robots, plan, frame, size],
+  );
   // Until the user moves the map, it shows all robots.
   const camera = moved?.fit_key === fit_key ? moved.camera : fitted;
   const latest = useRef(camera);
