@@ -62,6 +62,8 @@ select create_distributed_table('metric_rollup_position', 'org_id', colocate_wit
 select create_distributed_table('metric_position', 'org_id', colocate_with => 'site');
 select create_distributed_table('metric_watch', 'org_id', colocate_with => 'site');
 select create_distributed_table('metric_value', 'org_id', colocate_with => 'site');
+select create_distributed_table('robot_position', 'org_id', colocate_with => 'site');
+select create_distributed_table('site_floor_plan', 'org_id', colocate_with => 'site');
 select create_distributed_table('log_robot_usage', 'org_id', colocate_with => 'site');
 select create_distributed_table('log_usage', 'org_id', colocate_with => 'site');
 select create_distributed_table('membership', 'org_id', colocate_with => 'site');

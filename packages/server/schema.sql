@@ -1145,6 +1145,25 @@ alter table robot_label enable row level security;
 create policy tenant on robot_label using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_label to pg_database_owner;
 
+create table robot_position (
+  org_id text not null,
+  robot_id text not null,
+  at timestamp with time zone not null,
+  latitude_degrees double precision,
+  longitude_degrees double precision,
+  x_meters double precision,
+  y_meters double precision,
+  heading_degrees double precision,
+  constraint robot_position_pkey PRIMARY KEY (org_id, robot_id),
+  constraint robot_position_org_id_robot_id_fkey FOREIGN KEY (org_id, robot_id) REFERENCES robot(org_id, id) ON DELETE CASCADE,
+  constraint robot_position_check CHECK ((latitude_degrees IS NULL) = (longitude_degrees IS NULL)),
+  constraint robot_position_check1 CHECK ((x_meters IS NULL) = (y_meters IS NULL)),
+  constraint robot_position_check2 CHECK (latitude_degrees IS NOT NULL OR x_meters IS NOT NULL)
+);
+alter table robot_position enable row level security;
+create policy tenant on robot_position using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on robot_position to pg_database_owner;
+
 create table robot_request (
   org_id text not null,
   robot_id text not null,
@@ -1255,6 +1274,23 @@ create table site (
 alter table site enable row level security;
 create policy tenant on site using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on site to pg_database_owner;
+
+create table site_floor_plan (
+  org_id text not null,
+  site_id text not null,
+  content_type text not null,
+  image bytea not null,
+  meters_per_pixel double precision not null,
+  origin_x_meters double precision not null,
+  origin_y_meters double precision not null,
+  updated_at timestamp with time zone not null,
+  constraint site_floor_plan_pkey PRIMARY KEY (org_id, site_id),
+  constraint site_floor_plan_org_id_site_id_fkey FOREIGN KEY (org_id, site_id) REFERENCES site(org_id, id) ON DELETE CASCADE,
+  constraint site_floor_plan_content_type_check CHECK (content_type = ANY (ARRAY['image/png'::text, 'image/jpeg'::text, 'image/webp'::text]))
+);
+alter table site_floor_plan enable row level security;
+create policy tenant on site_floor_plan using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on site_floor_plan to pg_database_owner;
 
 create table stream_ticket (
   hash bytea not null,

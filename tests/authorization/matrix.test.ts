@@ -240,7 +240,12 @@ function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
 }
 
 /** Which of the sample objects these lists contain. Others contain those of their path. */
-const PATH_OF_ITEMS: Record<string, string> = { listTimeline: "robot_id", getFleetOverview: "fleet_id", queryMetrics: "robot_id" };
+const PATH_OF_ITEMS: Record<string, string> = {
+  listTimeline: "robot_id",
+  getFleetOverview: "fleet_id",
+  queryMetrics: "robot_id",
+  listPositions: "robot_id",
+};
 
 /** Asserts that a list contains exactly the objects that the caller may see. */
 function checkList(line: Line, column: Column, reply: Reply): void {

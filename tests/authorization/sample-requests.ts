@@ -157,6 +157,9 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     severity: "info",
     until_at: "2099-01-01T00:00:00Z",
     comment: "sample",
+    // The first bytes of a PNG image.
+    image: "iVBORw0KGgo=",
+    meters_per_pixel: 0.05,
     robot_ids: [things.ids.robot_id],
     public_key: generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32).toString("base64"),
     statement: firstStatement(things.ids.org_id ?? ""),

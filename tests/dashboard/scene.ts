@@ -39,6 +39,7 @@ export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }:
   await org.api.updateRobot({ params: { id: robot.id }, body: { labels: { zone: words.name("north"), model: "c-200" } } });
   await sendHealth(server, carts, words);
   await storeMetrics(server, carts.slice(0, MEASURED_CARTS));
+  await storePlaces(server, carts);
   sendLogs(robot, words);
   const releases = await makeReleases(org, words);
   const ids = await deployAll(server, { releases, carts, fleet_id: fleets.carts, words });
@@ -111,6 +112,24 @@ async function storeSamplesOf({ plane, default_org, clock }: Harness, robot_id: 
       series("network_receive_bytes", (second) => second * 2_000, { interface: "wlan0" }),
     ]);
     await storeSamples(plane, default_org.id, robot_id, { outbox_id: "spool", seq: seq + 1, chunk });
+  }
+}
+
+/** Stores a position of each cart: near to each other, and one of some hours ago. */
+async function storePlaces({ plane, default_org, clock }: Harness, carts: readonly SimulatedRobot[]): Promise<void> {
+  for (const [at, { id }] of carts.entries()) {
+    const time = clock.now().getTime() - 60_000 - (at === 3 ? 4 * 3_600_000 : 0);
+    const of = (name: string, value: number) => ({ name: `position_${name}`, labels: {}, times: [time], values: [value] });
+    const east = 12 * (at % 5) + (at === 1 ? 1 : 0);
+    const north = 9 * Math.floor(at / 3);
+    const chunk = encodeChunk([
+      of("latitude_degrees", 51.92 + north / 111_000),
+      of("longitude_degrees", 4.48 + east / 68_000),
+      of("x_meters", east),
+      of("y_meters", north),
+      of("heading_degrees", at * 40),
+    ]);
+    await storeSamples(plane, default_org.id, id, { outbox_id: "places", seq: 1, chunk });
   }
 }
 
@@ -296,6 +315,8 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "metrics", path: exploreUrl([{ name: "cpu_percent", group_by: "robot" }]) },
   { name: "metrics-panels", path: exploreUrl([{ name: "memory_used_bytes", fleet_id: ids.carts }, { name: "network_receive_bytes" }]) },
   { name: "metrics-none", path: exploreUrl([{ name: "no_such_metric" }]) },
+  { name: "map", path: "/map" },
+  { name: "map-plan", path: "/map?frame=plan" },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

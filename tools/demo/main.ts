@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { setUpOrg, writeBundles } from "./setup.ts";
 import { Processes } from "./processes.ts";
 import { farewell, nextSteps } from "./next-steps.ts";
+import { servePositions } from "./positions.ts";
 import { Progress } from "./progress.ts";
 import { writeRobotConfig } from "./robot-config.ts";
 import { startTopics } from "./topics.ts";
@@ -53,9 +54,11 @@ try {
   const bundles = await progress.during("Packing the sample app", () => writeBundles(path.join(values.data, "demo")));
   const ros1_master_uri = await startTopics(processes, values.data);
   await progress.during("Starting three robots", async () => {
-    const config = await writeRobotConfig(path.join(values.data, "demo"), ros1_master_uri);
-    for (const name of ROBOTS)
+    const urlOf = await servePositions(ROBOTS);
+    for (const name of ROBOTS) {
+      const config = await writeRobotConfig(path.join(values.data, "demo"), { name, metrics_url: urlOf(name), ros1_master_uri });
       processes.startRobot({ root, url, key: demo.enrollment_key, state: path.join(values.data, "demo", "robots", name), name, config });
+    }
     await demo.robotsOnline(ROBOTS, () => processes.failure());
   });
   process.stdout.write(

@@ -42,6 +42,8 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   metric_position: "features/metrics",
   metric_watch: "features/metrics",
   metric_value: "features/metrics",
+  robot_position: "features/positions",
+  site_floor_plan: "features/sites",
   metric_chunk: "features/metrics",
   metric_rollup: "features/metrics",
   metric_rollup_default: "features/metrics",

@@ -42,6 +42,7 @@ const robotTabs = [
 const appPages = [
   page(appRoute, "/", () => import("./features/overview/overview-page.tsx"), "OverviewPage"),
   page(appRoute, "/robots", () => import("./features/robots/robots-page.tsx"), "RobotsPage", search.readRobotsSearch),
+  page(appRoute, "/map", () => import("./features/map/map-page.tsx"), "MapPage", search.readMapSearch),
   page(appRoute, "/shells", () => import("./features/live/shells-page.tsx"), "ShellsPage", search.readShellsSearch),
   page(appRoute, "/shells/$id", () => import("./features/live/shell-session-page.tsx"), "ShellSessionPage"),
   page(appRoute, "/fleets", () => import("./features/fleets/fleets-page.tsx"), "FleetsPage", search.readFleetsSearch),

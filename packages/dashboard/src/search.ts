@@ -235,6 +235,15 @@ export const readRobotsSearch = searchOf({
 });
 export type RobotsSearch = ReturnType<typeof readRobotsSearch>;
 
+/** Parses the filters of the map. `frame`: whether it shows the world or a floor plan. */
+export const readMapSearch = searchOf({
+  site_id: text(),
+  fleet_id: text(),
+  status: oneOf(["online", "offline", "never_connected"]),
+  frame: oneOf(["world", "plan"]),
+});
+export type MapSearch = ReturnType<typeof readMapSearch>;
+
 export const readHealthSearch = searchOf({ range: oneOf(["1h", "24h", "7d", "30d"]) });
 export type HealthRange = NonNullable<ReturnType<typeof readHealthSearch>["range"]>;
 

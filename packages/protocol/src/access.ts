@@ -183,6 +183,10 @@ export const access = {
   listAllShellSessions: list("viewer", "shells", query("robot_id")),
   getShellSession: one("viewer", "shell_session"),
   getShellRecording: one("admin", "shell_session"),
+  listPositions: list("viewer", "positions of robots", query("fleet_id", "site_id")),
+  getFloorPlan: one("viewer", "site"),
+  putFloorPlan: one("operator", "site"),
+  deleteFloorPlan: one("operator", "site"),
 
   // A ticket needs the same role as its stream.
   createStreamTicket: at("viewer", ["robot_id", "fleet_id"]),

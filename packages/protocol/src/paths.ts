@@ -65,6 +65,11 @@ export const paths = {
   getShellSession: ["GET", "/api/shell-sessions/{id}"],
   getShellRecording: ["GET", "/api/shell-sessions/{id}/recording"],
 
+  listPositions: ["GET", "/api/positions"],
+  getFloorPlan: ["GET", "/api/sites/{id}/floor-plan"],
+  putFloorPlan: ["PUT", "/api/sites/{id}/floor-plan"],
+  deleteFloorPlan: ["DELETE", "/api/sites/{id}/floor-plan"],
+
   createStreamTicket: ["POST", "/api/stream-tickets"],
 
   listReleases: ["GET", "/api/releases"],

@@ -6,6 +6,7 @@ import { readS3Url } from "./engines/blobs/s3-url.ts";
 import type { S3Settings } from "./engines/blobs/s3-store.ts";
 import { parseNetworks } from "./kernel/networks.ts";
 import { type HostPort, parseAddress } from "./link/nodes/connect-node.ts";
+import { type MapTiles, readMapTiles } from "./map-tiles.ts";
 import { type MetricEndpoints, readMetricEndpoints } from "./metric-endpoints.ts";
 import { readSecret, SettingsError } from "./secret-settings.ts";
 
@@ -37,6 +38,8 @@ export interface Settings {
   alert_networks?: readonly string[];
   /** Where samples of robots are sent, and read back from. */
   metric_endpoints?: MetricEndpoints;
+  /** The tile server of the dashboard's map. Undefined: the map has a grid only. */
+  map_tiles?: MapTiles | undefined;
   log_level: string;
   limits: Limits;
   /** Directory of packages for robots, made by `npm run package`. Undefined: this server hosts none. */
@@ -183,6 +186,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     smtp: readSmtp(env),
     alert_networks: readAlertNetworks(env.ROAMFLEET_ALERT_NETWORKS),
     metric_endpoints: readMetricEndpoints(env),
+    map_tiles: readMapTiles(env),
     log_level: readLogLevel(flags.logLevel ?? (env.ROAMFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
     packages: flags.packages ?? (env.ROAMFLEET_PACKAGES || undefined),

@@ -102,6 +102,11 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["ROAMFLEET_METRICS_URL_FILE", "file that contains the value of ROAMFLEET_METRICS_URL"],
   ["ROAMFLEET_METRICS_TOKEN", "bearer token for that API"],
   ["ROAMFLEET_METRICS_TOKEN_FILE", "file that contains the value of ROAMFLEET_METRICS_TOKEN"],
+  [
+    "ROAMFLEET_MAP_TILES_URL",
+    "https://host/{z}/{x}/{y}.png: map tiles of the dashboard, which browsers load from there. Users can read the URL",
+  ],
+  ["ROAMFLEET_MAP_ATTRIBUTION", "text below the map that the license of the tiles requires"],
   ["ROAMFLEET_DATA", "same as --data"],
   ["ROAMFLEET_LISTEN", "same as --listen"],
   ["ROAMFLEET_TLS", "same as --tls"],

@@ -13,6 +13,7 @@ import { operationRoutes } from "./features/operation/index.ts";
 import { orgRoutes } from "./features/orgs/index.ts";
 import { packageRoutes } from "./features/packages/index.ts";
 import { referenceRoutes } from "./features/reference/index.ts";
+import { positionRoutes } from "./features/positions/index.ts";
 import { releaseRoutes } from "./features/releases/index.ts";
 import { reportRoutes } from "./features/report/index.ts";
 import { robotRoutes } from "./features/robots/index.ts";
@@ -43,6 +44,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     overviewRoutes,
     reportRoutes,
     robotRoutes,
+    positionRoutes,
     enrollmentRoutes,
     releaseRoutes,
     deploymentRoutes,

@@ -112,7 +112,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     const streams = createStreams(plane, nodes);
     const http = await createHttp(plane, { tls: plane.tls, metrics: plane.metrics });
     mountRoutes(http, plane);
-    if (dashboard !== undefined) servePages(http, dashboardPages(await dashboard));
+    if (dashboard !== undefined) servePages(http, dashboardPages(await dashboard, options.settings.map_tiles));
     streams.routes(http);
     const events = createEventStreams(plane);
     events.routes(http);

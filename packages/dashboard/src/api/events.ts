@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import { setOutage } from "../ui/outage.ts";
 import { createStore } from "../ui/store.ts";
-import { refetchQueries, watchAnswers } from "./query-client.ts";
+import { refetchFailed, refetchQueries, watchAnswers } from "./query-client.ts";
 import { type Change, type ChangeSummary, keysOf } from "./stale.ts";
 
 type Watch = (change: Change | ChangeSummary) => void;
@@ -10,6 +10,8 @@ type Watch = (change: Change | ChangeSummary) => void;
 const GATHER_MS = 250;
 /** Interval between refetches while the stream is not live. */
 const POLL_MS = 5_000;
+/** Maximum intervals between refetches of failed queries while the stream is live. */
+const BACKOFF_POLLS_MAX = 12;
 /** Delay before reopening a stream that the server refused. */
 const REOPEN_MS = 5_000;
 /** The stream has failed if no heartbeat arrives for this long. The server sends one every 3 s. */
@@ -65,8 +67,16 @@ export function followChanges(): () => void {
   };
   followSight();
   document.addEventListener("visibilitychange", followSight);
+  let waited = 0;
+  let backoff = 1;
   const poll = setInterval(() => {
-    if (liveness.get() !== "live" && document.visibilityState === "visible") refetchQueries();
+    if (document.visibilityState !== "visible") return;
+    if (liveness.get() !== "live") return refetchQueries();
+    // The server responds, but some queries failed, and no event reports when they would succeed.
+    waited += 1;
+    if (waited < backoff) return;
+    waited = 0;
+    backoff = refetchFailed() ? Math.min(2 * backoff, BACKOFF_POLLS_MAX) : 1;
   }, POLL_MS);
   return () => {
     document.removeEventListener("visibilitychange", followSight);

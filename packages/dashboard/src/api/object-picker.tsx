@@ -41,6 +41,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
   const shown = chosen.data?.data as Shown | undefined;
   // The object is missing only after a 404. Other errors, such as an outage, do not prove that.
   const is_missing = chosen.error instanceof ApiError && chosen.error.status === 404;
+  const failure = chosen.error ?? found.error;
   const items = (found.data?.items ?? []) as readonly Shown[];
   return (
     <Finder
@@ -53,8 +54,15 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
         label: name ?? tag ?? value,
         ...(hints ? { hint: app ?? status?.replaceAll("_", " ") } : {}),
       }))}
-      is_looking={found.isPending}
-      error={is_missing ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist` : error}
+      // After a failure, no object is missing: the search is repeated.
+      is_looking={found.isPending || found.isError}
+      error={
+        is_missing
+          ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist`
+          : failure === null
+            ? error
+            : `Not loaded: ${failure.message}`
+      }
     />
   );
 }

@@ -57,6 +57,13 @@ export function refetchQueries(queryKey: QueryKey = []): void {
   }
 }
 
+/** Refetches mounted queries whose last request failed temporarily. Returns whether there are any. */
+export function refetchFailed(): boolean {
+  const failed = queryClient.getQueryCache().findAll({ type: "active", predicate: ({ state }) => mayPass(state.error) });
+  for (const query of failed) invalidate(query);
+  return failed.length > 0;
+}
+
 function refetchOnceMore(query: Query): void {
   if (once_more.has(query.queryHash)) return;
   once_more.add(query.queryHash);

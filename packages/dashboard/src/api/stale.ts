@@ -42,7 +42,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ["listFleets"],
     ...(mayBe("removed", change) ? ([["listEnrollmentKeys"]] as const) : []),
   ],
-  site: ({ id }) => [...of("getSite", id), ["listSites"], ["listFleets"]],
+  site: ({ id }) => [...of("getSite", id), ...of("getFloorPlan", id), ["listSites"], ["listFleets"]],
   release: ({ id }) => [...of("getRelease", id), ["listReleases"], ["explainRobot"]],
   // The server reports new targets of a deployment as a change of the deployment.
   deployment: (change) => [

@@ -2,9 +2,9 @@ import { Outlet, useRouter } from "@tanstack/react-router";
 import { CloudOff, Menu as MenuIcon } from "lucide-react";
 import { useEffect, useState } from "react";
 import { followChanges } from "../api/events.ts";
-import { queryClient, watchSignedOut } from "../api/query-client.ts";
+import { queryClient, refetchQueries, watchSignedOut } from "../api/query-client.ts";
 import { useFreshSession, useMe } from "../api/session.ts";
-import { IconButton, TextLine, Time, useOutage } from "../ui/index.ts";
+import { Button, IconButton, TextLine, Time, useOutage } from "../ui/index.ts";
 import { LivenessMark, Navigation } from "./navigation.tsx";
 import { Palette } from "./palette.tsx";
 import { ShortcutHelp, useShortcuts } from "./shortcuts.tsx";
@@ -71,11 +71,11 @@ function OutageNote() {
   return (
     <div role="status" data-outage className="flex shrink-0 items-start gap-2.5 border-b border-bad bg-bad-soft px-4 py-2 md:px-6">
       <CloudOff size={16} aria-hidden className="mt-0.5 shrink-0 text-bad" />
-      <p className="min-w-0">
-        <strong className="font-semibold">The server is not responding.</strong> This page shows data from{" "}
-        <Time at={new Date(outage.since_ms).toISOString()} exact />. Actions are disabled until the server responds. The page reconnects
-        automatically.
+      <p className="min-w-0 flex-1">
+        <strong className="font-semibold">The server is not responding.</strong> Data from{" "}
+        <Time at={new Date(outage.since_ms).toISOString()} exact />. Actions are disabled. The page reconnects automatically.
       </p>
+      <Button onClick={() => refetchQueries()}>Try again</Button>
     </div>
   );
 }

@@ -6,19 +6,33 @@ import { EmptyState, ErrorState, LinkButton, PageHeader } from "../ui/index.ts";
 import { ToastList } from "../ui/toasts.tsx";
 import { AppFrame } from "./app-frame.tsx";
 
-const RETRY_MS = 5_000;
+/** Delays before automatic retries. The delay doubles after each failure. */
+const RETRY_MS = 2_000;
+const RETRY_MS_MAX = 60_000;
+/** Automatic retries since the session was last loaded. Not a state of the component, because each retry mounts a new one. */
+let retries = 0;
 
-/** Shown if a page could not be loaded. Retries automatically after temporary errors. */
+/** Replaces the whole page if it could not be loaded. Retries automatically after temporary errors. */
 function LoadError({ error }: { error: unknown }) {
   const router = useRouter();
   const again = useCallback(() => void router.invalidate(), [router]);
-  const may_pass = mayPass(error);
   useEffect(() => {
-    if (!may_pass) return undefined;
-    const timer = setInterval(again, RETRY_MS);
-    return () => clearInterval(timer);
-  }, [again, may_pass]);
-  return <ErrorState error={error} onRetry={again} />;
+    if (!mayPass(error)) return undefined;
+    const timer = setTimeout(
+      () => {
+        retries += 1;
+        again();
+      },
+      Math.min(RETRY_MS * 2 ** retries, RETRY_MS_MAX),
+    );
+    return () => clearTimeout(timer);
+  }, [again, error]);
+  return (
+    <main className="p-6">
+      <PageHeader title="Roamfleet" label="Page not loaded" />
+      <ErrorState error={error} onRetry={again} />
+    </main>
+  );
 }
 
 export const rootRoute = createRootRoute({
@@ -45,6 +59,7 @@ export const appRoute = createRoute({
   beforeLoad: async ({ location }) => {
     const signed_in = await readSession();
     if (signed_in === undefined) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { next: location.href } });
+    retries = 0;
     return signed_in;
   },
   // This setting applies only to route loaders. The router still calls `beforeLoad` on each navigation.

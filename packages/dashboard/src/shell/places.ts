@@ -7,6 +7,7 @@ import {
   ClipboardList,
   FileCog,
   KeyRound,
+  Map as MapIcon,
   MapPin,
   Package,
   Rocket,
@@ -41,6 +42,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
       { label: "Robots", to: "/robots", icon: Bot, key: "r" },
       { label: "Fleets", to: "/fleets", icon: Boxes, key: "f" },
       { label: "Sites", to: "/sites", icon: MapPin, key: "s" },
+      { label: "Map", to: "/map", icon: MapIcon, key: "n" },
     ],
   },
   {

@@ -24,7 +24,7 @@ export { Diff, Json, JsonInput } from "./json.tsx";
 export { copyAsRf, ListActions, Menu } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
-export { EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
+export { combineLoaded, EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
 export { Badge, ConfigState, HealthBadge, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
 export { TableSettings, useTableView } from "./table-view.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";

@@ -31,11 +31,10 @@ export function PageHeader({
 
 /** A page about one object. Until the object is loaded, shows only the title, and the error if loading fails. */
 export function LoadedPage<T>({ title, query, children }: { title: string; query: Loaded<{ data: T }>; children: (data: T) => ReactNode }) {
-  if (query.data !== undefined) return children(query.data.data);
   return (
     <>
-      <PageHeader title={title} label={title} />
-      <QueryState query={query}>{() => null}</QueryState>
+      {query.data === undefined && <PageHeader title={title} label={title} />}
+      <QueryState query={query}>{({ data }) => children(data)}</QueryState>
     </>
   );
 }

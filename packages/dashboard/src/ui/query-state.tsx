@@ -1,10 +1,10 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
-import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, TriangleAlert } from "lucide-react";
-import type { ReactNode } from "react";
+import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, ServerCrash, TriangleAlert } from "lucide-react";
+import { type ReactNode, useState } from "react";
 import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
 import { useOutage } from "./outage.ts";
-import { cx } from "./text.tsx";
+import { cx, Time } from "./text.tsx";
 
 interface EmptyStateProps {
   icon?: LucideIcon;
@@ -74,13 +74,20 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
       text: `${error.message}. The object may have been removed, or you may not have access to it.`,
     };
   const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
-  return { icon: TriangleAlert, title: "Something went wrong", text: `${error instanceof Error ? error.message : String(error)}${detail}` };
+  const text = `${error instanceof Error ? error.message : String(error)}${detail}`;
+  if (error instanceof ApiError && error.status >= 500)
+    return {
+      icon: ServerCrash,
+      title: "The server cannot answer",
+      text: `${text}. The page retries automatically. If this continues, check the log of the server.`,
+    };
+  return { icon: TriangleAlert, title: "Something went wrong", text };
 }
 
 /** Gray placeholders while the first response is loading. They appear after a delay, so that fast responses show none. */
 export function Skeleton({ rows = 5 }: { rows?: number }) {
   return (
-    <div role="status" aria-label="Loading" className="appear-late space-y-2 py-2">
+    <div role="status" aria-label="Loading" data-skeleton className="appear-late space-y-2 py-2">
       {Array.from({ length: rows }, (_, row) => (
         <div key={row} className="h-7 animate-pulse rounded bg-active" style={{ width: `${100 - ((row * 17) % 35)}%` }} />
       ))}
@@ -91,17 +98,68 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
 /** The result of a query, or of several. */
 export interface Loaded<T> {
   data: T | undefined;
+  /** Time of the last successful response, in ms of the browser's clock. */
+  dataUpdatedAt?: number;
   isError: boolean;
   error: unknown;
+  /** The error of the last attempt while the request is retried. */
+  failureReason?: unknown;
+  /** Number of failures since the query was created, each after all retries. */
+  errorUpdateCount?: number;
   refetch: () => Promise<unknown>;
 }
 
-/** Shows the placeholder, the error or the data of a query. Data stays visible while it is refetched. */
+/** Combines queries into one with this data. It fails if one of them fails. */
+export function combineLoaded<T>(queries: readonly Loaded<unknown>[], data: T | undefined): Loaded<T> {
+  const failed = queries.find(({ isError }) => isError);
+  return {
+    data,
+    isError: failed !== undefined,
+    error: failed?.error ?? null,
+    failureReason: queries.find(({ failureReason }) => Boolean(failureReason))?.failureReason ?? null,
+    errorUpdateCount: Math.max(0, ...queries.map(({ errorUpdateCount = 0 }) => errorUpdateCount)),
+    refetch: () => Promise.all(queries.map((one) => one.refetch())),
+  };
+}
+
+/** Shows the placeholder, the error or the data of a query. Data stays visible while it is refetched, and with a notice if that fails. */
 export function QueryState<T>({ query, children, rows }: { query: Loaded<T>; children: (data: T) => ReactNode; rows?: number }) {
   const is_outage = useOutage() !== undefined;
-  if (query.data !== undefined) return children(query.data);
+  const error = useFailure(query);
+  if (query.data !== undefined)
+    return (
+      <>
+        {query.isError && !is_outage && <RefetchError query={query} />}
+        {children(query.data)}
+      </>
+    );
   // A placeholder would suggest that the data is about to appear.
   if (is_outage) return <p className="py-2 text-muted">Not loaded: the server is not responding</p>;
-  if (query.isError) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;
+  if (error !== null) return <ErrorState error={error} onRetry={() => void query.refetch()} />;
   return <Skeleton {...(rows === undefined ? {} : { rows })} />;
+}
+
+/** Returns why a query has no data; null before the first failure. A retry clears the query's error, but the page keeps showing it. */
+function useFailure({ error, failureReason, errorUpdateCount = 0 }: Loaded<unknown>): unknown {
+  const current = error ?? failureReason ?? null;
+  const [last, setLast] = useState(current);
+  if (current !== null && current !== last) setLast(current);
+  return current ?? (errorUpdateCount > 0 ? last : null);
+}
+
+/** A notice above data that could not be refetched. During an outage of the server, the frame of all pages shows a notice instead. */
+function RefetchError({ query: { error, dataUpdatedAt, refetch } }: { query: Loaded<unknown> }) {
+  return (
+    <div role="alert" className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-md bg-bad-soft px-3 py-2">
+      <p className="min-w-0 flex-1 [overflow-wrap:anywhere]">
+        <strong className="font-semibold">Not up to date.</strong> {error instanceof Error ? error.message : String(error)}
+        {dataUpdatedAt !== undefined && (
+          <>
+            . Data from <Time at={new Date(dataUpdatedAt).toISOString()} exact />
+          </>
+        )}
+      </p>
+      <Button onClick={() => void refetch()}>Try again</Button>
+    </div>
+  );
 }

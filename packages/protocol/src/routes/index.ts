@@ -9,6 +9,7 @@ import { orgRoutes } from "./orgs.ts";
 import { overviewRoutes } from "./overview.ts";
 import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
+import { floorPlanRoutes, positionRoutes } from "./positions.ts";
 import { releaseRoutes, signingRoutes } from "./releases.ts";
 import { reportRoutes } from "./report.ts";
 import { robotRoutes } from "./robots.ts";
@@ -23,6 +24,8 @@ export const routes = {
   ...reportRoutes,
   ...robotRoutes,
   ...metricRoutes,
+  ...positionRoutes,
+  ...floorPlanRoutes,
   ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
@@ -53,6 +56,7 @@ export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHoldin
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { TargetSelector } from "./target-selector.ts";
+export type { FloorPlan, RobotPosition } from "./positions.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";

@@ -37,9 +37,10 @@ test("refuses a number that is too large for JavaScript and would be stored as n
   assert.deepEqual(parse("[1e308,-0.5,1e-400]"), [1e308, -0.5, 0]);
 });
 
-test("accepts a body of one mebibyte only on routes with a field for arbitrary JSON", () => {
+test("accepts a body of one mebibyte only on routes with a field for arbitrary JSON or long text", () => {
   assert.equal(bodyBytesMax(routes.setConfig.body), BODY_BYTES_MAX);
   assert.equal(bodyBytesMax(routes.createRelease.body), BODY_BYTES_MAX);
+  assert.equal(bodyBytesMax(routes.putFloorPlan.body), BODY_BYTES_MAX);
   for (const { body } of [routes.createSite, routes.enrollRobot, routes.createUser, routes.createDeployment])
     assert.equal(bodyBytesMax(body), BOUNDED_BODY_BYTES_MAX);
   assert.equal(bodyBytesMax(undefined), BOUNDED_BODY_BYTES_MAX);

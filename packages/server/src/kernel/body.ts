@@ -11,15 +11,20 @@ export const BODY_DEPTH_MAX = 64;
 export const BODY_FIELDS_MAX = 20_000;
 const BODY_CONTAINERS_MAX = 100_000;
 
-/** Returns the size limit of a body with this schema: 1 MiB if a field takes any JSON, else `BOUNDED_BODY_BYTES_MAX`. */
+/** Returns the size limit of a body with this schema: 1 MiB if a field takes any JSON or a longer text, else `BOUNDED_BODY_BYTES_MAX`. */
 export function bodyBytesMax(schema: TSchema | undefined): number {
-  return schema !== undefined && takesAnything(schema) ? BODY_BYTES_MAX : BOUNDED_BODY_BYTES_MAX;
+  return schema !== undefined && takesMuch(schema) ? BODY_BYTES_MAX : BOUNDED_BODY_BYTES_MAX;
 }
 
-function takesAnything(schema: TSchema): boolean {
-  const node = schema as TSchema & { properties?: Record<string, TSchema>; patternProperties?: Record<string, TSchema> };
+function takesMuch(schema: TSchema): boolean {
+  const node = schema as TSchema & {
+    maxLength?: number;
+    properties?: Record<string, TSchema>;
+    patternProperties?: Record<string, TSchema>;
+  };
   if (!["type", "anyOf", "enum", "const"].some((keyword) => keyword in node)) return true;
-  return [...Object.values(node.properties ?? {}), ...Object.values(node.patternProperties ?? {})].some(takesAnything);
+  if ((node.maxLength ?? 0) > BOUNDED_BODY_BYTES_MAX) return true;
+  return [...Object.values(node.properties ?? {}), ...Object.values(node.patternProperties ?? {})].some(takesMuch);
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

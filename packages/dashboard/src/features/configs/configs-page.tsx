@@ -8,6 +8,7 @@ import type { ConfigsSearch } from "../../search.ts";
 import {
   Badge,
   Button,
+  combineLoaded,
   type Column,
   copyAsRf,
   DataTable,
@@ -164,13 +165,10 @@ function useEffective(scope: Scope, scope_id: string | undefined): Loaded<Effect
   const wide = [org, ...(site_id === undefined ? [] : [site]), ...(scope === "fleet" ? [fleet] : [])];
   const levels = wide.map(({ data }) => data?.items);
   const is_whole = (scope !== "fleet" || is_read) && levels.every((level) => level !== undefined);
-  const failed = (is_robot ? [robot] : wide).filter(({ isError }) => isError);
-  return {
-    data: is_robot ? robot.data?.data.effective.toSorted(byName) : is_whole ? effectiveOf(levels.map((level) => level ?? [])) : undefined,
-    isError: failed.length > 0,
-    error: failed[0]?.error ?? null,
-    refetch: () => Promise.all(failed.map((one) => one.refetch())),
-  };
+  return combineLoaded(
+    is_robot ? [robot] : wide,
+    is_robot ? robot.data?.data.effective.toSorted(byName) : is_whole ? effectiveOf(levels.map((level) => level ?? [])) : undefined,
+  );
 }
 
 interface Acts {

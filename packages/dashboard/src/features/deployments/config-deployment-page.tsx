@@ -11,10 +11,10 @@ import {
   copyAsRf,
   CopyText,
   KeyValue,
+  LoadedPage,
   LinkButton,
   Menu,
   PageHeader,
-  QueryState,
   Section,
   shellLine,
   StatusBadge,
@@ -34,7 +34,11 @@ const route = getRouteApi("/app/config-deployments/$id");
 export function ConfigDeploymentPage() {
   const { id } = route.useParams();
   const deployment = useQuery(query("getConfigDeployment", { params: { id } }));
-  return <QueryState query={deployment}>{({ data }) => <Live deployment={data} />}</QueryState>;
+  return (
+    <LoadedPage title="Config deployment" query={deployment}>
+      {(data) => <Live deployment={data} />}
+    </LoadedPage>
+  );
 }
 
 const nameOf = ({ namespace }: ConfigDeployment): string => (namespace === null ? "Config (all namespaces)" : `Config ${namespace}`);

@@ -2,7 +2,7 @@ import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
-import { Card, CopyText, KeyValue, PageHeader, QueryState, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
+import { Card, CopyText, KeyValue, LoadedPage, PageHeader, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
 import { ActorName, DeploymentTitle, EventLog, exactTime, TargetLink } from "./deployment-parts.tsx";
 import { Failures } from "./failures.tsx";
 import { FromTo, Pace } from "./deployment-pace.tsx";
@@ -24,7 +24,9 @@ export function DeploymentPage() {
   const is_queued = (deployment.data?.data.counts.queued ?? 0) > 0;
   const waves = useQuery({ ...query("listDeploymentWaves", { params: { id } }), refetchInterval: is_queued && OFFLINE_REFRESH_MS });
   return (
-    <QueryState query={deployment}>{({ data }) => <Live deployment={data} waves={waves.data?.items ?? []} key={data.id} />}</QueryState>
+    <LoadedPage title="Deployment" query={deployment}>
+      {(data) => <Live deployment={data} waves={waves.data?.items ?? []} key={data.id} />}
+    </LoadedPage>
   );
 }
 

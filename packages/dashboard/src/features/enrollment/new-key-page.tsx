@@ -9,6 +9,7 @@ import { refetchQueries } from "../../api/query-client.ts";
 import { useMay, useMayInWholeOrg } from "../../api/session.ts";
 import {
   Button,
+  combineLoaded,
   Card,
   Checkbox,
   Command,
@@ -21,7 +22,6 @@ import {
   SecretOnce,
   Section,
   Select,
-  Skeleton,
   StatusBadge,
   TextInput,
   TextLine,
@@ -36,7 +36,8 @@ const route = getRouteApi("/app/enrollment/new");
 export function NewKeyPage() {
   const { fleet_id } = route.useSearch();
   const may_change = useMay("operator");
-  const { is_read } = usePlaces();
+  const queries = [useQuery(query("listSites")), useQuery(query("listFleets"))];
+  const loading = combineLoaded(queries, queries.every(({ data }) => data !== undefined) || undefined);
   const [made, setMade] = useState<NewEnrollmentKey>();
   return (
     <div className="max-w-4xl">
@@ -49,10 +50,10 @@ export function NewKeyPage() {
         <EmptyState title="You don't have access">Creating keys requires the operator role. Ask an admin of your organization.</EmptyState>
       ) : made !== undefined ? (
         <MadeKey made={made} />
-      ) : is_read ? (
-        <NewKeyForm fleet_id={fleet_id} onMade={setMade} />
       ) : (
-        <Skeleton rows={6} />
+        <QueryState query={loading} rows={6}>
+          {() => <NewKeyForm fleet_id={fleet_id} onMade={setMade} />}
+        </QueryState>
       )}
     </div>
   );

@@ -11,6 +11,7 @@ import {
   CardList,
   CopyText,
   KeyValue,
+  LoadedPage,
   LinkButton,
   PageHeader,
   QueryState,
@@ -31,7 +32,11 @@ const route = getRouteApi("/app/fleets/$id");
 export function FleetPage() {
   const { id } = route.useParams();
   const fleet = useQuery(query("getFleet", { params: { id } }));
-  return <QueryState query={fleet}>{({ data }) => <Found key={data.id} fleet={data} />}</QueryState>;
+  return (
+    <LoadedPage title="Fleet" query={fleet}>
+      {(data) => <Found key={data.id} fleet={data} />}
+    </LoadedPage>
+  );
 }
 
 function Found({ fleet }: { fleet: Fleet }) {

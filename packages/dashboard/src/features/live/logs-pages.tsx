@@ -3,7 +3,7 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useEffect, useMemo } from "react";
 import { pagesQuery, query, rowsOf } from "../../api/queries.ts";
 import type { LogSearch } from "../../search.ts";
-import { Command, PageHeader, QueryState, Text, useFilters } from "../../ui/index.ts";
+import { Command, LoadedPage, PageHeader, Text, useFilters } from "../../ui/index.ts";
 import { LiveBadge, LiveNotice } from "./live-stream.tsx";
 import { exportUrl, type LogOf, useLogFeed } from "./log-feed.ts";
 import { filterOf, logCommand } from "./log-text.ts";
@@ -96,8 +96,8 @@ export function FleetLogsPage() {
   const { id } = useParams({ from: "/app/fleets/$id/logs" });
   const fleet = useQuery(query("getFleet", { params: { id } }));
   return (
-    <QueryState query={fleet}>
-      {({ data }) => (
+    <LoadedPage title="Fleet logs" query={fleet}>
+      {(data) => (
         <>
           <PageHeader
             title={
@@ -115,7 +115,7 @@ export function FleetLogsPage() {
           <FleetLog id={id} />
         </>
       )}
-    </QueryState>
+    </LoadedPage>
   );
 }
 

@@ -16,6 +16,7 @@ import {
   Duration,
   EmptyState,
   KeyValue,
+  LoadedPage,
   PageHeader,
   QueryState,
   Section,
@@ -33,7 +34,11 @@ const PLAYED_CHARACTERS_MAX = 32 * 1024 * 1024;
 export function ShellSessionPage() {
   const { id } = useParams({ from: "/app/shells/$id" });
   const session = useQuery(query("getShellSession", { params: { id } }));
-  return <QueryState query={session}>{({ data }) => <Session session={data} />}</QueryState>;
+  return (
+    <LoadedPage title="Shell session" query={session}>
+      {(data) => <Session session={data} />}
+    </LoadedPage>
+  );
 }
 
 function Session({ session }: { session: ShellSession }) {

@@ -9,8 +9,8 @@ import {
   cx,
   HealthBadge,
   LinkTabs,
+  LoadedPage,
   PageHeader,
-  QueryState,
   ReleaseState,
   StatusBadge,
   Text,
@@ -24,8 +24,8 @@ import { useRobotQuery } from "./use-robot.ts";
 export function RobotFrame() {
   const robot = useRobotQuery();
   return (
-    <QueryState query={robot} rows={8}>
-      {({ data }) => (
+    <LoadedPage title="Robot" query={robot}>
+      {(data) => (
         <>
           <RobotHead robot={data} />
           <RobotNotice robot={data} />
@@ -33,7 +33,7 @@ export function RobotFrame() {
           <Outlet />
         </>
       )}
-    </QueryState>
+    </LoadedPage>
   );
 }
 

@@ -18,6 +18,7 @@ import {
   LinkButton,
   ListActions,
   ListTable,
+  LoadedPage,
   Menu,
   NameInput,
   NameLink,
@@ -95,7 +96,11 @@ const siteRoute = getRouteApi("/app/sites/$id");
 export function SitePage() {
   const { id } = siteRoute.useParams();
   const site = useQuery(query("getSite", { params: { id } }));
-  return <QueryState query={site}>{({ data }) => <Found key={data.id} site={data} />}</QueryState>;
+  return (
+    <LoadedPage title="Site" query={site}>
+      {(data) => <Found key={data.id} site={data} />}
+    </LoadedPage>
+  );
 }
 
 function Found({ site }: { site: Site }) {

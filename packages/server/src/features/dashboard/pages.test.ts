@@ -52,6 +52,18 @@ test("serves the page at every dashboard path, with a new nonce for its content 
   assert.equal(nonces.size, 6);
 });
 
+test("names the map tiles of the settings in the page, and allows images of their origin only", TIMEOUT, async () => {
+  const tiles = { url: 'https://tiles.example/{z}/{x}/{y}?a&b="', origin: "https://tiles.example", attribution: "<b>© Example" };
+  const pages = dashboardPages({ site: { ...SITE, page: ["<head>", "</head>"] } }, tiles);
+  await using it = await startFeaturePlane([(http) => servePages(http, pages)]);
+  const { headers, body } = await it.call<string>("GET", "/map", { headers: HTML });
+  assert.match(String(headers["content-security-policy"]), /img-src 'self' blob: data: https:\/\/tiles\.example; font-src 'self'/);
+  assert.equal(
+    body.replace(/(?<=\/>)[^<]*/, ""),
+    '<head><meta name="map-tiles" content="https://tiles.example/{z}/{x}/{y}?a&#38;b=&#34;" data-attribution="&#60;b&#62;© Example" /></head>',
+  );
+});
+
 test("paths outside the dashboard keep the JSON errors of the API", TIMEOUT, async () => {
   await using it = await start();
   for (const url of [

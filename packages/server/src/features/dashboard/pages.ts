@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { routes } from "@roamfleet/protocol/routes";
 import type { AskedPage, PageAnswer, Pages } from "../../kernel/serve.ts";
+import type { MapTiles } from "../../map-tiles.ts";
 import { type BuiltFile, type BuiltSite, type Dashboard, type Encoding, ENCODINGS } from "./site.ts";
 
 const NONCE_BYTES = 16;
@@ -15,8 +16,8 @@ const NOT_PAGES = new Set(["assets", ...Object.values(routes).map(({ path }) => 
  * Returns the Content-Security-Policy: no external sources, no inline code, no embedding in frames. Static files get it too, because the
  * script of a worker needs its own policy.
  */
-const policy = (styles: string): string =>
-  `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; ` +
+const policy = (styles: string, images = ""): string =>
+  `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' blob: data:${images}; font-src 'self'; connect-src 'self'; ` +
   "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 const HEADERS = {
@@ -27,30 +28,36 @@ const HEADERS = {
 };
 
 /** Serves the dashboard's page at all its paths, and the dashboard's static files. Returns undefined for other requests. */
-export function dashboardPages(dashboard: Dashboard): Pages {
+export function dashboardPages(dashboard: Dashboard, map_tiles?: MapTiles): Pages {
   return (asked) => {
     const file = "site" in dashboard ? dashboard.site.files.get(asked.path) : undefined;
     if (file !== undefined) return answerFile(file, asked);
     // Clients that accept any type, such as curl, get the page at `/` only.
     const wants_page = accepts(asked.accept, "text/html") || (asked.path === "/" && accepts(asked.accept, "*/*"));
     if (!wants_page || NOT_PAGES.has(firstPart(asked.path))) return undefined;
-    return "site" in dashboard ? answerPage(dashboard.site) : answerProblem(dashboard.problem);
+    return "site" in dashboard ? answerPage(dashboard.site, map_tiles) : answerProblem(dashboard.problem);
   };
 }
 
-function answerPage({ page }: BuiltSite): PageAnswer {
+/** Answers with the page. The URL of map tiles is in a meta element, and only its origin is allowed for images. */
+function answerPage({ page }: BuiltSite, tiles: MapTiles | undefined): PageAnswer {
   const nonce = randomBytes(NONCE_BYTES).toString("base64");
   return {
     status: 200,
     headers: {
       ...HEADERS,
       "content-type": "text/html; charset=utf-8",
-      "content-security-policy": policy(`'self' 'nonce-${nonce}'`),
+      "content-security-policy": policy(`'self' 'nonce-${nonce}'`, tiles === undefined ? "" : ` ${tiles.origin}`),
       "cache-control": "no-store",
     },
-    body: page.join(nonce),
+    body: tiles === undefined ? page.join(nonce) : page.join(nonce).replace("<head>", () => `<head>${metaOf(tiles)}`),
   };
 }
+
+const metaOf = ({ url, attribution = "" }: MapTiles): string =>
+  `<meta name="map-tiles" content="${escapeHtml(url)}" data-attribution="${escapeHtml(attribution)}" />`;
+
+const escapeHtml = (text: string): string => text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 
 function answerFile(file: BuiltFile, { accept_encoding, if_none_match }: AskedPage): PageAnswer {
   const encoding = chooseEncoding(accept_encoding, file.encoded);

@@ -5,6 +5,7 @@ import { planeState } from "../../kernel/kernel-plane.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import type { Session } from "../../link/index.ts";
+import { storePositions } from "../positions/index.ts";
 import { admit, type DropReason } from "./admit.ts";
 import { insertChunks, type NewChunk } from "./store.ts";
 import { listWatches } from "./store-watches.ts";
@@ -25,7 +26,14 @@ const batcherOf = planeState(
       affectsAll: (error) => db_errors.isOutage(error),
       work: async (org_id, chunks) => {
         const queued_at = settings.metric_endpoints?.write === undefined ? null : clock.now();
-        const stored = await insertWatched(db.forOrg(org_id), org_id, chunks, queued_at);
+        const org_db = db.forOrg(org_id);
+        const stored = await insertWatched(org_db, org_id, chunks, queued_at);
+        // Not in the transaction of the chunks: after a failure, the robot's next chunk has its position.
+        await storePositions(
+          org_db,
+          org_id,
+          chunks.filter(({ robot_id }) => stored.has(robot_id)),
+        );
         return chunks.map(({ robot_id }) => stored.has(robot_id));
       },
     }),

@@ -11,9 +11,11 @@ import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
 import { wireTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
+import { floorPlanRoutes } from "./floor-plan.ts";
 import { deleteSite, findSite, hasFleets, insertSite, listSites, lockSite, renameSite, shareSite } from "./store.ts";
 
 export function siteRoutes(http: Http, plane: Plane): void {
+  floorPlanRoutes(http, plane);
   serve(http, plane, routes.listSites, (_, { query, caller, db }) =>
     readPage(query, [routes.listSites.name, caller.org_id], (window) => listSites(db, caller, query.q, window), wireTimes),
   );

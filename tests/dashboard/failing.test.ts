@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Page } from "playwright-core";
+import { assertFits, axe, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
+import { makeScene } from "./scene.ts";
+
+const LIMIT = { skip: NO_BROWSER, timeout: 900_000 };
+
+/** Checks the current page on a wide light and a narrow dark screen. */
+async function assertWhole(page: Page): Promise<void> {
+  for (const [colorScheme, width, height] of [
+    ["light", 1_440, 900],
+    ["dark", 390, 844],
+  ] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize({ width, height });
+    await page.locator(`html[data-theme=${colorScheme}]`).waitFor();
+    await axe(page);
+    await assertFits(page);
+  }
+  assert.equal(await page.locator("main").count(), 1);
+  assert.equal(await page.locator("h1").count(), 1);
+}
+
+test("every page stays accessible and states the problem while the server fails", LIMIT, async (t) => {
+  const it = await openDashboard(t);
+  const { pages } = await makeScene(it.server);
+  const { page } = it;
+  it.allow(/was answered 503|status of 503|the database does not answer|WebSocket connection|ERR_CONNECTION/);
+  const message = "the database does not answer";
+  const fail = (path: string | RegExp) =>
+    page.route(path, (route) => route.fulfill({ status: 503, json: { error: { code: "unavailable", message } } }));
+  const signed_in = pages.filter(({ path }) => path !== "/admin");
+
+  for (const path of ["/api/auth/session", "/api/me"])
+    await t.test(`replaces the whole page while ${path} fails, and retries at a click and automatically`, async () => {
+      await fail(`**${path}`);
+      await visit(page, "/robots");
+      await page.getByText(message).waitFor();
+      await assertWhole(page);
+      const tried = page.waitForResponse(`**${path}`);
+      await page.getByRole("button", { name: "Try again" }).click();
+      await tried;
+      await page.unroute(`**${path}`);
+      await page.getByRole("heading", { name: "Robots" }).waitFor();
+    });
+
+  await t.test("every request except for the session fails", async (each) => {
+    await fail(/\/api\/(?!auth\/session|me$)/);
+    for (const { name, path } of signed_in)
+      await each.test(name, async () => {
+        await visit(page, path);
+        await assertWhole(page);
+      });
+    await page.unrouteAll();
+  });
+
+  await t.test("the server stops while the page is open", async (each) => {
+    // Load the code and the data of all pages without leaving the document.
+    const open = (path: string) => page.evaluate(`history.pushState({}, "", ${JSON.stringify(path)})`);
+    await visit(page, "/");
+    for (const { path } of signed_in) {
+      await open(path);
+      await settled(page);
+    }
+    await it.server.stop();
+    await page.locator("[data-outage]").waitFor();
+    for (const { name, path } of signed_in)
+      await each.test(name, async () => {
+        await open(path);
+        await page.locator("main[data-stale]").waitFor();
+        await settled(page);
+        await assertWhole(page);
+      });
+  });
+});
