@@ -112,7 +112,8 @@ const queryOf = (options: Options) => ({
   sort: options.sort,
 });
 
-function labelQuery(text: string): string {
+/** Converts KEY=VALUE of an option to KEY:VALUE of a query. */
+export function labelQuery(text: string): string {
   const at = text.indexOf("=");
   if (at < 1) throw usage(`--label ${text} is not a label`, "Use --label zone=a.");
   return `${text.slice(0, at)}:${text.slice(at + 1)}`;

@@ -3,6 +3,7 @@ import { channelRoutes } from "./channels.ts";
 import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
 import { auditRoutes, eventRoutes } from "./events.ts";
+import { logRoutes } from "./logs.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
 import { orgRoutes } from "./orgs.ts";
 import { overviewRoutes } from "./overview.ts";
@@ -21,6 +22,7 @@ export const routes = {
   ...overviewRoutes,
   ...reportRoutes,
   ...robotRoutes,
+  ...logRoutes,
   ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
@@ -49,6 +51,7 @@ export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
+export { LOG_BUCKETS_MAX, type FoundLogRecord, type LogHistogram } from "./logs.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";

@@ -77,7 +77,7 @@ export const LogRecord = Entity("LogRecord", {
 });
 export type LogRecord = Of<typeof LogRecord>;
 
-const logFilter = {
+export const logFilter = {
   since: Maybe(Time),
   until: Maybe(Time),
   level: Maybe(OneOf(LOG_LEVELS)),
@@ -125,6 +125,9 @@ export const RobotConfig = Entity("RobotConfig", {
 export type RobotConfig = Of<typeof RobotConfig>;
 
 const LabelMatch = Type.String({ minLength: 3, maxLength: 300, pattern: "^[^:]+:.*$" });
+export const LabelFilter = Type.Union([LabelMatch, Type.Array(LabelMatch, { minItems: 1, maxItems: 16 })], {
+  description: "KEY:VALUE; if repeated, all must match",
+});
 
 /** A sample of a robot's health, or the average of several. */
 export const HealthPoint = Entity("HealthPoint", {
@@ -180,11 +183,7 @@ export const robotRoutes = defineRoutes("Robots", {
       status: Maybe(OneOf(ROBOT_STATUSES)),
       fleet_id: Maybe(Id),
       site_id: Maybe(Id),
-      label: Maybe(
-        Type.Union([LabelMatch, Type.Array(LabelMatch, { minItems: 1, maxItems: 16 })], {
-          description: "KEY:VALUE; if repeated, all must match",
-        }),
-      ),
+      label: Maybe(LabelFilter),
       health: Maybe(OneOf(HEALTH_STATES)),
       release_id: Maybe({ ...Id, description: "Robots that run this release (id or tag)" }),
       app: Maybe({ ...AppName, description: "Robots with this app; release_state then applies to it" }),

@@ -74,7 +74,8 @@ function readKey(text: string): RobotKey {
 const contradict = (labels: readonly { key: string; value: string }[]): boolean =>
   labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value));
 
-function readLabel(text: string): { key: string; value: string } {
+/** Parses a label of a filter: KEY:VALUE. */
+export function readLabel(text: string): { key: string; value: string } {
   const colon = text.indexOf(":");
   return { key: text.slice(0, colon), value: text.slice(colon + 1) };
 }
