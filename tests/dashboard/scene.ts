@@ -281,6 +281,8 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "incident", path: `/incidents/${ids.incident}` },
   { name: "alert-rules", path: "/alert-rules" },
   { name: "report", path: "/report" },
+  { name: "logs", path: "/logs" },
+  { name: "logs-none", path: "/logs?q=no-record-has-this-text" },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

@@ -6,6 +6,7 @@ import {
   ClipboardList,
   FileCog,
   KeyRound,
+  Logs,
   MapPin,
   Package,
   Rocket,
@@ -35,6 +36,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
     places: [
       { label: "Overview", to: "/", icon: Activity, key: "o" },
       { label: "Incidents", to: "/incidents", also: "/alert-rules", icon: Siren, key: "i" },
+      { label: "Logs", to: "/logs", icon: Logs, key: "m" },
       { label: "Report", to: "/report", icon: ClipboardList, key: "h" },
       { label: "Robots", to: "/robots", icon: Bot, key: "r" },
       { label: "Fleets", to: "/fleets", icon: Boxes, key: "f" },
