@@ -16,6 +16,7 @@ import { idleMemory, idleMemoryTls } from "./rows/idle-memory.ts";
 import { ingest } from "./rows/ingest.ts";
 import { logFollow } from "./rows/log-follow.ts";
 import { logIngest } from "./rows/log-ingest.ts";
+import { logSearch } from "./rows/log-search.ts";
 import { metricIngest } from "./rows/metric-ingest.ts";
 import { metricQuery } from "./rows/metric-query.ts";
 import { pgFloor } from "./rows/pg-floor.ts";
@@ -39,6 +40,7 @@ export const ROWS: readonly Row[] = [
   fanOut,
   logIngest,
   logFollow,
+  logSearch,
   ingest,
   metricIngest,
   metricQuery,

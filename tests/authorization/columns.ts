@@ -26,6 +26,11 @@ export async function makeGround(plane: Harness): Promise<Ground> {
     b: await at(site_b),
     foreign: await makeThings(other, plane.clock.now()),
   };
+  for (const { org: owner, robot } of Object.values(ground)) {
+    robot.log("ready");
+    const query = { robot_id: robot.id };
+    await plane.until("the robot's log", async () => (await owner.api.searchLogs({ query })).items.length === 1);
+  }
   for (const { org: owner, robot } of [ground.a, ground.b]) {
     const health = `/api/robots/${robot.id}/health`;
     await plane.until("the robot's health", async () => (await owner.api.request("GET", health)).status === 200);

@@ -13,7 +13,7 @@ import {
   streamAccess,
   streamPaths,
 } from "@roamfleet/protocol";
-import { type Report, type Route, routes } from "@roamfleet/protocol/routes";
+import { type LogHistogram, type Report, type Route, routes } from "@roamfleet/protocol/routes";
 import { provePromise } from "../harness/promise.ts";
 import { startPlane } from "../harness/index.ts";
 import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
@@ -242,6 +242,7 @@ function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
 /** Which of the sample objects these lists contain. Others contain those of their path. */
 const PATH_OF_ITEMS: Record<string, string> = {
   listTimeline: "robot_id",
+  searchLogs: "robot_id",
   getFleetOverview: "fleet_id",
   queryMetrics: "robot_id",
   listPositions: "robot_id",
@@ -256,13 +257,14 @@ function checkList(line: Line, column: Column, reply: Reply): void {
   if (name === "getReport") return checkReport(column, reply);
   // It lists names of rollups, which do not exist yet: packages/server/src/features/metrics/rollup.test.ts.
   if (name === "listMetrics") return;
+  if (name === "countLogs") return checkCounts(column, reply);
   const path = PATH_OF_ITEMS[name ?? ""] ?? line.route?.path ?? "";
   const listed = new Set(
     name === "getFleetOverview"
       ? (reply.data.fleets as { fleet_id: string }[]).map(({ fleet_id }) => fleet_id)
       : name === "queryMetrics"
         ? (reply.data.groups as { id: string }[]).map(({ id }) => id)
-        : reply.items.map((item) => (name === "listTimeline" ? item.robot_id : item.id)),
+        : reply.items.map((item) => (path === "robot_id" && name !== "listPositions" ? item.robot_id : item.id)),
   );
   const seen = new Set(column.sees.map(({ ids }) => ids[path]));
   for (const things of [ground.a, ground.sibling, ground.b]) {
@@ -281,6 +283,13 @@ function checkReport({ sees, base, from, on }: Column, { data }: Reply): void {
   for (const things of [ground.a, ground.sibling, ground.b].filter((one) => base === from && !sees.includes(one)))
     assert.ok(!deployments.some(({ fleet_id, robot_id }) => fleet_id === things.ids.fleet_id || robot_id === things.ids.robot_id));
   assert.equal(changed.people !== null, isEnough(on.whole, "admin"));
+}
+
+/** Checks that a histogram counts the one record of each robot that the caller sees. The robot of another org has one, too. */
+function checkCounts({ sees, base, from }: Column, { data }: Reply): void {
+  const { buckets } = data as unknown as LogHistogram;
+  const count = buckets.reduce((sum, { counts }) => sum + counts.info, 0);
+  assert.equal(count, base === from || sees.length > 0 ? sees.length : 1);
 }
 
 /** Checks that a permitted caller of a bulk route receives the expected outcome for the robot. */

@@ -317,6 +317,8 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "metrics-none", path: exploreUrl([{ name: "no_such_metric" }]) },
   { name: "map", path: "/map" },
   { name: "map-plan", path: "/map?frame=plan" },
+  { name: "logs", path: "/logs" },
+  { name: "logs-none", path: "/logs?q=no-record-has-this-text" },
   { name: "robots", path: "/robots" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },

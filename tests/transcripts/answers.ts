@@ -76,6 +76,7 @@ export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   "alerts mute": "createAlertMute",
   "alerts unmute": "deleteAlertMute",
   timeline: "listTimeline",
+  logs: "searchLogs",
   report: "getReport",
   explain: "explainRobot",
   "metrics show": "getRobotMetrics",

@@ -124,6 +124,11 @@ export const registry: readonly Group[] = [
         upgrade: "Upgrade the agents of a robot or a fleet",
       }),
       ...verbs(() => import("./commands/timeline.ts"), { timeline: "Show the timeline of all robots" }),
+      {
+        name: "logs",
+        summary: "Search the logs of all robots, of a site or of a fleet",
+        load: async () => (await import("./commands/logs.ts")).searchedLogs,
+      },
       ...verbs(() => import("./commands/report.ts"), { report: "Show what changed, what broke and what is open" }),
       ...verbs(() => import("./commands/explain.ts"), { explain: "Explain why a robot has not installed a release" }),
       {

@@ -94,6 +94,7 @@ const appPages = [
   page(appRoute, "/enrollment/new", () => import("./features/enrollment/new-key-page.tsx"), "NewKeyPage", search.readNewKeySearch),
   page(appRoute, "/users", () => import("./features/users/users-pages.tsx"), "UsersPage", search.readUsersSearch),
   page(appRoute, "/users/tokens", () => import("./features/users/users-pages.tsx"), "TokensPage", search.readTokensSearch),
+  page(appRoute, "/logs", () => import("./features/live/log-search-page.tsx"), "LogSearchPage", search.readLogsSearch),
   page(appRoute, "/report", () => import("./features/report/report-page.tsx"), "ReportPage", search.readReportSearch),
   page(appRoute, "/audit", () => import("./features/audit/audit-page.tsx"), "AuditPage", search.readAuditSearch),
   page(appRoute, "/settings", () => import("./features/settings/settings-page.tsx"), "SettingsPage"),

@@ -189,6 +189,19 @@ export const readLogSearch = searchOf({
 });
 export type LogSearch = ReturnType<typeof readLogSearch>;
 
+/** The filters of the search in all logs. Without `since`, the page shows the last hour. */
+export const readLogsSearch = searchOf({
+  level: oneOf(LOG_LEVELS),
+  source: text(),
+  q: text(),
+  site_id: text(),
+  fleet_id: text(),
+  robot_id: text(),
+  since: logTime,
+  until: logTime,
+});
+export type LogsSearch = ReturnType<typeof readLogsSearch>;
+
 /** Name of the app in which the shell is opened. */
 export const readShellSearch = searchOf({ app: appName });
 export const SHELL_STATUSES = ["open", "ended", "aborted"] as const;

@@ -178,6 +178,8 @@ export const access = {
   diffRobotConfig: one("viewer", "robot"),
   listRobotLogs: one("viewer", "robot"),
   exportRobotLogs: one("viewer", "robot"),
+  searchLogs: list("viewer", "log records", query("site_id", "fleet_id", "robot_id")),
+  countLogs: list("viewer", "log records", query("site_id", "fleet_id", "robot_id")),
   listRobotTimeline: one("viewer", "robot"),
   listShellSessions: one("viewer", "robot"),
   listAllShellSessions: list("viewer", "shells", query("robot_id")),

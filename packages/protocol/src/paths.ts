@@ -59,6 +59,8 @@ export const paths = {
   diffRobotConfig: ["GET", "/api/robots/{id}/config/diff"],
   listRobotLogs: ["GET", "/api/robots/{id}/logs"],
   exportRobotLogs: ["GET", "/api/robots/{id}/logs/export"],
+  searchLogs: ["GET", "/api/logs"],
+  countLogs: ["GET", "/api/logs/histogram"],
   listRobotTimeline: ["GET", "/api/robots/{id}/timeline"],
   listShellSessions: ["GET", "/api/robots/{id}/shell-sessions"],
   listAllShellSessions: ["GET", "/api/shell-sessions"],

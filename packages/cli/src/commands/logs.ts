@@ -1,9 +1,20 @@
 import type { Client } from "@roamfleet/sdk";
-import { type CommandDefinition, defineCommand } from "../command.ts";
+import { collect, type CommandDefinition, defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { exportLogs } from "../logs/export.ts";
 import { FleetNames, followLogs } from "../logs/follow.ts";
-import { checkOptions, logLine, type LogOptions, logOptions, type LogRecord, noteMore, readLogs } from "../logs/records.ts";
+import {
+  checkOptions,
+  logFilterOptions,
+  logLine,
+  type LogOptions,
+  logOptions,
+  type LogRecord,
+  noteMore,
+  readLogs,
+} from "../logs/records.ts";
+import { type SearchOptions, searchLogs } from "../logs/search.ts";
+import { labelQuery } from "../labels.ts";
 
 const defineLogs = (of: "robot" | "fleet", description: string, examples: readonly string[]): CommandDefinition =>
   defineCommand<[string, LogOptions]>(
@@ -39,6 +50,27 @@ export const fleetLogs = defineLogs(
   "fleet",
   "Show the latest log records of a fleet's robots, search them, or follow all of them until interrupted. Robots that come online are included; offline robots are listed once.",
   ["rf fleets logs fleet_… --follow --level warn", "rf fleets logs fleet_… --since 1h --export fleet.ndjson"],
+);
+
+export const searchedLogs = defineCommand<[SearchOptions]>(
+  "Search the logs of robots: the newest matching records, oldest first. Without --since, the last hour. To follow logs, use rf fleets logs or rf robots logs.",
+  (command) =>
+    logFilterOptions(
+      command
+        .option("--all", "Search all robots that you may see")
+        .option("--site <id>", "Search the robots of this site")
+        .option("--fleet <id>", "Search the robots of this fleet")
+        .option("--label <key=value>", "Search robots with this label (repeatable; all must match)", collect),
+    ),
+  async (context, options) => {
+    const answer = await searchLogs(context, await context.client(), options, options.label?.map(labelQuery));
+    await context.out.result(answer, () => {
+      for (const record of answer.items.toReversed()) print(context, record, record.robot_name);
+      if (answer.items.length === 0) context.out.note("No matching log records.");
+      else if (answer.next_cursor !== null && options.limit === undefined) context.out.note("Older records exist: use --limit or --until.");
+    });
+  },
+  ["rf logs --all --grep timeout --level warn", "rf logs --site site_… --since 2h --level error", "rf logs --fleet fleet_… --json"],
 );
 
 /** Prints a record. The robot's name, if given, precedes it in a color that is stable for the robot. */

@@ -19,15 +19,19 @@ export interface LogOptions {
   export?: string;
 }
 
-/** Options of both commands that show logs. */
-export const logOptions = (command: Command): Command =>
+/** Options that filter log records. */
+export const logFilterOptions = (command: Command): Command =>
   command
     .option("--since <time>", "Only records since this time: an age such as 10m, 2h or 3d, or an RFC 3339 time", readTime)
     .option("--until <time>", "Only records before this time", readTime)
     .addOption(new Option("--level <level>", "Only records of this level and above").choices(LOG_LEVELS))
     .option("--source <name>", "Only records from this unit, app, file or ROS node")
     .option("--grep <text>", "Only messages that contain this text, ignoring case")
-    .option("--limit <n>", "Show at most this many records: the newest ones", wholeNumber(1))
+    .option("--limit <n>", "Show at most this many records: the newest ones", wholeNumber(1));
+
+/** Options of the commands that show the log of a robot or a fleet. */
+export const logOptions = (command: Command): Command =>
+  logFilterOptions(command)
     .option("--follow", "Print new records as they arrive; with --json one per line")
     .option("--export <file>", "Write all records to a file as JSON lines, oldest first; - is stdout");
 

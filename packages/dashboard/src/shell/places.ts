@@ -7,6 +7,7 @@ import {
   ClipboardList,
   FileCog,
   KeyRound,
+  Logs,
   Map as MapIcon,
   MapPin,
   Package,
@@ -37,6 +38,7 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
     places: [
       { label: "Overview", to: "/", icon: Activity, key: "o" },
       { label: "Incidents", to: "/incidents", also: "/alert-rules", icon: Siren, key: "i" },
+      { label: "Logs", to: "/logs", icon: Logs, key: "q" },
       { label: "Report", to: "/report", icon: ClipboardList, key: "h" },
       { label: "Metrics", to: "/explore", icon: ChartLine, key: "m" },
       { label: "Robots", to: "/robots", icon: Bot, key: "r" },

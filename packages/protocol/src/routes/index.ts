@@ -3,6 +3,7 @@ import { channelRoutes } from "./channels.ts";
 import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
 import { auditRoutes, eventRoutes } from "./events.ts";
+import { logRoutes } from "./logs.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
 import { metricRoutes } from "./metrics.ts";
 import { orgRoutes } from "./orgs.ts";
@@ -26,6 +27,7 @@ export const routes = {
   ...metricRoutes,
   ...positionRoutes,
   ...floorPlanRoutes,
+  ...logRoutes,
   ...streamRoutes,
   ...releaseRoutes,
   ...signingRoutes,
@@ -57,6 +59,7 @@ export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled, HostedPackages, InstallParts } from "./operations.ts";
 export type { TargetSelector } from "./target-selector.ts";
 export type { FloorPlan, RobotPosition } from "./positions.ts";
+export { LOG_BUCKETS_MAX, type FoundLogRecord, type LogHistogram } from "./logs.ts";
 export type { Release, SigningKeys } from "./releases.ts";
 export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";

@@ -77,7 +77,7 @@ export const LogRecord = Entity("LogRecord", {
 });
 export type LogRecord = Of<typeof LogRecord>;
 
-const logFilter = {
+export const logFilter = {
   since: Maybe(Time),
   until: Maybe(Time),
   level: Maybe(OneOf(LOG_LEVELS)),

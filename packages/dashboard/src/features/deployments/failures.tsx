@@ -15,7 +15,7 @@ const LOG_BEFORE_MS = 10 * 60_000;
 const LOG_AFTER_MS = 60_000;
 
 /** The failed robots of a deployment, grouped by reason, each group with the log of one of its robots. Nothing if no robot failed. */
-export function Failures({ deployment: { id, counts } }: { deployment: Deployment }) {
+export function Failures({ deployment: { id, counts, fleet_id } }: { deployment: Deployment }) {
   const failures = counts.failed + counts.rolled_back;
   const lists = useQueries({
     queries: FAILED_STATUSES.map((status) => ({
@@ -35,7 +35,7 @@ export function Failures({ deployment: { id, counts } }: { deployment: Deploymen
       <CardList items={groups}>
         {([reason, of]) => (
           <li key={reason} className="px-4 py-3">
-            <FailureGroup deployment_id={id} reason={reason} targets={of} />
+            <FailureGroup deployment_id={id} fleet_id={fleet_id} reason={reason} targets={of} />
           </li>
         )}
       </CardList>
@@ -46,7 +46,14 @@ export function Failures({ deployment: { id, counts } }: { deployment: Deploymen
   );
 }
 
-function FailureGroup({ deployment_id, reason, targets }: { deployment_id: string; reason: string; targets: readonly DeploymentTarget[] }) {
+interface FailureGroupProps {
+  deployment_id: string;
+  fleet_id: string | null;
+  reason: string;
+  targets: readonly DeploymentTarget[];
+}
+
+function FailureGroup({ deployment_id, fleet_id, reason, targets }: FailureGroupProps) {
   const [first] = targets;
   const advice = reasonAdvice(reason);
   return (
@@ -78,6 +85,15 @@ function FailureGroup({ deployment_id, reason, targets }: { deployment_id: strin
       </ul>
       {targets.length > ROBOTS_SHOWN && (
         <p className="text-sm text-muted">{`and ${(targets.length - ROBOTS_SHOWN).toLocaleString()} more, listed below`}</p>
+      )}
+      {first !== undefined && fleet_id !== null && (
+        <Link
+          to="/logs"
+          search={{ fleet_id, level: "warn", ...spanOf(first.updated_at) }}
+          className="inline-flex min-h-6 items-center text-sm text-accent underline"
+        >
+          Warnings and errors of the fleet at that time
+        </Link>
       )}
       {first !== undefined && <Excerpt deployment_id={deployment_id} target={first} />}
     </>

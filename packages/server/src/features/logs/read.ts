@@ -129,7 +129,8 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
   }
 }
 
-const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
+/** Whether two keys are of the same batch. */
+export const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
   a.robot_id === b.robot_id && a.first_seq === b.first_seq && a.received_at.getTime() === b.received_at.getTime();
 
 interface LogTail {

@@ -2,7 +2,6 @@ import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { type LogRecord, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { historyLimit, openCursor, type Page, pages } from "../../kernel/page.ts";
 import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
@@ -10,13 +9,17 @@ import { parseTime, wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { lineHead, readRecords, unpack } from "./codec.ts";
-import { type BatchScan, fleetScan, type LogFilter, type LogKey, LogMatch, scanLogs } from "./read.ts";
+import { formatKey, parseKey } from "./log-cursor.ts";
+import { type BatchScan, fleetScan, type LogFilter, LogMatch, scanLogs } from "./read.ts";
+import { logSearchRoutes } from "./search-routes.ts";
 import { batchesAfter, type BatchRow, robotBatches, robotsOfFleet } from "./store.ts";
 
 type LogQuery = Call<typeof routes.listRobotLogs>["query"];
 type ExportQuery = Call<typeof routes.exportRobotLogs>["query"];
 
 export function logRoutes(http: Http, plane: Plane): void {
+  logSearchRoutes(http, plane);
+
   serve(http, plane, routes.listRobotLogs, async (_plane, { caller, params, query, db }) => {
     await requireRobot(db, caller.org_id, params.id);
     const filter = readFilter(query);
@@ -64,24 +67,6 @@ async function readLogPage(query: LogQuery, scope: readonly unknown[], scan: Bat
   const { records, next } = await scanLogs(scan, new LogMatch(filter), after === null ? undefined : parseKey(after), historyLimit(query));
   return { items: records.toReversed(), next_cursor: next === undefined ? null : encode(formatKey(next)) };
 }
-
-const formatKey = ({ received_at, robot_id, first_seq, seq }: LogKey): string =>
-  JSON.stringify([received_at.getTime(), robot_id, first_seq, seq]);
-
-function parseKey(text: string): LogKey {
-  try {
-    const [ms, robot_id, first_seq, seq] = JSON.parse(text) as unknown[];
-    const received_at = new Date(Number(ms));
-    if (typeof robot_id === "string" && isCount(first_seq) && isCount(seq) && /^\d{4}-/.test(received_at.toISOString())) {
-      return { received_at, robot_id, first_seq, seq };
-    }
-  } catch {
-    // An invalid cursor is reported below.
-  }
-  throw badRequest("cursor is invalid: use next_cursor of the previous page");
-}
-
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
 /** Number of batches in one read. A batch has at most 256 KiB of JSON, so a read has at most about 8 MB. */
 const BATCHES_A_READ = 32;

@@ -93,7 +93,7 @@ export async function insertBatches(db: Db, org_id: string, batches: readonly Ne
   return new Set(rows.map(({ robot_id }) => robot_id));
 }
 
-const batchRow = row({
+export const batchRow = row({
   robot_id: text,
   first_seq: bigint,
   last_seq: bigint,
@@ -136,9 +136,10 @@ export const isSame = (one: LogPosition | undefined, other: LogPosition | undefi
 /**
  * Maximum by which a robot's clock may be ahead of the server's clock so that a search with `since` still finds all of the robot's records.
  */
-const CLOCK_AHEAD_MS_MAX = 3_600_000;
+export const CLOCK_AHEAD_MS_MAX = 3_600_000;
 
-function matching({ since, until }: BatchFilter): Statement<unknown> {
+/** Returns ` and …`, which selects the batches that may have records of the period. */
+export function matching({ since, until }: BatchFilter): Statement<unknown> {
   const received_from = since === undefined ? undefined : new Date(since.getTime() - CLOCK_AHEAD_MS_MAX);
   return sql`
     ${since === undefined ? sql`` : sql`and last_at >= ${since}`}

@@ -71,12 +71,20 @@ function readKey(text: string): RobotKey {
   throw badRequest("cursor is invalid: use next_cursor of the previous page");
 }
 
-/** Reads a filter by labels, each KEY:VALUE. Returns undefined if it requires two values of one label: no robot matches it. */
-export function readLabels(filter: string | readonly string[] = []): { key: string; value: string }[] | undefined {
-  const labels = [filter].flat().map((text) => {
-    const colon = text.indexOf(":");
-    return { key: text.slice(0, colon), value: text.slice(colon + 1) };
-  });
+interface Label {
+  key: string;
+  value: string;
+}
+
+/** Parses a label of a filter: KEY:VALUE. */
+export function readLabel(text: string): Label {
+  const colon = text.indexOf(":");
+  return { key: text.slice(0, colon), value: text.slice(colon + 1) };
+}
+
+/** Reads a filter by labels. Returns undefined if it requires two values of one label: no robot matches it. */
+export function readLabels(filter: string | readonly string[] = []): Label[] | undefined {
+  const labels = [filter].flat().map(readLabel);
   return labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value)) ? undefined : labels;
 }
 

@@ -1,0 +1,68 @@
+import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
+import { cpuMicroseconds, ratioOf, sample } from "../measure.ts";
+import { concurrently, connectRobot, insertRobots } from "../robots.ts";
+import type { Rig } from "../rig.ts";
+import type { Row } from "../row.ts";
+import { ship } from "./log-ingest.ts";
+
+const ROBOTS = 100;
+const ROBOTS_QUICK = 10;
+const BATCHES = 100;
+const BATCHES_QUICK = 10;
+const ROUNDS = 5;
+const CONNECT_AT_A_TIME = 20;
+const RATIO_MAX = 2;
+/** A text that no record contains, so that a search reads all of them. */
+const TEXT = "no record has this text";
+
+/** Searches the logs of all robots to the end. Returns the time of the slowest request in milliseconds. */
+async function searchAll({ server, token }: Rig): Promise<number> {
+  let [slowest_ms, cursor]: [number, string | null] = [0, null];
+  do {
+    const query = new URLSearchParams({ q: TEXT, ...(cursor === null ? {} : { cursor }) });
+    const start = performance.now();
+    const response = await fetch(`${server.url}/api/logs?${query.toString()}`, { headers: { authorization: `Bearer ${token}` } });
+    const body = (await response.json()) as { items: unknown[]; next_cursor: string | null };
+    if (!response.ok || body.items.length > 0) throw new Error(`the search answered ${response.status} with ${JSON.stringify(body)}`);
+    slowest_ms = Math.max(slowest_ms, performance.now() - start);
+    cursor = body.next_cursor;
+  } while (cursor !== null);
+  return slowest_ms;
+}
+
+export const logSearch: Row = {
+  name: "log-search",
+  area: "logs",
+  about: `a text that no record has, searched in ${BATCHES} batches of ${RECORDS_PER_BATCH} log records of each of ${ROBOTS} robots; compared with decompressing the same batches in memory and searching their text`,
+  run: async (rig) => {
+    const [count, batches] = rig.quick ? [ROBOTS_QUICK, BATCHES_QUICK] : [ROBOTS, BATCHES];
+    const limit = await rig.start("limits/log-scan", {
+      BATCHES: String(batches * count),
+      BATCH: JSON.stringify(recordsFrom(1)),
+      TEXT,
+    });
+    const links = await concurrently(await insertRobots(rig, count), CONNECT_AT_A_TIME, (robot) => connectRobot(rig.server, robot));
+    await Promise.all(links.map((link) => ship(link, 1, batches)));
+    for (const link of links) link.terminate();
+    const records = count * batches * RECORDS_PER_BATCH;
+    const [of_server, of_limit, of_requests]: [number[], number[], number[]] = [[], [], []];
+    for (let i = 0; i <= (rig.quick ? 1 : ROUNDS); i += 1) {
+      const before = cpuMicroseconds(rig.server.pid);
+      const slowest_ms = await searchAll(rig);
+      const server_us = (cpuMicroseconds(rig.server.pid) - before) / records;
+      const limit_before = cpuMicroseconds(limit.pid);
+      await (await fetch(`${limit.url}/run`)).text();
+      if (i === 0) continue; // warms up
+      of_server.push(server_us);
+      of_limit.push((cpuMicroseconds(limit.pid) - limit_before) / records);
+      of_requests.push(slowest_ms);
+    }
+    await limit.stop();
+    const [ours, bare] = [sample(of_server), sample(of_limit)];
+    const ratio = ratioOf(ours, bare);
+    return [
+      { ours, limit: bare, unit: "µs CPU", ratio, goal: `≤ ${RATIO_MAX}`, met: ratio <= RATIO_MAX },
+      { part: "slowest request", ours: sample(of_requests), unit: "ms" },
+    ];
+  },
+};

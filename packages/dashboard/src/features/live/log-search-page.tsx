@@ -1,0 +1,251 @@
+import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
+import type { Body } from "@roamfleet/sdk/browser";
+import { type InfiniteData, useInfiniteQuery, type UseInfiniteQueryResult } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { RefreshCw } from "lucide-react";
+import { useMemo, useState } from "react";
+import { api } from "../../api/client.ts";
+import { pagesQuery, rowsOf, usePlaces } from "../../api/queries.ts";
+import type { LogsSearch } from "../../search.ts";
+import {
+  Button,
+  copyAsRf,
+  EmptyState,
+  ErrorState,
+  type Filters,
+  FilterSelect,
+  Menu,
+  namedOptions,
+  PageHeader,
+  shellLine,
+  Skeleton,
+  Text,
+  Time,
+  TimeInput,
+  TypedSearch,
+  useFilters,
+} from "../../ui/index.ts";
+import { LogHistogram, type Span } from "./log-histogram.tsx";
+import { LogLine } from "./log-line.tsx";
+import { filterOf } from "./log-text.ts";
+
+const route = getRouteApi("/app/logs");
+const PERIODS = [
+  { value: "15m", label: "last 15 minutes" },
+  { value: "6h", label: "last 6 hours" },
+  { value: "24h", label: "last 24 hours" },
+  { value: "7d", label: "last 7 days" },
+  { value: "between", label: "custom range…" },
+] as const;
+/** Maximum records on the page. Beyond it, the user narrows the time. */
+const RECORDS_MAX = 2_000;
+
+/** The search in the logs of all robots that the user may see. All filters are in the URL. */
+export function LogSearchPage() {
+  const filters = useFilters(route.useSearch());
+  const { search, change } = filters;
+  const [now_ms, setNow] = useState(Date.now);
+  const query = useQueryOf(search, now_ms);
+  const found = useInfiniteQuery({ ...pagesQuery("searchLogs", { query }), staleTime: Infinity });
+  const counts = useInfiniteQuery({ ...countsQuery(query), staleTime: Infinity });
+  const searchAgain = (): void => {
+    setNow(Date.now());
+    void found.refetch();
+    void counts.refetch();
+  };
+  return (
+    <div className="flex h-full min-h-96 flex-col">
+      <PageHeader
+        title="Logs"
+        label="Logs"
+        actions={
+          <>
+            <Button icon={RefreshCw} busy={found.isFetching} onClick={searchAgain}>
+              Search again
+            </Button>
+            <Menu label="More" entries={[copyAsRf(commandOf(search))]} />
+          </>
+        }
+      />
+      <LogFilters {...filters} />
+      <LogHistogram
+        pages={counts.data?.pages.map(({ data }) => data)}
+        error={counts.error}
+        is_loading={counts.isFetching}
+        onMore={counts.hasNextPage ? () => void counts.fetchNextPage() : undefined}
+        onSpan={(span: Span) => change(span)}
+      />
+      <FoundRecords found={found} search={search} clear={filters.clear} />
+    </div>
+  );
+}
+
+/** Returns the query of the filters. A relative time counts from `now_ms`, so that later renderings return the same query. */
+function useQueryOf(search: LogsSearch, now_ms: number) {
+  const { level, source, q, since = "1h", until, site_id, fleet_id, robot_id } = search;
+  return useMemo(
+    () => ({
+      ...filterOf(JSON.parse(JSON.stringify({ level, source, q, since, until })) as LogsSearch, now_ms),
+      site_id,
+      fleet_id,
+      robot_id,
+    }),
+    [level, source, q, since, until, site_id, fleet_id, robot_id, now_ms],
+  );
+}
+
+function countsQuery(query: object) {
+  return {
+    queryKey: ["countLogs", query] as const,
+    queryFn: async ({ pageParam, signal }: { pageParam: string | undefined; signal: AbortSignal }) =>
+      (await api.call("countLogs", { query: { ...query, ...(pageParam === undefined ? {} : { cursor: pageParam }) }, signal })).body,
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last: { data: { next_cursor: string | null } }) => last.data.next_cursor ?? undefined,
+  };
+}
+
+const commandOf = ({ level, source, q, since, until, site_id, fleet_id, robot_id }: LogsSearch): string => {
+  const filter = { level, source, grep: q, since, until };
+  if (robot_id !== undefined) return shellLine("rf", "robots", "logs", robot_id, { ...filter, since: since ?? "1h" });
+  return shellLine("rf", "logs", {
+    all: site_id === undefined && fleet_id === undefined,
+    site: site_id,
+    fleet: fleet_id,
+    ...filter,
+  });
+};
+
+function LogFilters({ search, change, clear, is_filtered }: Filters<LogsSearch>) {
+  const places = usePlaces();
+  const { q, level, source, site_id, fleet_id, robot_id, since, until } = search;
+  const [is_custom, setCustom] = useState(false);
+  const is_between = is_custom || until !== undefined || (since !== undefined && !PERIODS.some(({ value }) => value === since));
+  const fleets = places.fleets.filter((fleet) => site_id === undefined || fleet.site_id === site_id);
+  return (
+    <div className="mb-3 space-y-2">
+      <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter logs">
+        <TypedSearch label="Search messages" value={q} onValue={(text) => change({ q: text })} className="sm:!w-64" />
+        <FilterSelect
+          label="Level"
+          value={level}
+          options={LOG_LEVELS.slice(1).map((value) => ({ value, label: value === "fatal" ? value : `${value} and above` }))}
+          onChange={(value) => change({ level: value })}
+        />
+        <FilterSelect
+          label="Site"
+          value={site_id}
+          options={namedOptions(places.sites)}
+          onChange={(value) => change({ site_id: value, fleet_id: undefined })}
+        />
+        <FilterSelect label="Fleet" value={fleet_id} options={namedOptions(fleets)} onChange={(value) => change({ fleet_id: value })} />
+        <FilterSelect
+          label="Time"
+          none="last hour"
+          value={is_between ? "between" : since}
+          options={PERIODS}
+          onChange={(value) => {
+            setCustom(value === "between");
+            if (value !== "between") change({ since: value, until: undefined });
+          }}
+        />
+        {(source !== undefined || robot_id !== undefined) && (
+          <span className="flex gap-x-2 text-muted">
+            {source !== undefined && (
+              <span>
+                Source: <Text>{source}</Text>
+              </span>
+            )}
+            {robot_id !== undefined && "One robot"}
+          </span>
+        )}
+        {is_filtered && (
+          <Button
+            look="quiet"
+            onClick={() => {
+              setCustom(false);
+              clear();
+            }}
+          >
+            Clear
+          </Button>
+        )}
+      </div>
+      {is_between && (
+        <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
+          <TimeInput label="From" value={since} onValue={(value) => change({ since: value })} />
+          <TimeInput label="Until" value={until} onValue={(value) => change({ until: value })} />
+          <span className="text-xs text-muted">Times are in this browser's time zone.</span>
+        </div>
+      )}
+    </div>
+  );
+}
+
+type Found = UseInfiniteQueryResult<InfiniteData<Body<"searchLogs">>>;
+
+function FoundRecords({ found, search, clear }: { found: Found; search: LogsSearch; clear: () => void }) {
+  const records = useMemo(() => rowsOf(found.data), [found.data]);
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (key: string): void =>
+    setOpen((old) => {
+      const next = new Set(old);
+      if (!next.delete(key)) next.add(key);
+      return next;
+    });
+  if (found.data === undefined) {
+    if (found.isError) return <ErrorState error={found.error} onRetry={() => void found.refetch()} />;
+    return <Skeleton rows={12} />;
+  }
+  const is_done = !found.hasNextPage;
+  return (
+    <div
+      role="region"
+      aria-label="Log records"
+      tabIndex={0}
+      className="min-h-0 flex-1 overflow-x-hidden overflow-y-auto rounded-lg border border-line bg-sunken"
+    >
+      {records.length === 0 && is_done && (
+        <EmptyState title="No matching log records" actions={<Button onClick={() => clear()}>Clear filters</Button>}>
+          Records of the selected time appear here. Select a longer time, or remove a filter.
+        </EmptyState>
+      )}
+      {records.map((record) => {
+        const key = `${record.robot_id}/${record.received_at}/${record.seq}`;
+        return (
+          <LogLine
+            key={key}
+            record={record}
+            robot_name={record.robot_name}
+            is_linked
+            wanted={search.q ?? ""}
+            wrap={false}
+            is_open={open.has(key)}
+            onToggle={() => toggle(key)}
+          />
+        );
+      })}
+      <More found={found} count={records.length} />
+    </div>
+  );
+}
+
+function More({ found, count }: { found: Found; count: number }) {
+  const back_to = found.data?.pages.at(-1)?.searched_back_to ?? null;
+  if (!found.hasNextPage) return count === 0 ? null : <p className="py-1 text-center text-xs text-muted">No older records</p>;
+  if (count >= RECORDS_MAX)
+    return (
+      <p className="py-1 text-center text-xs text-muted">{`The newest ${count.toLocaleString()} records are shown. Narrow the time to see others.`}</p>
+    );
+  return (
+    <div className="flex items-center justify-center gap-2 py-1 text-xs text-muted" role="status">
+      {back_to !== null && (
+        <span>
+          Searched back to <Time at={back_to} exact />
+        </span>
+      )}
+      <Button look="quiet" busy={found.isFetchingNextPage} onClick={() => void found.fetchNextPage()} className="!h-[24px] text-xs">
+        {found.isFetchNextPageError ? "Could not load older records. Try again" : back_to === null ? "Load older records" : "Continue"}
+      </Button>
+    </div>
+  );
+}
