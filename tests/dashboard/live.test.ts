@@ -96,7 +96,7 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await page.keyboard.press("Control+k");
   assert.equal(await page.getByRole("dialog").count(), 0);
   await axe(page);
-  await page.getByRole("link", { name: "Logs", exact: true }).click();
+  await page.getByRole("main").getByRole("link", { name: "Logs", exact: true }).click();
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.locator(".xterm-helper-textarea").focus();
   await page.keyboard.press("Control+Shift+ArrowUp");

@@ -47,7 +47,7 @@ export async function keepPartitions(
 export const oldestKept = (retention_clock: Pick<Clock, "now">, days: number): Date =>
   new Date(startOfDay(retention_clock.now()) - days * DAY_MS);
 
-/** A larger partition is not sorted: nobody can read it meanwhile, and 256 MiB take some seconds. */
+/** A larger partition is not sorted: queries that read it wait meanwhile, and 256 MiB take some seconds. */
 const SORTED_BYTES_MAX = 256 * 1024 * 1024;
 
 /**

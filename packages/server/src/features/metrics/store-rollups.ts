@@ -16,7 +16,7 @@ import {
   text,
   timestamptz,
 } from "../../kernel/sql.ts";
-import { DAY_MS, dayOf, packedBytes, type Rollup, type Step, STEPS } from "./rollup.ts";
+import { dayOf, packedBytes, type Rollup, type Step, STEPS } from "./rollup.ts";
 
 /** Maximum names of the org that are considered. */
 const NAMES_LOOKED_AT_MAX = 5_000;
