@@ -426,7 +426,7 @@ create table deployment (
   constraint deployment_cancel_mode_check CHECK (cancel_mode = ANY (ARRAY['finish'::text, 'rollback'::text])),
   constraint deployment_kind_check CHECK (kind = ANY (ARRAY['release'::text, 'config'::text])),
   constraint deployment_status_check CHECK (status = ANY (ARRAY['scheduled'::text, 'queued'::text, 'in_progress'::text, 'paused'::text, 'rolling_back'::text, 'cancelling'::text, 'applied'::text, 'failed'::text, 'rolled_back'::text, 'cancelled'::text])),
-  constraint deployment_target_kind_check CHECK (target_kind = ANY (ARRAY['robot'::text, 'fleet'::text, 'selection'::text]))
+  constraint deployment_target_kind_check CHECK (target_kind = ANY (ARRAY['robot'::text, 'fleet'::text, 'selection'::text])) NOT VALID
 );
 CREATE INDEX deployment_called_off ON deployment USING btree (org_id, id) WHERE finished_at IS NULL AND (cancel_requested_at IS NOT NULL OR rollback_requested_at IS NOT NULL);
 CREATE INDEX deployment_events_kept ON deployment USING btree (finished_at, org_id, id) WHERE finished_at IS NOT NULL AND events_dropped_at IS NULL;

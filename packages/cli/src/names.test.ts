@@ -41,7 +41,7 @@ test("a repeatable option takes names and ids", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(({ line, body, ...rest }) => {
     if (line.startsWith("GET /api/fleets?q=")) return { body: { items: [{ id: "fleet_2", name: "Arms" }], next_cursor: null } };
-    if (body.includes("Arms")) return { status: 404, body: { error: { code: "not_found", message: "fleet Arms does not exist" } } };
+    if (body.includes("Arms")) return { status: 400, body: { error: { code: "bad_request", message: "fleet Arms does not exist" } } };
     return line === "POST /api/tokens"
       ? { status: 201, body: { data: { id: "tok_1", token: "rf_org_1" } } }
       : robots({ line, body, ...rest });

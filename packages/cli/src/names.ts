@@ -16,12 +16,15 @@ type Named = (typeof NAMED)[keyof typeof NAMED];
 /** `ROBOT:PATH`, an argument of `rf robots cp`. */
 const PLACE = /^(?<robot>[^:/]+)(?<path>:.*)$/s;
 
+/** An object of a scope, such as `--site` of a token, is missing in the body of a request, which is 400. */
+const isMissing = ({ status, message }: ApiError): boolean => status === 404 || (status === 400 && message.endsWith(" does not exist"));
+
 /**
  * After a command failed because an object was not found: returns the arguments of commander's action with the names of robots, fleets and
  * sites replaced by their ids. Returns undefined if none was the name of an object. Throws a usage error if a name is that of several objects.
  */
 export async function replaceNames(context: Context, args: readonly unknown[], error: unknown): Promise<unknown[] | undefined> {
-  if (!(error instanceof ApiError) || error.status !== 404) return undefined;
+  if (!(error instanceof ApiError) || !isMissing(error)) return undefined;
   const command = args.at(-1) as Command;
   const client = await context.client();
   let replaced = 0;

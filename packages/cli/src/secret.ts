@@ -14,8 +14,15 @@ export async function askSecret(name: string): Promise<string> {
   return answer ?? "";
 }
 
-/** Reads all of stdin. Throws if it is longer than `bytes_max`. */
-export async function readStdin(bytes_max: number): Promise<Buffer> {
+let stdin: Promise<Buffer> | undefined;
+
+/**
+ * Reads all of stdin. Throws if it is longer than `bytes_max`. A second call returns the same bytes: a command with names of objects may run
+ * twice.
+ */
+export const readStdin = (bytes_max: number): Promise<Buffer> => (stdin ??= readAll(bytes_max));
+
+async function readAll(bytes_max: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of process.stdin as AsyncIterable<Buffer>) {

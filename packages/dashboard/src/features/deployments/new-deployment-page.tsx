@@ -37,6 +37,8 @@ declare module "@tanstack/react-router" {
   interface HistoryState {
     /** Robots that were selected in the list of robots. Not in the URL, whose length servers limit. */
     robot_ids?: readonly string[];
+    /** Whether the deploy form itself wrote its choice to the URL. */
+    is_of_form?: boolean;
   }
 }
 
@@ -47,22 +49,30 @@ function useChosen() {
   const search = route.useSearch();
   const navigate = useNavigate();
   const selected = useLocation({ select: ({ state }) => state.robot_ids });
+  const is_of_form = useLocation({ select: ({ state }) => state.is_of_form === true });
   // Keep the selection in state, because the URL is updated asynchronously: a request must not contain the previous selection.
   const [chosen, setChosen] = useState(search);
   const [robot_ids, setRobots] = useState(selected ?? NO_ROBOTS);
-  useEffect(() => setChosen(search), [search]);
+  const [kind, setKind] = useState(() => kindOf(search, robot_ids));
+  useEffect(() => {
+    setChosen(search);
+    if (is_of_form) return;
+    // A link or the palette opened the form, perhaps again with another target.
+    setRobots(selected ?? NO_ROBOTS);
+    setKind(kindOf(search, selected ?? NO_ROBOTS));
+  }, [search, selected, is_of_form]);
   const set = (part: Partial<NewDeploymentSearch>, robots = robot_ids): void => {
     const next = { ...chosen, ...part };
     setChosen(next);
     setRobots(robots);
-    void navigate({ to: "/deployments/new", search: next, state: robots.length === 0 ? {} : { robot_ids: robots }, replace: true });
+    const state = { is_of_form: true, ...(robots.length === 0 ? {} : { robot_ids: robots }) };
+    void navigate({ to: "/deployments/new", search: next, state, replace: true });
   };
-  return { chosen, robot_ids, set, clearRobots: () => set({}, NO_ROBOTS) };
+  return { chosen, robot_ids, kind, setKind, set, clearRobots: () => set({}, NO_ROBOTS) };
 }
 
 function Maker() {
-  const { chosen, robot_ids, set, clearRobots } = useChosen();
-  const [kind, setKind] = useState(() => kindOf(chosen, robot_ids));
+  const { chosen, robot_ids, kind, setKind, set, clearRobots } = useChosen();
   const rollout_kind = kind === "robot" ? "robot" : "fleet";
   const [draft, setDraft] = useState<Draft>(EMPTY_DRAFT);
   // The expiry is relative to the last change of the draft, so that an unchanged draft always yields the same request.

@@ -114,8 +114,9 @@ function MatchCount({ target: { selector }, total }: { target: Extract<Target, {
   const label = Object.entries(labels).map(([key, value]) => `${key}:${value}`);
   const is_listed = robot_ids === undefined && label.length <= LABELS_MAX;
   const filter = { site_id, fleet_id, ...(label.length === 0 ? {} : { label }), limit: COUNTED_MAX };
-  const listed = useQuery({ ...query("listRobots", { query: filter }), enabled: total === undefined && is_listed }).data;
+  const { data: listed, isError } = useQuery({ ...query("listRobots", { query: filter }), enabled: total === undefined && is_listed });
   if (total !== undefined) return total === 0 ? "No robot matches now." : `Matches ${counted(total, "robot")} now.`;
+  if (isError || (robot_ids === undefined && !is_listed)) return "The number of matching robots is not available.";
   if (listed === undefined) return robot_ids === undefined ? "Counting…" : `At most ${counted(robot_ids.length, "robot")}.`;
   if (listed.next_cursor !== null) return `Matches more than ${counted(COUNTED_MAX, "robot")} now.`;
   return listed.items.length === 0 ? "No robot matches now." : `Matches ${counted(listed.items.length, "robot")} now.`;

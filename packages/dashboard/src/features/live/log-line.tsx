@@ -32,11 +32,13 @@ interface LogLineProps {
   wanted: string;
   wrap: boolean;
   is_open: boolean;
-  onToggle: () => void;
+  /** Passed to `onToggle`, which can then be the same function for all lines. */
+  id: string;
+  onToggle: (id: string) => void;
 }
 
 /** A log record: one line, or all fields when opened. */
-export const LogLine = memo(function LogLine({ record, robot_name, is_linked, wanted, wrap, is_open, onToggle }: LogLineProps) {
+export const LogLine = memo(function LogLine({ record, robot_name, is_linked, wanted, wrap, is_open, id, onToggle }: LogLineProps) {
   const { at, level, source, message } = record;
   const { text, left_out } = beginningOf(message);
   const [clock, milliseconds] = clockParts(at);
@@ -56,7 +58,7 @@ export const LogLine = memo(function LogLine({ record, robot_name, is_linked, wa
           type="button"
           aria-expanded={is_open}
           aria-label={`${is_open ? "Close" : "Open"} record of ${clock}`}
-          onClick={onToggle}
+          onClick={() => onToggle(id)}
           className="flex size-[24px] shrink-0 items-center justify-center rounded text-muted hover:text-ink"
         >
           <Chevron size={14} aria-hidden />

@@ -3,7 +3,7 @@ import type { Body } from "@roamfleet/sdk/browser";
 import { type InfiniteData, useInfiniteQuery, type UseInfiniteQueryResult } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { RefreshCw } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { api } from "../../api/client.ts";
 import { pagesQuery, rowsOf, usePlaces } from "../../api/queries.ts";
 import type { LogsSearch } from "../../search.ts";
@@ -11,14 +11,13 @@ import {
   Button,
   copyAsRf,
   EmptyState,
-  ErrorState,
   type Filters,
   FilterSelect,
   Menu,
   namedOptions,
   PageHeader,
+  QueryState,
   shellLine,
-  Skeleton,
   Text,
   Time,
   TimeInput,
@@ -44,12 +43,15 @@ const RECORDS_MAX = 2_000;
 export function LogSearchPage() {
   const filters = useFilters(route.useSearch());
   const { search, change } = filters;
-  const [now_ms, setNow] = useState(Date.now);
-  const query = useQueryOf(search, now_ms);
-  const found = useInfiniteQuery({ ...pagesQuery("searchLogs", { query }), staleTime: Infinity });
-  const counts = useInfiniteQuery({ ...countsQuery(query), staleTime: Infinity });
+  const [searches, setSearches] = useState(0);
+  const query = useQueryOf(search, searches);
+  // A search costs the server much, so only the user repeats it.
+  const found = useInfiniteQuery({ ...pagesQuery("searchLogs", { query }), staleTime: "static" });
+  const counts = useInfiniteQuery({ ...countsQuery(query), staleTime: "static" });
   const searchAgain = (): void => {
-    setNow(Date.now());
+    setSearches((before) => before + 1);
+    // A relative period begins at another time then, which is another query.
+    if (search.since === undefined || !search.since.includes("T")) return;
     void found.refetch();
     void counts.refetch();
   };
@@ -80,17 +82,18 @@ export function LogSearchPage() {
   );
 }
 
-/** Returns the query of the filters. A relative time counts from `now_ms`, so that later renderings return the same query. */
-function useQueryOf(search: LogsSearch, now_ms: number) {
+/** Returns the query of the filters. A relative time counts from the change of a filter, or of `searches`. */
+function useQueryOf(search: LogsSearch, searches: number) {
   const { level, source, q, since = "1h", until, site_id, fleet_id, robot_id } = search;
   return useMemo(
     () => ({
-      ...filterOf(JSON.parse(JSON.stringify({ level, source, q, since, until })) as LogsSearch, now_ms),
+      ...filterOf(JSON.parse(JSON.stringify({ level, source, q, since, until })) as LogsSearch, Date.now()),
       site_id,
       fleet_id,
       robot_id,
     }),
-    [level, source, q, since, until, site_id, fleet_id, robot_id, now_ms],
+    // oxlint-disable-next-line react/exhaustive-deps -- a further search counts the time from now
+    [level, source, q, since, until, site_id, fleet_id, robot_id, searches],
   );
 }
 
@@ -155,7 +158,11 @@ function LogFilters({ search, change, clear, is_filtered }: Filters<LogsSearch>)
                 Source: <Text>{source}</Text>
               </span>
             )}
-            {robot_id !== undefined && "One robot"}
+            {robot_id !== undefined && (
+              <span>
+                Robot: <Text>{robot_id}</Text>
+              </span>
+            )}
           </span>
         )}
         {is_filtered && (
@@ -186,16 +193,19 @@ type Found = UseInfiniteQueryResult<InfiniteData<Body<"searchLogs">>>;
 function FoundRecords({ found, search, clear }: { found: Found; search: LogsSearch; clear: () => void }) {
   const records = useMemo(() => rowsOf(found.data), [found.data]);
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
-  const toggle = (key: string): void =>
+  const toggle = useCallback((key: string): void => {
     setOpen((old) => {
       const next = new Set(old);
       if (!next.delete(key)) next.add(key);
       return next;
     });
-  if (found.data === undefined) {
-    if (found.isError) return <ErrorState error={found.error} onRetry={() => void found.refetch()} />;
-    return <Skeleton rows={12} />;
-  }
+  }, []);
+  if (found.data === undefined)
+    return (
+      <QueryState query={found} rows={12}>
+        {() => null}
+      </QueryState>
+    );
   const is_done = !found.hasNextPage;
   return (
     <div
@@ -220,7 +230,8 @@ function FoundRecords({ found, search, clear }: { found: Found; search: LogsSear
             wanted={search.q ?? ""}
             wrap={false}
             is_open={open.has(key)}
-            onToggle={() => toggle(key)}
+            id={key}
+            onToggle={toggle}
           />
         );
       })}

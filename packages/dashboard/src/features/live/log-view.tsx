@@ -1,6 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown } from "lucide-react";
-import { type KeyboardEvent, useEffect, useLayoutEffect, useRef, useState, type WheelEvent } from "react";
+import { type KeyboardEvent, useCallback, useEffect, useLayoutEffect, useRef, useState, type WheelEvent } from "react";
 import { flushSync } from "react-dom";
 import { Button, counted, EmptyState, ErrorState, Skeleton } from "../../ui/index.ts";
 import { LogLine } from "./log-line.tsx";
@@ -65,12 +65,13 @@ function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
     setFollowing(true);
     follow();
   };
-  const toggle = (key: number): void =>
+  const toggle = useCallback((id: string): void => {
     setOpen((old) => {
       const next = new Set(old);
-      if (!next.delete(key)) next.add(key);
+      if (!next.delete(Number(id))) next.add(Number(id));
       return next;
     });
+  }, []);
   return (
     <div className="relative min-h-0 flex-1">
       <div
@@ -93,7 +94,7 @@ function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
             const style = { transform: `translateY(${start}px)` };
             return (
               <div key={key} ref={virtual.measureElement} data-index={index} className="absolute inset-x-0" style={style}>
-                <LogLine {...shared} onToggle={() => toggle(row.key)} />
+                <LogLine {...shared} id={String(row.key)} onToggle={toggle} />
               </div>
             );
           })}

@@ -10,10 +10,19 @@ import type { Plan } from "./map-view.tsx";
 /** Maximum size of the image. The server accepts requests of 1 MiB, and base64 needs a third more. */
 const IMAGE_BYTES_MAX = 700_000;
 
-/** Loads the floor plan of a site, and the size of its image. `plan`: undefined while loading, and without a floor plan. */
-export function useFloorPlan(site_id: string | undefined): { stored: FloorPlan | undefined; plan: Plan | undefined } {
+interface LoadedFloorPlan {
+  stored: FloorPlan | undefined;
+  /** Undefined while loading, and without a floor plan. */
+  plan: Plan | undefined;
+  /** Whether it is known if the site has a floor plan. */
+  is_loaded: boolean;
+}
+
+/** Loads the floor plan of a site, and the size of its image. */
+export function useFloorPlan(site_id: string | undefined): LoadedFloorPlan {
   const options = query("getFloorPlan", { params: { id: site_id ?? "" } });
-  const stored = useQuery({ ...options, enabled: site_id !== undefined }).data?.data ?? undefined;
+  const { data, isSuccess: is_loaded } = useQuery({ ...options, enabled: site_id !== undefined });
+  const stored = data?.data ?? undefined;
   const url = stored === undefined ? undefined : `data:${stored.content_type};base64,${stored.image}`;
   const pixels = useImageSize(url);
   const plan = useMemo(() => {
@@ -22,7 +31,7 @@ export function useFloorPlan(site_id: string | undefined): { stored: FloorPlan |
     const height = pixels.height * meters_per_pixel;
     return { url, left: origin_x_meters, top: -origin_y_meters - height, width: pixels.width * meters_per_pixel, height };
   }, [stored, url, pixels]);
-  return { stored, plan };
+  return { stored, plan, is_loaded };
 }
 
 function useImageSize(url: string | undefined): { width: number; height: number } | undefined {
@@ -43,9 +52,9 @@ interface FloorPlanDialogProps {
 }
 
 /** Opens the dialog of the floor plan, for users who may change the site. */
-export function FloorPlanButton(place: Omit<FloorPlanDialogProps, "onClose">) {
+export function FloorPlanButton({ is_loaded, ...place }: Omit<FloorPlanDialogProps, "onClose"> & { is_loaded: boolean }) {
   const [is_open, setOpen] = useState(false);
-  if (!useMay("operator")) return null;
+  if (!useMay("operator") || !is_loaded) return null;
   return (
     <>
       <Button icon={ImageIcon} onClick={() => setOpen(true)}>
@@ -67,7 +76,7 @@ function FloorPlanDialog({ site_id, stored, onClose }: FloorPlanDialogProps) {
   const removing = useAction("deleteFloorPlan", { done: "Floor plan removed", onSuccess: onClose });
   const params = { id: site_id };
   const choose = async (file: File | undefined): Promise<void> => {
-    setImage(undefined);
+    setImage(file === undefined ? stored?.image : undefined);
     setProblem(undefined);
     if (file === undefined) return;
     if (file.size > IMAGE_BYTES_MAX) return setProblem(`The image has more than ${IMAGE_BYTES_MAX / 1_000} kB`);

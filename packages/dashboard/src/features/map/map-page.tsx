@@ -47,12 +47,18 @@ export function MapPage() {
   const { site_id, fleet_id, status, frame } = search;
   const positions = usePositions({ site_id, fleet_id, status });
   const { sites, fleets } = usePlaces();
+  const fleets_there = fleets.filter((fleet) => site_id === undefined || fleet.site_id === site_id);
   return (
     <div className="flex h-full min-h-[40rem] flex-col">
       <PageHeader title="Map" label="Map" />
       <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Robots">
-        <FilterSelect label="Site" value={site_id} options={namedOptions(sites)} onChange={(id) => change({ site_id: id })} />
-        <FilterSelect label="Fleet" value={fleet_id} options={namedOptions(fleets)} onChange={(id) => change({ fleet_id: id })} />
+        <FilterSelect
+          label="Site"
+          value={site_id}
+          options={namedOptions(sites)}
+          onChange={(id) => change({ site_id: id, fleet_id: undefined })}
+        />
+        <FilterSelect label="Fleet" value={fleet_id} options={namedOptions(fleets_there)} onChange={(id) => change({ fleet_id: id })} />
         <FilterSelect label="Status" value={status} options={STATUSES} onChange={(next) => change({ status: next })} />
         {(site_id ?? fleet_id ?? status) !== undefined && (
           <Button look="quiet" onClick={() => filters.clear(frame === undefined ? {} : { frame })}>
@@ -76,7 +82,7 @@ interface FoundProps {
 function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) {
   const sites = useMemo(() => new Set(robots.filter((robot) => isIn(FLOOR_PLAN, robot)).map(({ site_id }) => site_id)), [robots]);
   const is_geographic = useMemo(() => robots.some((robot) => isIn(GEOGRAPHIC, robot)), [robots]);
-  const is_planar = search.frame === undefined ? !is_geographic && sites.size > 0 : search.frame === "plan";
+  const is_planar = sites.size > 0 && (search.frame === "plan" || !is_geographic);
   const plan_site = search.site_id ?? [...sites][0];
   const frame = is_planar ? FLOOR_PLAN : GEOGRAPHIC;
   const placed = usePlaced(robots, frame, is_planar ? plan_site : undefined);
@@ -87,11 +93,14 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
   const open = useCallback(
     (id: string): void => {
       setSelected(id);
-      setFocus(placed.find((one) => one.robot.id === id));
+      const place = placed.find((one) => one.robot.id === id);
+      // A new object, so that a second click shows the robot again.
+      setFocus(place && { x: place.x, y: place.y });
     },
     [placed],
   );
-  if (robots.every(({ position }) => position === null)) return <NoPositions />;
+  if (robots.every(({ position }) => position === null))
+    return (search.site_id ?? search.fleet_id ?? search.status) === undefined ? <NoPositions /> : <NoMatch />;
   return (
     <>
       {is_cut && (
@@ -116,7 +125,9 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
         <div className="flex min-h-0 min-w-0 flex-col gap-2">
           <div className="flex flex-wrap gap-2">
             {is_geographic && sites.size > 0 && <FrameSwitch is_planar={is_planar} onChange={onChange} />}
-            {is_planar && plan_site !== undefined && <FloorPlanButton key={plan_site} site_id={plan_site} stored={floor_plan.stored} />}
+            {is_planar && plan_site !== undefined && (
+              <FloorPlanButton key={plan_site} site_id={plan_site} stored={floor_plan.stored} is_loaded={floor_plan.is_loaded} />
+            )}
             {is_planar && search.site_id === undefined && sites.size > 1 && <PlanSite sites={sites} onChange={onChange} />}
           </div>
           <RobotList robots={robots} placed={placed} onOpen={open} />
@@ -259,6 +270,10 @@ function RobotCard({ robot, frame, onClose }: { robot: RobotPosition; frame: Fra
     </section>
   );
 }
+
+const NoMatch = () => (
+  <EmptyState title="No matching positions">No robot that matches the filters has reported a position. Remove a filter.</EmptyState>
+);
 
 const NoPositions = () => (
   <EmptyState

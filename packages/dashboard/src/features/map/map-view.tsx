@@ -5,7 +5,7 @@ import { type Camera, cluster, type Cluster, fit, pan, type Size, tiles, zoom } 
 import { type Frame, GEOGRAPHIC, type Point, roundStep } from "./frames.ts";
 import { Marker, type Placed } from "./marker.tsx";
 
-/** Robots that are closer than this on the screen share a marker. */
+/** Robots in one square of this size share a marker. Between two levels of the zoom, the square grows to twice the size. */
 const CELL_PX = 44;
 const ZOOM_STEP = 1.6;
 const WHEEL_PX = 400;
@@ -66,9 +66,12 @@ export function MapView({ frame, robots, selected, onSelect, fit_key, focus, til
     latest.current = next;
     setMoved({ fit_key, camera: next });
   };
+  const fit_now = useRef(fit_key);
+  fit_now.current = fit_key;
   useEffect(() => {
-    if (focus !== undefined) setMoved({ fit_key, camera: { ...latest.current, ...focus } });
-  }, [focus, fit_key]);
+    // The coordinates of the focus are those of the map that was shown when it was chosen.
+    if (focus !== undefined) setMoved({ fit_key: fit_now.current, camera: { ...latest.current, ...focus } });
+  }, [focus]);
   const pointers = usePointers({ box, latest, frame, show });
   const zoomBy = (factor: number): void => show(zoom(latest.current, frame, factor));
   const press = (event: KeyboardEvent): void => {
@@ -286,7 +289,9 @@ interface MarkersProps {
 /** The markers. While the map moves, only the position of their common layer changes. */
 function Markers({ robots, camera, size, selected, onOpen }: MarkersProps) {
   const { scale } = camera;
-  const clusters = useMemo(() => cluster(robots, CELL_PX / scale), [robots, scale]);
+  // Groups change only when the scale has doubled: with each step of the wheel, most markers would be created again.
+  const level = Math.floor(Math.log2(scale));
+  const clusters = useMemo(() => cluster(robots, CELL_PX / 2 ** level), [robots, level]);
   const unit = AHEAD_PX / scale;
   // The origin of the layer: the camera, in steps.
   const x = Math.round(camera.x / unit) * unit;

@@ -5,7 +5,7 @@ import { api } from "../../api/client.ts";
 const PAGE_ROWS = 1_000;
 /** Maximum robots on the map. With more, the page asks for a filter. */
 export const ROBOTS_MAX = 10_000;
-/** Positions change without events. Robots send them with their metrics, at most once a minute by default settings. */
+/** Positions change without events. Robots send them with their metrics: every 15 minutes by default, or as `flush_seconds` sets. */
 const REFRESH_MS = 15_000;
 
 export interface PositionFilter {

@@ -5,7 +5,7 @@ import { type Line, sortLines, valueText } from "./explorer.ts";
 import { LineMark } from "./line-mark.tsx";
 
 type Order = (typeof LEGEND_ORDERS)[number];
-const TITLES: Record<Order, string> = { name: "Name", last: "Last", mean: "Mean", min: "Min", max: "Max" };
+const TITLES: Record<Order, string> = { name: "Name", last: "Latest", mean: "Average", min: "Lowest", max: "Highest" };
 
 interface LegendProps {
   label: string;

@@ -42,7 +42,8 @@ export function MetricPanel(props: MetricPanelProps) {
     ...query("queryMetrics", { query: asked }),
     enabled: name !== "",
     // While the period moves, the lines stay. A new query begins without those of the old one.
-    placeholderData: (before: { data: MetricAnswer } | undefined) => (before?.data.name === name ? before : undefined),
+    placeholderData: (before: { data: MetricAnswer } | undefined, of) =>
+      isSameExceptPeriod((of?.queryKey[1] as { query?: Asked } | undefined)?.query, asked) ? before : undefined,
   });
   return (
     <Card className="!p-3">
@@ -70,6 +71,14 @@ export function MetricPanel(props: MetricPanelProps) {
     </Card>
   );
 }
+
+type Asked = Partial<ReturnType<typeof queryOf>>;
+
+const isSameExceptPeriod = (before: Asked | undefined, asked: Asked): boolean => {
+  const rest = ({ since: _since, until: _until, points: _points, ...others }: Asked): string =>
+    JSON.stringify(Object.entries(others).toSorted());
+  return before !== undefined && rest(before) === rest(asked);
+};
 
 /** Whether the API refuses the query, such as one of too many robots. Its message states what to choose. */
 const isRefused = (error: Error | null): error is ApiError => error instanceof ApiError && error.status === 400;
@@ -143,7 +152,9 @@ function Found({ answer, panel, number, name, period, onChange, onZoom }: Metric
           The server has not responded since <Time at={new Date(outage.since_ms).toISOString()} exact />. Newer samples are missing.
         </p>
       )}
-      {picked !== undefined && <PickedPoint chart={chart} picked={picked} onClose={() => setPicked(undefined)} />}
+      {picked !== undefined && picked.seconds * 1_000 >= Date.parse(answer.since) && (
+        <PickedPoint chart={chart} picked={picked} onClose={() => setPicked(undefined)} />
+      )}
       <Markers markers={markers} />
       <LegendTable
         label={`Panel ${number}: values of ${title}`}

@@ -127,6 +127,7 @@ function ScopeFields({ panel, onChange }: Pick<FieldsProps, "panel" | "onChange"
       {scope === "robots" && <RobotFields ids={panel.robot_id ?? []} panel={panel} onPut={put} />}
       {scope === "label" && (
         <TextField
+          key={panel.label}
           label="Label"
           placeholder="KEY:VALUE"
           value={panel.label ?? ""}
@@ -199,6 +200,7 @@ function GroupFields({ group_by, onChange }: { group_by: string | undefined; onC
       />
       {is_label && (
         <TextField
+          key={group_by}
           label="Label key"
           placeholder="Key, such as zone"
           value={group_by?.startsWith("label:") === true ? group_by.slice("label:".length) : ""}

@@ -3,8 +3,7 @@ import { LOG_BUCKETS_MAX, type LogHistogram } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { httpError } from "../../kernel/fault.ts";
-import { planeState } from "../../kernel/kernel-plane.ts";
+import { limitRunning } from "../../kernel/limit-running.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { readRecords, unpack } from "./codec.ts";
@@ -31,28 +30,13 @@ const READ_BYTES = 1024 * 1024;
 const FIRST_WINDOW_MS = 4_000;
 const WINDOW_GROWTH = 8;
 const WINDOW_MS_MAX = 6 * 3_600_000;
+/** After a slower statement, the period shrinks: it may have read many rows that do not match. */
+const STATEMENT_MS_MAX = 200;
 const DAY_MS = 86_400_000;
 
 export const PERIOD_MS_DEFAULT = 3_600_000;
 
-const searchesOf = planeState((_: Plane) => new Map<string, number>());
-
-/** Runs a search of an org. Throws 429 if the org already runs the maximum. */
-export async function limitSearches<T>(plane: Plane, org_id: string, search: () => Promise<T>): Promise<T> {
-  const searches = searchesOf(plane);
-  const running = searches.get(org_id) ?? 0;
-  if (running >= SEARCHES_MAX) {
-    throw httpError(429, `the org already runs ${SEARCHES_MAX} log searches; try again in 1 s`, { "retry-after": "1" });
-  }
-  searches.set(org_id, running + 1);
-  try {
-    return await search();
-  } finally {
-    const left = (searches.get(org_id) ?? 1) - 1;
-    if (left === 0) searches.delete(org_id);
-    else searches.set(org_id, left);
-  }
-}
+export const limitSearches = limitRunning("log searches", SEARCHES_MAX);
 
 export type SearchFilter = LogFilter & { since: Date };
 
@@ -83,7 +67,9 @@ export async function search(
   let [bytes, turn_at] = [0, TURN_BYTES];
   for (;;) {
     const not_before = Math.max(floor, Math.min(next?.received_at.getTime() ?? now, now) - window_ms);
+    const began = clock.monotonic();
     const batches = await searchedBatches(db, caller, robots, filter, { from: next, not_before: new Date(not_before), limit });
+    const is_slow = clock.monotonic() - began > STATEMENT_MS_MAX;
     const bytes_before = bytes;
     for (const batch of batches) {
       const start = keyOf(batch, next !== undefined && isSameBatch(next, batch) ? next.seq : Number.MAX_SAFE_INTEGER);
@@ -111,7 +97,7 @@ export async function search(
     else {
       // No robot has this id, so the next read starts with the batches received before `not_before`.
       next = { received_at: new Date(not_before), robot_id: "", first_seq: 0, seq: 0 };
-      window_ms = Math.min(WINDOW_MS_MAX, window_ms * WINDOW_GROWTH);
+      window_ms = is_slow ? Math.max(FIRST_WINDOW_MS, window_ms / WINDOW_GROWTH) : Math.min(WINDOW_MS_MAX, window_ms * WINDOW_GROWTH);
     }
     if (clock.monotonic() > deadline) return { next, searched_back_to: next.received_at };
     if (bytes - bytes_before < READ_BYTES) limit = Math.min(BATCHES_A_READ_MAX, limit * 2);

@@ -1,5 +1,6 @@
 import type { Series } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
+import { badRequest } from "../../kernel/fault.ts";
 import { labelsKey, seriesOf } from "../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { Intervals, type IntervalValues } from "./intervals.ts";
@@ -7,6 +8,8 @@ import { addRollup, DAY_MS, type Step } from "./rollup.ts";
 import { CHUNKS_MAX, chunksBetween } from "./store.ts";
 import { hoursOfMetric, rollupsOfMetric, rollupsOfRobot, type RollupRow } from "./store-rollups.ts";
 
+/** Maximum series that one query reads. */
+const SERIES_READ_MAX = 20_000;
 /** Other work runs after this number of decoded samples or intervals. They take about 3 ms. */
 const TURN_SAMPLES = 5_000;
 /** Up to this number of hours, summed over the robots, samples are read, which takes about 1 ms for each hour. */
@@ -62,7 +65,7 @@ export async function readSeries(db: Db, org_id: string, wanted: Wanted): Promis
   const resolution = resolutionOf(wanted);
   if (resolution === "raw") {
     const chunks = await chunksBetween(db, org_id, wanted);
-    if (wanted.robots.length === 1 || chunks.length < CHUNKS_MAX) {
+    if (chunks.length < CHUNKS_MAX) {
       const set = new SeriesSet(wanted);
       for (const { robot_id, chunk } of chunks) {
         for (const series of seriesOf(chunk)) set.find(robot_id, series, series.times.length)?.add(series);
@@ -93,7 +96,7 @@ function rollupsOf(
 ): Promise<RollupRow[]> {
   const [robot_id = ""] = robots;
   const [name = ""] = names ?? [];
-  if (robots.length === 1) return rollupsOfRobot(db, org_id, robot_id, period);
+  if (robots.length === 1) return rollupsOfRobot(db, org_id, robot_id, { ...period, names });
   const wanted = { name, robots, ...period };
   return period.step_seconds === 3_600 ? hoursOfMetric(db, org_id, { ...wanted, extremes }) : rollupsOfMetric(db, org_id, wanted);
 }
@@ -116,6 +119,8 @@ class SeriesSet {
     const key = `${name} ${labelsKey({ labels })} ${robot_id}`;
     let found = this.#found.get(key);
     if (found === undefined) {
+      if (this.#found.size >= SERIES_READ_MAX)
+        throw badRequest(`more than ${SERIES_READ_MAX} series match: choose fewer robots, or another metric`);
       found = { robot_id, name, labels, intervals: new Intervals(since.getTime(), until.getTime(), points) };
       this.#found.set(key, found);
     }

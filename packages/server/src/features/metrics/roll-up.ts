@@ -1,5 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { isolateEach } from "../../kernel/isolate-failures.ts";
 import { seriesOf } from "../../kernel/stored-series.ts";
@@ -23,6 +24,8 @@ const ROBOT_EVERY_MS = 300_000;
 const ROBOTS_MAX = 5_000;
 /** Maximum chunks of a robot in one pass: at most 15 MB. */
 const CHUNKS_MAX = 256;
+/** Maximum series of a robot and day. An app that puts ids into labels could send many more. */
+const DAY_SERIES_MAX = 2_000;
 /** Maximum duration of one pass, so that rollups take at most a tenth of the time. What remains is left to the next pass. */
 const PASS_MS = 3_000;
 
@@ -35,11 +38,11 @@ export const startRollups = (plane: Plane): { stop(): Promise<void> } =>
 
 /** Adds new chunks to the rollups of robots, the longest waiting first, for at most PASS_MS. */
 export async function rollUpDue(plane: Plane): Promise<void> {
-  const { db, db_errors, clock, log } = plane;
+  const { db, clock, log } = plane;
   const began = clock.monotonic();
   const before = new Date(clock.now().getTime() - ROBOT_EVERY_MS);
   const due = await listDueRobots(db, { before, chunks: CHUNKS_MAX, limit: ROBOTS_MAX });
-  const failures = await isolateEach(due, db_errors.isOutage, async (robot) => {
+  const failures = await isolateEach(due, isConnectionLost, async (robot) => {
     if (clock.monotonic() - began < PASS_MS) await rollUp(db.forOrg(robot.org_id), robot, clock.now());
   });
   if (failures !== undefined) log.error({ err: failures.error, robots: failures.failed.length }, "metric rollups could not be computed");
@@ -56,7 +59,9 @@ const rollUp = (db: Db, { org_id, robot_id }: DueRobot, now: Date): Promise<void
     if (chunks.length < to - after) chunks = await chunksNumbered(tx, org_id, { robot_id, after, to, from: null });
     for (const [day, samples] of await samplesByDay(chunks)) {
       const since = new Date(day);
-      for (const stored of await rollupsOfRobot(tx, org_id, robot_id, { since, until: new Date(day + DAY_MS) })) samples.addStored(stored);
+      const stored = await rollupsOfRobot(tx, org_id, robot_id, { since, until: new Date(day + DAY_MS) });
+      samples.limitSeries(stored, DAY_SERIES_MAX);
+      for (const rollup of stored) samples.addStored(rollup);
       await putRollups(tx, org_id, { robot_id, day: since }, samples.rollups());
     }
     await putPosition(tx, org_id, { robot_id, number: to, chunk_from: chunks.at(-1)?.first_at ?? position.chunk_from, now });

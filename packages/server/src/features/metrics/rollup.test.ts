@@ -162,6 +162,27 @@ test("drops rollups as whole days past their retention time", TIMEOUT, async () 
   await retention.stop();
 });
 
+test("a day has a limited number of series: the stored ones, and the first of the others", () => {
+  const samples = new DayOfSamples(0);
+  const series = (name: string): Series => ({ name, labels: {}, times: [0], values: [1] });
+  for (const name of ["new_1", "stored", "new_2", "new_3"]) samples.add(series(name));
+  samples.limitSeries([series("stored"), series("stored_before")], 3);
+  assert.deepEqual([...new Set(samples.rollups().map(({ name }) => name))].toSorted(), ["new_1", "stored"]);
+});
+
+test("rollups begin at the first chunk that is stored, also if the robot sent many before", TIMEOUT, async () => {
+  await using of = await start();
+  const { plane, org_id, now } = of;
+  const { robot_id } = await of.robot();
+  await of.store(robot_id, "cpu_percent", [[now, 1]]);
+  await of.store(robot_id, "cpu_percent", [[now + 1_000, 2]]);
+  const far = 1_000_000;
+  await plane.db.run(sql`update metric_chunk set number = number + ${far} where org_id = ${org_id}`);
+  await plane.db.run(sql`update metric_position set last_number = last_number + ${far} where org_id = ${org_id}`);
+  await rollUpDue(plane);
+  assert.deepEqual(await of.totals(robot_id, now), [2, 3]);
+});
+
 test("a day is sorted once when it is two days old, and can then be changed", TIMEOUT, async () => {
   await using of = await start();
   const { rig, plane, now } = of;

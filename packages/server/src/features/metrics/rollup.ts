@@ -50,6 +50,17 @@ export class DayOfSamples {
       if (step_seconds === rollup.step_seconds) addRollup(rollup, this.#day, intervals);
   }
 
+  /** Removes new series, so that the day has at most `series_max`: those that are `stored`, and the first of the others. */
+  limitSeries(stored: readonly Pick<Series, "name" | "labels">[], series_max: number): void {
+    const known = new Set(stored.map(seriesKey));
+    let room = series_max - known.size;
+    for (const key of this.#series.keys()) {
+      if (known.has(key)) continue;
+      if (room <= 0) this.#series.delete(key);
+      room -= 1;
+    }
+  }
+
   /** Returns the series with at least one finite sample. */
   rollups(): Rollup[] {
     return [...this.#series.values()].flatMap(({ name, labels, of_step }) =>

@@ -3,6 +3,7 @@ import { METRIC_GROUPS_MAX, METRIC_ROBOTS_MAX, routes } from "@roamfleet/protoco
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
+import { limitRunning } from "../../kernel/limit-running.ts";
 import { serve } from "../../kernel/serve.ts";
 import { parseTime, wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
@@ -17,6 +18,13 @@ import { queryStoredOrRemote } from "./remote-read.ts";
 const HOUR_MS = 3_600_000;
 const SPAN_DAYS_MAX = 92;
 const POINTS_DEFAULT = 120;
+/** Maximum product of robots and days of one query, which bounds its rows. */
+const ROBOT_DAYS_MAX = 100_000;
+/** Maximum product of robots and points of one query, which bounds its memory. More robots get fewer points, but at least POINTS_MIN. */
+const ROBOT_POINTS_MAX = 500_000;
+const POINTS_MIN = 24;
+/** Concurrent queries of many robots of one org on one server. */
+const limitQueries = limitRunning("metric queries", 8);
 const NAMES_MAX = 50;
 /** Names that no robot has sent for this time are not listed. */
 const NAMES_SINCE_MS = 2 * DAY_MS;
@@ -78,8 +86,14 @@ export function metricRoutes(http: Http, plane: Plane): void {
     if (robots.length > METRIC_ROBOTS_MAX)
       throw badRequest(`more than ${METRIC_ROBOTS_MAX} robots match: choose a site, a fleet or a label`);
     const extremes = aggregation === "min" || aggregation === "max" || isCounter(name);
+    const days = Math.ceil((period.until.getTime() - period.since.getTime()) / DAY_MS);
+    if (robots.length * days > ROBOT_DAYS_MAX)
+      throw badRequest(`${robots.length} robots and ${days} days are too much for one query: choose fewer robots or a shorter period`);
     const scope = { robots: robots.map(({ id }) => id), names: new Set([name]), extremes };
-    const { series, points } = await readSeries(db, org_id, { ...period, ...scope });
+    const points_max = Math.max(POINTS_MIN, Math.floor(ROBOT_POINTS_MAX / Math.max(1, robots.length)));
+    const { series, points } = await limitQueries(plane, org_id, () =>
+      readSeries(db, org_id, { ...period, points: Math.min(period.points, points_max), ...scope }),
+    );
     const shown = shownPeriod(period, points);
     const groups = groupSeries(series, new Map(robots.map((robot) => [robot.id, robot])), {
       group_by,

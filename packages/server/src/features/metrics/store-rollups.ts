@@ -48,7 +48,12 @@ const positionRow = row({ number: bigint, chunk_from: nullable(timestamptz), las
  */
 export async function lockPosition(tx: Db, org_id: string, robot_id: string, now: Date): Promise<RowOf<typeof positionRow> | undefined> {
   await tx.run(sql`
-    insert into metric_rollup_position (org_id, robot_id, updated_at) values (${org_id}, ${robot_id}, ${now}) on conflict do nothing`);
+    -- Begins at the first chunk that still exists. Its number is high if the robot is older than this table.
+    insert into metric_rollup_position (org_id, robot_id, number, updated_at)
+    select ${org_id}, ${robot_id}, coalesce(min(number) - 1, 0), ${now} from metric_chunk
+    where org_id = ${org_id} and robot_id = ${robot_id} and number > 0
+    having not exists (select from metric_rollup_position where org_id = ${org_id} and robot_id = ${robot_id})
+    on conflict do nothing`);
   return tx.maybe(sql(positionRow)`
     select r.number, r.chunk_from, p.last_number
     from metric_rollup_position r join metric_position p on p.org_id = r.org_id and p.robot_id = r.robot_id
@@ -126,9 +131,10 @@ export const listNames = async (db: Db, caller: Caller, since: Date, limit: numb
   (
     await db.many(sql(nameRow)`
       with recursive names as (
-        (select name, 1 as nth from metric_rollup where org_id = ${caller.org_id} order by name limit 1)
+        (select name, 1 as nth from metric_rollup where org_id = ${caller.org_id} and day >= ${startOfDay(since)} order by name limit 1)
         union all
-        select (select m.name from metric_rollup m where m.org_id = ${caller.org_id} and m.name > n.name order by m.name limit 1), n.nth + 1
+        select (select m.name from metric_rollup m where m.org_id = ${caller.org_id} and m.name > n.name and m.day >= ${startOfDay(since)}
+          order by m.name limit 1), n.nth + 1
         from names n where n.name is not null and n.nth < ${NAMES_LOOKED_AT_MAX})
       -- reads tables of other features: robot
       select n.name from names n where n.name is not null and exists (
@@ -182,11 +188,12 @@ export const rollupsOfRobot = (
   db: Db,
   org_id: string,
   robot_id: string,
-  { since, until, step_seconds }: Omit<Period, "step_seconds"> & { step_seconds?: Step },
+  { since, until, step_seconds, names }: Omit<Period, "step_seconds"> & { step_seconds?: Step; names?: ReadonlySet<string> | undefined },
 ): Promise<RollupRow[]> =>
   db.many(sql(rollupRow)`
     select ${rollupRow} from metric_rollup
-    where org_id = ${org_id} and robot_id = ${robot_id} and day >= ${startOfDay(since)} and day < ${until} ${step_seconds === undefined ? sql`` : sql`and step_seconds = ${step_seconds}`}`);
+    where org_id = ${org_id} and robot_id = ${robot_id} and day >= ${startOfDay(since)} and day < ${until} ${step_seconds === undefined ? sql`` : sql`and step_seconds = ${step_seconds}`}
+      ${names === undefined ? sql`` : sql`and name = any(${list([...names])}::text[])`}`);
 
 /**
  * A condition on robots that is no condition of the index: planning with 1,000 values takes 60 ms, and the rows of a day are beside each other.
