@@ -36,8 +36,10 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
     const config = (await org.api.getConfigDeployment({ params: { id: config_deployment.id } })).data;
     return finished_at !== null && config.finished_at !== null;
   });
+  // A period ends before `until`, and a simulated clock does not move.
+  const later = new Date(at.getTime() + 60_000).toISOString();
   await until("the robot's samples to be stored", async () => {
-    const { groups } = (await org.api.queryMetrics({ query: { name: SAMPLE_METRIC, robot_id: robot.id } })).data;
+    const { groups } = (await org.api.queryMetrics({ query: { name: SAMPLE_METRIC, robot_id: robot.id, until: later } })).data;
     return groups.length > 0;
   });
   const tomorrow = new Date(at.getTime() + 86_400_000).toISOString();
