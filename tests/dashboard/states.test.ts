@@ -198,7 +198,8 @@ async function keys({ page, org }: Dashboard): Promise<void> {
   ] as const) {
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: /^Search robots/ }).fill(id);
-    await page.locator("#palette-0").waitFor();
+    // Before, the list has the pages.
+    await page.locator("#palette-0:only-child").waitFor();
     await page.keyboard.press("Enter");
     await page.waitForURL(url);
   }

@@ -3,7 +3,7 @@ import type { JsonRouteName } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Bot, Boxes, FileCog, type LucideIcon, MapPin, Package, Plus, Rocket, SquareTerminal } from "lucide-react";
-import { type KeyboardEvent, useDeferredValue, useState } from "react";
+import { type KeyboardEvent, useDeferredValue, useEffect, useRef, useState } from "react";
 import { api } from "../api/client.ts";
 import { query } from "../api/queries.ts";
 import { useMay } from "../api/session.ts";
@@ -34,7 +34,11 @@ function Finder({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
-  const entries = useEntries(useDeferredValue(text.trim()));
+  const found_for = useDeferredValue(text.trim());
+  const entries = useEntries(found_for);
+  const is_current = found_for === text.trim();
+  /** Enter was pressed before the entries were those of the text. */
+  const is_entered = useRef(false);
   const chosen = Math.min(at, entries.length - 1);
   const open = (entry: Entry | undefined): void => {
     if (entry === undefined) return;
@@ -47,8 +51,16 @@ function Finder({ onClose }: { onClose: () => void }) {
     if (step !== undefined) {
       event.preventDefault();
       setAt((chosen + step + entries.length) % Math.max(1, entries.length));
-    } else if (event.key === "Enter") open(entries[chosen]);
+    } else if (event.key === "Enter") {
+      if (is_current) open(entries[chosen]);
+      else is_entered.current = true;
+    }
   };
+  useEffect(() => {
+    if (!is_entered.current || !is_current) return;
+    is_entered.current = false;
+    open(entries[chosen]);
+  });
   return (
     <>
       <input

@@ -186,7 +186,7 @@ function RobotList({ robots, placed, onOpen }: RobotListProps) {
   const is_placed = tab === "placed";
   return (
     <>
-      <div>
+      <div className="flex">
         <Segments
           label="Robots"
           options={[
