@@ -42,8 +42,8 @@ test("the access table requires no higher role for an object than for its route"
   }
 });
 
-/** Objects that operators delete: the deletion only ends what an operator began. */
-const ENDED_BY_OPERATORS = ["endUpload", "deleteAlertMute"];
+/** Objects that operators delete: the deletion only ends what an operator began. An operator may also replace a floor plan by an empty one. */
+const ENDED_BY_OPERATORS = ["endUpload", "deleteAlertMute", "deleteFloorPlan"];
 
 test("viewers cannot change data or download artifacts, and deletions require an admin", () => {
   for (const { name, path, method, access: role } of all) {
