@@ -78,34 +78,47 @@ function Finder({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={press}
       />
-      {/* The fade at the lower edge shows that the list scrolls. The padding keeps the last entry above it. */}
-      <ul
-        id="palette-list"
-        role="listbox"
-        aria-label="Results"
-        className="min-h-0 flex-1 scroll-pb-6 overflow-y-auto [mask-image:linear-gradient(to_top,transparent,black_1.5rem)] p-1 pb-6"
-      >
-        {entries.map((entry, index) => (
-          <li
-            key={entry.key}
-            id={`palette-${index}`}
-            role="option"
-            aria-selected={index === chosen}
-            ref={(element) => {
-              if (index === chosen) element?.scrollIntoView({ block: "nearest" });
-            }}
-            onClick={() => open(entry)}
-            onMouseMove={() => setAt(index)}
-            className={cx("flex h-9 cursor-pointer items-center gap-3 rounded px-3", index === chosen && "bg-active")}
-          >
-            <entry.icon {...ICON} className="text-muted" />
-            <TextLine className="flex-1">{entry.label}</TextLine>
-            <span className="shrink-0 text-xs text-muted">{entry.hint}</span>
-          </li>
-        ))}
-        {entries.length === 0 && <li className="p-4 text-center text-muted">No matches</li>}
-      </ul>
+      <Results entries={entries} chosen={chosen} onChoose={setAt} onOpen={open} />
     </>
+  );
+}
+
+interface ResultsProps {
+  entries: readonly Entry[];
+  chosen: number;
+  onChoose: (index: number) => void;
+  onOpen: (entry: Entry) => void;
+}
+
+function Results({ entries, chosen, onChoose, onOpen }: ResultsProps) {
+  // The fade at the lower edge shows that the list scrolls. The padding keeps the last entry above it.
+  return (
+    <ul
+      id="palette-list"
+      role="listbox"
+      aria-label="Results"
+      className="min-h-0 flex-1 scroll-pb-6 overflow-y-auto [mask-image:linear-gradient(to_top,transparent,black_1.5rem)] p-1 pb-6"
+    >
+      {entries.map((entry, index) => (
+        <li
+          key={entry.key}
+          id={`palette-${index}`}
+          role="option"
+          aria-selected={index === chosen}
+          ref={(element) => {
+            if (index === chosen) element?.scrollIntoView({ block: "nearest" });
+          }}
+          onClick={() => onOpen(entry)}
+          onMouseMove={() => onChoose(index)}
+          className={cx("flex h-9 cursor-pointer items-center gap-3 rounded px-3", index === chosen && "bg-active")}
+        >
+          <entry.icon {...ICON} className="text-muted" />
+          <TextLine className="flex-1">{entry.label}</TextLine>
+          <span className="shrink-0 text-xs text-muted">{entry.hint}</span>
+        </li>
+      ))}
+      {entries.length === 0 && <li className="p-4 text-center text-muted">No matches</li>}
+    </ul>
   );
 }
 

@@ -69,7 +69,6 @@ export function MapView({ frame, robots, selected, onSelect, fit_key, focus, til
   const fit_now = useRef(fit_key);
   fit_now.current = fit_key;
   useEffect(() => {
-    // The coordinates of the focus are those of the map that was shown when it was chosen.
     if (focus !== undefined) setMoved({ fit_key: fit_now.current, camera: { ...latest.current, ...focus } });
   }, [focus]);
   const pointers = usePointers({ box, latest, frame, show });

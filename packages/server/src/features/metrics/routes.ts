@@ -36,6 +36,15 @@ interface PeriodQuery {
   points?: number;
 }
 
+/** Returns the maximum number of points of a query. Throws 400 if it would read too many rows. */
+function pointsMax(robots: number, { since, until }: MetricPeriod): number {
+  if (robots > METRIC_ROBOTS_MAX) throw badRequest(`more than ${METRIC_ROBOTS_MAX} robots match: choose a site, a fleet or a label`);
+  const days = Math.ceil((until.getTime() - since.getTime()) / DAY_MS);
+  if (robots * days > ROBOT_DAYS_MAX)
+    throw badRequest(`${robots} robots and ${days} days are too much for one query: choose fewer robots or a shorter period`);
+  return Math.max(POINTS_MIN, Math.floor(ROBOT_POINTS_MAX / Math.max(1, robots)));
+}
+
 export function metricRoutes(http: Http, plane: Plane): void {
   const { clock, settings } = plane;
 
@@ -83,14 +92,9 @@ export function metricRoutes(http: Http, plane: Plane): void {
     const labels = readLabels(query.label);
     const robots =
       labels === undefined ? [] : await listScope(db, caller, { site_id, fleet_id, robots: wanted, labels }, METRIC_ROBOTS_MAX + 1);
-    if (robots.length > METRIC_ROBOTS_MAX)
-      throw badRequest(`more than ${METRIC_ROBOTS_MAX} robots match: choose a site, a fleet or a label`);
     const extremes = aggregation === "min" || aggregation === "max" || isCounter(name);
-    const days = Math.ceil((period.until.getTime() - period.since.getTime()) / DAY_MS);
-    if (robots.length * days > ROBOT_DAYS_MAX)
-      throw badRequest(`${robots.length} robots and ${days} days are too much for one query: choose fewer robots or a shorter period`);
+    const points_max = pointsMax(robots.length, period);
     const scope = { robots: robots.map(({ id }) => id), names: new Set([name]), extremes };
-    const points_max = Math.max(POINTS_MIN, Math.floor(ROBOT_POINTS_MAX / Math.max(1, robots.length)));
     const { series, points } = await limitQueries(plane, org_id, () =>
       readSeries(db, org_id, { ...period, points: Math.min(period.points, points_max), ...scope }),
     );
