@@ -3,7 +3,7 @@ import pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
 
 export interface CopyRuns {
-  /** Creates the table, unless it exists. */
+  /** Statement that creates the table if it does not exist. */
   create: string;
   table: string;
   /** Options of COPY, in parentheses; empty: the text format. */

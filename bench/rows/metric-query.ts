@@ -54,7 +54,7 @@ async function insertRollups(rig: Rig, client: pg.Client, first_day: number): Pr
   await db.close();
 }
 
-/** Durations of requests, and the CPU time that the program needed for each. */
+/** The duration of each request, and the CPU time that the program spent on it. */
 class Times {
   readonly ms: number[] = [];
   readonly cpu_us: number[] = [];

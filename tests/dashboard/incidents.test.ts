@@ -96,7 +96,7 @@ test("works on incidents and alert rules in the browser", LIMIT, async (t) => {
     await row.waitFor({ state: "detached" });
   });
 
-  await t.test("creates an alert rule whose condition is a metric above a bound", async () => {
+  await t.test("creates an alert rule for a metric that is above a bound", async () => {
     await visit(page, "/alert-rules");
     await page.getByRole("button", { name: "New rule" }).click();
     const dialog = page.getByRole("dialog");

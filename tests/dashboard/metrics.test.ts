@@ -41,7 +41,7 @@ test("explores metrics of many robots in the browser", LIMIT, async (t) => {
   const values = (name: string) => page.getByRole("region", { name: `Values of ${name}` });
   const panels = (): Record<string, unknown>[] => JSON.parse(new URL(page.url()).searchParams.get("panels") ?? "[]") as never;
 
-  await t.test("states how to send metrics if there are none", async () => {
+  await t.test("explains how to send metrics while the org has none", async () => {
     await visit(page, "/");
     await page.getByRole("link", { name: "Metrics" }).click();
     await page.getByText("No metrics yet").waitFor();

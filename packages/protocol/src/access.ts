@@ -9,7 +9,7 @@ export type Access = "public" | Role | "service_admin" | "robot";
 
 /**
  * Kinds of objects that a scope can include. With the kinds `target` and `config_scope`, a neighboring field of the request contains the
- * actual kind of the object. A `selector` is an object with the ids of a site, a fleet and robots.
+ * actual kind of the object. The kind `selector` is for a field that contains the ids of a site, a fleet and robots.
  */
 export type ObjectKind =
   | "site"

@@ -19,7 +19,7 @@ export {
 } from "./field.tsx";
 export { type Filters, MoreFilters, useFilters } from "./filters.tsx";
 export { Finder, type FinderProps } from "./finder.tsx";
-export { byteText, counted, durationText, jsonText, plural, readJson, shellLine } from "./format.ts";
+export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { copyAsRf, ListActions, Menu } from "./menu.tsx";
 export { useOutage } from "./outage.ts";

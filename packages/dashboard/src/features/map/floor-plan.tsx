@@ -124,7 +124,7 @@ function FloorPlanDialog({ site_id, stored, onClose }: FloorPlanDialogProps) {
 async function base64Of(file: File): Promise<string> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
-  // In parts, because a call has a maximum number of arguments.
+  // Convert 8 KiB at a time, because each byte is an argument of the call and the number of arguments is limited.
   for (let at = 0; at < bytes.length; at += 8_192) text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
   return btoa(text);
 }

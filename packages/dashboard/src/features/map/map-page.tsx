@@ -175,7 +175,7 @@ interface RobotListProps {
 
 const NAMES = new Intl.Collator(undefined, { numeric: true });
 
-/** The robots on the map, or those that are not on it. */
+/** A table of the robots. One tab has those on the map, the other one those that the map does not show. */
 function RobotList({ robots, placed, onOpen }: RobotListProps) {
   const [tab, setTab] = useState<"placed" | "missing">("placed");
   const [shown, missing] = useMemo(() => {

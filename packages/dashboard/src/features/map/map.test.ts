@@ -23,7 +23,7 @@ test("projects as Web Mercator, with the equator and Greenwich in the middle", (
   assert.equal(FLOOR_PLAN.project(at(1, 2)), undefined);
 });
 
-test("shows all points, none, or one with 40 m around it", () => {
+test("the first view contains all points, or 40 m around a single point, and has a finite scale without points", () => {
   const points = [
     { x: 0, y: 0 },
     { x: 70, y: -10 },

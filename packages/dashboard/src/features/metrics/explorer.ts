@@ -185,7 +185,7 @@ export function panelText({ aggregation = "avg", group_by, ...scope }: Panel, na
   return `${AGGREGATION_TEXTS[aggregation]} ${by}${rate}`;
 }
 
-/** Color tokens and dash patterns of the lines. */
+/** The lines differ by color and by pattern of dashes: CSS variables, and lengths in pixels. */
 const LINE_TOKENS = ["--accent", "--info", "--warn", "--bad", "--ink", "--muted"] as const;
 const DASHES: readonly (readonly number[])[] = [[], [6, 4], [2, 3], [10, 3, 2, 3], [14, 5]];
 

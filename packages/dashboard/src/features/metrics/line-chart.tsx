@@ -16,7 +16,7 @@ const NEAR_PX = 24;
 /** Lines that the tooltip lists. */
 const TOOLTIP_LINES_MAX = 8;
 const TOOLTIP_PX = 260;
-/** A shorter selection is a click. */
+/** A drag over fewer pixels counts as a click. */
 const DRAG_PX_MIN = 6;
 const MARKER_PX = 5;
 
@@ -46,7 +46,7 @@ export interface LineChartProps {
 
 /**
  * A chart with one line for each group and gaps where there is no data. All charts of the page share the cursor. A drag selects a period.
- * With the keyboard, the chart is a slider over time: arrow keys move the cursor and change the line, + and - zoom, Enter selects the point.
+ * With the keyboard, the left and right arrows move the cursor, up and down change the line, + and - zoom, and Enter selects the point.
  */
 export function LineChart(props: LineChartProps) {
   const { title, unit, times, lines, lit, markers } = props;

@@ -8,7 +8,20 @@ import { lazy, Suspense, useMemo, useState } from "react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { Panel } from "../../search.ts";
-import { Card, copyAsRf, EmptyState, LinkButton, Menu, QueryState, shellLine, Skeleton, Text, Time, useOutage } from "../../ui/index.ts";
+import {
+  Card,
+  copyAsRf,
+  EmptyState,
+  LinkButton,
+  Menu,
+  QueryState,
+  shellLine,
+  Skeleton,
+  Text,
+  Time,
+  toLocalInput,
+  useOutage,
+} from "../../ui/index.ts";
 import { chartOf, type Chart, panelText, type Period, queryOf, valueText } from "./explorer.ts";
 import { LegendTable } from "./legend-table.tsx";
 import { PanelFields } from "./panel-fields.tsx";
@@ -194,6 +207,8 @@ function PickedPoint({ chart, picked: { seconds, key }, onClose }: { chart: Char
   const line = chart.lines.find((one) => one.key === key);
   const at = chart.times.findIndex((time) => time >= seconds);
   const iso = (offset: number): string => new Date((seconds + offset) * 1_000).toISOString();
+  // YYYY-MM-DD in the browser's time zone.
+  const day = toLocalInput(iso(0)).slice(0, 10);
   return (
     <div role="status" className="my-2 flex flex-wrap items-center gap-2 rounded-md bg-sunken px-2 py-1.5 text-xs">
       {line === undefined ? (
@@ -213,12 +228,7 @@ function PickedPoint({ chart, picked: { seconds, key }, onClose }: { chart: Char
           >
             Logs at that time
           </LinkButton>
-          <LinkButton
-            className="!h-7 text-xs"
-            to="/robots/$id/timeline"
-            params={{ id: line.robot_id }}
-            search={{ from: localDay(seconds), to: localDay(seconds) }}
-          >
+          <LinkButton className="!h-7 text-xs" to="/robots/$id/timeline" params={{ id: line.robot_id }} search={{ from: day, to: day }}>
             Timeline of that day
           </LinkButton>
         </>
@@ -228,12 +238,6 @@ function PickedPoint({ chart, picked: { seconds, key }, onClose }: { chart: Char
       </button>
     </div>
   );
-}
-
-/** Returns the date in the browser's time zone, as YYYY-MM-DD. */
-function localDay(seconds: number): string {
-  const at = new Date(seconds * 1_000);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
 }
 
 /** The events that the chart marks, as links. */

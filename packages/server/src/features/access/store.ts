@@ -34,8 +34,8 @@ export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
 type Ids = ReturnType<typeof list>;
 
 /**
- * A deployment belongs to the present site and fleet of its robot or fleet. A selection belongs to the fleet, else to the site, that it
- * names. If there is no such object, the deployment belongs to the org only.
+ * A deployment to a robot or fleet belongs to the site and fleet where that is now. A deployment to a selection belongs to the selector's
+ * fleet or, without one, to its site. If there is no such object, the deployment belongs to the org only.
  */
 const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
   -- reads tables of other features: deployment, robot, fleet

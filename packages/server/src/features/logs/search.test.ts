@@ -74,7 +74,7 @@ test("searches the logs of all robots of the org, newest first, with their names
   assert.deepEqual(await messages(`label=zone:a&label=zone:b`), []);
 });
 
-test("pages through the records of a search without repeating or omitting one", TIMEOUT, async () => {
+test("the pages of a search contain each record once", TIMEOUT, async () => {
   const { rig, plane, org_id, log, get } = await startRig();
   await using _ = rig;
   const robots = [await seedRobot(plane, org_id), await seedRobot(plane, org_id), await seedRobot(plane, org_id)];
@@ -93,7 +93,7 @@ test("pages through the records of a search without repeating or omitting one", 
   assert.equal(pages, 8);
 });
 
-test("finds records that a robot sent days later, and none outside of the period", TIMEOUT, async () => {
+test("finds records of the period that a robot sent days later, and no others", TIMEOUT, async () => {
   const { rig, plane, org_id, log, messages } = await startRig();
   await using _ = rig;
   const { robot_id } = await seedRobot(plane, org_id);

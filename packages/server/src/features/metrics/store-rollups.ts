@@ -183,7 +183,7 @@ export const listScope = (
 
 const startOfDay = (at: Date): Date => new Date(dayOf(at.getTime()));
 
-/** Returns the rollups of one robot in a period, of all metrics. Without `step_seconds`, those of all intervals. */
+/** Returns the rollups of one robot in a period. Without `step_seconds`, those of both lengths; without `names`, those of all metrics. */
 export const rollupsOfRobot = (
   db: Db,
   org_id: string,

@@ -9,7 +9,7 @@ const NAMES = {
   heading: "position_heading_degrees",
 } as const;
 
-/** Coordinates whose samples are further apart belong to different positions. */
+/** Two coordinates are one position only if their samples are at most this far apart. */
 const APART_MS_MAX = 60_000;
 const METERS_MAX = 1_000_000;
 const TURN_DEGREES = 360;
