@@ -66,7 +66,7 @@ test("an operator of a fleet selects only robots of that fleet", LIMIT, async ()
 });
 
 test("a selection is visible by the place that it names", LIMIT, async () => {
-  const { org, site_a, site_b, a1, release } = await ground();
+  const { org, site_a, site_b, a1, robots, release } = await ground();
   const everywhere = new Http(plane, org.admin_token);
   const of_site = String((await select(everywhere, release, { site_id: site_a })).data.id);
   const of_fleet = String((await select(everywhere, release, { fleet_id: a1, labels: { line: "3" } })).data.id);
@@ -85,6 +85,14 @@ test("a selection is visible by the place that it names", LIMIT, async () => {
       listed.toSorted(),
       "the report lists the same deployments",
     );
+    const of_robot = await http.get(`/api/deployments?robot_id=${robots.a1}`);
+    if (listed.length === 0) assert.equal(of_robot.status, 404);
+    else
+      assert.deepEqual(
+        of_robot.items.map(({ id }) => String(id)),
+        listed,
+        "the list of a robot has the same deployments",
+      );
     return listed.toSorted();
   };
   assert.deepEqual(await sees({ site_id: site_a }), [of_site, of_fleet].toSorted());

@@ -70,6 +70,15 @@ test("deploys to selected robots in the browser", { skip: NO_BROWSER, timeout: 4
     assert.equal(selector?.fleet_id, fleet_id);
   });
 
+  await t.test("lists the selections of a robot on its page", async () => {
+    const robot_id = (await newest())?.target_selector?.robot_ids?.[0] ?? "";
+    await goTo(page, `/robots/${robot_id}`);
+    await page.getByText("to a selection, ").first().waitFor();
+    assert.equal(await page.getByText("to a selection, ").count(), 2);
+    await goTo(page, `/deployments?robot_id=${robot_id}`);
+    await page.locator("[data-row]", { hasText: "selected robots" }).waitFor();
+  });
+
   await t.test("removes the limit to the robots that were selected", async () => {
     await goTo(page, `/robots?fleet_id=${fleet_id}&sort=name`);
     await page.locator("[data-row]").nth(0).getByLabel("Select").click();

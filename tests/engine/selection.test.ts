@@ -77,6 +77,34 @@ test("a selection is named in words", TIMEOUT, async () => {
   assert.equal((await plane.deploy(release, { fleet_id })).selection, null);
 });
 
+test("the deployments of a robot include those to selections with it, in pages and with the other filters", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { sites, fleets, robots } = await ground(plane);
+  const [robot_id = "", other = ""] = [robots[0]?.id, robots[1]?.id];
+  const [release, another] = [await plane.release(), await plane.release()];
+  const selected = await plane.deploy(release, { target_selector: { site_id: sites[0] ?? "", labels: { line: "3" } } });
+  const direct = await plane.deploy(release, { robot_id });
+  const direct_to_other = await plane.deploy(release, { robot_id: other });
+  const of_other = await plane.deploy(release, { target_selector: { labels: { line: "4" } } });
+  const listed = await plane.deploy(another, { target_selector: { robot_ids: [robot_id, other] } });
+  await plane.deploy(release, { fleet_id: fleets[0] ?? "" });
+  const config = await plane.deployConfig({ target_selector: { fleet_id: fleets[0] ?? "" } });
+  const list = async (query: { limit?: number; cursor?: string; release_id?: string; cause?: "request" | "follow" } = {}) =>
+    await plane.api.listDeployments({ query: { robot_id, ...query } });
+  const idsOf = ({ items }: { items: { id: string }[] }): string[] => items.map(({ id }) => id);
+  assert.deepEqual(idsOf(await list()), [listed.id, direct.id, selected.id]);
+  const by_other = await plane.api.listDeployments({ query: { robot_id: other } });
+  assert.deepEqual(idsOf(by_other), [listed.id, of_other.id, direct_to_other.id]);
+  assert.deepEqual(idsOf(await list({ release_id: release.id })), [direct.id, selected.id]);
+  assert.deepEqual(idsOf(await list({ cause: "request" })), [listed.id, direct.id, selected.id]);
+  assert.deepEqual(idsOf(await list({ cause: "follow" })), []);
+  assert.deepEqual(idsOf(await plane.api.listConfigDeployments({ query: { robot_id } })), [config.id]);
+  const first = await list({ limit: 2 });
+  assert.deepEqual(idsOf(first), [listed.id, direct.id]);
+  const last = await list({ limit: 2, cursor: first.next_cursor ?? "" });
+  assert.deepEqual([idsOf(last), last.next_cursor], [[selected.id], null]);
+});
+
 test("a selection without a matching robot ends cancelled", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   await ground(plane);

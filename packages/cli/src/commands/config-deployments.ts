@@ -45,7 +45,7 @@ export const deployments = defineCommand<[DeploymentsOptions]>(
   (command) =>
     limitOption(namespaceOption(command, "Only deployments of this namespace"))
       .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
-      .option("--robot <id>", "Only deployments to this robot")
+      .option("--robot <id>", "Only deployments to this robot, and to selections that include it")
       .option("--fleet <id>", "Only deployments to this fleet"),
   (context, { limit, namespace, status, robot, fleet }) =>
     printList(context, "listConfigDeployments", {

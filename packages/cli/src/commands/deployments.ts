@@ -22,7 +22,7 @@ export const list = defineCommand<[ListOptions]>(
   (command) =>
     limitOption(command)
       .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
-      .option("--robot <id>", "Only deployments to this robot")
+      .option("--robot <id>", "Only deployments to this robot, and to selections that include it")
       .option("--fleet <id>", "Only deployments to this fleet")
       .option("--since <time>", "Only deployments created since this time: an age such as 10m, 2h or 3d, or an RFC 3339 time", readTime)
       .option(

@@ -144,7 +144,7 @@ export const eventQuery = Shape({
 
 export const deploymentFilters = {
   status: Maybe(OneOf(DEPLOYMENT_STATUSES)),
-  robot_id: Maybe(Id),
+  robot_id: Maybe({ ...Id, description: "Deployments to this robot, and to selections that include it. Those to its fleet have fleet_id" }),
   fleet_id: Maybe(Id),
   cause: Maybe(
     OneOf(

@@ -2,7 +2,7 @@ import { type DeploymentStatus, type Reason, reportedArch } from "@roamfleet/pro
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow, type ReasonCounts, reachedDeployments } from "./rows.ts";
 
@@ -115,11 +115,11 @@ const CAUSES = {
   follow: sql`and (target_kind = 'robot' and created_by ->> 'type' = 'system')`,
 };
 
-export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, { after, limit }: Window) =>
-  db.many(sql(deploymentRow)`
-    select ${deploymentRow} from deployment where org_id = ${caller.org_id} and kind = ${f.kind} ${reachedDeployments(caller)}
+/** Lists deployments, newest first. `robot_id` finds those to this robot, and those to a selection with this robot. */
+export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, { after, limit }: Window) => {
+  const matching = (target: Statement<unknown>): Statement<unknown> => sql`
+    select ${deploymentRow} from deployment where org_id = ${caller.org_id} and kind = ${f.kind} ${reachedDeployments(caller)} ${target}
     ${f.status === undefined ? sql`` : sql`and status = ${f.status}`}
-    ${f.robot_id === undefined ? sql`` : sql`and robot_id = ${f.robot_id}`}
     ${f.fleet_id === undefined ? sql`` : sql`and fleet_id = ${f.fleet_id}`}
     ${f.release_id === undefined ? sql`` : sql`and release_id = ${f.release_id}`}
     ${f.namespace === undefined ? sql`` : sql`and namespace = ${f.namespace}`}
@@ -127,7 +127,17 @@ export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, 
     ${f.since === undefined ? sql`` : sql`and created_at >= ${f.since}`}
     ${f.until === undefined ? sql`` : sql`and created_at < ${f.until}`}
     ${after === null ? sql`` : sql`and id < ${after}`}
-    order by id desc limit ${limit}`);
+    order by id desc limit ${limit}`;
+  if (f.robot_id === undefined) return db.many(sql(deploymentRow)`${matching(sql``)}`);
+  // Two queries, because each has an index. With "or", PostgreSQL reads all deployments of the org.
+  return db.many(sql(deploymentRow)`
+    select ${deploymentRow} from (
+      (${matching(sql`and robot_id = ${f.robot_id}`)})
+      union all
+      (${matching(sql`and target_kind = 'selection' and exists (
+        select from deployment_target t where t.org_id = deployment.org_id and t.deployment_id = deployment.id and t.robot_id = ${f.robot_id})`)})
+    ) as of_robot order by id desc limit ${limit}`);
+};
 
 export interface DeploymentUpdate {
   id: string;
