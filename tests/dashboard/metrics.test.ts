@@ -196,6 +196,26 @@ test("explores metrics of many robots in the browser", LIMIT, async (t) => {
     await page.waitForURL(/\/incidents\/inc_/);
   });
 
+  await t.test("marks the deployments of a site among many others of the period, and states when there are more", async () => {
+    const site_id = (await org.api.getFleet({ params: { id: fleet_id } })).data.site_id;
+    const release = await org.release({ tag: "9.1.0" });
+    await org.deploy(release, { target_selector: { site_id, fleet_id } });
+    const { id } = await org.deploy(release, { robot_id: second!.id });
+    await org.api.cancelDeployment({ params: { id } });
+    const copy = (first: number, last: number) =>
+      server.db.run(sql`
+        insert into deployment select (jsonb_populate_record(d, jsonb_build_object('id', 'dep_z' || lpad(i::text, 25, '0')))).*
+        from deployment d, generate_series(${first}::int, ${last}::int) i where d.id = ${id}`);
+    await copy(1, 50);
+    await visit(page, urlOf([{ name: "cpu_percent", site_id }]));
+    await page.getByText("Marked: 2 events", { exact: true }).click();
+    await page.getByRole("link", { name: "Deployment of 9.1.0" }).waitFor();
+    await copy(51, 200);
+    await visit(page, urlOf([{ name: "cpu_percent" }]));
+    await page.getByText("Marked: 201 events. Only the newest 200 deployments").click();
+    await axe(page);
+  });
+
   await t.test("compares two robots from the Metrics tab of one", async () => {
     await visit(page, `/robots/${first!.id}/metrics`);
     await page.getByRole("button", { name: "Compare with…" }).click();

@@ -74,7 +74,6 @@ test("deploys to selected robots in the browser", { skip: NO_BROWSER, timeout: 4
     const robot_id = (await newest())?.target_selector?.robot_ids?.[0] ?? "";
     await goTo(page, `/robots/${robot_id}`);
     await page.getByText("to a selection, ").first().waitFor();
-    assert.equal(await page.getByText("to a selection, ").count(), 2);
     await goTo(page, `/deployments?robot_id=${robot_id}`);
     await page.locator("[data-row]", { hasText: "selected robots" }).waitFor();
   });

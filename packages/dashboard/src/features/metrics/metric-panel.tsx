@@ -11,6 +11,7 @@ import type { Panel } from "../../search.ts";
 import {
   Card,
   copyAsRf,
+  counted,
   EmptyState,
   LinkButton,
   Menu,
@@ -25,7 +26,7 @@ import {
 import { chartOf, type Chart, panelText, type Period, queryOf, valueText } from "./explorer.ts";
 import { LegendTable } from "./legend-table.tsx";
 import { PanelFields } from "./panel-fields.tsx";
-import { type Marker, useMarkers } from "./use-markers.ts";
+import { EVENTS_MAX, type Markers, useMarkers } from "./use-markers.ts";
 
 // The chart library is a separate chunk, so that the page appears first.
 const LineChart = lazy(async () => ({ default: (await import("./line-chart.tsx")).LineChart }));
@@ -133,7 +134,7 @@ const queryLine = ({ site_id, fleet_id, robot_id, label, group_by, aggregation }
 
 function Found({ answer, panel, number, name, period, onChange, onZoom }: MetricPanelProps & { answer: MetricAnswer }) {
   const chart = useMemo(() => chartOf(answer, panel.group_by), [answer, panel.group_by]);
-  const markers = useMarkers(panel, period);
+  const events = useMarkers(panel, period);
   const [lit, setLit] = useState<string>();
   const [picked, setPicked] = useState<Picked>();
   const outage = useOutage();
@@ -153,7 +154,7 @@ function Found({ answer, panel, number, name, period, onChange, onZoom }: Metric
           lines={shown}
           from={Date.parse(answer.since) / 1_000}
           until={Date.parse(answer.until) / 1_000}
-          markers={markers}
+          markers={events.markers}
           lit={lit}
           onLit={setLit}
           onZoom={onZoom}
@@ -168,7 +169,7 @@ function Found({ answer, panel, number, name, period, onChange, onZoom }: Metric
       {picked !== undefined && picked.seconds * 1_000 >= Date.parse(answer.since) && (
         <PickedPoint chart={chart} picked={picked} onClose={() => setPicked(undefined)} />
       )}
-      <Markers markers={markers} />
+      <MarkedEvents {...events} />
       <LegendTable
         label={`Panel ${number}: values of ${title}`}
         lines={chart.lines}
@@ -241,11 +242,14 @@ function PickedPoint({ chart, picked: { seconds, key }, onClose }: { chart: Char
 }
 
 /** The events that the chart marks, as links. */
-function Markers({ markers }: { markers: readonly Marker[] }) {
-  if (markers.length === 0) return null;
+function MarkedEvents({ markers, is_cut }: Markers) {
+  if (markers.length === 0 && !is_cut) return null;
   return (
     <details className="my-1 text-xs">
-      <summary className="min-h-6 text-muted">{`Marked: ${markers.length === 1 ? "1 event" : `${markers.length} events`}`}</summary>
+      <summary className="min-h-6 text-muted">
+        {`Marked: ${counted(markers.length, "event")}`}
+        {is_cut && `. Only the newest ${EVENTS_MAX} deployments and ${EVENTS_MAX} open incidents were searched`}
+      </summary>
       <ul className="max-h-40 overflow-y-auto py-1" tabIndex={0} aria-label="Marked events">
         {markers.map(({ id, at, text, tone, link }) => (
           <li key={id} className="flex min-h-6 items-center gap-2">
