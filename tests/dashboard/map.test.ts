@@ -17,6 +17,7 @@ test("the map shows the last known positions of robots", LIMIT, async (t) => {
   await t.test("explains how robots report positions if none does", () => empty(it));
   await t.test("shows name, status and position of a robot selected on the map or in the list", () => select(it));
   await t.test("lists robots without a position", () => missing(it));
+  await t.test("shows a small map on the pages of a robot and a site, which leads to the map", () => small(it));
   await t.test("shows the coordinates of a site's floor plan", () => planar(it));
   await t.test("loads tiles from the origin in the server's settings", () => tiled(it));
   await t.test("moves and zooms with keys, and with the wheel around the pointer", () => moves(it));
@@ -77,6 +78,31 @@ async function missing(it: Dashboard): Promise<void> {
   await page.getByRole("button", { name: "Not on it (2)" }).click();
   await page.locator("[data-row]", { hasText: third }).getByText("none").waitFor();
   await page.getByRole("button", { name: "On the map (2)" }).click();
+}
+
+async function small(it: Dashboard): Promise<void> {
+  const { page, robots, org } = it;
+  const [first = "", second = ""] = await names(it);
+  await visit(page, `/robots/${robots[1]!.id}`);
+  const position = page.getByRole("region", { name: "Position" });
+  await position.getByText("51.930000°, 4.500000°, 4 h ago").waitFor();
+  assert.equal(await marker(page, second).getAttribute("data-old"), "true");
+  await axe(page);
+  await position.getByRole("link", { name: "Open map" }).click();
+  await page.getByRole("region", { name: "Selected robot" }).getByRole("link", { name: second }).waitFor();
+  await marker(page, first).waitFor();
+  const { site_id } = (await org.api.getRobot({ params: { id: robots[0]!.id } })).data;
+  await visit(page, `/sites/${site_id}`);
+  const map = page.getByRole("region", { name: "Map", exact: true });
+  await map.getByText("2 robots. Latest position").waitFor();
+  assert.equal(await map.locator("[data-marker]").count(), 2);
+  await axe(page);
+  await map.getByRole("link", { name: "Open map" }).click();
+  await page.waitForURL(/\/map\?site_id=/);
+  const answered = page.waitForResponse(/\/api\/positions\?/);
+  await visit(page, `/robots/${robots[3]!.id}`);
+  assert.equal((await answered).status(), 200);
+  assert.equal(await position.count(), 0, "a robot that reports no position has no map");
 }
 
 async function planar(it: Dashboard): Promise<void> {

@@ -248,10 +248,11 @@ export const readRobotsSearch = searchOf({
 });
 export type RobotsSearch = ReturnType<typeof readRobotsSearch>;
 
-/** Parses the filters of the map. `frame`: whether it shows the world or a floor plan. */
+/** Parses the filters of the map. `robot_id`: the robot that is selected first. `frame`: whether it shows the world or a floor plan. */
 export const readMapSearch = searchOf({
   site_id: text(),
   fleet_id: text(),
+  robot_id: text(),
   status: oneOf(["online", "offline", "never_connected"]),
   frame: oneOf(["world", "plan"]),
 });

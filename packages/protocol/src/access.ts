@@ -185,7 +185,7 @@ export const access = {
   listAllShellSessions: list("viewer", "shells", query("robot_id")),
   getShellSession: one("viewer", "shell_session"),
   getShellRecording: one("admin", "shell_session"),
-  listPositions: list("viewer", "positions of robots", query("fleet_id", "site_id")),
+  listPositions: list("viewer", "positions of robots", query("fleet_id", "site_id", "robot_id")),
   getFloorPlan: one("viewer", "site"),
   putFloorPlan: one("operator", "site"),
   deleteFloorPlan: one("operator", "site"),

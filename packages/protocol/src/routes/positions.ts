@@ -75,6 +75,7 @@ export const positionRoutes = defineRoutes("Robots", {
       ...page,
       site_id: Maybe(Id),
       fleet_id: Maybe(Id),
+      robot_id: Maybe(Id),
       status: Maybe(Status),
       known: Maybe(Type.Boolean({ description: "true: only robots with a position; false: only robots without one" })),
     }),

@@ -21,19 +21,16 @@ import {
   Text,
   Time,
   useFilters,
-  useNow,
-  useOutage,
 } from "../../ui/index.ts";
 import { FloorPlanButton, useFloorPlan } from "./floor-plan.tsx";
-import { FLOOR_PLAN, type Frame, GEOGRAPHIC, type Point } from "./frames.ts";
+import type { Frame, Point } from "./frames.ts";
 import { MAP_TILES } from "./map-tiles.ts";
 import { MapView } from "./map-view.tsx";
 import type { Placed } from "./marker.tsx";
+import { isIn, usePlaced } from "./use-placed.ts";
 import { type Positions, ROBOTS_MAX, usePositions } from "./use-positions.ts";
 
 const route = getRouteApi("/app/map");
-/** An older position is drawn pale. */
-const OLD_MS = 3_600_000;
 const STATUSES = [
   { value: "online", label: "Online" },
   { value: "offline", label: "Offline" },
@@ -80,15 +77,10 @@ interface FoundProps {
 }
 
 function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) {
-  const sites = useMemo(() => new Set(robots.filter((robot) => isIn(FLOOR_PLAN, robot)).map(({ site_id }) => site_id)), [robots]);
-  const is_geographic = useMemo(() => robots.some((robot) => isIn(GEOGRAPHIC, robot)), [robots]);
-  const is_planar = sites.size > 0 && (search.frame === "plan" || !is_geographic);
-  const plan_site = search.site_id ?? [...sites][0];
-  const frame = is_planar ? FLOOR_PLAN : GEOGRAPHIC;
-  const placed = usePlaced(robots, frame, is_planar ? plan_site : undefined);
-  const [selected, setSelected] = useState<string>();
-  const [focus, setFocus] = useState<Point>();
-  const floor_plan = useFloorPlan(is_planar ? plan_site : undefined);
+  const { frame, placed, is_planar, is_geographic, sites, plan_site } = usePlaced(robots, search);
+  const [selected, setSelected] = useState(search.robot_id);
+  const [focus, setFocus] = useState<Point | undefined>(() => placed.find(({ robot: { id } }) => id === search.robot_id));
+  const floor_plan = useFloorPlan(plan_site);
   const robot = robots.find(({ id }) => id === selected);
   const open = useCallback(
     (id: string): void => {
@@ -118,14 +110,14 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
           focus={focus}
           tile_url={MAP_TILES?.url}
           attribution={MAP_TILES?.attribution}
-          plan={is_planar ? floor_plan.plan : undefined}
+          plan={floor_plan.plan}
         >
           {robot !== undefined && <RobotCard robot={robot} frame={frame} onClose={() => setSelected(undefined)} />}
         </MapView>
         <div className="flex min-h-0 min-w-0 flex-col gap-2">
           <div className="flex flex-wrap gap-2">
             {is_geographic && sites.size > 0 && <FrameSwitch is_planar={is_planar} onChange={onChange} />}
-            {is_planar && plan_site !== undefined && (
+            {plan_site !== undefined && (
               <FloorPlanButton key={plan_site} site_id={plan_site} stored={floor_plan.stored} is_loaded={floor_plan.is_loaded} />
             )}
             {is_planar && search.site_id === undefined && sites.size > 1 && <PlanSite sites={sites} onChange={onChange} />}
@@ -134,24 +126,6 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
         </div>
       </div>
     </>
-  );
-}
-
-const isIn = (frame: Frame, { position }: RobotPosition): boolean => position !== null && frame.project(position) !== undefined;
-
-/** Returns the robots with coordinates of the frame; of a floor plan, only those of its site. */
-function usePlaced(robots: readonly RobotPosition[], frame: Frame, site_id: string | undefined): readonly Placed[] {
-  const now = useNow();
-  // During an outage of the server, no position is current.
-  const is_stale = useOutage() !== undefined;
-  return useMemo(
-    () =>
-      robots.flatMap((robot) => {
-        const { position } = robot;
-        const point = position === null || (site_id !== undefined && robot.site_id !== site_id) ? undefined : frame.project(position);
-        return point === undefined ? [] : [{ ...point, robot, is_old: is_stale || now - Date.parse(position!.at) > OLD_MS }];
-      }),
-    [robots, frame, site_id, now, is_stale],
   );
 }
 

@@ -31,20 +31,23 @@ const cornersOf = ({ left, top, width, height }: Plan): Point[] => [
   { x: left + width, y: top + height },
 ];
 
-interface MapViewProps {
+interface Shown {
   frame: Frame;
   robots: readonly Placed[];
+  /** URL template of map tiles. Only for the geographic frame. */
+  tile_url: string | undefined;
+  /** Drawn below the robots. */
+  plan: Plan | undefined;
+}
+
+interface MapViewProps extends Shown {
   selected: string | undefined;
   onSelect: (id: string | undefined) => void;
   /** Changes when the map must show all robots again. */
   fit_key: string;
   /** A point to show in the middle. */
   focus: Point | undefined;
-  /** URL template of map tiles. Only for the geographic frame. */
-  tile_url: string | undefined;
   attribution: string | undefined;
-  /** Drawn below the robots. */
-  plan: Plan | undefined;
   /** Shown over the lower edge of the map. */
   children?: ReactNode;
 }
@@ -54,10 +57,7 @@ export function MapView({ frame, robots, selected, onSelect, fit_key, focus, til
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
   const [moved, setMoved] = useState<{ fit_key: string; camera: Camera }>();
-  const fitted = useMemo(
-    () => fit(plan === undefined ? robots : [...robots, ...cornersOf(plan)], frame, size),
-    [robots, plan, frame, size],
-  );
+  const fitted = useFitted(frame, robots, plan, size);
   // Until the user moves the map, it shows all robots.
   const camera = moved?.fit_key === fit_key ? moved.camera : fitted;
   const latest = useRef(camera);
@@ -103,23 +103,51 @@ export function MapView({ frame, robots, selected, onSelect, fit_key, focus, til
         {...pointers.handlers}
         className="absolute inset-0 cursor-grab touch-none overflow-hidden outline-offset-[-2px] active:cursor-grabbing"
       >
-        {/* Below the tiles, so that it is visible where they could not be loaded. */}
-        <Grid frame={frame} camera={camera} size={size} />
-        {frame === GEOGRAPHIC && tile_url !== undefined && <Tiles url={tile_url} camera={camera} size={size} />}
-        {plan !== undefined && <PlanImage plan={plan} camera={camera} size={size} />}
-        <Markers robots={robots} camera={camera} size={size} selected={selected} onOpen={open} />
+        <Layers {...{ frame, robots, tile_url, plan, camera, size, selected }} onOpen={open} />
       </div>
       <ZoomButtons onZoom={zoomBy} onFit={() => show(fitted)} />
       <div className="pointer-events-none absolute inset-x-2 bottom-2 flex flex-wrap items-end justify-between gap-2">
         <div className="pointer-events-auto min-w-0">{children}</div>
-        <div className="flex flex-col items-end gap-1">
-          <ScaleBar pixels={camera.scale / frame.metersPerUnit(camera.y)} />
-          {Boolean(attribution) && frame === GEOGRAPHIC && <p className="rounded bg-raised px-1 text-xs text-muted">{attribution}</p>}
-        </div>
+        <Legend frame={frame} camera={camera} attribution={attribution} />
       </div>
     </div>
   );
 }
+
+/** A map without controls that shows all robots. Its content is not accessible: describe it beside the map. */
+export function StillMap({ frame, robots, tile_url, attribution, plan }: Shown & { attribution: string | undefined }) {
+  const box = useRef<HTMLDivElement>(null);
+  const size = useSize(box);
+  const camera = useFitted(frame, robots, plan, size);
+  return (
+    <div ref={box} inert className="relative h-44 overflow-hidden border-b border-line bg-sunken" data-map>
+      <Layers {...{ frame, robots, tile_url, plan, camera, size }} selected={undefined} onOpen={() => {}} />
+      <div className="absolute right-2 bottom-2">
+        <Legend frame={frame} camera={camera} attribution={attribution} />
+      </div>
+    </div>
+  );
+}
+
+const useFitted = (frame: Frame, robots: readonly Placed[], plan: Plan | undefined, size: Size): Camera =>
+  useMemo(() => fit(plan === undefined ? robots : [...robots, ...cornersOf(plan)], frame, size), [robots, plan, frame, size]);
+
+const Layers = ({ frame, robots, tile_url, plan, camera, size, selected, onOpen }: Shown & MarkersProps) => (
+  <>
+    {/* Below the tiles, so that it is visible where they could not be loaded. */}
+    <Grid frame={frame} camera={camera} size={size} />
+    {frame === GEOGRAPHIC && tile_url !== undefined && <Tiles url={tile_url} camera={camera} size={size} />}
+    {plan !== undefined && <PlanImage plan={plan} camera={camera} size={size} />}
+    <Markers robots={robots} camera={camera} size={size} selected={selected} onOpen={onOpen} />
+  </>
+);
+
+const Legend = ({ frame, camera, attribution }: { frame: Frame; camera: Camera; attribution: string | undefined }) => (
+  <div className="flex flex-col items-end gap-1">
+    <ScaleBar pixels={camera.scale / frame.metersPerUnit(camera.y)} />
+    {Boolean(attribution) && frame === GEOGRAPHIC && <p className="rounded bg-raised px-1 text-xs text-muted">{attribution}</p>}
+  </div>
+);
 
 const PlanImage = ({ plan, camera, size }: { plan: Plan; camera: Camera; size: Size }) => (
   <img

@@ -27,6 +27,7 @@ import {
 } from "../../ui/index.ts";
 import { reasonText, waitingText } from "../deployments/deployment-text.ts";
 import { Conditions, explanationQuery } from "../deployments/explanation.tsx";
+import { SmallMap } from "../map/small-map.tsx";
 import { AgentVersion } from "./agent-version.tsx";
 import { HealthStrip } from "./health-strip.tsx";
 import { joinWorkloads, releaseName, robotLines, saysApp, type Workload } from "./robot-text.ts";
@@ -35,7 +36,7 @@ import { healthQuery, useRobot } from "./use-robot.ts";
 
 const RECENT = 8;
 
-/** The overview of a robot: apps, deployments, failing checks, details, labels and recent activity. */
+/** The overview of a robot: apps, deployments, failing checks, details, position, labels and recent activity. */
 export function RobotOverview() {
   const robot = useRobot();
   if (robot === undefined) return null;
@@ -52,6 +53,7 @@ export function RobotOverview() {
         </div>
         <div className="min-w-0">
           <Facts robot={robot} />
+          {robot.status !== "decommissioned" && <SmallMap title="Position" scope={{ robot_id: robot.id }} />}
           <Labels labels={robot.labels} />
           <Section title="Command line">
             <Command>{robotLines.show(robot.id)}</Command>

@@ -34,6 +34,7 @@ import {
 } from "../../ui/index.ts";
 import { NewFleet, RobotCounts } from "../fleets/fleet-menu.tsx";
 import { IncidentList } from "../incidents/incident-parts.tsx";
+import { SmallMap } from "../map/small-map.tsx";
 import { Figure } from "../overview/figure.tsx";
 import { FleetStates } from "../overview/fleet-states.tsx";
 import { RecentTimeline } from "../overview/recent-timeline.tsx";
@@ -92,7 +93,7 @@ const COLUMNS: readonly Column<Site>[] = [
 
 const siteRoute = getRouteApi("/app/sites/$id");
 
-/** A site: its robots, incidents, fleets, releases and latest events. */
+/** A site: its robots, incidents, fleets, positions, releases and latest events. */
 export function SitePage() {
   const { id } = siteRoute.useParams();
   const site = useQuery(query("getSite", { params: { id } }));
@@ -139,7 +140,10 @@ function Found({ site }: { site: Site }) {
       <SiteIncidents site_id={id} />
       <FleetStates site_id={id} is_stale={useOutage() !== undefined} />
       <div className="grid gap-x-6 lg:grid-cols-2">
-        <VersionMix scope={{ site_id: id }} />
+        <div className="min-w-0">
+          <SmallMap title="Map" scope={{ site_id: id }} />
+          <VersionMix scope={{ site_id: id }} />
+        </div>
         <RecentTimeline site_id={id} />
       </div>
       {is_making && <NewFleet site_id={id} onClose={() => setMaking(false)} />}

@@ -6,6 +6,7 @@ import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
 import { requireFleet } from "../fleets/index.ts";
+import { requireRobot } from "../robots/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { positionIn } from "./position.ts";
 import { listPositions, type PositionRow, putPositions } from "./store.ts";
@@ -14,6 +15,7 @@ export function positionRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listPositions, async (_, { query, caller, db }) => {
     if (query.fleet_id !== undefined) await requireFleet(db, caller.org_id, query.fleet_id);
     if (query.site_id !== undefined) await requireSite(db, caller.org_id, query.site_id);
+    if (query.robot_id !== undefined) await requireRobot(db, caller.org_id, query.robot_id);
     return readPage(query, [routes.listPositions.name, caller.org_id], (window) => listPositions(db, caller, query, window), toWire);
   });
 }

@@ -73,4 +73,9 @@ test("keeps the newest position of a robot, and writes at most one in 10 seconds
   await send(now - 10_000, 4);
   assert.deepEqual(await x(), [4]);
   assert.deepEqual([(await list()).length, (await list(false)).length], [2, 1]);
+  const of_robot = await listPositions(plane.db.forOrg(org_id), caller, { robot_id }, { after: null, limit: 10 });
+  assert.deepEqual(
+    of_robot.map(({ id, x_meters }) => [id, x_meters]),
+    [[robot_id, 4]],
+  );
 });

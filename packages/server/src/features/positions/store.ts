@@ -40,6 +40,7 @@ export type PositionRow = RowOf<typeof positionRow>;
 export interface PositionFilter {
   site_id?: string;
   fleet_id?: string;
+  robot_id?: string;
   status?: PositionRow["status"];
   known?: boolean;
 }
@@ -54,7 +55,7 @@ const STATUSES: Record<PositionRow["status"] | "any", Statement<unknown>> = {
 export const listPositions = (
   db: Db,
   caller: Caller,
-  { site_id, fleet_id, status, known }: PositionFilter,
+  { site_id, fleet_id, robot_id, status, known }: PositionFilter,
   { after, limit }: Window,
 ): Promise<PositionRow[]> =>
   db.many(
@@ -66,7 +67,7 @@ export const listPositions = (
           p.at, p.latitude_degrees, p.longitude_degrees, p.x_meters, p.y_meters, p.heading_degrees
         from robot r ${known === true ? sql`join` : sql`left join`} robot_position p on p.org_id = r.org_id and p.robot_id = r.id
         where r.org_id = ${caller.org_id} and r.decommissioned_at is null and r.id < ${after ?? MAX_ID} ${STATUSES[status ?? "any"]}
-          ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id })}
+          ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id, "r.id": robot_id })}
           ${known === false ? sql`and p.robot_id is null` : sql``} ${visible(caller, "r.site_id", "r.fleet_id")}
         order by r.id desc`,
       limit,
