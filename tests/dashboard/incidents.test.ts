@@ -120,4 +120,19 @@ test("works on incidents and alert rules in the browser", LIMIT, async (t) => {
       assert.equal(await viewer.getByRole("button", { name: /^(Comment|New rule)$/ }).count(), 0);
     }
   });
+
+  await t.test("lists the incidents of a deleted rule", async () => {
+    it.allow(/status of 404/);
+    await api.deleteAlertRule({ params: { id: await org.defaultRule("robot_offline") } });
+    await visit(page, `/incidents/${id}`);
+    await page.getByRole("link", { name: "not available" }).click();
+    await page.waitForURL(/\/incidents\?.*rule_id=alr_/);
+    await page.locator("[data-row]", { hasText: "Robot offline" }).waitFor();
+    const rule = page.getByLabel("Rule");
+    assert.match((await rule.locator("option:checked").textContent()) ?? "", /deleted rule/);
+    await axe(page);
+    await rule.selectOption({ label: "Data disk" });
+    await page.getByText("No matching incidents").waitFor();
+    assert.equal(await rule.getByRole("option", { name: "deleted rule" }).count(), 0);
+  });
 });

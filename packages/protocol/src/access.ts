@@ -9,7 +9,8 @@ export type Access = "public" | Role | "service_admin" | "robot";
 
 /**
  * Kinds of objects that a scope can include. With the kinds `target` and `config_scope`, a neighboring field of the request contains the
- * actual kind of the object. The kind `selector` is for a field that contains the ids of a site, a fleet and robots.
+ * actual kind of the object. The kind `selector` is for a field that contains the ids of a site, a fleet and robots. The kind
+ * `incident_rule` is an alert rule that may have been deleted: the list of its incidents decides whether the caller may name it.
  */
 export type ObjectKind =
   | "site"
@@ -21,6 +22,7 @@ export type ObjectKind =
   | "enrollment_key"
   | "shell_session"
   | "alert_rule"
+  | "incident_rule"
   | "alert_mute"
   | "incident"
   | "target"
@@ -272,7 +274,10 @@ export const access = {
   createAlertMute: at("operator", ["site_id", "fleet_id", "rule_id"]),
   deleteAlertMute: one("operator", "alert_mute"),
 
-  listIncidents: list("viewer", "incidents", query("site_id", "fleet_id", "robot_id", "rule_id")),
+  listIncidents: list("viewer", "incidents", [
+    ...query("site_id", "fleet_id", "robot_id"),
+    { in: "query", field: "rule_id", kind: "incident_rule", role: "viewer" },
+  ]),
   getIncident: one("viewer", "incident"),
   listIncidentMembers: one("viewer", "incident"),
   listIncidentEntries: one("viewer", "incident"),

@@ -196,7 +196,16 @@ function Facts({ incident }: { incident: Incident }) {
       <Card>
         <KeyValue
           items={{
-            "Alert rule": rule === undefined ? <span className="text-muted">not available</span> : <Text>{rule.name}</Text>,
+            "Alert rule": (
+              <Link
+                to="/incidents"
+                search={{ rule_id, state: "all" }}
+                title="Incidents of this rule"
+                className="inline-flex min-h-6 items-center text-accent underline"
+              >
+                <Text>{rule?.name ?? "not available"}</Text>
+              </Link>
+            ),
             Condition: rule !== undefined && conditionText(rule),
             Site: <NameLink to="/sites/$id" params={{ id: site_id }} name={places.site_names.get(site_id) ?? site_id} />,
             Fleet: fleet_id !== null && (

@@ -1,9 +1,10 @@
 import type { Incident } from "@roamfleet/protocol/routes";
 import { SEVERITIES } from "@roamfleet/protocol/states";
+import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
-import { type Places, usePlaces } from "../../api/queries.ts";
+import { type Places, query, usePlaces } from "../../api/queries.ts";
 import type { IncidentsSearch } from "../../search.ts";
 import {
   Button,
@@ -15,6 +16,7 @@ import {
   ListTable,
   Menu,
   NameLink,
+  namedOptions,
   PageHeader,
   shellLine,
   TableSettings,
@@ -38,8 +40,7 @@ export function IncidentsPage() {
   const filters = useFilters(route.useSearch());
   const navigate = route.useNavigate();
   const places = usePlaces();
-  const query = queryOf(filters.search);
-  const list = useLivePages("listIncidents", { query });
+  const list = useLivePages("listIncidents", { query: queryOf(filters.search) });
   const view = useTableView(
     "incidents",
     useMemo(() => columnsOf(places), [places]),
@@ -115,9 +116,10 @@ function IncidentFilters({
       <FilterSelect
         label="Site"
         value={search.site_id}
-        options={places.sites.map(({ id, name }) => ({ value: id, label: name }))}
+        options={namedOptions(places.sites)}
         onChange={(site_id) => change({ site_id })}
       />
+      <RuleFilter rule_id={search.rule_id} onChange={(rule_id) => change({ rule_id })} />
       {is_filtered && (
         <Button look="quiet" onClick={() => clear()}>
           Clear
@@ -125,6 +127,15 @@ function IncidentFilters({
       )}
     </div>
   );
+}
+
+/** The filter by alert rule. A deleted rule appears only while it is chosen, for example with the link on an incident's page. */
+function RuleFilter({ rule_id, onChange }: { rule_id: string | undefined; onChange: (rule_id: string | undefined) => void }) {
+  const rules = useQuery(query("listAlertRules")).data?.items;
+  if (rules === undefined) return null;
+  const is_deleted = rule_id !== undefined && rules.every(({ id }) => id !== rule_id);
+  const options = [...namedOptions(rules), ...(is_deleted ? [{ value: rule_id, label: "deleted rule" }] : [])];
+  return <FilterSelect label="Rule" value={rule_id} options={options} onChange={onChange} />;
 }
 
 function NoIncidents({ search, clear }: ReturnType<typeof useFilters<IncidentsSearch>>) {

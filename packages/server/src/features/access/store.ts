@@ -68,6 +68,12 @@ const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => 
     -- reads tables of other features: alert_rule
     select id, site_id, fleet_id, site_id is null and fleet_id is null as shared, '[]'::jsonb as fleets
     from alert_rule where org_id = ${org_id} and id = any(${ids}::text[])`,
+  incident_rule: (org_id, ids, fleets) => sql(foundRow)`
+    ${STATEMENTS.alert_rule(org_id, ids, fleets)}
+    union all
+    -- reads tables of other features: alert_rule
+    select asked.id, null::text as site_id, null::text as fleet_id, true as shared, '[]'::jsonb as fleets from unnest(${ids}::text[]) as asked (id)
+    where not exists (select from alert_rule r where r.org_id = ${org_id} and r.id = asked.id)`,
   alert_mute: (org_id, ids) => sql(foundRow)`
     -- reads tables of other features: alert_mute
     select id, site_id, fleet_id, site_id is null and fleet_id is null as shared, '[]'::jsonb as fleets

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AlertRule, Incident } from "@roamfleet/protocol/routes";
-import { sql } from "../../kernel/sql.ts";
+import { row, sql, text } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { createCredential } from "../tokens/index.ts";
@@ -40,8 +40,27 @@ test("lists rules and incidents of the caller's org, filtered and within its sco
   assert.deepEqual(await titles("", await scoped({ fleet_id: here.fleet_id })), []);
   assert.deepEqual(await titles("", other.token), []);
   assert.equal((await it.call("GET", `/api/incidents?site_id=${here.site_id}`, { token: other.token })).status, 404);
+  assert.deepEqual(await titles("rule_id=alr_1"), ["All", "All"]);
+  await plane.db.run(sql`delete from alert_rule where org_id = ${org_id} and id = 'alr_1'`);
+  assert.deepEqual(await titles("rule_id=alr_1"), ["All", "All"], "a deleted rule");
+  assert.deepEqual(await titles("rule_id=alr_1", await scoped({ site_id: here.site_id })), ["All"]);
+  const refusal = async (rule_id: string, by: string): Promise<string> => {
+    const { status, body } = await it.call("GET", `/api/incidents?rule_id=${rule_id}`, { token: by });
+    return `${status} ${body.error.message.replace(rule_id, "ID")}`;
+  };
+  const limited = await scoped({ fleet_id: here.fleet_id });
+  const missing = await refusal("alr_2", token);
+  assert.match(missing, /^404 /);
+  for (const [rule_id, by] of [
+    ["alr_1", limited],
+    ["alr_1", other.token],
+    ["alr_2", limited],
+    // The rule of another fleet, which exists.
+    [(await plane.db.one(sql(row({ id: text }))`select id from alert_rule where fleet_id = ${there.fleet_id}`)).id, limited],
+  ] as const)
+    assert.equal(await refusal(rule_id, by), missing);
   const rules = (await it.call<List<AlertRule>>("GET", "/api/alert-rules", { token })).body.items;
-  assert.equal(rules.length, 7);
+  assert.equal(rules.length, 6);
   assert.deepEqual(rules.find(({ name }) => name === "Disk almost full")?.condition, { type: "disk_above", percent: 90 });
   assert.deepEqual(
     (await it.call<List<AlertRule>>("GET", "/api/alert-rules", { token: other.token })).body.items.map(({ name }) => name).length,

@@ -1,6 +1,7 @@
 import { type AlertRule, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { changesBetween } from "../../kernel/audit.ts";
+import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
@@ -12,7 +13,7 @@ import { createMute, removeMute } from "./mutes.ts";
 import { changeRule, createRule, newRule, readRule, removeRule, withChanges } from "./rules.ts";
 import { type IncidentFilter, listEntries, listIncidents, listMembers } from "./store-shown.ts";
 import { listMutes } from "./store-mutes.ts";
-import { listRules, type RuleRow } from "./store-rules.ts";
+import { findRule, listRules, type RuleRow } from "./store-rules.ts";
 import { testRule } from "./test-rule.ts";
 
 export function alertRoutes(http: Http, plane: Plane): void {
@@ -80,7 +81,7 @@ function muteRoutes(http: Http, plane: Plane): void {
 
 function incidentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listIncidents, async (_, { query, caller, db }) => {
-    await requireNamed(db, plane, caller.org_id, query);
+    await requireNamed(db, plane, caller, query);
     return await readPage(query, [routes.listIncidents.name, caller.org_id], (window) => listIncidents(db, caller, query, window), asIs);
   });
 
@@ -127,9 +128,14 @@ function incidentRoutes(http: Http, plane: Plane): void {
 
 const asIs = <T>(row: T): T => row;
 
-/** Throws 404 if the filter names an object that the org does not have. */
-async function requireNamed(db: Db, { findPlaces }: Plane, org_id: string, filter: IncidentFilter): Promise<void> {
-  const named = { site: filter.site_id, fleet: filter.fleet_id, robot: filter.robot_id, alert_rule: filter.rule_id };
+/** Throws 404 if the filter names an object that the org does not have, or a deleted rule without incidents that the caller may see. */
+async function requireNamed(db: Db, { findPlaces }: Plane, caller: Caller, filter: IncidentFilter): Promise<void> {
+  const named = { site: filter.site_id, fleet: filter.fleet_id, robot: filter.robot_id };
   for (const [kind, id] of Object.entries(named) as [keyof typeof named, string | undefined][])
-    if (id !== undefined) found((await findPlaces(db, org_id, kind, [id], [])).get(id), kind.replaceAll("_", " "), id);
+    if (id !== undefined) found((await findPlaces(db, caller.org_id, kind, [id], [])).get(id), kind, id);
+  const { rule_id } = filter;
+  if (rule_id === undefined || (await findRule(db, caller.org_id, rule_id)) !== undefined) return;
+  // A deleted rule is known by its incidents.
+  const [incident] = await listIncidents(db, caller, { rule_id }, { after: null, limit: 1 });
+  found(incident, "incident rule", rule_id);
 }
