@@ -21,6 +21,10 @@ test("searches the logs of all robots", { skip: NO_BROWSER, timeout: TIMEOUT }, 
     await page.getByText("motor stalled").waitFor();
     assert.equal(await lines.count(), 3);
     await page.getByText("3 records: 1 error, 1 warning").waitFor();
+    const histogram = page.getByRole("img", { name: /^Records by time, at most [1-3] records? in a bar\. 3 records: 1 error, 1 warning$/ });
+    const axis = histogram.locator("xpath=following-sibling::*[1]").locator("span");
+    // The hour before now has labels at 10, 20 … minutes.
+    assert.match((await axis.allTextContents()).join(), /^(\d\d:\d0[^,]*,){3,5}\d\d:\d0[^,]*$/);
     await axe(page);
   });
 

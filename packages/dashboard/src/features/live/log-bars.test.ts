@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { barsOf } from "./log-bars.ts";
+import { barsOf, ticksOf } from "./log-bars.ts";
 
 const none = { trace: 0, debug: 0, info: 0, warn: 0, error: 0, fatal: 0 };
 
@@ -27,4 +27,19 @@ test("adds the counts of all parts of a histogram, and fills the gaps of the per
     ],
   );
   assert.equal(bars[1]?.until, "2030-01-01T00:02:00.000Z");
+});
+
+test("labels a time axis with a few round times of the local time zone", () => {
+  const since = new Date(2030, 0, 1, 10, 7).getTime();
+  const minutes = (count: number): number => since + count * 60_000;
+  const times = (until: number): string[] => ticksOf(since, until, 8).map(({ at_ms }) => new Date(at_ms).toTimeString().slice(0, 8));
+  assert.deepEqual(times(minutes(3)), ["10:07:00", "10:07:30", "10:08:00", "10:08:30", "10:09:00", "10:09:30", "10:10:00"]);
+  assert.deepEqual(times(minutes(60)), ["10:10:00", "10:20:00", "10:30:00", "10:40:00", "10:50:00", "11:00:00"]);
+  assert.deepEqual(times(minutes(6 * 60)), ["11:00:00", "12:00:00", "13:00:00", "14:00:00", "15:00:00", "16:00:00"]);
+  const days = ticksOf(since, minutes(48 * 60), 8);
+  assert.deepEqual(
+    days.map(({ at_ms }) => new Date(at_ms).getHours()),
+    [12, 18, 0, 6, 12, 18, 0, 6],
+  );
+  assert.equal(days[2]?.text, new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" }).format(days[2]?.at_ms));
 });

@@ -32,3 +32,36 @@ export function barsOf(pages: readonly Pick<LogHistogram, "since" | "until" | "b
   }
   return [...bars.values()];
 }
+
+const MINUTE = 60;
+const HOUR = 3_600;
+const DAY = 86_400;
+const TICK_SECONDS = [
+  ...[10, 30, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE],
+  ...[HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY],
+];
+const CLOCK_SECONDS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const DATE = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+
+export interface Tick {
+  at_ms: number;
+  text: string;
+}
+
+/** Returns the labels of a time axis: round times of the local time zone, up to `count` intervals. Over a day, midnight is a date. */
+export function ticksOf(since_ms: number, until_ms: number, count: number): Tick[] {
+  const seconds = TICK_SECONDS.find((step) => until_ms - since_ms <= step * 1_000 * count) ?? 30 * DAY;
+  const step = seconds * 1_000;
+  const offset = new Date(since_ms).getTimezoneOffset() * MINUTE * 1_000;
+  const first = Math.ceil((since_ms - offset) / step) * step + offset;
+  const textOf = (at_ms: number): string => {
+    const is_midnight = (at_ms - offset) % (DAY * 1_000) === 0;
+    const format = until_ms - since_ms > DAY * 1_000 && is_midnight ? DATE : seconds < MINUTE ? CLOCK_SECONDS : CLOCK;
+    return format.format(at_ms);
+  };
+  return Array.from({ length: Math.max(0, Math.floor((until_ms - first) / step) + 1) }, (_, i) => first + i * step).map((at_ms) => ({
+    at_ms,
+    text: textOf(at_ms),
+  }));
+}

@@ -1,7 +1,7 @@
 import type { LogHistogram as Counts } from "@roamfleet/protocol/routes";
 import { type PointerEvent, useState } from "react";
 import { Button, counted, cx, ErrorText, Time } from "../../ui/index.ts";
-import { barsOf, type Bar } from "./log-bars.ts";
+import { barsOf, type Bar, ticksOf } from "./log-bars.ts";
 
 /** A period, as URL parameters. */
 export interface Span {
@@ -25,6 +25,12 @@ const PARTS = [
   { part: "other", className: "bg-info" },
 ] as const;
 
+/** Maximum intervals between the labels of the time axis. A narrow screen shows every other label. */
+const INTERVALS_MAX = 8;
+/** The axis has no labels so near its ends, where they would be cut off. */
+const EDGE_PERCENT = 5;
+const COUNT = new Intl.NumberFormat(undefined, { notation: "compact" });
+
 /** Matching records by time. A click on a bar, or a drag across several, selects their time. The time filters do the same by keyboard. */
 export function LogHistogram({ pages, error, is_loading, onMore, onSpan }: LogHistogramProps) {
   const [dragged, setDragged] = useState<{ from: number; to: number }>();
@@ -47,10 +53,14 @@ export function LogHistogram({ pages, error, is_loading, onMore, onSpan }: LogHi
   };
   const summary = `${counted(total, "record")}: ${counted(errors, "error")}, ${counted(warnings, "warning")}`;
   return (
-    <div className="mb-3">
+    <div className="mb-3 grid grid-cols-[auto_minmax(0,1fr)] gap-x-1.5">
+      <div aria-hidden className="flex flex-col justify-between text-right text-xs leading-3 text-muted tabular-nums">
+        <span>{total > 0 && COUNT.format(most)}</span>
+        <span>0</span>
+      </div>
       <div
         role="img"
-        aria-label={`Records by time. ${summary}`}
+        aria-label={`Records by time, at most ${counted(most, "record")} in a bar. ${summary}`}
         className="flex h-16 cursor-crosshair touch-none items-end rounded-md border border-line bg-surface px-px"
         onPointerDown={(event) => {
           event.currentTarget.setPointerCapture(event.pointerId);
@@ -64,7 +74,8 @@ export function LogHistogram({ pages, error, is_loading, onMore, onSpan }: LogHi
           <HistogramBar key={bar.since} bar={bar} most={most} is_selected={dragged !== undefined && isBetween(index, dragged)} />
         ))}
       </div>
-      <div className="mt-1 flex min-h-6 flex-wrap items-center gap-x-3 text-xs text-muted">
+      <TimeAxis bars={bars} />
+      <div className="col-start-2 flex min-h-6 flex-wrap items-center gap-x-3 text-xs text-muted">
         {pages[0] !== undefined && (
           <span>
             <Time at={pages[0].since} exact /> – <Time at={pages[0].until} exact />
@@ -83,6 +94,26 @@ export function LogHistogram({ pages, error, is_loading, onMore, onSpan }: LogHi
         )}
         <span className="ml-auto max-sm:hidden">Drag across the bars to select a time</span>
       </div>
+    </div>
+  );
+}
+
+function TimeAxis({ bars }: { bars: readonly Bar[] }) {
+  const [since, until] = [Date.parse(bars[0]?.since ?? ""), Date.parse(bars.at(-1)?.until ?? "")];
+  const ticks = ticksOf(since, until, INTERVALS_MAX).map(({ at_ms, text }) => ({ text, percent: ((at_ms - since) / (until - since)) * 100 }));
+  return (
+    <div aria-hidden className="relative col-start-2 mt-0.5 h-4 text-xs text-muted tabular-nums">
+      {ticks
+        .filter(({ percent }) => percent > EDGE_PERCENT && percent < 100 - EDGE_PERCENT)
+        .map(({ text, percent }) => (
+          <span
+            key={percent}
+            className="absolute -translate-x-1/2 whitespace-nowrap max-sm:even:hidden"
+            style={{ left: `${percent}%` }}
+          >
+            {text}
+          </span>
+        ))}
     </div>
   );
 }
