@@ -158,13 +158,6 @@ export const sortLines = (lines: readonly Line[], sort: (typeof LEGEND_ORDERS)[n
     sort === "name" ? a.label.localeCompare(b.label, undefined, { numeric: true }) : b.figures[sort] - a.figures[sort] || a.index - b.index,
   );
 
-/** Formats a value with its unit: "1,234 B", "0.52 GB/s", "31.2%". */
-export function valueText(value: number | null | undefined, unit: string): string {
-  if (value === null || value === undefined) return "—";
-  const rounded = Math.abs(value) >= 100 ? Math.round(value) : Number(value.toPrecision(3));
-  return `${rounded.toLocaleString()}${/^[%/]|^$/.test(unit) ? "" : " "}${unit}`;
-}
-
 const AGGREGATION_TEXTS = {
   avg: "average",
   min: "minimum",

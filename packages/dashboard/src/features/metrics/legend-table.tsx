@@ -1,7 +1,8 @@
 import { ArrowDown, ArrowUp } from "lucide-react";
 import { LEGEND_ORDERS } from "../../search.ts";
 import { cx, TextLine } from "../../ui/index.ts";
-import { type Line, sortLines, valueText } from "./explorer.ts";
+import { valueText } from "../robots/health-series.ts";
+import { type Line, sortLines } from "./explorer.ts";
 import { LineMark } from "./line-mark.tsx";
 
 type Order = (typeof LEGEND_ORDERS)[number];

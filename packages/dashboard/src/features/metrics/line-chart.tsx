@@ -2,8 +2,8 @@ import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react"
 import type uPlot from "uplot";
 import { axisLook, themeColor, useChart } from "../../ui/chart.ts";
 import { cx, TextLine } from "../../ui/index.ts";
-import { lonely } from "../robots/health-series.ts";
-import { type Line, styleOf, valueText } from "./explorer.ts";
+import { lonely, valueText } from "../robots/health-series.ts";
+import { type Line, styleOf } from "./explorer.ts";
 import { LineMark } from "./line-mark.tsx";
 import type { Marker } from "./use-markers.ts";
 

@@ -23,7 +23,8 @@ import {
   toLocalInput,
   useOutage,
 } from "../../ui/index.ts";
-import { chartOf, type Chart, panelText, type Period, queryOf, valueText } from "./explorer.ts";
+import { valueText } from "../robots/health-series.ts";
+import { chartOf, type Chart, panelText, type Period, queryOf } from "./explorer.ts";
 import { LegendTable } from "./legend-table.tsx";
 import { PanelFields } from "./panel-fields.tsx";
 import { EVENTS_MAX, type Markers, useMarkers } from "./use-markers.ts";

@@ -1,9 +1,10 @@
+import { lastOf } from "@roamfleet/protocol/metric-values";
 import { useEffect, useRef } from "react";
 import type uPlot from "uplot";
 import "./health-chart.css";
 import { axisLook, themeColor, useChart } from "../../ui/chart.ts";
 import { Card } from "../../ui/index.ts";
-import { chartText, lonely, type Series } from "./health-series.ts";
+import { chartText, lonely, type Series, valueText } from "./health-series.ts";
 
 const HEIGHT_PX = 150;
 const DAY_SECONDS = 86_400;
@@ -47,10 +48,6 @@ export function HealthChart(props: HealthChartProps) {
 const dataOf = ({ times, series }: Pick<HealthChartProps, "times" | "series">): uPlot.AlignedData =>
   [times, ...series.map(({ values }) => values)] as unknown as uPlot.AlignedData;
 
-const lastOf = (values: readonly (number | null)[] | undefined): number | null => values?.findLast((value) => value !== null) ?? null;
-const valueText = (value: number | null, unit: string): string =>
-  value === null ? "—" : `${Math.round(value * 10) / 10}${unit === "%" ? "" : " "}${unit}`;
-
 function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.Options {
   const { series, unit, max, from, until } = latest.current;
   const lineColor = (index: number): string => themeColor(LINE_TOKENS[index % LINE_TOKENS.length]!);
@@ -79,7 +76,7 @@ function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.
         // Draw points only for isolated values: no line connects them, so they would be invisible.
         points: { show: false, size: 5, fill: lineColor(index), filter: () => lonely(latest.current.series[index]?.values ?? []) },
         spanGaps: false,
-        value: (_, value, __, at) => valueText(at === null ? lastOf(latest.current.series[index]?.values) : value, unit),
+        value: (_, value, __, at) => valueText(at === null ? lastOf(latest.current.series[index]?.values ?? []) : value, unit),
       })),
     ],
   };

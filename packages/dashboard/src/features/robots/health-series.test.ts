@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HealthPoint } from "@roamfleet/protocol/routes";
-import { chartText, hasValues, lonely, seriesOf, sinceOf } from "./health-series.ts";
+import { chartText, hasValues, lonely, seriesOf, sinceOf, valueText } from "./health-series.ts";
 import { readTimelineSearch } from "../../search.ts";
 import { joinWorkloads, timelineQuery } from "./robot-text.ts";
 
@@ -74,4 +74,11 @@ test("finds isolated chart values, which no line connects", () => {
   assert.deepEqual(lonely([1, null, 2, null, 3, 4, null, 0]), [0, 2, 7]);
   assert.equal(lonely([1, 2, null, 3, 4]), null);
   assert.equal(lonely([null]), null);
+});
+
+test("values have units", () => {
+  assert.deepEqual(
+    [valueText(1234.5, "B"), valueText(0.5234, "GB/s"), valueText(31.24, "%"), valueText(2, "/s"), valueText(null, "%"), valueText(3, "")],
+    ["1,235 B", "0.523 GB/s", "31.2%", "2/s", "—", "3"],
+  );
 });

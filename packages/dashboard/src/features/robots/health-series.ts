@@ -72,7 +72,12 @@ export function lonely(values: readonly (number | null)[]): number[] | null {
 
 export const hasValues = (series: readonly Series[]): boolean => series.some(({ values }) => values.some((value) => value !== null));
 
-const withUnit = (value: number, unit: string): string => `${Math.round(value)}${unit === "%" ? "" : " "}${unit}`;
+/** Formats a value with its unit: "1,234 B", "0.52 GB/s", "31.2%". */
+export function valueText(value: number | null | undefined, unit: string): string {
+  if (value === null || value === undefined) return "—";
+  const rounded = Math.abs(value) >= 100 ? Math.round(value) : Number(value.toPrecision(3));
+  return `${rounded.toLocaleString()}${/^[%/]|^$/.test(unit) ? "" : " "}${unit}`;
+}
 
 /** Describes a chart in words, for screen readers. */
 export function chartText(title: string, unit: string, series: readonly Series[]): string {
@@ -80,7 +85,7 @@ export function chartText(title: string, unit: string, series: readonly Series[]
     const known = values.filter((value) => value !== null);
     if (known.length === 0) return `${label}: no data`;
     const [least, most] = [Math.min(...known), Math.max(...known)];
-    return `${label}: from ${withUnit(least, unit)} to ${withUnit(most, unit)}, last ${withUnit(known.at(-1)!, unit)}`;
+    return `${label}: from ${valueText(least, unit)} to ${valueText(most, unit)}, last ${valueText(known.at(-1), unit)}`;
   });
   return `${title}. ${texts.join("; ")}`;
 }
