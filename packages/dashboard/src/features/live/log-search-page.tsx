@@ -1,4 +1,3 @@
-import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import type { Body } from "@roamfleet/sdk/browser";
 import { type InfiniteData, useInfiniteQuery, type UseInfiniteQueryResult } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
@@ -20,22 +19,14 @@ import {
   shellLine,
   Text,
   Time,
-  TimeInput,
-  TypedSearch,
   useFilters,
 } from "../../ui/index.ts";
+import { LogFilterBar } from "./log-filter-bar.tsx";
 import { LogHistogram, type Span } from "./log-histogram.tsx";
 import { LogLine } from "./log-line.tsx";
 import { filterOf } from "./log-text.ts";
 
 const route = getRouteApi("/app/logs");
-const PERIODS = [
-  { value: "15m", label: "last 15 minutes" },
-  { value: "6h", label: "last 6 hours" },
-  { value: "24h", label: "last 24 hours" },
-  { value: "7d", label: "last 7 days" },
-  { value: "between", label: "custom range…" },
-] as const;
 /** Maximum records on the page. Beyond it, the user narrows the time. */
 const RECORDS_MAX = 2_000;
 
@@ -120,71 +111,46 @@ const commandOf = ({ level, source, q, since, until, site_id, fleet_id, robot_id
 
 function LogFilters({ search, change, clear, is_filtered }: Filters<LogsSearch>) {
   const places = usePlaces();
-  const { q, level, source, site_id, fleet_id, robot_id, since, until } = search;
-  const [is_custom, setCustom] = useState(false);
-  const is_between = is_custom || until !== undefined || (since !== undefined && !PERIODS.some(({ value }) => value === since));
+  const { source, site_id, fleet_id, robot_id } = search;
   const fleets = places.fleets.filter((fleet) => site_id === undefined || fleet.site_id === site_id);
   return (
-    <div className="mb-3 space-y-2">
-      <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter logs">
-        <TypedSearch label="Search messages" value={q} onValue={(text) => change({ q: text })} className="sm:!w-64" />
-        <FilterSelect
-          label="Level"
-          value={level}
-          options={LOG_LEVELS.slice(1).map((value) => ({ value, label: value === "fatal" ? value : `${value} and above` }))}
-          onChange={(value) => change({ level: value })}
-        />
-        <FilterSelect
-          label="Site"
-          value={site_id}
-          options={namedOptions(places.sites)}
-          onChange={(value) => change({ site_id: value, fleet_id: undefined })}
-        />
-        <FilterSelect label="Fleet" value={fleet_id} options={namedOptions(fleets)} onChange={(value) => change({ fleet_id: value })} />
-        <FilterSelect
-          label="Time"
-          none="last hour"
-          value={is_between ? "between" : since}
-          options={PERIODS}
-          onChange={(value) => {
-            setCustom(value === "between");
-            if (value !== "between") change({ since: value, until: undefined });
-          }}
-        />
-        {(source !== undefined || robot_id !== undefined) && (
-          <span className="flex gap-x-2 text-muted">
-            {source !== undefined && (
-              <span>
-                Source: <Text>{source}</Text>
-              </span>
-            )}
-            {robot_id !== undefined && (
-              <span>
-                Robot: <Text>{robot_id}</Text>
-              </span>
-            )}
-          </span>
-        )}
-        {is_filtered && (
-          <Button
-            look="quiet"
-            onClick={() => {
-              setCustom(false);
-              clear();
-            }}
-          >
-            Clear
-          </Button>
-        )}
-      </div>
-      {is_between && (
-        <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
-          <TimeInput label="From" value={since} onValue={(value) => change({ since: value })} />
-          <TimeInput label="Until" value={until} onValue={(value) => change({ until: value })} />
-          <span className="text-xs text-muted">Times are in this browser's time zone.</span>
-        </div>
-      )}
-    </div>
+    <LogFilterBar
+      label="Filter logs"
+      search={search}
+      onSearch={change}
+      period="last hour"
+      actions={
+        <>
+          {(source !== undefined || robot_id !== undefined) && (
+            <span className="flex gap-x-2 text-muted">
+              {source !== undefined && (
+                <span>
+                  Source: <Text>{source}</Text>
+                </span>
+              )}
+              {robot_id !== undefined && (
+                <span>
+                  Robot: <Text>{robot_id}</Text>
+                </span>
+              )}
+            </span>
+          )}
+          {is_filtered && (
+            <Button look="quiet" onClick={() => clear()}>
+              Clear
+            </Button>
+          )}
+        </>
+      }
+    >
+      <FilterSelect
+        label="Site"
+        value={site_id}
+        options={namedOptions(places.sites)}
+        onChange={(value) => change({ site_id: value, fleet_id: undefined })}
+      />
+      <FilterSelect label="Fleet" value={fleet_id} options={namedOptions(fleets)} onChange={(value) => change({ fleet_id: value })} />
+    </LogFilterBar>
   );
 }
 

@@ -1,17 +1,8 @@
-import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { Download, WrapText } from "lucide-react";
 import { useEffect, useId, useState } from "react";
 import type { LogSearch } from "../../search.ts";
-import { AnchorButton, Button, FilterSelect, namedOptions, TimeInput, TypedSearch } from "../../ui/index.ts";
-
-const SINCE = [
-  { value: "15m", label: "last 15 minutes" },
-  { value: "1h", label: "last hour" },
-  { value: "6h", label: "last 6 hours" },
-  { value: "24h", label: "last 24 hours" },
-  { value: "7d", label: "last 7 days" },
-  { value: "between", label: "custom range…" },
-] as const;
+import { AnchorButton, Button, FilterSelect, namedOptions } from "../../ui/index.ts";
+import { LogFilterBar } from "./log-filter-bar.tsx";
 
 export interface LogToolbarProps {
   search: LogSearch;
@@ -24,31 +15,14 @@ export interface LogToolbarProps {
 
 /** The filters of a log. They are in the URL. */
 export function LogToolbar({ search, onSearch, sources, export_url, robots }: LogToolbarProps) {
-  const { level, q, since, until, wrap, robot_id } = search;
-  const [is_between, setBetween] = useState(until !== undefined || (since !== undefined && !SINCE.some(({ value }) => value === since)));
+  const { wrap, robot_id } = search;
   return (
-    <div className="mb-2 space-y-2">
-      <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter log">
-        <TypedSearch label="Search messages" value={q} onValue={(text) => onSearch({ q: text })} className="sm:!w-64" />
-        <FilterSelect
-          label="Level"
-          value={level}
-          options={LOG_LEVELS.slice(1).map((value) => ({ value, label: value === "fatal" ? value : `${value} and above` }))}
-          onChange={(value) => onSearch({ level: value })}
-        />
-        <SourceInput value={search.source} sources={sources} onSearch={onSearch} />
-        {robots !== undefined && (
-          <FilterSelect label="Robot" value={robot_id} options={namedOptions(robots)} onChange={(value) => onSearch({ robot_id: value })} />
-        )}
-        <FilterSelect
-          label="Time"
-          value={is_between ? "between" : since}
-          options={SINCE}
-          onChange={(value) => {
-            setBetween(value === "between");
-            if (value !== "between") onSearch({ since: value, until: undefined });
-          }}
-        />
+    <LogFilterBar
+      label="Filter log"
+      search={search}
+      onSearch={onSearch}
+      hint="With an end time, new records do not appear."
+      actions={
         <span className="flex gap-2 sm:ml-auto">
           <Button
             look="quiet"
@@ -65,15 +39,13 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
             Download
           </AnchorButton>
         </span>
-      </div>
-      {is_between && (
-        <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
-          <TimeInput label="From" value={since} onValue={(value) => onSearch({ since: value })} />
-          <TimeInput label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
-          <span className="text-xs text-muted">Times are in this browser's time zone. With an end time, new records do not appear.</span>
-        </div>
+      }
+    >
+      <SourceInput value={search.source} sources={sources} onSearch={onSearch} />
+      {robots !== undefined && (
+        <FilterSelect label="Robot" value={robot_id} options={namedOptions(robots)} onChange={(value) => onSearch({ robot_id: value })} />
       )}
-    </div>
+    </LogFilterBar>
   );
 }
 
