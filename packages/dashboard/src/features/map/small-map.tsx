@@ -58,7 +58,7 @@ function Ages({ placed, is_cut }: { placed: readonly Placed[]; is_cut: boolean }
   return (
     <>
       {`${is_cut ? "The newest " : ""}${counted(placed.length, "robot")}. Latest position `}
-      <Time at={times.at(-1) ?? null} />, earliest <Time at={times[0] ?? null} />
+      <Time at={times.at(-1)} />, earliest <Time at={times[0]} />
     </>
   );
 }
