@@ -113,12 +113,7 @@ function IncidentFilters({
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter incidents">
       <FilterSelect label="Status" none="not resolved" value={search.state} options={STATES} onChange={(state) => change({ state })} />
       <FilterSelect label="Severity" value={search.severity} options={SEVERITIES} onChange={(severity) => change({ severity })} />
-      <FilterSelect
-        label="Site"
-        value={search.site_id}
-        options={namedOptions(places.sites)}
-        onChange={(site_id) => change({ site_id })}
-      />
+      <FilterSelect label="Site" value={search.site_id} options={namedOptions(places.sites)} onChange={(site_id) => change({ site_id })} />
       <RuleFilter rule_id={search.rule_id} onChange={(rule_id) => change({ rule_id })} />
       {is_filtered && (
         <Button look="quiet" onClick={() => clear()}>

@@ -36,10 +36,7 @@ export function barsOf(pages: readonly Pick<LogHistogram, "since" | "until" | "b
 const MINUTE = 60;
 const HOUR = 3_600;
 const DAY = 86_400;
-const TICK_SECONDS = [
-  ...[10, 30, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE],
-  ...[HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY],
-];
+const TICK_SECONDS = [10, 30, 60, 300, 600, 1_800, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY];
 const CLOCK_SECONDS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const DATE = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });

@@ -46,7 +46,9 @@ export function LogFilterBar({ label, search, onSearch, period, hint = "", child
           value={is_between ? "between" : since}
           options={PERIODS.filter((one) => one.label !== period)}
           // A custom range begins with the last hour.
-          onChange={(value) => onSearch({ since: value === "between" ? new Date(Date.now() - HOUR_MS).toISOString() : value, until: undefined })}
+          onChange={(value) =>
+            onSearch({ since: value === "between" ? new Date(Date.now() - HOUR_MS).toISOString() : value, until: undefined })
+          }
         />
         {actions}
       </div>

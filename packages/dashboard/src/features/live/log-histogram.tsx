@@ -100,17 +100,16 @@ export function LogHistogram({ pages, error, is_loading, onMore, onSpan }: LogHi
 
 function TimeAxis({ bars }: { bars: readonly Bar[] }) {
   const [since, until] = [Date.parse(bars[0]?.since ?? ""), Date.parse(bars.at(-1)?.until ?? "")];
-  const ticks = ticksOf(since, until, INTERVALS_MAX).map(({ at_ms, text }) => ({ text, percent: ((at_ms - since) / (until - since)) * 100 }));
+  const ticks = ticksOf(since, until, INTERVALS_MAX).map(({ at_ms, text }) => ({
+    text,
+    percent: ((at_ms - since) / (until - since)) * 100,
+  }));
   return (
     <div aria-hidden className="relative col-start-2 mt-0.5 h-4 text-xs text-muted tabular-nums">
       {ticks
         .filter(({ percent }) => percent > EDGE_PERCENT && percent < 100 - EDGE_PERCENT)
         .map(({ text, percent }) => (
-          <span
-            key={percent}
-            className="absolute -translate-x-1/2 whitespace-nowrap max-sm:even:hidden"
-            style={{ left: `${percent}%` }}
-          >
+          <span key={percent} className="absolute -translate-x-1/2 whitespace-nowrap max-sm:even:hidden" style={{ left: `${percent}%` }}>
             {text}
           </span>
         ))}
