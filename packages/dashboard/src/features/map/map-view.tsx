@@ -13,7 +13,7 @@ const KEY_PAN_PX = 80;
 const GRID_LINES = 8;
 const SCALE_BAR_PX = 120;
 /** Markers are rendered this far outside of the visible part, so that moving the map by less renders none again. */
-const AHEAD_PX = 256;
+const AHEAD_PX = 128;
 /** A pointer that moves less than this clicks. */
 const CLICK_PX = 4;
 
