@@ -10,8 +10,9 @@ export interface Size {
   height: number;
 }
 
-/** Free pixels around the outermost robots. */
+/** Free pixels around the outermost robots, and the largest part of a small map that they take on each side. */
 const MARGIN_PX = 48;
+const MARGIN_PART = 1 / 6;
 /** The map shows at least this many meters, for example around a single robot. */
 const SHOWN_METERS_MIN = 40;
 
@@ -30,10 +31,8 @@ export function fit(points: readonly Point[], frame: Frame, { width, height }: S
   const x = (left + right) / 2;
   const y = (top + bottom) / 2;
   const least = SHOWN_METERS_MIN / frame.metersPerUnit(y);
-  const scale = Math.min(
-    Math.max(1, width - 2 * MARGIN_PX) / Math.max(right - left, least),
-    Math.max(1, height - 2 * MARGIN_PX) / Math.max(bottom - top, least),
-  );
+  const inside = (pixels: number): number => Math.max(1, pixels - 2 * Math.min(MARGIN_PX, pixels * MARGIN_PART));
+  const scale = Math.min(inside(width) / Math.max(right - left, least), inside(height) / Math.max(bottom - top, least));
   return { x, y, scale: clamp(scale, frame) };
 }
 

@@ -79,7 +79,7 @@ interface FoundProps {
 function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) {
   const { frame, placed, is_planar, is_geographic, sites, plan_site } = usePlaced(robots, search);
   const [selected, setSelected] = useState(search.robot_id);
-  const [focus, setFocus] = useState<Point | undefined>(() => placed.find(({ robot: { id } }) => id === search.robot_id));
+  const [focus, setFocus] = useState<Point>();
   const floor_plan = useFloorPlan(plan_site);
   const robot = robots.find(({ id }) => id === selected);
   const open = useCallback(

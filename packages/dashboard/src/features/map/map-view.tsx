@@ -12,7 +12,7 @@ const WHEEL_PX = 400;
 const KEY_PAN_PX = 80;
 const GRID_LINES = 8;
 const SCALE_BAR_PX = 120;
-/** Markers are rendered this far outside of the visible part, so that moving the map by less renders none again. */
+/** Markers are rendered this far outside of the visible part, so that moving the map by less than half of it renders none again. */
 const AHEAD_PX = 128;
 /** A pointer that moves less than this clicks. */
 const CLICK_PX = 4;
@@ -329,9 +329,7 @@ function Markers({ robots, camera, size, selected, onOpen }: MarkersProps) {
   const { width, height } = size;
   const near = useMemo(
     () =>
-      clusters.filter(
-        (one) => Math.abs(one.x - x) * scale < width / 2 + 2 * AHEAD_PX && Math.abs(one.y - y) * scale < height / 2 + 2 * AHEAD_PX,
-      ),
+      clusters.filter((one) => Math.abs(one.x - x) * scale < width / 2 + AHEAD_PX && Math.abs(one.y - y) * scale < height / 2 + AHEAD_PX),
     [clusters, x, y, scale, width, height],
   );
   return (
