@@ -129,13 +129,15 @@ export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, 
     ${after === null ? sql`` : sql`and id < ${after}`}
     order by id desc limit ${limit}`;
   if (f.robot_id === undefined) return db.many(sql(deploymentRow)`${matching(sql``)}`);
-  // Two queries, because each has an index. With "or", PostgreSQL reads all deployments of the org.
+  // Two queries, because each has an index. With "or", PostgreSQL reads all deployments of the org. With "exists", it reads the targets of
+  // all deployments for those of the robot.
   return db.many(sql(deploymentRow)`
     select ${deploymentRow} from (
       (${matching(sql`and robot_id = ${f.robot_id}`)})
       union all
-      (${matching(sql`and target_kind = 'selection' and exists (
-        select from deployment_target t where t.org_id = deployment.org_id and t.deployment_id = deployment.id and t.robot_id = ${f.robot_id})`)})
+      (${matching(sql`and target_kind = 'selection' and (
+        select true from deployment_target t
+        where t.org_id = deployment.org_id and t.deployment_id = deployment.id and t.robot_id = ${f.robot_id} limit 1)`)})
     ) as of_robot order by id desc limit ${limit}`);
 };
 
