@@ -13,7 +13,7 @@ export interface Size {
 /** Free pixels around the outermost robots, and the largest part of a small map that they take on each side. */
 const MARGIN_PX = 48;
 const MARGIN_PART = 1 / 6;
-/** The map shows at least this many meters, for example around a single robot. */
+/** The longer side of the map shows at least this many meters, for example around a single robot. */
 const SHOWN_METERS_MIN = 40;
 
 const clamp = (value: number, { scale_min, scale_max }: Frame): number => Math.max(scale_min, Math.min(scale_max, value));
@@ -32,7 +32,7 @@ export function fit(points: readonly Point[], frame: Frame, { width, height }: S
   const y = (top + bottom) / 2;
   const least = SHOWN_METERS_MIN / frame.metersPerUnit(y);
   const inside = (pixels: number): number => Math.max(1, pixels - 2 * Math.min(MARGIN_PX, pixels * MARGIN_PART));
-  const scale = Math.min(inside(width) / Math.max(right - left, least), inside(height) / Math.max(bottom - top, least));
+  const scale = Math.min(inside(width) / (right - left), inside(height) / (bottom - top), Math.max(inside(width), inside(height)) / least);
   return { x, y, scale: clamp(scale, frame) };
 }
 
