@@ -324,6 +324,7 @@ create table config_version (
   rollback_of integer,
   actor jsonb not null,
   at timestamp with time zone not null,
+  order_number bigint default nextval('order_number'::regclass),
   constraint config_version_pkey PRIMARY KEY (org_id, config_id, version),
   constraint config_version_org_id_config_id_fkey FOREIGN KEY (org_id, config_id) REFERENCES config_entry(org_id, id) ON DELETE CASCADE,
   constraint config_version_change_check CHECK (change = ANY (ARRAY['set'::text, 'removed'::text, 'rolled_back'::text])),

@@ -39,6 +39,7 @@ export async function fleetRound(scenario: Scenario): Promise<void> {
   await rollBackRunning(scenario, yard, old, wanted);
   await follows(scenario, yard, home, old, wanted);
   await secretConfigRound(scenario, yard);
+  await deployConfigInWaves(scenario, yard);
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home, labels: {} });
   await ledger.remove(`/api/fleets/${yard.fleet_id}`);
   await ledger.remove(`/api/sites/${yard.site_id}`);
@@ -64,8 +65,8 @@ async function absentRobot(ledger: Ledger, { key }: Yard): Promise<string> {
   return (JSON.parse(answer.text) as { data: { robot_id: string } }).data.robot_id;
 }
 
-async function targetOf(ledger: Ledger, id: string, robot_id: string): Promise<Target | undefined> {
-  const { text } = await ledger.send("GET", `/api/deployments/${id}/targets?robot_id=${robot_id}`);
+async function targetOf(ledger: Ledger, id: string, robot_id: string, path = "/api/deployments"): Promise<Target | undefined> {
+  const { text } = await ledger.send("GET", `${path}/${id}/targets?robot_id=${robot_id}`);
   return (JSON.parse(text) as { items: Target[] }).items[0];
 }
 
@@ -169,6 +170,33 @@ async function secretConfigRound(scenario: Scenario, yard: Yard): Promise<void> 
   assert.equal(await scenario.end(`/api/configs/deployments/${deployment.id}`), "applied");
   const file = path.join(scenario.robot().state, "configs", "sealed.json");
   assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { password: first });
+}
+
+/**
+ * Deploys a value to a selection in waves, of which the first has no robots, and changes the value before the second. The robot must get the
+ * value of the start. Removes the robot that never connects.
+ */
+async function deployConfigInWaves(scenario: Scenario, yard: Yard): Promise<void> {
+  const { ledger, robot_id } = scenario;
+  const absent = await absentRobot(ledger, yard);
+  const [address, namespace, first] = ["/api/configs/deployments", "waves", randomUUID()];
+  const set = (value: string): Promise<Data> =>
+    ledger.post("/api/configs", { key: "speed", namespace, value, scope: "fleet", scope_id: yard.fleet_id });
+  await set(first);
+  const { id } = await ledger.post(address, {
+    target_selector: { robot_ids: [robot_id, absent] },
+    namespace,
+    rollout: { waves: [{ labels: { crash: "none" }, gate: "manual" }] },
+  });
+  await scenario.waits("the second wave to wait for promotion", async () => {
+    return (await targetOf(ledger, id, robot_id, address))?.waiting_for === "gate";
+  });
+  await set(randomUUID());
+  await ledger.post(`${address}/${id}/promote`);
+  await ledger.remove(`/api/robots/${absent}`);
+  assert.equal(await scenario.end(`${address}/${id}`), "applied");
+  const file = readFileSync(path.join(scenario.robot().state, "configs", `${namespace}.json`), "utf8");
+  assert.deepEqual(JSON.parse(file), { speed: first });
 }
 
 /** Sends a request to the agent, and retries during crashes and changes. */

@@ -232,7 +232,7 @@ async function deployAll(
 async function makeConfigs(
   server: Harness,
   { robot, fleet_id, words }: { robot: SimulatedRobot; fleet_id: string; words: Words },
-): Promise<{ config: string; config_deployment: string }> {
+): Promise<{ config: string; config_deployment: string; config_rollout: string }> {
   const org = server.default_org;
   const set = async (key: string, value: unknown, where: { scope?: "fleet" | "robot"; scope_id?: string } = {}): Promise<string> =>
     (await org.api.setConfig({ body: { key, value, ...where } })).data.id;
@@ -252,8 +252,14 @@ async function makeConfigs(
   await server.until("the config deployment to end", async () => {
     return (await org.api.getConfigDeployment({ params: { id } })).data.finished_at !== null;
   });
+  const rollout = { waves: [{ count: 1, gate: "manual" as const, gate_incidents: "warning" as const }], on_failure: "pause" as const };
+  const config_rollout = (await org.deployConfig({ fleet_id }, { rollout })).id;
+  await server.until("the second wave of configs to await promotion", async () => {
+    const { items } = await org.api.listConfigDeploymentWaves({ params: { id: config_rollout } });
+    return items.some(({ status }) => status === "gate");
+  });
   robot.editConfig("default", `${JSON.stringify({ max_speed: 9, note: words.text("by hand") }, null, 2)}\n`);
-  return { config, config_deployment: id };
+  return { config, config_deployment: id, config_rollout };
 }
 
 async function makePeople(org: HarnessOrg, { site, carts }: { site: string; carts: string }, words: Words): Promise<{ user: string }> {
@@ -298,6 +304,7 @@ type Ids = Record<
   | "done"
   | "config"
   | "config_deployment"
+  | "config_rollout"
   | "shell"
   | "incident",
   string
@@ -344,6 +351,7 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "deployment-failed", path: `/deployments/${ids.failed}` },
   { name: "deployment-compare", path: `/deployments/compare?a=${ids.done}&b=${ids.running}` },
   { name: "config-deployment", path: `/config-deployments/${ids.config_deployment}` },
+  { name: "config-deployment-waves", path: `/config-deployments/${ids.config_rollout}` },
   { name: "releases", path: "/releases" },
   { name: "release", path: `/releases/${ids.release}` },
   { name: "configs", path: "/configs" },

@@ -193,7 +193,10 @@ export class HarnessOrg {
     return (await this.api.createDeployment({ body: { release: release.id, ...target, ...rest }, idempotency_key })).data;
   }
 
-  async deployConfig(target: DeploymentTarget, options: { namespace?: string } = {}): Promise<ConfigDeployment> {
+  async deployConfig(
+    target: DeploymentTarget,
+    options: { namespace?: string; scheduled_at?: string; rollout?: Rollout } = {},
+  ): Promise<ConfigDeployment> {
     return (await this.api.createConfigDeployment({ body: { ...target, ...options }, idempotency_key: randomUUID() })).data;
   }
 

@@ -28,8 +28,18 @@ export interface RolloutFlags {
   verify?: number;
 }
 
-/** Rollout options of a deployment: individual flags, or a policy file. */
-export const rolloutOptions = (command: Command): Command =>
+/** What the rollout options of each kind of deployment are about. */
+const KINDS = {
+  release: { what: "release", promote: "rf deployments promote", begun: "begun to install", on_failure: ["stop", "pause", "rollback"] },
+  config: { what: "config", promote: "rf configs promote", begun: "received", on_failure: ["stop", "pause"] },
+} as const;
+
+/**
+ * Rollout options of a deployment: individual flags, or a policy file. A config has no flags for a window or a verification, which only a
+ * release has.
+ */
+export function rolloutOptions(command: Command, kind: keyof typeof KINDS = "release"): Command {
+  const { what, promote, begun, on_failure } = KINDS[kind];
   command
     .option(
       "--wave <size>",
@@ -37,7 +47,7 @@ export const rolloutOptions = (command: Command): Command =>
       collect,
     )
     .option("--soak <time>", "Soak time of a wave before the next one starts, such as 10m", seconds)
-    .option("--gate", "Wait for `rf deployments promote` after each wave")
+    .option("--gate", `Wait for \`${promote}\` after each wave`)
     .addOption(
       new Option(
         "--gate-incidents <severity>",
@@ -57,18 +67,18 @@ export const rolloutOptions = (command: Command): Command =>
     )
     .option("--fail-threshold <n>", "Robots that may fail: 3, or 10% of the completed robots", amount)
     .option("--min-decided <n>", "Minimum completed robots before the threshold applies", wholeNumber(1))
-    .addOption(new Option("--on-failure <what>", "Action when the threshold is exceeded").choices(["stop", "pause", "rollback"]))
-    .option("--window <cron>", "Maintenance window for installation, such as '0 2 * * 1-5'; downloads run at any time")
-    .option("--window-zone <zone>", "Time zone of the window, such as Europe/Berlin (default: UTC)")
-    .option("--window-minutes <n>", "Length of the window in minutes (default: 60)", wholeNumber(1))
-    .option(
-      "--expires-in <time>",
-      "Cancel the deployment for robots that have not begun to install it within this time, such as 3d",
-      seconds,
-    )
-    .option("--max-attempts <n>", "Maximum attempts to deliver the release to a robot", wholeNumber(1))
-    .option("--verify <time>", "How long a robot verifies the new version, such as 30s", seconds)
-    .option("--policy <file>", "The whole policy as YAML or JSON, instead of the flags above");
+    .addOption(new Option("--on-failure <what>", "Action when the threshold is exceeded").choices(on_failure));
+  if (kind === "release")
+    command
+      .option("--window <cron>", "Maintenance window for installation, such as '0 2 * * 1-5'; downloads run at any time")
+      .option("--window-zone <zone>", "Time zone of the window, such as Europe/Berlin (default: UTC)")
+      .option("--window-minutes <n>", "Length of the window in minutes (default: 60)", wholeNumber(1));
+  command
+    .option("--expires-in <time>", `Cancel the deployment for robots that have not ${begun} it within this time, such as 3d`, seconds)
+    .option("--max-attempts <n>", `Maximum attempts to deliver the ${what} to a robot`, wholeNumber(1));
+  if (kind === "release") command.option("--verify <time>", "How long a robot verifies the new version, such as 30s", seconds);
+  return command.option("--policy <file>", "The whole policy as YAML or JSON, instead of the flags above");
+}
 
 function metricGate(text: string): MetricGate {
   const gate = parseMetricGate(text);

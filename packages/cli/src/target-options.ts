@@ -1,4 +1,4 @@
-import type { ConfigDeployment, Deployment, DeploymentPlan } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, ConfigDeploymentPlan, Deployment, DeploymentPlan } from "@roamfleet/protocol/routes";
 import type { Command } from "commander";
 import { collect } from "./command.ts";
 import { usage } from "./failure.ts";
@@ -38,7 +38,10 @@ export function targetFields({ robot, fleet, site, label }: TargetOptions) {
 
 const IDS = "`rf robots list`, `rf fleets list` and `rf sites list` show the ids.";
 
-type Targeted = Pick<Deployment | ConfigDeployment | DeploymentPlan, "target_kind" | "robot_id" | "fleet_id" | "selection">;
+type Targeted = Pick<
+  Deployment | ConfigDeployment | DeploymentPlan | ConfigDeploymentPlan,
+  "target_kind" | "robot_id" | "fleet_id" | "selection"
+>;
 
 /** The target of a deployment as text, with the kind of its id. */
 export const targetText = ({ target_kind, robot_id, fleet_id, selection }: Targeted): string =>

@@ -5,6 +5,7 @@ import { relative } from "./duration.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 import { line, plain } from "./text.ts";
+import { explainWaves } from "./waves.ts";
 
 const POLL_MS = 2_000;
 /** If nothing changes for this long, rf prints the reason, and prints it again after each further interval of this length. */
@@ -16,7 +17,6 @@ const TARGETS_SHOWN_MAX = 10;
 
 type Deployment = Body<"getDeployment">["data"];
 type DeploymentEvent = Body<"listDeploymentEvents">["items"][number];
-type Wave = Body<"listDeploymentWaves">["items"][number];
 type Target = Body<"listDeploymentTargets">["items"][number];
 
 /**
@@ -117,19 +117,13 @@ class Watch {
     else if (now_ms - this.#moved_at_ms >= STILL_MS) {
       this.#moved_at_ms = now_ms;
       this.clear();
-      for (const reason of explainStillness(data, await this.#targets(TARGETS_EXPLAINED_MAX), this.#context.now())) out.note(reason);
-      for (const reason of await this.#explainWaves(data)) out.note(reason);
+      const now = this.#context.now();
+      const list = () => this.#client.listDeploymentWaves({ params: { id: data.id }, signal: this.#signal });
+      for (const reason of explainStillness(data, await this.#targets(TARGETS_EXPLAINED_MAX), now, WAITS)) out.note(reason);
+      for (const reason of await explainWaves(data, "deployments", now, list)) out.note(reason);
     }
     this.#state = state;
     this.#progress(progress);
-  }
-
-  /** Returns what the waves are waiting for. */
-  async #explainWaves({ id, status, wave_count }: Deployment): Promise<string[]> {
-    if (status === "paused") return [`the deployment is paused; resume it: rf deployments resume ${plain(id)}`];
-    if (wave_count === 1) return [];
-    const { items } = await this.#client.listDeploymentWaves({ params: { id }, signal: this.#signal });
-    return items.flatMap((wave) => waveSentence(id, wave, wave_count, this.#context.now()));
   }
 
   async #targets(limit: number): Promise<Target[]> {
@@ -179,26 +173,21 @@ export const WAITS: Record<string, string> = {
   robot: "postpone the update: the update lock is held, or it is not safe to update now",
 };
 
-function waveSentence(id: string, { wave, status, soaks_until, gate }: Wave, wave_count: number, now: Date): string[] {
-  const name = `wave ${wave + 1} of ${wave_count}`;
-  if (status === "gate") return [plain(`${name} is awaiting promotion: rf deployments promote ${id}`)];
-  if (status !== "soaking") return [];
-  const then = gate === "manual" ? "then the next wave awaits promotion" : `rf deployments promote ${id} skips it`;
-  return [plain(`${name} has passed and is soaking; the soak time ends ${relative(soaks_until, now)}; ${then}`)];
-}
-
-/** Returns the reasons why nothing changes, one sentence each. */
-function explainStillness(deployment: Deployment, targets: readonly Target[], now: Date): string[] {
-  if (deployment.status === "scheduled")
-    return [`scheduled: it starts ${relative(deployment.scheduled_at, now)}, at ${plain(deployment.scheduled_at)}`];
-  return explainWaits(deployment.counts.total, targets, WAITS);
-}
-
 /**
- * Returns what the unfinished robots are waiting for, one sentence per reason. `words` maps a value of `waiting_for` to the end of its
- * sentence.
+ * Returns the reasons why nothing changes, one sentence each. `words` maps a value of `waiting_for` to the end of its sentence.
  */
-export function explainWaits(
+export function explainStillness(
+  { status, scheduled_at, counts }: Pick<Deployment, "status" | "scheduled_at" | "counts">,
+  targets: readonly Pick<Target, "status" | "waiting_for">[],
+  now: Date,
+  words: Readonly<Record<string, string>>,
+): string[] {
+  if (status === "scheduled") return [`scheduled: it starts ${relative(scheduled_at, now)}, at ${plain(scheduled_at)}`];
+  return explainWaits(counts.total, targets, words);
+}
+
+/** Returns what the unfinished robots are waiting for, one sentence per reason. */
+function explainWaits(
   total: number,
   targets: readonly Pick<Target, "status" | "waiting_for">[],
   words: Readonly<Record<string, string>>,

@@ -240,6 +240,10 @@ export const access = {
   getConfigDeployment: one("viewer", "config_deployment"),
   listConfigDeploymentEvents: one("viewer", "config_deployment", query("robot_id")),
   listConfigDeploymentTargets: one("viewer", "config_deployment", query("robot_id")),
+  listConfigDeploymentWaves: one("viewer", "config_deployment"),
+  pauseConfigDeployment: one("operator", "config_deployment"),
+  resumeConfigDeployment: one("operator", "config_deployment"),
+  promoteConfigDeployment: one("operator", "config_deployment"),
   cancelConfigDeployment: one("operator", "config_deployment"),
 
   listSites: list("viewer", "sites"),

@@ -115,6 +115,10 @@ export const paths = {
   getConfigDeployment: ["GET", "/api/configs/deployments/{id}"],
   listConfigDeploymentEvents: ["GET", "/api/configs/deployments/{id}/events"],
   listConfigDeploymentTargets: ["GET", "/api/configs/deployments/{id}/targets"],
+  listConfigDeploymentWaves: ["GET", "/api/configs/deployments/{id}/waves"],
+  pauseConfigDeployment: ["POST", "/api/configs/deployments/{id}/pause"],
+  resumeConfigDeployment: ["POST", "/api/configs/deployments/{id}/resume"],
+  promoteConfigDeployment: ["POST", "/api/configs/deployments/{id}/promote"],
   cancelConfigDeployment: ["POST", "/api/configs/deployments/{id}/cancel"],
 
   listSites: ["GET", "/api/sites"],

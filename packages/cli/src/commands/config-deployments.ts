@@ -1,42 +1,83 @@
 import { DEPLOYMENT_STATUSES, type DeploymentStatus, isTerminal } from "@roamfleet/protocol";
+import type { ConfigDeploymentPlan } from "@roamfleet/protocol/routes";
 import type { Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { defineCommand, printAnswer, requestCommand } from "../command.ts";
+import { type CommandDefinition, defineCommand, printAnswer, requestCommand } from "../command.ts";
 import { namespaceOption } from "../config-scope.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import { limitOption, type LimitOption, printList } from "../lists.ts";
-import { targetCell, targetFields, type TargetOptions, targetOptions } from "../target-options.ts";
+import { rolloutOptions } from "../rollout-options.ts";
+import { scheduleText, startFields, type StartOptions, startOptions } from "../start-options.ts";
+import { targetCell, targetFields, type TargetOptions, targetOptions, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
-import { explainWaits, poll, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
+import { explainStillness, poll, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
+import { explainWaves, showWaves, waveText } from "../waves.ts";
 
-interface DeployOptions extends TargetOptions {
-  namespace?: string;
-  watch?: boolean;
-  idempotencyKey?: string;
-}
+type DeployOptions = StartOptions & TargetOptions & { namespace?: string };
 
 export const deploy = defineCommand<[DeployOptions]>(
-  "Deploy the effective values to a robot, to a fleet, or to all robots that match --site, --label and --fleet.",
-  (command) => {
-    targetOptions(namespaceOption(command, "Only this namespace (default: all)"))
-      .option("--watch", "Follow the deployment until it ends")
-      .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)");
-  },
-  async (context, { namespace, watch, idempotencyKey, ...options }) => {
-    const body = { ...targetFields(options), namespace };
+  "Deploy the effective values to a robot, to a fleet, or to all robots that match --site, --label and --fleet. With waves, all robots get the values at the start of the deployment.",
+  (command) => startOptions(targetOptions(rolloutOptions(namespaceOption(command, "Only this namespace (default: all)"), "config"))),
+  async (context, options) => {
+    const { namespace, watch, dryRun } = options;
+    const body = { ...targetFields(options), namespace, ...(await startFields(options, context.now())) };
     const client = await context.client();
-    const created = (await client.createConfigDeployment({ body, idempotency_key: idempotencyKey ?? context.idempotencyKey() })).data;
+    const request = { body, idempotency_key: options.idempotencyKey ?? context.idempotencyKey() };
+    // A dry run returns a plan, although the route's type is a config deployment.
+    if (dryRun) return showPlan(context, (await client.createConfigDeployment(request)) as unknown as { data: ConfigDeploymentPlan });
+    const created = (await client.createConfigDeployment(request)).data;
     const data = watch === true ? await watchConfigDeployment(context, client, created) : created;
-    await printAnswer(context, { data }, () => (watch === true ? [] : startedText(context, data)));
+    await printAnswer(context, { data }, () => (watch === true ? [] : [startedText(context, data), ...scheduleText(data, context.now())]));
   },
-  ["rf configs deploy --fleet fleet_… --watch", "rf configs deploy --robot rob_… --namespace nav"],
+  [
+    "rf configs deploy --fleet fleet_… --watch",
+    "rf configs deploy --robot rob_… --namespace nav",
+    "rf configs deploy --site site_… --label line=3 --wave 10% --soak 10m --gate-incidents warning",
+    "rf configs deploy --fleet fleet_… --wave 5% --on-failure pause --dry-run",
+  ],
 );
 
 export const startedText = ({ out }: Context, { id, status }: ConfigDeployment): string =>
   line`Config deployment ${id} is ${out.status(status)}. Follow it: rf configs events ${id}`;
+
+/** Maximum robots of a plan that are printed; --json lists all. */
+const PLANNED_SHOWN_MAX = 20;
+
+/** Prints the rollout plan of a config deployment. */
+async function showPlan({ out }: Context, answer: { data: ConfigDeploymentPlan }): Promise<void> {
+  const { data } = answer;
+  await out.result(answer, async () => {
+    out.details([
+      ["Namespace", data.namespace ?? "all"],
+      ["Target", targetText(data)],
+      ["Robots", `${data.total}: ${data.offline} offline`],
+      ["Expires", data.expires_at],
+    ]);
+    if (data.rollout.waves !== null) {
+      out.line();
+      await out.table(data.waves, [
+        { title: "WAVE", value: ({ wave }) => wave + 1 },
+        { title: "SELECTION", value: ({ wave }) => waveText(data.rollout.waves?.[wave]) },
+        { title: "ROBOTS", value: ({ total }) => total },
+        { title: "OFFLINE", value: ({ offline }) => offline },
+      ]);
+    }
+    if (data.robots.length > 0) {
+      out.line();
+      await out.table(data.robots.slice(0, PLANNED_SHOWN_MAX), [
+        { title: "ROBOT", value: ({ name }) => name },
+        { title: "WAVE", value: ({ wave }) => wave + 1 },
+        { title: "STATE", value: ({ online }) => (online ? "ready" : "offline") },
+        { title: "ID", value: ({ robot_id }) => robot_id },
+      ]);
+    }
+    if (data.total > PLANNED_SHOWN_MAX) out.line(`and ${data.total - PLANNED_SHOWN_MAX} more: --json lists all`);
+    out.note("Dry run: nothing was deployed. To see the changes of a robot: rf configs diff --robot <id>");
+  });
+}
 
 type DeploymentsOptions = LimitOption & { status?: DeploymentStatus; robot?: string; fleet?: string; namespace?: string };
 
@@ -80,6 +121,43 @@ export const events = requestCommand(
     ]),
 );
 
+export const waves = requestCommand(
+  "Show the waves of a config deployment, and what they are waiting for.",
+  (command) => command.argument("<id>", "ID of the config deployment"),
+  (client, _, id: string) => client.listConfigDeploymentWaves({ params: { id } }),
+  ({ items }, context) => showWaves(context, items),
+);
+
+/** Defines a command that changes a config deployment's state. Its output states the new state, `done`, and suggests `next`. */
+const changeState = (
+  route: "pauseConfigDeployment" | "promoteConfigDeployment" | "resumeConfigDeployment",
+  { description, done, next }: { description: string; done: string; next: string },
+): CommandDefinition =>
+  requestCommand(
+    description,
+    (command) => command.argument("<id>", "ID of the config deployment"),
+    (client, context, id: string) => client[route]({ params: { id }, idempotency_key: context.idempotencyKey() }),
+    ({ data }) => line`Config deployment ${data.id} ${done}: rf configs ${next} ${data.id}`,
+  );
+
+export const pause = changeState("pauseConfigDeployment", {
+  description: "Pause a config deployment: in-progress robots finish; no new ones start.",
+  done: "is paused. Resume it",
+  next: "resume",
+});
+
+export const resume = changeState("resumeConfigDeployment", {
+  description: "Resume a paused config deployment. If it exceeded its failure threshold, it stops again at the next failure.",
+  done: "is resumed. Follow it",
+  next: "events",
+});
+
+export const promote = changeState("promoteConfigDeployment", {
+  description: "Start the next wave of a config deployment now, skipping the remaining soak time and a manual gate.",
+  done: "is promoted to its next wave. Follow it",
+  next: "events",
+});
+
 export const cancel = requestCommand(
   "Cancel a config deployment: robots that have not applied it keep their current values.",
   (command) => command.argument("<id>", "ID of the config deployment"),
@@ -111,7 +189,8 @@ export async function watchConfigDeployment(context: Context, client: Client, st
     show(text);
     if (isTerminal(deployment.status)) return true;
     const still = !has_moved && context.clock.monotonic() - moved_at_ms >= STILL_MS;
-    if (still && !context.structured) for (const reason of await explain(client, deployment, signal)) context.out.note(reason);
+    if (still && !context.structured)
+      for (const reason of await explain(client, deployment, context.now(), signal)) context.out.note(reason);
     if (still || has_moved) moved_at_ms = context.clock.monotonic();
     return undefined;
   };
@@ -131,16 +210,19 @@ export async function watchConfigDeployment(context: Context, client: Client, st
 }
 
 /** Returns why nothing has changed for a minute. */
-async function explain(client: Client, { id, counts }: ConfigDeployment, signal: AbortSignal): Promise<string[]> {
-  const { items } = await client.listConfigDeploymentTargets({ params: { id }, query: { limit: TARGETS_EXPLAINED_MAX }, signal });
-  return explainWaits(counts.total, items, CONFIG_WAITS);
+async function explain(client: Client, deployment: ConfigDeployment, now: Date, signal: AbortSignal): Promise<string[]> {
+  const params = { id: deployment.id };
+  const { items } = await client.listConfigDeploymentTargets({ params, query: { limit: TARGETS_EXPLAINED_MAX }, signal });
+  const list = () => client.listConfigDeploymentWaves({ params, signal });
+  return [...explainStillness(deployment, items, now, CONFIG_WAITS), ...(await explainWaves(deployment, "configs", now, list))];
 }
 
-function progressText({ out }: Context, { status, counts }: ConfigDeployment): string {
-  const parts = (["queued", "active", "failed", "cancelled"] as const).flatMap((name) =>
+function progressText({ out }: Context, { status, counts, wave, wave_count }: ConfigDeployment): string {
+  const parts = (["pending", "queued", "active", "failed", "cancelled"] as const).flatMap((name) =>
     counts[name] === 0 ? [] : [`${counts[name]} ${name}`],
   );
-  return line`${out.status(status)}: ${[`${counts.applied} of ${counts.total} applied`, ...parts].join(", ")}`;
+  const of_waves = wave_count > 1 ? `, wave ${wave + 1} of ${wave_count}` : "";
+  return line`${out.status(status)}${of_waves}: ${[`${counts.applied} of ${counts.total} applied`, ...parts].join(", ")}`;
 }
 
 /** Returns the event messages of targets that were not applied. They contain details that the reason code lacks. */

@@ -1,53 +1,30 @@
-import { formatMetricGate } from "@roamfleet/protocol/metric-gate";
 import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
-import { bytes, duration, relative } from "../duration.ts";
-import { usage } from "../failure.ts";
-import { readRollout, type RolloutFlags, rolloutOptions } from "../rollout-options.ts";
+import { bytes } from "../duration.ts";
+import { rolloutOptions } from "../rollout-options.ts";
+import { scheduleText, startFields, type StartOptions, startOptions } from "../start-options.ts";
 import { targetFields, type TargetOptions, targetOptions, targetText } from "../target-options.ts";
-import { labelsText, line } from "../text.ts";
+import { line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
+import { waveText } from "../waves.ts";
 
-interface Options extends RolloutFlags, TargetOptions {
-  watch?: boolean;
-  scheduledAt?: string;
-  idempotencyKey?: string;
-  dryRun?: true;
-}
+type Options = StartOptions & TargetOptions;
 
 export const deploy = defineCommand<[string, Options]>(
   "Deploy a release to a robot, to a fleet, or to all robots that match --site, --label and --fleet. The robots are chosen when the deployment starts.",
-  (command) =>
-    targetOptions(rolloutOptions(command).argument("<release>", "Tag or id of the release"))
-      .option("--watch", "Follow the deployment until it ends")
-      .option("--scheduled-at <rfc3339>", "Start the deployment at this time, such as 2030-01-31T22:00:00Z")
-      .option("--dry-run", "Print the rollout plan without deploying")
-      .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)"),
+  (command) => startOptions(targetOptions(rolloutOptions(command).argument("<release>", "Tag or id of the release"))),
   async (context, release, options) => {
-    const target = targetFields(options);
-    if (options.dryRun && options.watch) throw usage("--dry-run and --watch cannot be used together");
-    const rollout = await readRollout(options, context.now());
+    const body = { release, ...targetFields(options), ...(await startFields(options, context.now())) };
     const client = await context.client();
-    const request = {
-      body: {
-        release,
-        ...target,
-        scheduled_at: options.scheduledAt,
-        rollout,
-        dry_run: options.dryRun,
-      },
-      idempotency_key: options.idempotencyKey ?? context.idempotencyKey(),
-    };
+    const request = { body, idempotency_key: options.idempotencyKey ?? context.idempotencyKey() };
     // A dry run returns a plan, although the route's type is a deployment.
     if (options.dryRun) return showPlan(context, (await client.createDeployment(request)) as unknown as { data: DeploymentPlan });
     const { data } = await client.createDeployment(request);
     if (options.watch) return watchDeployment(context, client, data);
     await context.out.result({ data }, () => {
       context.out.line(line`Deployment ${data.id}: ${data.release.tag} to ${targetText(data)}, ${context.out.status(data.status)}`);
-      if (data.scheduled_at !== null && data.status === "scheduled") {
-        context.out.line(line`The deployment starts ${relative(data.scheduled_at, context.now())}, at ${data.scheduled_at}.`);
-      }
+      for (const text of scheduleText(data, context.now())) context.out.line(text);
       context.out.line(line`Follow it: rf deployments watch ${data.id}`);
     });
   },
@@ -62,26 +39,6 @@ export const deploy = defineCommand<[string, Options]>(
 
 /** Maximum robots listed individually; --json lists all. */
 const ROBOTS_SHOWN_MAX = 20;
-
-type Wave = NonNullable<DeploymentPlan["rollout"]["waves"]>[number];
-
-/**
- * Formats the robots that a wave selects (`up to 5%`, `up to 20 robots`, `zone=a`) and what follows the wave: soak time, gate.
- */
-function asked(wave: Wave | undefined): string {
-  if (wave === undefined) return "remaining robots";
-  const { percent, count, labels, soak_seconds, gate, gate_incidents, gate_metrics = [] } = wave;
-  const who = percent !== undefined ? `up to ${percent}%` : count !== undefined ? `up to ${count} robots` : labelsText(labels ?? {});
-  return [
-    who,
-    ...(soak_seconds > 0 ? [`soaks ${duration(soak_seconds)}`] : []),
-    ...(gate_incidents === undefined
-      ? []
-      : [`pauses on a new ${gate_incidents} incident${gate_incidents === "critical" ? "" : " or above"}`]),
-    ...gate_metrics.map((metric) => `pauses on ${formatMetricGate(metric)}`),
-    ...(gate === "manual" ? ["then manual promotion"] : []),
-  ].join(", ");
-}
 
 /** Prints the rollout plan of a deployment. */
 export async function showPlan({ out }: Context, answer: { data: DeploymentPlan }): Promise<void> {
@@ -99,7 +56,7 @@ export async function showPlan({ out }: Context, answer: { data: DeploymentPlan 
       out.line();
       await out.table(data.waves, [
         { title: "WAVE", value: ({ wave }) => wave + 1 },
-        { title: "SELECTION", value: ({ wave }) => asked(data.rollout.waves?.[wave]) },
+        { title: "SELECTION", value: ({ wave }) => waveText(data.rollout.waves?.[wave]) },
         { title: "ROBOTS", value: ({ total }) => total },
         { title: "OFFLINE", value: ({ offline }) => offline },
         { title: "INCOMPATIBLE", value: ({ incompatible }) => incompatible },

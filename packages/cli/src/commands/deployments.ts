@@ -8,6 +8,7 @@ import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { targetCell, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
+import { showWaves } from "../waves.ts";
 
 interface ListOptions extends LimitOption {
   status?: DeploymentStatus;
@@ -195,7 +196,10 @@ export const show = defineCommand<[string]>(
     const answer = await client.getDeployment({ params: { id } });
     await out.result(answer, async () => {
       showDeployment(context, answer.data);
-      if (answer.data.wave_count > 1) await showWaves(context, (await client.listDeploymentWaves({ params: { id } })).items);
+      if (answer.data.wave_count > 1) {
+        out.line();
+        await showWaves(context, (await client.listDeploymentWaves({ params: { id } })).items);
+      }
       const items = await firstTargets(client, answer.data);
       if (items.length === 0) return;
       out.line();
@@ -236,28 +240,6 @@ async function lastMessageOf(client: Client, id: string, robot_id: string): Prom
   const { items } = await client.listDeploymentEvents({ params: { id }, query: { robot_id, limit: EVENTS_OF_ROBOT_MAX } });
   const said = items.findLast(({ data }) => typeof data.robot_says === "string" || typeof data.detail === "string")?.data;
   return said === undefined ? undefined : line`${robot_id}: ${String(said.robot_says ?? said.detail)}`;
-}
-
-async function showWaves(context: Context, waves: Body<"listDeploymentWaves">["items"]): Promise<void> {
-  const { out } = context;
-  out.line();
-  await out.table(waves, [
-    { title: "WAVE", value: ({ wave }) => wave + 1 },
-    { title: "STATUS", value: ({ status }) => status },
-    { title: "ROBOTS", value: ({ total }) => total },
-    { title: "APPLIED", value: ({ applied }) => applied },
-    { title: "FAILED", value: ({ failed, rolled_back }) => failed + rolled_back },
-    { title: "WAITING FOR", value: (wave) => waveWaits(wave, context.now()) },
-  ]);
-  for (const { wave, gate_checks } of waves)
-    for (const { state, message } of gate_checks) out.line(line`Gate of wave ${wave + 1}, ${state}: ${message}`);
-}
-
-function waveWaits({ status, soaks_until, gate_checks }: Body<"listDeploymentWaves">["items"][number], now: Date): string {
-  if (status === "gate") return "promotion";
-  if (status !== "soaking" || soaks_until === null) return "";
-  if (new Date(soaks_until) <= now && gate_checks.some(({ state }) => state === "waiting")) return "data of the gate";
-  return `soak time, ends ${relative(soaks_until, now)}`;
 }
 
 function showDeployment(context: Context, deployment: Body<"getDeployment">["data"]): void {

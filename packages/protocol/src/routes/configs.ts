@@ -5,25 +5,14 @@ import {
   deploymentFilters,
   DeploymentTarget,
   eventQuery,
+  sameDeployment,
+  start,
   target,
   targetFilters,
+  waveFilter,
 } from "./deployments.ts";
-import {
-  Actor,
-  DataOf,
-  defineRoutes,
-  Entity,
-  Id,
-  Json,
-  ListOf,
-  Name,
-  type Of,
-  page,
-  stamps,
-  Time,
-  withoutDefaults,
-  withoutTargetKind,
-} from "./route.ts";
+import { ConfigDeploymentPlan, DeploymentWave } from "./rollout.ts";
+import { Actor, DataOf, defineRoutes, Entity, Id, Json, ListOf, Name, type Of, page, stamps, Time, withoutDefaults } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export const Scope = OneOf(["org", "site", "fleet", "robot"]);
@@ -166,10 +155,11 @@ export const configRoutes = defineRoutes("Configs", {
     errors: [404],
   },
   createConfigDeployment: {
-    summary: "Deploy the effective config to a robot, a fleet or selected robots",
-    body: Shape({ ...target, namespace: Maybe(Namespace) }),
-    sameBody: withoutTargetKind,
+    summary: "Deploy the effective config to a robot, a fleet or selected robots, immediately or at a scheduled time",
+    body: Shape({ ...target, namespace: Maybe(Namespace), ...start }),
+    sameBody: sameDeployment,
     idempotency: "required",
+    dry_run: DataOf(ConfigDeploymentPlan),
     responses: { 201: DataOf(ConfigDeployment) },
     errors: [404, 409],
   },
@@ -184,8 +174,31 @@ export const configRoutes = defineRoutes("Configs", {
   },
   listConfigDeploymentTargets: {
     summary: "List the robots of a config deployment with their status",
-    query: Shape({ ...page, ...targetFilters }),
+    query: Shape({ ...page, ...targetFilters, ...waveFilter }),
     responses: { 200: ListOf(DeploymentTarget) },
+  },
+  listConfigDeploymentWaves: {
+    summary: "List the waves of a config deployment in order, with their status",
+    query: Shape({ ...page }),
+    responses: { 200: ListOf(DeploymentWave) },
+  },
+  pauseConfigDeployment: {
+    summary: "Pause a config deployment: in-progress robots finish; no new ones start",
+    body: Shape({}),
+    responses: { 200: DataOf(ConfigDeployment) },
+    errors: [409],
+  },
+  resumeConfigDeployment: {
+    summary: "Resume a paused config deployment; if it exceeded its failure threshold, it stops again at the next failure",
+    body: Shape({}),
+    responses: { 200: DataOf(ConfigDeployment) },
+    errors: [409],
+  },
+  promoteConfigDeployment: {
+    summary: "Start the next wave of a config deployment now, skipping the remaining soak time and a manual gate",
+    body: Shape({}),
+    responses: { 200: DataOf(ConfigDeployment) },
+    errors: [409],
   },
   cancelConfigDeployment: {
     summary: "Cancel a config deployment: robots that have not applied it keep their current values",

@@ -46,6 +46,12 @@ const common = {
   status: OneOf(DEPLOYMENT_STATUSES),
   reason: Nullable(Type.String()),
   counts: Counts,
+  scheduled_at: Nullable(Time),
+  rollout: WholeRollout,
+  /** Index of the highest started wave, counted from 0. */
+  wave: Count,
+  wave_count: Count,
+  paused_at: Nullable(Time),
   created_by: Actor,
   cancel_requested_at: Nullable(Time),
   expires_at: Nullable(Time),
@@ -58,12 +64,6 @@ export const Deployment = Entity("Deployment", {
   id: Id,
   release_id: Id,
   release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
-  scheduled_at: Nullable(Time),
-  rollout: WholeRollout,
-  /** Index of the highest started wave, counted from 0. */
-  wave: Count,
-  wave_count: Count,
-  paused_at: Nullable(Time),
   retry_of: Nullable(Id),
   rollback_of: Nullable(Id),
   ...common,
@@ -162,12 +162,23 @@ export const targetFilters = {
   q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text that the robot's name contains, ignoring case" })),
 };
 
+export const waveFilter = {
+  wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Number of the wave; the first is 0" })),
+};
+
 export const target = {
   robot_id: Maybe(Id),
   fleet_id: Maybe(Id),
   target_kind: Maybe(TargetKind),
   target_id: Maybe(Id),
   target_selector: Maybe(TargetSelector),
+};
+
+/** When and how the robots of a new deployment are updated. */
+export const start = {
+  scheduled_at: Maybe(Time),
+  rollout: Maybe(RolloutOrTrial),
+  dry_run: Maybe(DryRun),
 };
 
 const withoutRolloutDefaults = withoutDefaults({
@@ -181,7 +192,7 @@ const withoutRolloutDefaults = withoutDefaults({
  * Normalizes the body of a new deployment, to compare requests with the same Idempotency-Key. A policy with only default values equals no
  * policy. In all other policies, the validation has already filled in the defaults.
  */
-function sameDeployment(body: Record<string, unknown>): Record<string, unknown> {
+export function sameDeployment(body: Record<string, unknown>): Record<string, unknown> {
   const { rollout, dry_run, ...rest } = withoutTargetKind(body);
   const kept = { ...rest, ...(dry_run === true ? { dry_run } : {}) };
   if (rollout === undefined) return kept;
@@ -207,9 +218,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
     body: Shape({
       release: Type.String({ description: "ID or tag of the release" }),
       ...target,
-      scheduled_at: Maybe(Time),
-      rollout: Maybe(RolloutOrTrial),
-      dry_run: Maybe(DryRun),
+      ...start,
     }),
     aliases: { release_id: "release", release_tag: "release" },
     sameBody: sameDeployment,
@@ -229,11 +238,7 @@ export const deploymentRoutes = defineRoutes("Deployments", {
   },
   listDeploymentTargets: {
     summary: "List the robots of a deployment with their status",
-    query: Shape({
-      ...page,
-      ...targetFilters,
-      wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Number of the wave; the first is 0" })),
-    }),
+    query: Shape({ ...page, ...targetFilters, ...waveFilter }),
     responses: { 200: ListOf(DeploymentTarget) },
   },
   listDeploymentWaves: {

@@ -51,7 +51,15 @@ export type { AlertMute, AlertRule, AlertRuleTest, Incident, IncidentEntry, Inci
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget, Explanation } from "./deployments.ts";
 export { type AuditEntry, type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";
-export { type DeploymentPlan, type DeploymentWave, EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX, type Rollout, type WholeRollout } from "./rollout.ts";
+export {
+  type ConfigDeploymentPlan,
+  type DeploymentPlan,
+  type DeploymentWave,
+  EXPIRES_DAYS_MAX,
+  PLAN_ROBOTS_MAX,
+  type Rollout,
+  type WholeRollout,
+} from "./rollout.ts";
 export { METRIC_GROUPS_MAX, METRIC_ROBOTS_MAX, type MetricAnswer } from "./metrics.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";

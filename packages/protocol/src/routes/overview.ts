@@ -39,7 +39,7 @@ export const Overview = Entity("Overview", {
       description: "Unfinished automatic deployments of robots that follow their fleet; not included in the other counts",
     }),
   }),
-  config_deployments: Shape({ in_progress: Count }),
+  config_deployments: Shape({ in_progress: Count, paused: Count, waiting_gate: Count }),
   unhealthy_robots: Type.Array(Shape({ id: Id, name: Type.String(), fleet_id: Id, failing: Type.Array(Type.String()) }), {
     description: "Up to ten robots whose latest report has failing checks",
   }),

@@ -203,42 +203,42 @@ export type DeploymentWave = Of<typeof DeploymentWave>;
 /** Maximum robots listed in a plan. The plan's counts include all robots. */
 export const PLAN_ROBOTS_MAX = 10_000;
 
-const PlanCounts = {
-  total: Count,
-  offline: Count,
-  incompatible: Count,
-  already_installed: Count,
-  bytes_to_send: Count,
-};
+const ConfigPlanCounts = { total: Count, offline: Count };
+const PlanCounts = { ...ConfigPlanCounts, incompatible: Count, already_installed: Count, bytes_to_send: Count };
 
-export const DeploymentPlan = Entity("DeploymentPlan", {
+const plan = {
   dry_run: Type.Literal(true),
   target_kind: OneOf(TARGET_KINDS),
   robot_id: Nullable(Id),
   fleet_id: Nullable(Id),
   target_selector: Nullable(TargetSelector),
   selection: Nullable(Type.String()),
-  release_id: Id,
-  release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
-  artifact_stored: Type.Boolean(),
   scheduled_at: Nullable(Time),
   expires_at: Time,
   rollout: WholeRollout,
+};
+const planned = { robot_id: Id, name: Type.String(), wave: Count, online: Type.Boolean() };
+
+export const DeploymentPlan = Entity("DeploymentPlan", {
+  ...plan,
+  release_id: Id,
+  release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
+  artifact_stored: Type.Boolean(),
   /** The current or next maintenance window. */
   window: Nullable(Shape({ opens_at: Time, closes_at: Time })),
   ...PlanCounts,
   waves: Type.Array(Shape({ wave: Count, ...PlanCounts })),
   /** The robots in rollout order, at most 10,000. */
-  robots: Type.Array(
-    Shape({
-      robot_id: Id,
-      name: Type.String(),
-      wave: Count,
-      online: Type.Boolean(),
-      incompatible: Type.Boolean(),
-      already_installed: Type.Boolean(),
-      bytes_to_send: Count,
-    }),
-  ),
+  robots: Type.Array(Shape({ ...planned, incompatible: Type.Boolean(), already_installed: Type.Boolean(), bytes_to_send: Count })),
 });
 export type DeploymentPlan = Of<typeof DeploymentPlan>;
+
+export const ConfigDeploymentPlan = Entity("ConfigDeploymentPlan", {
+  ...plan,
+  namespace: Nullable(Type.String()),
+  ...ConfigPlanCounts,
+  waves: Type.Array(Shape({ wave: Count, ...ConfigPlanCounts })),
+  /** The robots in rollout order, at most 10,000. */
+  robots: Type.Array(Shape(planned)),
+});
+export type ConfigDeploymentPlan = Of<typeof ConfigDeploymentPlan>;

@@ -150,6 +150,7 @@ const KINDS: Readonly<Record<string, string>> = {
   site: "site",
   rel: "release",
   dep: "deployment of",
+  cdep: "config deployment",
   cfg: "config",
   usr: "user",
   tok: "token",
@@ -172,6 +173,7 @@ const PAGES = {
   site: "/sites/$id",
   rel: "/releases/$id",
   dep: "/deployments/$id",
+  cdep: "/config-deployments/$id",
   shl: "/shells/$id",
 } as const;
 

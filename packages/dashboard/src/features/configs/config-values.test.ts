@@ -136,6 +136,7 @@ test("returns the rf commands for the actions of the configs page", () => {
   assert.equal(unsetLine(robot), "rf configs unset 'max speed' --namespace nav --robot rob_1");
   assert.equal(rollbackLine(org, 3), "rf configs rollback speed --to 3");
   assert.equal(deployLine({ scope: "fleet", scope_id: "fleet_1" }, "nav"), "rf configs deploy --fleet fleet_1 --namespace nav --watch");
+  assert.equal(deployLine({ scope: "site", scope_id: "site_1" }), "rf configs deploy --site site_1 --watch");
 });
 
 test("the rf command for a secret config value does not contain the secret", () => {

@@ -160,9 +160,9 @@ export const historyLine = (place: ValuePlace): string => shellLine("rf", "confi
 export const rollbackLine = (place: ValuePlace, version: number): string =>
   shellLine("rf", "configs", "rollback", place.key, "--to", String(version), ...at(place));
 
-/** Returns the command that deploys to a robot or fleet. Organizations and sites have no config deployments. */
+/** Returns the command that deploys to a robot, a fleet or the robots of a site. A deployment to the whole organization needs another place. */
 export const deployLine = ({ scope, scope_id }: ConfigScope, namespace?: string): string =>
-  shellLine("rf", "configs", "deploy", scope === "robot" ? "--robot" : "--fleet", scope_id ?? "FLEET_ID", { namespace, watch: true });
+  shellLine("rf", "configs", "deploy", `--${scope === "org" ? "fleet" : scope}`, scope_id ?? "FLEET_ID", { namespace, watch: true });
 
 /** Returns the command that lists the values of a scope. */
 export const viewLine = ({ scope, scope_id }: ConfigScope): string =>

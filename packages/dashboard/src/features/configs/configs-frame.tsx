@@ -51,7 +51,7 @@ interface PlacePickerProps {
 }
 
 /** Selects a site, fleet or robot by name. */
-export const PlacePicker = ({ kind, ...rest }: PlacePickerProps) => (
+const PlacePicker = ({ kind, ...rest }: PlacePickerProps) => (
   <ObjectPicker
     key={kind}
     kind={kind}

@@ -1,32 +1,70 @@
-import type { RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { ChevronRight } from "lucide-react";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { randomId } from "../../api/client.ts";
-import { query, useAction, usePlaces } from "../../api/queries.ts";
-import { Badge, ConfigState, Diff, FormDialog, jsonText, QueryState, Section, Select, TextLine } from "../../ui/index.ts";
-import { type ConfigScope, deployLine } from "./config-values.ts";
-import { PlacePicker } from "./configs-frame.tsx";
+import { query, useAction } from "../../api/queries.ts";
+import type { NewDeploymentSearch } from "../../search.ts";
+import { FormDialog, Section, Select } from "../../ui/index.ts";
+import { robots } from "../deployments/deployment-text.ts";
+import { deployConfigCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "../deployments/draft.ts";
+import { type ConfigPlanRequest, PlanWaves, useConfigPlan } from "../deployments/plan-view.tsx";
+import { RolloutEditor } from "../deployments/rollout-editor.tsx";
+import { type Target, type TargetKind, targetFields, targetOf } from "../deployments/target.ts";
+import { TargetPicker } from "../deployments/target-picker.tsx";
+import type { ConfigScope } from "./config-values.ts";
+import { RobotDiff, RobotsDiff } from "./robot-diff.tsx";
 
-/** Maximum robots of a fleet whose changes are shown. */
-const ROBOTS_SHOWN = 20;
+const NO_ROBOTS: readonly string[] = [];
 
-interface Target {
-  scope: "fleet" | "robot";
-  scope_id: string | undefined;
+/** Returns the target that the scope of a page suggests. */
+function suggestedBy({ scope, scope_id }: ConfigScope): { kind: TargetKind; chosen: NewDeploymentSearch } {
+  if (scope_id === undefined || scope === "org") return { kind: "fleet", chosen: {} };
+  if (scope === "site") return { kind: "selection", chosen: { site_id: scope_id } };
+  return { kind: scope, chosen: scope === "robot" ? { robot_id: scope_id } : { fleet_id: scope_id } };
 }
 
-/** Deploys configs to a robot or a fleet after showing the changes. Render it only while it is open. */
+/** The state of the form: the target, the namespace and the rollout, and the request and plan that follow from them. */
+function useForm(place: ConfigScope, namespace: string | undefined) {
+  const [suggested] = useState(() => suggestedBy(place));
+  const [kind, setKind] = useState(suggested.kind);
+  const [chosen, setChosen] = useState(suggested.chosen);
+  const [only, setOnly] = useState(namespace);
+  const [draft, setDraft] = useState<Draft>(EMPTY_DRAFT);
+  const [is_typing, setTyping] = useState(false);
+  const rollout_kind = kind === "robot" ? ("robot" as const) : ("fleet" as const);
+  // The expiry is relative to the last change of the draft, so that an unchanged draft always yields the same request.
+  const written = useMemo(() => readDraft(draft, rollout_kind, Date.now()), [draft, rollout_kind]);
+  const target = targetOf(kind, chosen, NO_ROBOTS);
+  const request = is_typing ? undefined : requestOf(target, only, written);
+  const planned = useConfigPlan(request);
+  const errors: Errors = { ...planned.errors, ...written.errors };
+  return {
+    kind,
+    setKind,
+    chosen,
+    setChosen,
+    only,
+    setOnly,
+    draft,
+    setDraft,
+    setTyping,
+    rollout_kind,
+    written,
+    target,
+    request,
+    planned,
+    errors,
+  };
+}
+
+type Form = ReturnType<typeof useForm>;
+
+/** Deploys configs to a robot, a fleet or a selection after showing the changes. Render it only while it is open. */
 export function DeployDialog({ place, namespace, onClose }: { place: ConfigScope; namespace: string | undefined; onClose: () => void }) {
   const navigate = useNavigate();
-  const is_target = place.scope === "fleet" || place.scope === "robot";
-  const [target, setTarget] = useState<Target>({
-    scope: place.scope === "robot" ? "robot" : "fleet",
-    scope_id: is_target ? place.scope_id : undefined,
-  });
-  const [only, setOnly] = useState(namespace);
-  const { scope, scope_id } = target;
+  const form = useForm(place, namespace);
+  const { only, target, request, planned } = form;
+  const { rollout, scheduled_at, expires_seconds } = form.written;
   const action = useAction("createConfigDeployment", {
     quiet: true,
     onSuccess: ({ data: { id } }) => {
@@ -39,40 +77,100 @@ export function DeployDialog({ place, namespace, onClose }: { place: ConfigScope
       onClose={onClose}
       wide
       title="Deploy configs"
-      description="Each robot receives the values that are effective for it at the time of its update. Later changes are excluded."
-      verb={scope === "robot" ? "Deploy to this robot" : "Deploy to this fleet"}
+      description={
+        rollout.waves === undefined
+          ? "Each robot receives the values that are effective for it at the time of its update. Later changes are excluded."
+          : "All waves receive the values that are effective when the deployment starts. Later changes are excluded."
+      }
+      verb={verbOf(form.kind, scheduled_at !== undefined, planned.plan?.total)}
       sending={action}
-      locked={scope_id === undefined}
-      command={deployLine(target, only)}
-      onSubmit={() => {
-        if (scope_id === undefined) return;
-        const of = scope === "robot" ? { robot_id: scope_id } : { fleet_id: scope_id };
-        action.mutate({ body: { ...of, ...(only === undefined ? {} : { namespace: only }) }, idempotency_key: randomId() });
-      }}
+      error={action.error ?? errorOf(planned.error)}
+      locked={request === undefined || planned.plan === undefined || planned.is_behind}
+      command={deployConfigCommand({
+        namespace: only,
+        target: target ?? { kind: "fleet", id: "FLEET_ID" },
+        rollout,
+        scheduled_at,
+        expires_seconds,
+      })}
+      onSubmit={() => request !== undefined && action.mutate({ body: request, idempotency_key: randomId() })}
     >
-      <div className="mb-3 grid items-end gap-x-4 sm:grid-cols-2">
-        <Select
-          label="Target"
-          value={scope}
-          options={[
-            { value: "fleet", label: "All robots of a fleet" },
-            { value: "robot", label: "One robot" },
-          ]}
-          onValue={(kind) => setTarget({ scope: kind === "robot" ? "robot" : "fleet", scope_id: undefined })}
-        />
-        <div className="mb-3">
-          <PlacePicker kind={scope} id={scope_id} onChoose={(id) => setTarget({ scope, scope_id: id })} />
-        </div>
-        <NamespaceChoice value={only} onChange={setOnly} />
-      </div>
-      {scope_id !== undefined && (
-        <Section title="Changes">
-          {scope === "robot" ? <RobotDiff robot_id={scope_id} namespace={only} /> : <FleetDiff fleet_id={scope_id} namespace={only} />}
-        </Section>
-      )}
+      <Fields form={form} />
+      <Preview form={form} />
     </FormDialog>
   );
 }
+
+function Fields({ form }: { form: Form }) {
+  const { planned, errors } = form;
+  return (
+    <>
+      <TargetPicker
+        kind={form.kind}
+        onKind={form.setKind}
+        chosen={form.chosen}
+        onChoose={(part) => form.setChosen((now) => ({ ...now, ...part }))}
+        robot_ids={NO_ROBOTS}
+        onClearRobots={() => {}}
+        target={form.target}
+        total={planned.is_behind ? undefined : planned.plan?.total}
+        onTyping={form.setTyping}
+        error={errorAt(errors, "robot_id", "fleet_id", "target_selector")}
+      />
+      <NamespaceChoice value={form.only} onChange={form.setOnly} />
+      <RolloutEditor
+        of="config"
+        draft={form.draft}
+        kind={form.rollout_kind}
+        errors={errors}
+        onChange={(change) => form.setDraft((now) => ({ ...now, ...change }))}
+      />
+    </>
+  );
+}
+
+/** The planned waves, and the changes of each robot. */
+function Preview({ form: { only, target, planned } }: { form: Form }) {
+  const { plan } = planned;
+  return (
+    <>
+      {plan !== undefined && plan.rollout.waves !== null && (
+        <Section title="Preview">
+          <PlanWaves plan={plan} />
+        </Section>
+      )}
+      {target !== undefined && (
+        <Section title="Changes">
+          {target.kind === "robot" ? (
+            <RobotDiff robot_id={target.id} namespace={only} />
+          ) : (
+            <RobotsDiff target={target} namespace={only} total={plan?.total} />
+          )}
+        </Section>
+      )}
+    </>
+  );
+}
+
+/** Returns the request; undefined while the form is incomplete or invalid. */
+function requestOf(target: Target | undefined, namespace: string | undefined, { rollout, scheduled_at, errors }: Written) {
+  if (target === undefined || Object.keys(errors).length > 0) return undefined;
+  const request: ConfigPlanRequest = {
+    ...targetFields(target),
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(scheduled_at === undefined ? {} : { scheduled_at }),
+    rollout,
+  };
+  return request;
+}
+
+function verbOf(kind: TargetKind, is_scheduled: boolean, total: number | undefined): string {
+  const verb = is_scheduled ? "Schedule" : "Deploy";
+  if (kind === "robot") return is_scheduled ? "Schedule for this robot" : "Deploy to this robot";
+  return total === undefined ? verb : `${verb} ${is_scheduled ? "for" : "to"} ${robots(total)}`;
+}
+
+const errorOf = (error: unknown): Error | null => (error instanceof Error ? error : null);
 
 const ALL = "";
 
@@ -86,96 +184,5 @@ function NamespaceChoice({ value, onChange }: { value: string | undefined; onCha
       options={[{ value: ALL, label: "All namespaces" }, ...names.map((name) => ({ value: name, label: `Only ${name}` }))]}
       onValue={(name) => onChange(name === ALL ? undefined : name)}
     />
-  );
-}
-
-/** The pending config changes of each robot of a fleet. The changes of a robot are loaded when the user expands its entry. */
-function FleetDiff({ fleet_id, namespace }: { fleet_id: string; namespace: string | undefined }) {
-  const count = usePlaces().fleets.find(({ id }) => id === fleet_id)?.robot_count;
-  const robots = useQuery(query("listRobots", { query: { fleet_id, limit: ROBOTS_SHOWN } }));
-  return (
-    <QueryState query={robots} rows={3}>
-      {({ items }) => (
-        <>
-          <ul className="divide-y divide-line rounded-md border border-line">
-            {items.map(({ id, name, config_state }, at) => (
-              <li key={id}>
-                <RobotChanges id={id} name={name} config_state={config_state} namespace={namespace} is_first={at === 0} />
-              </li>
-            ))}
-          </ul>
-          {items.length === 0 && <p className="text-muted">This fleet has no robots.</p>}
-          {count !== undefined && count > items.length && (
-            <p className="mt-1 text-xs text-muted">
-              {items.length} of {count} robots are shown. The other robots also receive their effective values.
-            </p>
-          )}
-        </>
-      )}
-    </QueryState>
-  );
-}
-
-function RobotChanges(props: { id: string; name: string; config_state: string; namespace: string | undefined; is_first: boolean }) {
-  const [is_open, setOpen] = useState(props.is_first);
-  return (
-    <details open={is_open} onToggle={(event) => setOpen(event.currentTarget.open)} className="group px-3 py-2">
-      <summary className="flex min-h-6 items-center gap-2">
-        <ChevronRight size={14} aria-hidden className="shrink-0 text-muted transition-transform group-open:rotate-90" />
-        <TextLine className="flex-1">{props.name}</TextLine>
-        <ConfigState state={props.config_state} />
-      </summary>
-      {is_open && (
-        <div className="mt-2">
-          <RobotDiff robot_id={props.id} namespace={props.namespace} />
-        </div>
-      )}
-    </details>
-  );
-}
-
-type Change = RobotConfigDiff["changes"][number];
-
-/** Shows what the next config deployment would change in a robot's files. */
-function RobotDiff({ robot_id, namespace }: { robot_id: string; namespace: string | undefined }) {
-  const diff = useQuery(query("diffRobotConfig", { params: { id: robot_id }, query: { namespace } }));
-  return (
-    <QueryState query={diff} rows={3}>
-      {({ data: { changes } }) =>
-        changes.length === 0 ? (
-          <p className="text-muted">All values are deployed. A deployment would only restore files that were changed on the robot.</p>
-        ) : (
-          <ul className="space-y-3">
-            {changes.map((change) => (
-              <li key={JSON.stringify([change.namespace, change.key])}>
-                <ChangeShown change={change} />
-              </li>
-            ))}
-          </ul>
-        )
-      }
-    </QueryState>
-  );
-}
-
-const TONES = { added: "ok", removed: "bad", changed: "info" } as const;
-
-function ChangeShown({ change: { namespace, key, change, deployed, effective, secret } }: { change: Change }) {
-  const name = `${namespace}/${key}`;
-  return (
-    <>
-      <p className="mb-1 flex items-center gap-2">
-        <bdi className="min-w-0 truncate font-mono text-xs">{name}</bdi>
-        <Badge tone={TONES[change]}>{change}</Badge>
-        {secret && <span className="text-xs text-muted">secret: changes are not shown</span>}
-      </p>
-      {!secret && (
-        <Diff
-          label={`Changes of ${name.slice(0, 80)}`}
-          before={change === "added" ? "" : jsonText(deployed)}
-          after={change === "removed" ? "" : jsonText(effective)}
-        />
-      )}
-    </>
   );
 }

@@ -11,9 +11,7 @@ import { policyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
 import { situationOf } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
-
-/** Interval at which the page is refetched, because no event reports that a queued robot went offline. */
-const OFFLINE_REFRESH_MS = 10_000;
+import { OFFLINE_REFRESH_MS } from "./target.ts";
 
 const route = getRouteApi("/app/deployments/$id");
 

@@ -82,7 +82,7 @@ function groupText(group_by: string | undefined): string {
 }
 
 const ON_FAILURE: Record<WholeRollout["on_failure"], string> = {
-  stop: "stop: remaining robots do not receive the release",
+  stop: "stop: remaining robots are not updated",
   pause: "pause",
   rollback: "roll back all robots",
 };
@@ -116,6 +116,10 @@ export function policyLines(rollout: WholeRollout | Rollout): (readonly [string,
   if (verify_seconds !== undefined) lines.push(["Verification time", durationText(verify_seconds)]);
   return lines;
 }
+
+/** Describes the policy of a config deployment. Robots do not verify configs. */
+export const configPolicyLines = (rollout: WholeRollout): (readonly [string, string])[] =>
+  policyLines(rollout).filter(([name]) => name !== "Verification time");
 
 interface Explanation {
   /** The explanation of a reason code, without a full stop. */

@@ -222,20 +222,24 @@ export function StartEditor(parts: EditorParts) {
   );
 }
 
-/** Edits the expiry and the maintenance window. */
+/** Edits the expiry. */
+export const ExpiryEditor = (parts: EditorParts) => (
+  <Row>
+    <DraftText
+      {...parts}
+      field="expires_in"
+      label="Expires after"
+      placeholder="7d"
+      hint="Time after the start at which the deployment is cancelled for robots that have not started to update."
+    />
+  </Row>
+);
+
+/** Edits the maintenance window. */
 export function WindowEditor(parts: EditorParts) {
   const { draft, onChange } = parts;
   return (
     <>
-      <Row>
-        <DraftText
-          {...parts}
-          field="expires_in"
-          label="Expires after"
-          placeholder="7d"
-          hint="Time after the start at which the deployment is cancelled for robots that have not started to update."
-        />
-      </Row>
       <Switch
         label="Install only in a maintenance window"
         checked={draft.has_window}

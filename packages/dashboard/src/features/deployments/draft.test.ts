@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { failureText, waveSizesText } from "./deployment-text.ts";
-import { deployCommand, EMPTY_DRAFT, errorAt, errorsOf, readDraft } from "./draft.ts";
-import { presetOf, PRESETS, selectPreset } from "./presets.ts";
+import { deployCommand, deployConfigCommand, EMPTY_DRAFT, errorAt, errorsOf, readDraft } from "./draft.ts";
+import { CONFIG_PRESETS, presetOf, PRESETS, selectPreset } from "./presets.ts";
 
 const NOW_MS = Date.parse("2030-01-01T00:00:00Z");
 const target = { kind: "fleet", id: "fleet_1" } as const;
@@ -14,6 +14,23 @@ test("the deploy command quotes names and needs no flags for an empty rollout", 
   assert.equal(
     deployCommand({ release: "it's $(new)", target: { kind: "robot", id: "rob_1" }, rollout: {} }),
     `rf deploy 'it'\\''s $(new)' --robot rob_1`,
+  );
+});
+
+test("the command that deploys configs names the namespace after the target", () => {
+  const rollout = { waves: [{ percent: 5 }], on_failure: "pause" as const };
+  const selector = { site_id: "site_1", labels: { line: "3" } };
+  assert.equal(
+    deployConfigCommand({ namespace: "nav", target: { kind: "selection", selector }, rollout }),
+    "rf configs deploy --site site_1 --label line=3 --namespace nav --wave 5% --on-failure pause",
+  );
+  assert.equal(deployConfigCommand({ namespace: undefined, target, rollout: {} }), "rf configs deploy --fleet fleet_1");
+});
+
+test("no preset for configs rolls back", () => {
+  assert.deepEqual(
+    CONFIG_PRESETS.map(({ label, draft }) => [label, draft.on_failure]),
+    PRESETS.map(({ label, draft }) => [label, draft.on_failure === "rollback" ? "pause" : draft.on_failure]),
   );
 });
 

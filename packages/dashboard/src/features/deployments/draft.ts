@@ -215,8 +215,6 @@ export function errorAt(errors: Errors, ...paths: readonly string[]): string | u
 }
 
 interface DeployRequest {
-  /** Tag or ID of the release. */
-  release: string;
   target: Target;
   rollout: Rollout;
   scheduled_at?: string | undefined;
@@ -226,16 +224,30 @@ interface DeployRequest {
 
 type Wave = NonNullable<Rollout["waves"]>[number];
 
+/** Returns the equivalent `rf deploy` command. `release`: tag or ID. */
+export const deployCommand = ({ release, ...request }: DeployRequest & { release: string }): string =>
+  commandOf(request, { words: ["rf", "deploy", release, ...targetWords(request.target)], path: "/api/deployments", fields: { release } });
+
+/** Returns the equivalent `rf configs deploy` command. `namespace`: the only one that is deployed; undefined: all. */
+export function deployConfigCommand({ namespace, ...request }: DeployRequest & { namespace: string | undefined }): string {
+  const only = namespace === undefined ? [] : ["--namespace", namespace];
+  const words = ["rf", "configs", "deploy", ...targetWords(request.target), ...only];
+  return commandOf(request, { words, path: "/api/configs/deployments", fields: namespace === undefined ? {} : { namespace } });
+}
+
 /**
- * Returns the equivalent `rf deploy` command. Uses flags where possible. Otherwise (waves with different soak times or gates, the expiry
- * of a scheduled deployment) it passes a policy on standard input. Listed robots need the API itself.
+ * Returns a command that deploys. Uses flags where possible. Otherwise (waves with different soak times or gates, the expiry of a scheduled
+ * deployment) it passes a policy on standard input. Listed robots need the API itself, with the path and with `fields` in the body.
  */
-export function deployCommand({ release, target, rollout, scheduled_at, expires_seconds }: DeployRequest): string {
+function commandOf(
+  { target, rollout, scheduled_at, expires_seconds }: DeployRequest,
+  { words: begin, path, fields }: { words: readonly string[]; path: string; fields: object },
+): string {
   if (target.kind === "selection" && target.selector.robot_ids !== undefined) {
-    const body = { release, target_selector: target.selector, ...(scheduled_at === undefined ? {} : { scheduled_at }), rollout };
-    return `rf api POST /api/deployments --input - <<'END'\n${JSON.stringify(body)}\nEND`;
+    const body = { ...fields, target_selector: target.selector, ...(scheduled_at === undefined ? {} : { scheduled_at }), rollout };
+    return `rf api POST ${path} --input - <<'END'\n${JSON.stringify(body)}\nEND`;
   }
-  const words = ["rf", "deploy", release, ...targetWords(target)];
+  const words = [...begin];
   if (scheduled_at !== undefined) words.push("--scheduled-at", scheduled_at);
   const { expires_at, ...rest } = rollout;
   if (canBeFlags(rest) && (expires_at === undefined || (scheduled_at === undefined && expires_seconds !== undefined))) {

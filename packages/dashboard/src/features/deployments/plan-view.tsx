@@ -1,4 +1,4 @@
-import type { DeploymentPlan, Rollout, TargetSelector } from "@roamfleet/protocol/routes";
+import type { ConfigDeploymentPlan, DeploymentPlan, Rollout, TargetSelector } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk/browser";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useState } from "react";
@@ -98,19 +98,25 @@ const Figure = ({ value, label, ink = "" }: { value: string; label: string; ink?
   </div>
 );
 
+type WavesPlan = Pick<DeploymentPlan, "scheduled_at" | "rollout"> & {
+  /** Without the counts of releases if configs are deployed. */
+  waves: readonly (ConfigDeploymentPlan["waves"][number] & Partial<DeploymentPlan["waves"][number]>)[];
+};
+
 /** Describes when a wave starts. */
-function startText(plan: DeploymentPlan, wave: number): string {
+function startText(plan: WavesPlan, wave: number): string {
   if (wave === 0) return plan.scheduled_at === null ? "immediately" : "at the scheduled time";
   const before = plan.rollout.waves?.[wave - 1];
   const after = before === undefined ? "" : afterWaveText(before);
   return `after wave ${wave}${after === "" ? "" : `, ${after}`}`;
 }
 
-function PlanWaves({ plan }: { plan: DeploymentPlan }) {
+/** The planned waves in order, each with its robots and when it starts. */
+export function PlanWaves({ plan }: { plan: WavesPlan }) {
   const ranges = rangesOf(plan.waves);
   return (
     <ol aria-label="Planned waves" className="mb-3 divide-y divide-line rounded-lg border border-line bg-raised">
-      {plan.waves.map(({ wave, total, offline, incompatible, already_installed, bytes_to_send }, index) => (
+      {plan.waves.map(({ wave, total, offline, incompatible = 0, already_installed = 0, bytes_to_send }, index) => (
         <li key={wave} className="px-4 py-2">
           <span className="flex flex-wrap items-baseline justify-between gap-x-3">
             <span className="min-w-0">
@@ -118,7 +124,8 @@ function PlanWaves({ plan }: { plan: DeploymentPlan }) {
               <span className="text-muted">{waveText(plan.rollout.waves?.[wave] ?? {})}</span>
             </span>
             <span className="tabular-nums">
-              {robots(total)}, {byteText(bytes_to_send)}
+              {robots(total)}
+              {bytes_to_send !== undefined && `, ${byteText(bytes_to_send)}`}
             </span>
           </span>
           <span className="block text-xs text-muted">
@@ -180,17 +187,22 @@ const PAUSE_MS = 400;
 /** Age at which a plan is refetched. Plans become outdated, because they depend on the current state of the robots. */
 const STALE_MS = 15_000;
 
-export interface PlanRequest {
-  release: string;
+export interface ConfigPlanRequest {
   robot_id?: string;
   fleet_id?: string;
   target_selector?: TargetSelector;
   scheduled_at?: string;
   rollout: Rollout;
+  /** Undefined: all namespaces. */
+  namespace?: string;
 }
 
-export interface Planned {
-  plan: DeploymentPlan | undefined;
+export interface PlanRequest extends Omit<ConfigPlanRequest, "namespace"> {
+  release: string;
+}
+
+export interface Planned<P = DeploymentPlan> {
+  plan: P | undefined;
   /** Whether the plan belongs to an earlier input than the current one. */
   is_behind: boolean;
   /** The server's errors by field. */
@@ -201,7 +213,7 @@ export interface Planned {
 }
 
 /** Returns the request as JSON, debounced. */
-function usePaused(request: PlanRequest | undefined): string | undefined {
+function usePaused(request: object | undefined): string | undefined {
   const text = request === undefined ? undefined : JSON.stringify(request);
   const [paused, setPaused] = useState(text);
   useEffect(() => {
@@ -212,16 +224,29 @@ function usePaused(request: PlanRequest | undefined): string | undefined {
 }
 
 /** Loads the plan of a deployment after each change of the request. `request` is undefined while the form is incomplete. */
-export function usePlan(request: PlanRequest | undefined): Planned {
+export const usePlan = (request: PlanRequest | undefined): Planned =>
+  usePlanOf("planDeployment", request, async (body, signal) => {
+    const answer = await api.call("createDeployment", { body: { ...body, dry_run: true }, idempotency_key: randomId(), signal });
+    // A dry run has a different response type than the route.
+    return (answer.body as unknown as { data: DeploymentPlan }).data;
+  });
+
+/** Loads the plan of a config deployment, like `usePlan`. */
+export const useConfigPlan = (request: ConfigPlanRequest | undefined): Planned<ConfigDeploymentPlan> =>
+  usePlanOf("planConfigDeployment", request, async (body, signal) => {
+    const answer = await api.call("createConfigDeployment", { body: { ...body, dry_run: true }, idempotency_key: randomId(), signal });
+    return (answer.body as unknown as { data: ConfigDeploymentPlan }).data;
+  });
+
+function usePlanOf<R extends object, P extends DeploymentPlan | ConfigDeploymentPlan>(
+  name: string,
+  request: R | undefined,
+  read: (request: R, signal: AbortSignal) => Promise<P>,
+): Planned<P> {
   const asked = usePaused(request);
   const result = useQuery({
-    queryKey: ["planDeployment", asked] as const,
-    queryFn: async ({ signal }) => {
-      const body = { ...(JSON.parse(asked ?? "{}") as PlanRequest), dry_run: true as const };
-      const answer = await api.call("createDeployment", { body, idempotency_key: randomId(), signal });
-      // A dry run has a different response type than the route.
-      return (answer.body as unknown as { data: DeploymentPlan }).data;
-    },
+    queryKey: [name, asked] as const,
+    queryFn: ({ signal }): Promise<DeploymentPlan | ConfigDeploymentPlan> => read(JSON.parse(asked ?? "{}") as R, signal),
     enabled: asked !== undefined,
     placeholderData: keepPreviousData,
     staleTime: STALE_MS,
@@ -231,7 +256,7 @@ export function usePlan(request: PlanRequest | undefined): Planned {
   const errors = error instanceof ApiError ? errorsOf(error.message) : undefined;
   const is_behind = request !== undefined && (asked !== JSON.stringify(request) || result.isPlaceholderData || result.isPending);
   return {
-    plan: request === undefined || error !== null ? undefined : result.data,
+    plan: request === undefined || error !== null ? undefined : (result.data as P | undefined),
     is_behind,
     errors: is_behind ? {} : (errors ?? {}),
     error: errors === undefined && !is_behind ? (error ?? undefined) : undefined,

@@ -38,6 +38,17 @@ export const PRESETS: readonly Preset[] = [
   },
 ];
 
+/** The presets of config deployments, which cannot roll back. */
+export const CONFIG_PRESETS: readonly Preset[] = PRESETS.map((preset) =>
+  preset.draft.on_failure === "rollback"
+    ? {
+        label: preset.label,
+        hint: "One robot, 10%, 50%, then the rest, each after manual promotion. Pauses at the first failure.",
+        draft: { ...preset.draft, on_failure: "pause" },
+      }
+    : preset,
+);
+
 /** The fields that a preset sets; the rest of the draft stays unchanged. */
 const policyOf = ({ waves, threshold_by, threshold, min_decided, on_failure, unavailable_by, unavailable, group_by }: Draft) => ({
   waves,
@@ -54,7 +65,7 @@ const policyOf = ({ waves, threshold_by, threshold, min_decided, on_failure, una
 export const selectPreset = ({ draft }: Preset): Partial<Draft> => ({ ...policyOf(EMPTY_DRAFT), ...draft });
 
 /** Returns the preset whose policy the draft has; undefined if the draft has another policy. */
-export function presetOf(draft: Draft): Preset | undefined {
+export function presetOf(draft: Draft, presets: readonly Preset[] = PRESETS): Preset | undefined {
   const textOf = (one: Draft): string => JSON.stringify(policyOf(one));
-  return PRESETS.find((preset) => textOf({ ...EMPTY_DRAFT, ...preset.draft }) === textOf(draft));
+  return presets.find((preset) => textOf({ ...EMPTY_DRAFT, ...preset.draft }) === textOf(draft));
 }

@@ -1,30 +1,37 @@
 import { ChevronRight } from "lucide-react";
 import { type ReactNode, useEffect, useState } from "react";
 import { cx, Section, Select, TextInput } from "../../ui/index.ts";
-import { DraftShare, DraftText, type EditorParts, Row, StartEditor, WaveEditor, WindowEditor } from "./draft-fields.tsx";
+import { DraftShare, DraftText, type EditorParts, ExpiryEditor, Row, StartEditor, WaveEditor, WindowEditor } from "./draft-fields.tsx";
 import { type Draft, errorAt } from "./draft.ts";
-import { presetOf, PRESETS, selectPreset } from "./presets.ts";
+import { CONFIG_PRESETS, presetOf, PRESETS, selectPreset } from "./presets.ts";
+
+/** Whether a release or configs are deployed. Only a release has a maintenance window, a verification and a rollback. */
+type Subject = "release" | "config";
 
 /** Edits the rollout policy of a deployment: a preset and a start time, and all other settings in a collapsed part. */
-export function RolloutEditor({ kind, ...parts }: EditorParts & { kind: "robot" | "fleet" }) {
+export function RolloutEditor({ kind, of = "release", ...parts }: EditorParts & { kind: "robot" | "fleet"; of?: Subject }) {
+  const hint = ["Concurrency", ...(of === "release" ? ["maintenance window"] : []), "expiry", "attempts"].join(", ");
   return (
     <>
       {kind === "fleet" && (
         <Section title="Rollout strategy">
-          <Presets {...parts} />
+          <Presets {...parts} of={of} />
         </Section>
       )}
       <Section title="Start">
         <StartEditor {...parts} />
       </Section>
-      <Advanced hint={kind === "fleet" ? FLEET_SETTINGS : ROBOT_SETTINGS} is_wrong={errorAt(parts.errors, "rollout") !== undefined}>
+      <Advanced
+        hint={kind === "fleet" ? `Waves, failure policy, ${hint.toLowerCase()}` : hint}
+        is_wrong={errorAt(parts.errors, "rollout") !== undefined}
+      >
         {kind === "fleet" && (
           <>
             <Section title="Waves">
               <WaveEditor {...parts} />
             </Section>
             <Section title="Failure policy">
-              <Failures {...parts} />
+              <Failures {...parts} of={of} />
             </Section>
           </>
         )}
@@ -32,18 +39,16 @@ export function RolloutEditor({ kind, ...parts }: EditorParts & { kind: "robot" 
           <Limits {...parts} />
         </Section>
         <Section title="Schedule">
-          <WindowEditor {...parts} />
+          <ExpiryEditor {...parts} />
+          {of === "release" && <WindowEditor {...parts} />}
         </Section>
-        <Section title="Attempts and verification">
-          <Tries {...parts} />
+        <Section title={of === "release" ? "Attempts and verification" : "Attempts"}>
+          <Tries {...parts} of={of} />
         </Section>
       </Advanced>
     </>
   );
 }
-
-const ROBOT_SETTINGS = "Concurrency, maintenance window, expiry, attempts";
-const FLEET_SETTINGS = "Waves, failure policy, concurrency, maintenance window, expiry, attempts";
 
 /** The collapsed part of the form. It opens when one of its fields becomes invalid, to show the message. */
 function Advanced({ hint, is_wrong, children }: { hint: string; is_wrong: boolean; children: ReactNode }) {
@@ -63,12 +68,13 @@ function Advanced({ hint, is_wrong, children }: { hint: string; is_wrong: boolea
   );
 }
 
-function Presets({ draft, onChange }: EditorParts) {
-  const chosen = presetOf(draft);
+function Presets({ draft, onChange, of }: EditorParts & { of: Subject }) {
+  const presets = of === "release" ? PRESETS : CONFIG_PRESETS;
+  const chosen = presetOf(draft, presets);
   return (
     <>
       <div role="group" aria-label="Presets" className="grid gap-2 sm:grid-cols-3">
-        {PRESETS.map((preset) => (
+        {presets.map((preset) => (
           <button
             key={preset.label}
             type="button"
@@ -89,7 +95,7 @@ function Presets({ draft, onChange }: EditorParts) {
   );
 }
 
-function Failures(parts: EditorParts) {
+function Failures({ of, ...parts }: EditorParts & { of: Subject }) {
   const { draft, onChange } = parts;
   const has_waves = draft.waves.length > 0;
   return (
@@ -119,9 +125,12 @@ function Failures(parts: EditorParts) {
           value={draft.on_failure}
           onValue={(value) => onChange({ on_failure: value as Draft["on_failure"] })}
           options={[
-            { value: "stop", label: "Stop: remaining robots do not receive the release" },
-            { value: "pause", label: "Pause: a user resumes, rolls back or cancels" },
-            { value: "rollback", label: "Roll back: all robots return to their previous release" },
+            { value: "stop", label: `Stop: remaining robots do not receive the ${of}` },
+            {
+              value: "pause",
+              label: of === "release" ? "Pause: a user resumes, rolls back or cancels" : "Pause: a user resumes or cancels",
+            },
+            ...(of === "release" ? [{ value: "rollback", label: "Roll back: all robots return to their previous release" }] : []),
           ]}
           hint="Robots that are already updating finish in any case."
         />
@@ -183,7 +192,7 @@ function Groups({ draft: { group_by }, errors, onChange }: EditorParts) {
   );
 }
 
-const Tries = (parts: EditorParts) => (
+const Tries = ({ of, ...parts }: EditorParts & { of: Subject }) => (
   <Row>
     <DraftText
       {...parts}
@@ -193,12 +202,14 @@ const Tries = (parts: EditorParts) => (
       placeholder="3"
       hint="How often an update is started on a robot. A timeout or a failed download leads to the next attempt."
     />
-    <DraftText
-      {...parts}
-      field="verify"
-      label="Verification time"
-      placeholder="30s"
-      hint="Each robot must stay healthy this long; otherwise it rolls back automatically."
-    />
+    {of === "release" && (
+      <DraftText
+        {...parts}
+        field="verify"
+        label="Verification time"
+        placeholder="30s"
+        hint="Each robot must stay healthy this long; otherwise it rolls back automatically."
+      />
+    )}
   </Row>
 );

@@ -1,10 +1,11 @@
-import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { FastForward, type LucideIcon, Pause, Play, RotateCcw, Undo2 } from "lucide-react";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Button, ConfirmDialog, copyAsRf, Menu, notifyDone, shellLine, Tooltip } from "../../ui/index.ts";
+import { isConfigDeployment } from "./deployment-kind.ts";
 import { type Step, type StepName, stepsOf } from "./steps.ts";
 
 const ICONS: Record<StepName, LucideIcon | undefined> = {
@@ -21,15 +22,15 @@ const ICONS: Record<StepName, LucideIcon | undefined> = {
 const LEADING: readonly StepName[] = ["resume", "promote", "retry"];
 
 /** Loads the actions of a deployment. `ask` opens the dialog of an action; render `dialog`. */
-function useStepBar(deployment: Deployment, waves: readonly DeploymentWave[]) {
+function useStepBar(deployment: Deployment | ConfigDeployment, waves: readonly DeploymentWave[]) {
   const may_change = useMay("operator");
   const [asked, setAsked] = useState<StepName>();
   const take = useSteps(deployment.id, () => setAsked(undefined));
   const steps = stepsOf(deployment, waves, Date.now()).map((step) =>
     may_change ? step : { ...step, why_not: "This requires the operator role." },
   );
-  const by = Object.fromEntries(steps.map((step) => [step.name, step])) as Record<StepName, Step>;
-  const leading = LEADING.find((name) => by[name].why_not === undefined);
+  const by: Partial<Record<StepName, Step>> = Object.fromEntries(steps.map((step) => [step.name, step]));
+  const leading = LEADING.find((name) => isAvailable(by[name]));
   // Look the action up again on each rendering, so that an open dialog shows current counts.
   const step = asked === undefined ? undefined : by[asked];
   const dialog = step !== undefined && (
@@ -49,15 +50,25 @@ function useStepBar(deployment: Deployment, waves: readonly DeploymentWave[]) {
   return { by, leading, ask: setAsked, dialog };
 }
 
+const isStep = (step: Step | undefined): step is Step => step !== undefined;
+const isAvailable = (step: Step | undefined): step is Step => step !== undefined && step.why_not === undefined;
+
 /** The actions of a deployment. Unavailable ones are disabled, with the reason as tooltip. */
-export function StepBar({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+export function StepBar({ deployment, waves }: { deployment: Deployment | ConfigDeployment; waves: readonly DeploymentWave[] }) {
   const { by, leading, ask, dialog } = useStepBar(deployment, waves);
+  const { id } = deployment;
   const shown = [
     ...(deployment.wave_count > 1 ? [by.promote] : []),
     deployment.status === "paused" ? by.resume : by.pause,
     by.retry,
     by.rollback,
-  ];
+  ].filter(isStep);
+  const copied = isConfigDeployment(id)
+    ? [copyAsRf(shellLine("rf", "configs", "events", id)), copyAsRf(shellLine("rf", "configs", "waves", id), "Copy rf waves command")]
+    : [
+        copyAsRf(shellLine("rf", "deployments", "show", id)),
+        copyAsRf(shellLine("rf", "deployments", "watch", id), "Copy rf watch command"),
+      ];
   return (
     <>
       {shown.map((one) => (
@@ -66,14 +77,13 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
       <Menu
         label="More"
         entries={[
-          ...[by.cancel, by.cancel_rollback].map((one) => ({
+          ...[by.cancel, by.cancel_rollback].filter(isStep).map((one) => ({
             label: one.why_not === undefined ? `${one.label}…` : `${one.label}: ${one.why_not}`,
             danger: true,
             disabled: one.why_not !== undefined,
             onSelect: () => ask(one.name),
           })),
-          copyAsRf(shellLine("rf", "deployments", "show", deployment.id)),
-          copyAsRf(shellLine("rf", "deployments", "watch", deployment.id), "Copy rf watch command"),
+          ...copied,
         ]}
       />
       {dialog}
@@ -82,9 +92,9 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
 }
 
 /** The available actions on a deployment that waits for a decision, for lists. */
-export function WaitingSteps({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+export function WaitingSteps({ deployment, waves }: { deployment: Deployment | ConfigDeployment; waves: readonly DeploymentWave[] }) {
   const { by, leading, ask, dialog } = useStepBar(deployment, waves);
-  const shown = [by.resume, by.promote, by.rollback, { ...by.cancel, label: "Cancel" }].filter(({ why_not }) => why_not === undefined);
+  const shown = [by.resume, by.promote, by.rollback, by.cancel && { ...by.cancel, label: "Cancel" }].filter(isAvailable);
   return (
     <>
       {shown.map((one) => (
@@ -126,16 +136,22 @@ function useSteps(id: string, onDone: () => void): { act: (step: StepName) => vo
   const cancel = useAction("cancelDeployment", { ...done, done: "Deployment cancelled" });
   const roll_back = useAction("rollBackDeployment", { onSuccess: go });
   const retry = useAction("retryDeployment", { onSuccess: go });
+  const pause_config = useAction("pauseConfigDeployment", { ...done, done: "Config deployment paused" });
+  const resume_config = useAction("resumeConfigDeployment", { ...done, done: "Config deployment resumed" });
+  const promote_config = useAction("promoteConfigDeployment", { ...done, done: "Next wave opened" });
+  const cancel_config = useAction("cancelConfigDeployment", { ...done, done: "Config deployment cancelled" });
   const params = { id };
+  const is_config = isConfigDeployment(id);
   const acts: Record<StepName, () => void> = {
-    pause: () => pause.mutate({ params }),
-    resume: () => resume.mutate({ params }),
-    promote: () => promote.mutate({ params }),
-    cancel: () => cancel.mutate({ params, body: { mode: "finish" } }),
+    pause: () => (is_config ? pause_config : pause).mutate({ params }),
+    resume: () => (is_config ? resume_config : resume).mutate({ params }),
+    promote: () => (is_config ? promote_config : promote).mutate({ params }),
+    cancel: () => (is_config ? cancel_config.mutate({ params }) : cancel.mutate({ params, body: { mode: "finish" } })),
     cancel_rollback: () => cancel.mutate({ params, body: { mode: "rollback" } }),
     rollback: () => roll_back.mutate({ params }),
     retry: () => retry.mutate({ params, body: {} }),
   };
-  const is_busy = [pause, resume, promote, cancel, roll_back, retry].some(({ isPending }) => isPending);
+  const all = [pause, resume, promote, cancel, roll_back, retry, pause_config, resume_config, promote_config, cancel_config];
+  const is_busy = all.some(({ isPending }) => isPending);
   return { act: (step) => acts[step](), is_busy };
 }

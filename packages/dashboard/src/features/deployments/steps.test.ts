@@ -86,6 +86,27 @@ test("counts the offline robots among the queued robots of the open wave", () =>
   assert.match(situationOf(facts, [first, { ...wave, wave: 1, offline: 7 }]).text, /^Wave 2 of 2: .* 1,950 queued, 7 of them offline\.$/);
 });
 
+test("a config deployment has no rollback and no retry, and its actions name configs", () => {
+  const config = { ...DEPLOYMENT, id: "cdep_1" };
+  const steps = stepsOf(config, WAVES, NOW_MS);
+  assert.deepEqual(
+    steps.map(({ name, command }) => `${name}: ${command}`),
+    [
+      "pause: rf configs pause cdep_1",
+      "resume: rf configs resume cdep_1",
+      "promote: rf configs promote cdep_1",
+      "cancel: rf configs cancel cdep_1",
+    ],
+  );
+  assert.match(steps.at(-1)?.consequence ?? "", /^90 robots will not receive the config\. 8 robots keep the new config\./);
+  const facts = { ...config, scheduled_at: null, rollout: { window: null } as never };
+  const counts = { ...COUNTS, pending: 0, queued: 5 };
+  assert.equal(
+    situationOf({ ...facts, counts }, [{ ...WAVE, status: "passed", offline: 5 }]).text,
+    "5 robots are offline and get the config when they connect.",
+  );
+});
+
 test("describes the state of a deployment", () => {
   const facts = { ...DEPLOYMENT, scheduled_at: null, rollout: { window: null } as never };
   assert.deepEqual(situationOf(facts, WAVES), {
@@ -162,7 +183,7 @@ test("compares two deployments by the results of their robots and their rollout 
   assert.deepEqual(policyDifferences({ waves: null } as never, { waves: [{ count: 1, gate: "manual" }] } as never), [
     { name: "Waves", a: "none: all robots at once", b: "1, then remaining robots" },
     { name: "Failure limit", a: "—", b: "no failures allowed" },
-    { name: "On failure", a: "—", b: "stop: remaining robots do not receive the release" },
+    { name: "On failure", a: "—", b: "stop: remaining robots are not updated" },
     { name: "Wave 1", a: "—", b: "up to 1 robot, manual promotion" },
   ]);
 });

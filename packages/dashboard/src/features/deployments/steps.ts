@@ -1,6 +1,7 @@
-import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { durationText, shellLine } from "../../ui/format.ts";
 import type { Tone } from "../../ui/status.tsx";
+import { isConfigDeployment, whatOf } from "./deployment-kind.ts";
 import { amountText, reasonAdvice, reasonText, robots } from "./deployment-text.ts";
 
 export type StepName = "pause" | "resume" | "promote" | "cancel" | "cancel_rollback" | "rollback" | "retry";
@@ -25,27 +26,29 @@ const ENDED: ReadonlySet<string> = new Set(["applied", "failed", "rolled_back", 
 const ENDED_TEXT = "The deployment has ended.";
 const CANCELLING_TEXT = "The deployment is being cancelled.";
 const ROLLING_BACK_TEXT = "The deployment is being rolled back.";
-export const hasEnded = (status: string): boolean => ENDED.has(status);
+const hasEnded = (status: string): boolean => ENDED.has(status);
 
-type Facts = Pick<Deployment, "id" | "status" | "counts" | "wave" | "wave_count" | "reason" | "rollback_of">;
+type Facts = Pick<ConfigDeployment, "id" | "status" | "counts" | "wave" | "wave_count" | "reason"> &
+  Partial<Pick<Deployment, "rollback_of">>;
 
-/** Returns all actions with their effects, from the deployment's current counts. Pure. */
+/**
+ * Returns all actions with their effects, from the deployment's current counts. A config deployment has no rollback and no retry. Pure.
+ */
 export function stepsOf(deployment: Facts, waves: readonly DeploymentWave[], now_ms: number): Step[] {
   return [
     pause(deployment),
     resume(deployment),
     promote(deployment, waves, now_ms),
     cancel(deployment),
-    cancelAndRollBack(deployment),
-    rollBack(deployment),
-    retry(deployment),
+    ...(isConfigDeployment(deployment.id) ? [] : [cancelAndRollBack(deployment), rollBack(deployment), retry(deployment)]),
   ];
 }
 
 const waitingCount = ({ counts }: Facts): number => counts.pending + counts.queued;
 const be = (count: number, rest: string, rest_of_one = rest): string => `${robots(count)} ${count === 1 ? rest_of_one : rest}`;
 const sentences = (...parts: (string | false)[]): string => parts.filter((part) => part !== false).join(" ");
-const line = (command: string, id: string, ...flags: string[]): string => shellLine("rf", "deployments", command, id, ...flags);
+const line = (command: string, id: string, ...flags: string[]): string =>
+  shellLine("rf", isConfigDeployment(id) ? "configs" : "deployments", command, id, ...flags);
 
 /** Returns why an action that requires a running deployment is not available; undefined if it is. */
 function notRunning(status: string): string | undefined {
@@ -133,22 +136,25 @@ function cannotPromote(status: string, waves: readonly DeploymentWave[], next: D
 
 function cancel(deployment: Facts): Step {
   const { id, status, counts } = deployment;
+  const is_config = isConfigDeployment(id);
   return {
     name: "cancel",
-    label: status === "scheduled" ? "Cancel" : "Cancel and let installing robots finish",
+    label: status === "scheduled" || is_config ? "Cancel" : "Cancel and let installing robots finish",
     title: "Cancel deployment?",
     consequence:
       status === "scheduled"
         ? "The deployment will not start."
         : sentences(
-            be(waitingCount(deployment), "will not receive the release."),
+            be(waitingCount(deployment), `will not receive the ${whatOf(id)}.`),
             counts.active > 0 &&
-              be(
-                counts.active,
-                "are updating: those that have not started to install stop, the others finish.",
-                "is updating: it stops if it has not started to install; otherwise it finishes.",
-              ),
-            counts.applied > 0 && be(counts.applied, "keep the new release.", "keeps the new release."),
+              (is_config
+                ? be(counts.active, "are updating and will finish.", "is updating and will finish.")
+                : be(
+                    counts.active,
+                    "are updating: those that have not started to install stop, the others finish.",
+                    "is updating: it stops if it has not started to install; otherwise it finishes.",
+                  )),
+            counts.applied > 0 && be(counts.applied, `keep the new ${whatOf(id)}.`, `keeps the new ${whatOf(id)}.`),
             "This cannot be undone.",
           ),
     verb: "Cancel deployment",
@@ -198,7 +204,7 @@ function rollBack(deployment: Facts): Step {
   const { id, status, counts, rollback_of } = deployment;
   const is_over = hasEnded(status);
   const forward =
-    rollback_of === null ? "" : " This deployment is itself a rollback: robots return to the release that they ran before this rollback.";
+    rollback_of == null ? "" : " This deployment is itself a rollback: robots return to the release that they ran before this rollback.";
   return {
     name: "rollback",
     label: "Roll back",
@@ -259,7 +265,7 @@ export interface Situation {
   starts?: boolean;
 }
 
-type SituationFacts = Pick<Deployment, "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
+type SituationFacts = Pick<ConfigDeployment, "id" | "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
 
 /** Describes what a deployment waits for, or why it ended. Pure. */
 export function situationOf(deployment: SituationFacts, waves: readonly DeploymentWave[]): Situation {
@@ -273,7 +279,7 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
       return {
         tone: "warn",
         text: `Paused${why}. ${counts.active > 0 ? `${robots(counts.active)} finishing; remaining` : "Remaining"} robots on hold.`,
-        advice: reason === "threshold_exceeded" ? "Check why the robots failed, then resume, roll back or cancel." : "Resume to continue.",
+        advice: reason === "threshold_exceeded" ? failedAdvice(deployment.id) : "Resume to continue.",
       };
     case "cancelling":
       return { tone: "idle", text: `Cancelling: ${robots(counts.active)} finishing.` };
@@ -295,6 +301,11 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
       };
   }
 }
+
+const failedAdvice = (id: string): string =>
+  isConfigDeployment(id)
+    ? "Check why the robots failed, then resume or cancel."
+    : "Check why the robots failed, then resume, roll back or cancel.";
 
 /** The check that fails or, while none fails, the one that waits for data. */
 const openCheckOf = (waves: readonly DeploymentWave[]): DeploymentWave["gate_checks"][number] | undefined => {
@@ -332,7 +343,7 @@ function appliedText({ applied, total, failed, rolled_back, cancelled }: Situati
 }
 
 function running(deployment: SituationFacts, waves: readonly DeploymentWave[]): Situation {
-  const { counts, reason, rollout } = deployment;
+  const { id, counts, reason, rollout } = deployment;
   if (reason === "threshold_exceeded")
     return { tone: "bad", text: `Stopped: ${failuresText(deployment)}. ${robots(counts.active)} finishing.` };
   const gate = waves.find(({ status }) => status === "gate");
@@ -360,7 +371,7 @@ function running(deployment: SituationFacts, waves: readonly DeploymentWave[]): 
   if (active === 0 && queued > 0 && offline >= queued)
     return {
       tone: "warn",
-      text: `${name}${be(queued, "are offline and get the release when they connect.", "is offline and gets the release when it connects.")}`,
+      text: `${name}${be(queued, `are offline and get the ${whatOf(id)} when they connect.`, `is offline and gets the ${whatOf(id)} when it connects.`)}`,
     };
   const waiting = offline > 0 ? `queued, ${offline.toLocaleString("en")} of them offline` : "queued";
   if (active === 0 && queued > 0)

@@ -5,7 +5,7 @@ import { ObjectPicker } from "../../api/object-picker.tsx";
 import { query, usePlaces } from "../../api/queries.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
 import { counted, IconButton, namedOptions, Segments, Select, TextInput } from "../../ui/index.ts";
-import { LABELS_WANTED, parseLabels, type Target, type TargetKind } from "./target.ts";
+import { LABELS_WANTED, parseLabels, robotsFilter, type Target, type TargetKind } from "./target.ts";
 
 const KINDS = [
   { value: "fleet", label: "A fleet" },
@@ -94,7 +94,7 @@ function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, t
         placeholder="line=3, zone=a"
         value={labels}
         error={is_wrong ? LABELS_WANTED : error}
-        hint="A robot must have all of them. Robots that match only after the start do not get the release."
+        hint="A robot must have all of them. Robots that match only after the start are not included."
         onValue={(text) => onChoose({ labels: text.trim() === "" ? undefined : text })}
       />
       <p role="status" className="mb-3 text-muted tabular-nums">
@@ -106,15 +106,17 @@ function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, t
 
 /** Robots that are counted while there is no preview. */
 const COUNTED_MAX = 200;
-const LABELS_MAX = 16;
 
 /** The number of robots that match now. Before there is a preview, counts them in the list of robots. */
 function MatchCount({ target: { selector }, total }: { target: Extract<Target, { kind: "selection" }>; total: number | undefined }) {
-  const { site_id, fleet_id, labels = {}, robot_ids } = useDeferredValue(selector);
-  const label = Object.entries(labels).map(([key, value]) => `${key}:${value}`);
-  const is_listed = robot_ids === undefined && label.length <= LABELS_MAX;
-  const filter = { site_id, fleet_id, ...(label.length === 0 ? {} : { label }), limit: COUNTED_MAX };
-  const { data: listed, isError } = useQuery({ ...query("listRobots", { query: filter }), enabled: total === undefined && is_listed });
+  const deferred = useDeferredValue(selector);
+  const { robot_ids } = deferred;
+  const filter = robotsFilter(deferred);
+  const is_listed = filter !== undefined;
+  const { data: listed, isError } = useQuery({
+    ...query("listRobots", { query: { ...filter, limit: COUNTED_MAX } }),
+    enabled: total === undefined && is_listed,
+  });
   if (total !== undefined) return total === 0 ? "No robot matches now." : `Matches ${counted(total, "robot")} now.`;
   if (isError || (robot_ids === undefined && !is_listed)) return "The number of matching robots is not available.";
   if (listed === undefined) return robot_ids === undefined ? "Counting…" : `At most ${counted(robot_ids.length, "robot")}.`;

@@ -157,8 +157,7 @@ function useTargets(name: ListName, id: string, search: DeploymentSearch) {
     params: { id },
     query: {
       ...(status === undefined ? {} : { status }),
-      // Config deployments have no waves.
-      ...(wave === undefined || name === "listConfigDeploymentTargets" ? {} : { wave: wave - 1 }),
+      ...(wave === undefined ? {} : { wave: wave - 1 }),
       ...(q === undefined ? {} : { q }),
     },
   });

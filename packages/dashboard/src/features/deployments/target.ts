@@ -13,6 +13,9 @@ export function parseLabels(text: string): Record<string, string> | undefined {
   return Object.fromEntries(pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]));
 }
 
+/** Interval at which the waves of a deployment are refetched, because no event reports that a queued robot went offline. */
+export const OFFLINE_REFRESH_MS = 10_000;
+
 /** What the form deploys to. */
 export type Target = { kind: "robot" | "fleet"; id: string } | { kind: "selection"; selector: TargetSelector };
 export type TargetKind = Target["kind"];
@@ -40,6 +43,16 @@ export function targetOf(kind: TargetKind, chosen: NewDeploymentSearch, robot_id
 export function kindOf({ site_id, labels, robot_id }: NewDeploymentSearch, robot_ids: readonly string[]): TargetKind {
   if (site_id !== undefined || labels !== undefined || robot_ids.length > 0) return "selection";
   return robot_id === undefined ? "fleet" : "robot";
+}
+
+/** Maximum labels by which the server filters a list. */
+const LABELS_MAX = 16;
+
+/** Returns the filters of the list of robots that select the same robots; undefined if there are none. */
+export function robotsFilter({ site_id, fleet_id, labels = {}, robot_ids }: TargetSelector) {
+  const label = Object.entries(labels).map(([key, value]) => `${key}:${value}`);
+  if (robot_ids !== undefined || label.length > LABELS_MAX) return undefined;
+  return { site_id, fleet_id, ...(label.length === 0 ? {} : { label }) };
 }
 
 /** Returns the target as fields of a request. */

@@ -22,6 +22,7 @@ import {
   TextLine,
   Time,
 } from "../../ui/index.ts";
+import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
 import { releaseName } from "../robots/robot-text.ts";
 import { conditionText } from "./alert-text.ts";
 import { IncidentActions } from "./incident-actions.tsx";
@@ -127,8 +128,11 @@ const MEMBER_COLUMNS: readonly Column<IncidentMember>[] = [
 ];
 
 function DeploymentName({ id }: { id: string }) {
-  const deployment = useQuery(query("getDeployment", { params: { id } })).data?.data;
-  return <NameLink to="/deployments/$id" params={{ id }} name={deployment?.release.tag ?? id} className="font-medium" />;
+  const is_config = isConfigDeployment(id);
+  const release = useQuery({ ...query("getDeployment", { params: { id } }), enabled: !is_config }).data?.data.release;
+  const config = useQuery({ ...query("getConfigDeployment", { params: { id } }), enabled: is_config }).data?.data;
+  const name = config === undefined ? release?.tag : configName(config);
+  return <NameLink {...deploymentPage(id)} name={name ?? id} className="font-medium" />;
 }
 
 function Members({ id }: { id: string }) {

@@ -35,7 +35,7 @@ export function IncidentStatusBadge({ status }: Pick<Incident, "status">) {
 }
 
 /** Whether the members of an incident are deployments. Otherwise they are robots. */
-export const isDeployment = (subject_id: string): boolean => subject_id.startsWith("dep_");
+export const isDeployment = (subject_id: string): boolean => /^c?dep_/.test(subject_id);
 
 /** Formats the number of members: "3 affected now, 1,002 in total". */
 export function membersText({ active_count, member_count, status }: Incident): string {

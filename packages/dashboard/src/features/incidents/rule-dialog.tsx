@@ -20,6 +20,7 @@ import {
   Time,
 } from "../../ui/index.ts";
 import { CONDITION_LABELS } from "./alert-text.ts";
+import { deploymentPage } from "../deployments/deployment-kind.ts";
 import { isDeployment } from "./incident-parts.tsx";
 
 interface Draft {
@@ -231,7 +232,7 @@ function TestResult({ result: { match_count, scope_count, matches, past } }: { r
         {matches.map(({ subject_id, robot_name }) => (
           <li key={subject_id}>
             {isDeployment(subject_id) ? (
-              <NameLink to="/deployments/$id" params={{ id: subject_id }} name={subject_id} className="min-h-6" />
+              <NameLink {...deploymentPage(subject_id)} name={subject_id} className="min-h-6" />
             ) : (
               <NameLink to="/robots/$id" params={{ id: subject_id }} name={robot_name ?? subject_id} className="min-h-6" />
             )}

@@ -67,7 +67,7 @@ function Found({ overview }: { overview: Overview }) {
           <IncidentList incidents={incidents.slice(0, INCIDENTS_SHOWN)} empty="" />
         </Section>
       )}
-      <WaitingRollouts paused={paused} waiting_gate={deployments.waiting_gate} />
+      <WaitingRollouts paused={paused} overview={overview} />
       <Numbers robots={robots} />
       <DeploymentNumbers deployments={deployments} />
       <FleetStates is_stale={is_stale} />

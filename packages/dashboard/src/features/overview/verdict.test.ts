@@ -8,6 +8,7 @@ const NOW = "2030-01-02T03:00:00.000Z";
 interface Changes extends Partial<Omit<VerdictFacts, "overview">> {
   robots?: Partial<Overview["robots"]>;
   deployments?: Partial<Overview["deployments"]>;
+  config_deployments?: Partial<Overview["config_deployments"]>;
 }
 
 const CALM: Pick<Overview, "robots" | "deployments"> = {
@@ -28,12 +29,12 @@ const CALM: Pick<Overview, "robots" | "deployments"> = {
   deployments: { scheduled: 0, queued: 0, in_progress: 0, paused: 0, waiting_gate: 0, failed: 0, failed_since: NOW, following: 0 },
 };
 
-function verdict({ robots, deployments, ...facts }: Changes = {}) {
+function verdict({ robots, deployments, config_deployments, ...facts }: Changes = {}) {
   const found = verdictOf({
     overview: {
       robots: { ...CALM.robots, ...robots },
       deployments: { ...CALM.deployments, ...deployments },
-      config_deployments: { in_progress: 0 },
+      config_deployments: { in_progress: 0, paused: 0, waiting_gate: 0, ...config_deployments },
       unhealthy_robots: [],
     },
     incidents: [],
@@ -87,6 +88,7 @@ test("lists problems before warnings, and counts the problems", () => {
     verdict({
       robots: { unhealthy: 2, drifted: 1, failed: 1, held: 1 },
       deployments: { paused: 1, waiting_gate: 1 },
+      config_deployments: { paused: 2, waiting_gate: 1 },
       incidents: [incident("critical"), incident("warning", "acknowledged"), incident("warning"), incident("info")],
       has_more_incidents: true,
     }),
@@ -102,6 +104,8 @@ test("lists problems before warnings, and counts the problems", () => {
       "warn: 1 or more info incident",
       "warn: 1 deployment paused",
       "warn: 1 deployment awaiting promotion",
+      "warn: 2 config deployments paused",
+      "warn: 1 config deployment awaiting promotion",
     ],
   );
 });

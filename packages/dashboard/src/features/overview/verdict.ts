@@ -137,7 +137,7 @@ function incidentFindings({ incidents = [], has_more_incidents }: VerdictFacts):
   });
 }
 
-function deploymentFindings({ overview: { deployments }, failed = [], paused = [], now_ms }: VerdictFacts): Finding[] {
+function deploymentFindings({ overview: { deployments, config_deployments }, failed = [], paused = [], now_ms }: VerdictFacts): Finding[] {
   const [failure] = failed;
   const failed_at = failure?.finished_at ?? null;
   const is_recent = failed_at === null || now_ms - Date.parse(failed_at) < DAY_MS;
@@ -161,6 +161,16 @@ function deploymentFindings({ overview: { deployments }, failed = [], paused = [
       tone: "warn" as const,
       text: `${counted(deployments.waiting_gate, "deployment")} awaiting promotion`,
       link: { to: "/deployments", search: { status: "in_progress" } },
+    },
+    config_deployments.paused > 0 && {
+      tone: "warn" as const,
+      text: `${counted(config_deployments.paused, "config deployment")} paused`,
+      link: { to: "/deployments", search: { tab: "configs", status: "paused" } },
+    },
+    config_deployments.waiting_gate > 0 && {
+      tone: "warn" as const,
+      text: `${counted(config_deployments.waiting_gate, "config deployment")} awaiting promotion`,
+      link: { to: "/deployments", search: { tab: "configs", status: "in_progress" } },
     },
   ].filter((finding) => finding !== false);
 }

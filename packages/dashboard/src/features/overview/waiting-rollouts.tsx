@@ -1,24 +1,56 @@
-import type { Deployment } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, Deployment, Overview } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
 import { CardList, NameLink, Section, StatusBadge, Time } from "../../ui/index.ts";
 import { CountsBar, countsText, TargetName } from "../deployments/deployment-parts.tsx";
 import { WaitingSteps } from "../deployments/step-bar.tsx";
+import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
 import { situationOf } from "../deployments/steps.ts";
 import { releaseName } from "../robots/robot-text.ts";
 
 /** Maximum running deployments with waves whose waves are read. */
 const RUNNING_MAX = 10;
 
-/** Deployments that wait for a decision: paused ones, and those whose next wave must be promoted. With their actions. */
-export function WaitingRollouts({ paused, waiting_gate }: { paused: readonly Deployment[]; waiting_gate: number }) {
-  const running = useQuery({
-    ...query("listDeployments", { query: { status: "in_progress", cause: "request", limit: RUNNING_MAX } }),
-    enabled: waiting_gate > 0,
+/** Returns the deployments that may wait for a decision: paused ones, and running ones with waves. `counts`: how many there are. */
+function useWaiting(
+  paused: readonly Deployment[],
+  counts: Pick<Overview, "deployments" | "config_deployments">,
+): (Deployment | ConfigDeployment)[] {
+  const running = { status: "in_progress", cause: "request", limit: RUNNING_MAX } as const;
+  const [has_gate, has_config_gate] = [counts.deployments.waiting_gate > 0, counts.config_deployments.waiting_gate > 0];
+  const has_paused_config = counts.config_deployments.paused > 0;
+  const releases = useQuery({ ...query("listDeployments", { query: running }), enabled: has_gate });
+  const configs = useQuery({ ...query("listConfigDeployments", { query: running }), enabled: has_config_gate });
+  const paused_configs = useQuery({
+    ...query("listConfigDeployments", { query: { ...running, status: "paused" } }),
+    enabled: has_paused_config,
   });
-  const with_waves = waiting_gate === 0 ? [] : (running.data?.items ?? []).filter(({ wave_count }) => wave_count > 1);
-  const shown = [...paused, ...with_waves];
-  const waves = useQueries({ queries: shown.map(({ id }) => query("listDeploymentWaves", { params: { id } })) });
+  // A disabled query keeps what it loaded before.
+  const with_waves = [...(has_gate ? (releases.data?.items ?? []) : []), ...(has_config_gate ? (configs.data?.items ?? []) : [])];
+  return [
+    ...paused,
+    ...(has_paused_config ? (paused_configs.data?.items ?? []) : []),
+    ...with_waves.filter(({ wave_count }) => wave_count > 1),
+  ];
+}
+
+const nameOf = (deployment: Deployment | ConfigDeployment): string =>
+  "release" in deployment ? releaseName(deployment.release) : configName(deployment);
+
+interface WaitingRolloutsProps {
+  paused: readonly Deployment[];
+  overview: Pick<Overview, "deployments" | "config_deployments">;
+}
+
+/** Deployments that wait for a decision: paused ones, and those whose next wave must be promoted. With their actions. */
+export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
+  const shown = useWaiting(paused, overview);
+  const waves = useQueries({
+    queries: shown.map(({ id }) => {
+      const args = { params: { id } };
+      return isConfigDeployment(id) ? query("listConfigDeploymentWaves", args) : query("listDeploymentWaves", args);
+    }),
+  });
   const items = shown
     .map((deployment, at) => ({ deployment, waves: waves[at]?.data?.items ?? [] }))
     .filter(({ deployment, waves: of }) => deployment.status === "paused" || of.some(({ status }) => status === "gate"));
@@ -27,12 +59,13 @@ export function WaitingRollouts({ paused, waiting_gate }: { paused: readonly Dep
     <Section title="Waiting for a decision">
       <CardList items={items}>
         {({ deployment, waves: of }) => {
-          const { id, release, status, counts, paused_at } = deployment;
+          const { id, status, counts, paused_at } = deployment;
+          const name = nameOf(deployment);
           return (
             <li key={id} className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-3">
               <div className="min-w-0 flex-[1_1_20rem]">
                 <div className="flex min-w-0 items-baseline gap-x-2">
-                  <NameLink to="/deployments/$id" params={{ id }} name={releaseName(release)} className="font-medium" />
+                  <NameLink {...deploymentPage(id)} name={name} className="font-medium" />
                   <TargetName target={deployment} className="text-muted" />
                   <span className="shrink-0">
                     <StatusBadge status={status === "paused" ? "paused" : "gate"} />
@@ -47,7 +80,7 @@ export function WaitingRollouts({ paused, waiting_gate }: { paused: readonly Dep
                   )}
                 </p>
                 <p className="mb-1 text-xs text-muted tabular-nums">{countsText(counts)}</p>
-                <CountsBar counts={counts} label={`Robots of ${release.tag}`} />
+                <CountsBar counts={counts} label={`Robots of ${name}`} />
               </div>
               <div className="flex flex-wrap gap-2">
                 <WaitingSteps deployment={deployment} waves={of} />

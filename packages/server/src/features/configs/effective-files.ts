@@ -4,7 +4,7 @@ import type { Db } from "../../kernel/db.ts";
 import { type ConfigFile, entryBound, fileBound, openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
 import { readEntries, REGISTRIES_NAMESPACE, resolve, scopesOf } from "./effective.ts";
 import { type CompiledSchema, compileSchema, sentenceOf } from "./schema.ts";
-import { type EntryRow, listPlaces, listSchemasOf, listSizesFor, type RobotPlace } from "./store.ts";
+import { awaitChanges, type EntryRow, listPlaces, listSchemasOf, listSizesFor, type RobotPlace } from "./store.ts";
 
 const SALT_BYTES = 16;
 
@@ -65,6 +65,8 @@ interface FilesWanted {
   namespace: string | null;
   /** Namespaces, by robot id, for which the robot gets a file even if no value is set. */
   always?: ReadonlyMap<string, readonly string[]>;
+  /** The order number of a deployment: the files have the values of the time when it was drawn. Null: the current values. */
+  as_of?: number | null;
   bytes_max?: number;
 }
 
@@ -76,13 +78,16 @@ export async function* effectiveFiles(
   db: Db,
   plane: Pick<Sealing, "secrets">,
   org_id: string,
-  { robot_ids, namespace, always = new Map(), bytes_max = FILES_BYTES_MAX }: FilesWanted,
+  { robot_ids, namespace, always = new Map(), as_of = null, bytes_max = FILES_BYTES_MAX }: FilesWanted,
 ): AsyncGenerator<Map<string, RobotFiles>> {
+  if (as_of !== null) await awaitChanges(db, org_id, namespace);
   const places = await listPlaces(db, org_id, robot_ids);
-  const sizes = new Map((await listSizesFor(db, org_id, scopesOf(places), namespace)).map(({ scope_id, bytes }) => [scope_id, bytes]));
+  const sizes = new Map(
+    (await listSizesFor(db, org_id, scopesOf(places), namespace, as_of)).map(({ scope_id, bytes }) => [scope_id, bytes]),
+  );
   const maker = new FileMaker(db, plane, org_id);
   for (const part of partsOf(places, sizes, bytes_max)) {
-    const by_scope = await readEntries(db, org_id, part, namespace);
+    const by_scope = await readEntries(db, org_id, part, namespace, as_of);
     const made = new Map<string, RobotFiles>();
     const shared = new Map<string, RobotFiles>();
     for (const place of part) {

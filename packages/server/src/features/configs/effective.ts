@@ -31,8 +31,9 @@ export const readEntries = async (
   org_id: string,
   places: readonly RobotPlace[],
   namespace: string | null,
+  as_of: number | null = null,
 ): Promise<Map<string, EntryRow[]>> =>
-  Map.groupBy(await listEntriesFor(db, org_id, scopesOf(places), namespace), ({ scope_id }) => scope_id);
+  Map.groupBy(await listEntriesFor(db, org_id, scopesOf(places), namespace, as_of), ({ scope_id }) => scope_id);
 
 /**
  * Returns the values that the next config deployment would give a robot, and where each value is set. Returns [] for an unknown robot. The

@@ -161,23 +161,50 @@ export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespa
     where org_id = ${caller.org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret}
     order by is_reached desc limit 1`);
 
+/**
+ * The entries as they are now or, with an order number, as they were when that number was drawn. A value that was set more than
+ * HISTORY_VERSIONS_MAX times since has its oldest version.
+ */
+const entriesAt = (as_of: number | null): Statement<unknown> =>
+  as_of === null
+    ? sql`config_entry`
+    : sql`(
+        select e.org_id, e.id, e.namespace, e.key, e.scope, e.scope_id, v.value, v.sealed, v.version, e.updated_by, null::timestamptz as removed_at,
+          e.created_at, v.at as updated_at
+        from config_entry e cross join lateral (
+          select * from config_version h where h.org_id = e.org_id and h.config_id = e.id
+            and (coalesce(h.order_number, 0) < ${as_of} or (h.version > 1 and h.version = e.version - ${HISTORY_VERSIONS_MAX - 1}::int))
+          order by h.version desc limit 1) v
+        where v.change <> 'removed') as config_entry`;
+
+/**
+ * Waits for the transactions that are changing values of this namespace, or of any if it is null. They have locked the namespace before they
+ * drew their order numbers. So after the call, all versions with a lower number than one that was drawn before the call are visible.
+ */
+export const awaitChanges = (db: Db, org_id: string, namespace: string | null): Promise<number> =>
+  db.run(sql`
+    select from config_namespace where org_id = ${org_id} ${equals({ namespace: namespace ?? undefined })} order by namespace for share`);
+
 /** Returns an SQL condition for entries of the org and of the sites, fleets and robots in `scope_ids`. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
   ${equals({ namespace: namespace ?? undefined })}`;
 
-export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null): Promise<EntryRow[]> =>
-  db.many(
-    sql(
-      entryRow,
-    )`select ${entryRow} from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`,
-  );
+export const listEntriesFor = (
+  db: Db,
+  org_id: string,
+  scope_ids: Iterable<string>,
+  namespace: string | null,
+  as_of: number | null,
+): Promise<EntryRow[]> =>
+  db.many(sql(entryRow)`
+    select ${entryRow} from ${entriesAt(as_of)} where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`);
 
 /** Returns the size in bytes of the values set for the org (`scope_id` is '') and for each site, fleet and robot in `scope_ids`. */
-export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
+export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null, as_of: number | null) =>
   db.many(sql(row({ scope_id: text, bytes: bigint }))`
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
-    from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
+    from ${entriesAt(as_of)} where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
 
 /** Returns the values of a namespace that are not secret, in all scopes, in order of id after the id `after`. */
 export const listOpenEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>

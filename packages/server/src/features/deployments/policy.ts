@@ -35,7 +35,7 @@ export const retryAt = (attempt: number, now: Date): Date => new Date(now.getTim
 export const verifySecondsOf = (rollout: Rollout): number => wholeRollout(rollout).verify_seconds;
 
 export const MAX_ATTEMPTS_DEFAULT = 3;
-const VERIFY_SECONDS_DEFAULT = 30;
+export const VERIFY_SECONDS_DEFAULT = 30;
 
 /** Completes a policy with the defaults. Policies are stored as they were sent, so that defaults can change. Pure. */
 export function wholeRollout(rollout: Rollout): WholeRollout {

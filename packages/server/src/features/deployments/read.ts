@@ -182,9 +182,10 @@ export async function listDeploymentWaves(
   caller: Caller,
   id: string,
   query: QueryOf<Routes["listDeploymentWaves"]>,
+  kind: DeploymentKind = "release",
 ): Promise<AnswerOf<Routes["listDeploymentWaves"]>> {
   const { org_id } = caller;
-  const deployment = await requireDeployment(db, org_id, "release", id);
+  const deployment = await requireDeployment(db, org_id, kind, id);
   const rows = deployment.rollout.waves === undefined ? [asSingleWave(deployment)] : await listWaves(db, org_id, id);
   const offline = deployment.count_queued === 0 ? [] : await countOffline(db, org_id, id);
   const { current_wave, wave_count, finished_at } = deployment;
@@ -269,6 +270,11 @@ const commonToWire = (row: DeploymentRow, selection: string | null) => ({
   status: row.status,
   reason: row.reason,
   counts: countsOf(row),
+  scheduled_at: wireTime(row.scheduled_at),
+  rollout: wholeRollout(row.rollout),
+  wave: row.current_wave,
+  wave_count: row.wave_count,
+  paused_at: wireTime(row.paused_at),
   created_by: row.created_by,
   cancel_requested_at: wireTime(row.cancel_requested_at),
   expires_at: wireTime(row.expires_at),
@@ -285,11 +291,6 @@ export function deploymentToWire(row: DeploymentRow, release: Deployment["releas
     id,
     release_id,
     release: release ?? { id: release_id, tag: "", kind: "", app: app ?? "main" },
-    scheduled_at: wireTime(row.scheduled_at),
-    rollout: wholeRollout(row.rollout),
-    wave: row.current_wave,
-    wave_count: row.wave_count,
-    paused_at: wireTime(row.paused_at),
     retry_of: row.retry_of,
     rollback_of: row.rollback_of,
     ...commonToWire(row, selection),

@@ -9,7 +9,7 @@ import { cancelDeployment } from "./cancel/cancel.ts";
 import { createConfigDeployment, createDeployment } from "./create/create.ts";
 import { retryDeployment } from "./create/from-ended.ts";
 import { pauseDeployment, promoteDeployment, resumeDeployment } from "./rollout/pause.ts";
-import { planDeployment } from "./create/plan.ts";
+import { planConfigDeployment, planDeployment } from "./create/plan.ts";
 import { selectionText } from "./create/selection.ts";
 import { explainRobot } from "./explain/explain.ts";
 import {
@@ -78,6 +78,7 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
 export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listConfigDeployments, async (_, { db, caller, query }) => listConfigDeployments(db, caller, query));
   serve(http, plane, routes.createConfigDeployment, async (_, { db, caller, body }) => {
+    if (asksDryRun(body)) return new Answer(200, { data: await planConfigDeployment(db, plane, caller, body) });
     const row = await createConfigDeployment(db, plane, caller, body);
     return created("/api/configs/deployments", { data: await showConfigDeployment(db, row) });
   });
@@ -90,6 +91,18 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listConfigDeploymentTargets, async (_, { db, caller, params, query }) =>
     listTargets(db, caller, params.id, query, "config"),
   );
+  serve(http, plane, routes.listConfigDeploymentWaves, async (_, { db, caller, params, query }) =>
+    listDeploymentWaves(db, caller, params.id, query, "config"),
+  );
+  serve(http, plane, routes.pauseConfigDeployment, async (_, { db, caller, params }) => ({
+    data: await showConfigDeployment(db, await pauseDeployment(db, plane, caller.org_id, params.id, caller.actor, "config")),
+  }));
+  serve(http, plane, routes.resumeConfigDeployment, async (_, { db, caller, params }) => ({
+    data: await showConfigDeployment(db, await resumeDeployment(db, plane, caller.org_id, params.id, caller.actor, "config")),
+  }));
+  serve(http, plane, routes.promoteConfigDeployment, async (_, { db, caller, params }) => ({
+    data: await showConfigDeployment(db, await promoteDeployment(db, plane, caller.org_id, params.id, caller.actor, "config")),
+  }));
   serve(http, plane, routes.cancelConfigDeployment, async (_, { db, caller, params }) => ({
     data: await showConfigDeployment(db, await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, { kind: "config" })),
   }));

@@ -57,7 +57,7 @@ function sharedReads<T>(read: (caller: Caller) => Promise<T>): (caller: Caller) 
 async function readOverview(plane: Plane, caller: Caller): Promise<Overview> {
   const db = plane.db.forOrg(caller.org_id);
   const failed_since = new Date(plane.clock.now().getTime() - FAILED_DAYS * 86_400_000);
-  const [robots, states, { config_in_progress, ...deployments }] = await Promise.all([
+  const [robots, states, { config_in_progress, config_paused, config_waiting_gate, ...deployments }] = await Promise.all([
     countRobots(db, caller, new Date(plane.clock.now().getTime() - LOST_MS)),
     countRobotsWith(db, caller),
     countDeployments(db, caller, failed_since),
@@ -70,7 +70,7 @@ async function readOverview(plane: Plane, caller: Caller): Promise<Overview> {
       ...states,
     },
     deployments: { ...deployments, failed_since: wireTime(failed_since) },
-    config_deployments: { in_progress: config_in_progress },
+    config_deployments: { in_progress: config_in_progress, paused: config_paused, waiting_gate: config_waiting_gate },
     unhealthy_robots: states.unhealthy === 0 ? [] : await listUnhealthy(db, caller, UNHEALTHY_SHOWN),
   };
 }

@@ -73,6 +73,7 @@ test("counts visible robots by state, and deployments that are open or failed in
   await deploy("dep_5", "config", "in_progress", here.fleet_id);
   await deploy("dep_6", "release", "failed", here.fleet_id);
   await deploy("dep_10", "release", "queued", there.fleet_id);
+  await deploy("dep_11", "config", "paused", here.fleet_id);
   const week_ago = new Date(now.getTime() - 8 * 86_400_000);
   await plane.db.run(sql`
     insert into deployment (org_id, id, kind, target_kind, robot_id, status, created_by, finished_at, created_at, updated_at) values
@@ -81,7 +82,8 @@ test("counts visible robots by state, and deployments that are open or failed in
       (${org_id}, 'dep_9', 'release', 'robot', ${here.robot_id}, 'failed', '{"type":"user"}', ${now}, ${week_ago}, ${now})`);
   await plane.db.run(sql`
     insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, status, waiting_for, created_at, updated_at)
-    values (${org_id}, 'dep_2', 'tgt_1', 'release', ${there.robot_id}, 'main', 'queued', 'gate', ${now}, ${now})`);
+    values (${org_id}, 'dep_2', 'tgt_1', 'release', ${there.robot_id}, 'main', 'queued', 'gate', ${now}, ${now}),
+      (${org_id}, 'dep_5', 'tgt_2', 'config', ${here.robot_id}, 'nav', 'queued', 'gate', ${now}, ${now})`);
 
   const read = async (token: string) => (await it.rig.call<{ data: Overview }>("GET", "/api/overview", { token })).body.data;
   const all = await read(it.token);
@@ -111,7 +113,7 @@ test("counts visible robots by state, and deployments that are open or failed in
     failed_since,
     following: 1,
   });
-  assert.deepEqual(all.config_deployments, { in_progress: 1 });
+  assert.deepEqual(all.config_deployments, { in_progress: 1, paused: 1, waiting_gate: 1 });
   assert.deepEqual(
     all.unhealthy_robots.map(({ id, failing }) => [id, failing]),
     [there, here].map(({ robot_id }) => [robot_id, ["memory: 99% used"]]),

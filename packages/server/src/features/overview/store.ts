@@ -51,7 +51,14 @@ const deploymentsRow = row({
   failed: int,
   following: int,
   config_in_progress: int,
+  config_paused: int,
+  config_waiting_gate: int,
 });
+
+/** Condition: a robot of the deployment in the row `placed` waits until the deployment is promoted. */
+const WAITS_FOR_GATE = sql`status = 'in_progress' and wave_count > 1 and exists (
+  -- reads tables of other features: deployment_target
+  select from deployment_target t where t.org_id = placed.org_id and t.deployment_id = placed.id and t.waiting_for = 'gate')`;
 
 /**
  * Counts the deployments that the caller may see: the unfinished ones, and the failed ones created since `failed_since`. A deployment
@@ -59,7 +66,7 @@ const deploymentsRow = row({
  * robots that follow their fleet are counted separately, because one release may create thousands of them.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
-  // reads tables of other features: deployment, deployment_target, robot, fleet
+  // reads tables of other features: deployment, robot, fleet
   db.one(sql(deploymentsRow)`
     with open as (
       select id, org_id, kind, status, wave_count, robot_id, fleet_id, target_selector, created_by, target_kind from deployment where org_id = ${caller.org_id} and finished_at is null
@@ -76,11 +83,12 @@ export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Pr
       count(*) filter (where cause = 'request' and status = 'queued')::int as queued,
       count(*) filter (where cause = 'request' and status = 'in_progress')::int as in_progress,
       count(*) filter (where cause = 'request' and status = 'paused')::int as paused,
-      count(*) filter (where cause = 'request' and status = 'in_progress' and wave_count > 1 and exists (
-        select from deployment_target t where t.org_id = placed.org_id and t.deployment_id = placed.id and t.waiting_for = 'gate'))::int as waiting_gate,
+      count(*) filter (where cause = 'request' and ${WAITS_FOR_GATE})::int as waiting_gate,
       count(*) filter (where cause = 'request' and status = 'failed')::int as failed,
       count(*) filter (where cause = 'follow' and status <> 'failed')::int as following,
-      count(*) filter (where cause = 'config' and status = 'in_progress')::int as config_in_progress
+      count(*) filter (where cause = 'config' and status = 'in_progress')::int as config_in_progress,
+      count(*) filter (where cause = 'config' and status = 'paused')::int as config_paused,
+      count(*) filter (where cause = 'config' and ${WAITS_FOR_GATE})::int as config_waiting_gate
     from placed where org_id = ${caller.org_id} ${visible(caller, "site_id", "fleet_id")}`);
 
 const unhealthyRow = row({ id: text, name: text, fleet_id: text, failing: jsonb<string[]>() });

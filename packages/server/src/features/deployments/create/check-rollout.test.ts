@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { Fault } from "../../../kernel/fault.ts";
-import { checkRollout, checkWindow, nextWindow, type Window } from "./check-rollout.ts";
+import { VERIFY_SECONDS_DEFAULT } from "../policy.ts";
+import { checkConfigRollout, checkRollout, checkWindow, nextWindow, type Window } from "./check-rollout.ts";
 import fc from "fast-check";
 
 const NOW = new Date("2030-01-01T00:00:00Z");
@@ -42,6 +43,24 @@ const REFUSED: [rollout: Rollout, says: RegExp, kind?: "robot" | "fleet", schedu
 ];
 for (const [rollout, says, kind, scheduled_at] of REFUSED)
   test(`refuses the rollout ${JSON.stringify(rollout)}`, () => assert.match(check(rollout, kind, scheduled_at), says));
+
+test("refuses of a config's rollout what only a release supports, and names the field", () => {
+  const refused = (rollout: Rollout) => {
+    try {
+      checkConfigRollout(rollout);
+      return "fine";
+    } catch (error) {
+      assert.ok(error instanceof Fault && error.status === 400, String(error));
+      return error.message;
+    }
+  };
+  const window = { cron: "0 2 * * *", time_zone: "UTC", duration_minutes: 60 };
+  assert.match(refused({ window }), /^rollout\.window can only be used with a release: /);
+  assert.match(refused({ on_failure: "rollback" }), /^rollout\.on_failure rollback can only be used with a release: /);
+  assert.match(refused({ verify_seconds: 60 }), /^rollout\.verify_seconds can only be used with a release: /);
+  assert.equal(refused({ waves: [{ count: 1 }], on_failure: "pause", verify_seconds: VERIFY_SECONDS_DEFAULT }), "fine");
+  assert.equal(refused({}), "fine");
+});
 
 test("accepts a complete rollout policy for a fleet, and most fields for a robot", () => {
   const rollout: Rollout = {

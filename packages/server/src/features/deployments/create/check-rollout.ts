@@ -3,6 +3,7 @@ import { METRIC_GATE_BOUNDS } from "@roamfleet/protocol/metric-gate";
 import { EXPIRES_DAYS_MAX, type Rollout, type WholeRollout } from "@roamfleet/protocol/routes";
 import { badRequest } from "../../../kernel/fault.ts";
 import { parseTime } from "../../../kernel/time.ts";
+import { VERIFY_SECONDS_DEFAULT } from "../policy.ts";
 import { Cron } from "croner";
 
 const DAY_MS = 86_400_000;
@@ -33,6 +34,19 @@ export function checkRollout(rollout: Rollout, target_kind: TargetKind, now: Dat
   const wrong = window === undefined ? undefined : checkWindow(window, scheduled_at ?? now);
   if (wrong !== undefined) throw badRequest(wrong);
   if (expires_at !== undefined) checkExpiry(parseTime(expires_at), now, scheduled_at);
+}
+
+/** Throws 400, naming the field, if a policy requires what only a release supports. */
+export function checkConfigRollout({ window, on_failure, verify_seconds = VERIFY_SECONDS_DEFAULT }: Rollout): void {
+  const refuse = (field: string, why: string) => badRequest(`rollout.${field} can only be used with a release: ${why}`);
+  if (window !== undefined)
+    throw refuse("window", "a robot applies config files when it receives them; to start at a later time, use scheduled_at");
+  if (on_failure === "rollback") throw refuse("on_failure rollback", "use stop or pause, then set the earlier values and deploy them");
+  if (verify_seconds !== VERIFY_SECONDS_DEFAULT)
+    throw refuse(
+      "verify_seconds",
+      "robots do not verify config files; to observe updated robots, use soak_seconds and the gates of a wave",
+    );
 }
 
 function checkExpiry(expires_at: Date, now: Date, scheduled_at: Date | null): void {

@@ -1,5 +1,5 @@
 import { APPS_MAX } from "@roamfleet/protocol/link";
-import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
+import type { BodyOf, Rollout, Routes } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../../kernel/fault.ts";
@@ -9,7 +9,7 @@ import { requireFileName } from "../../configs/index.ts";
 import { announce } from "../../events/index.ts";
 import { requireDeployable } from "../../signing/index.ts";
 import { beginFanOut } from "./fan-out.ts";
-import { checkRollout } from "./check-rollout.ts";
+import { checkConfigRollout, checkRollout } from "./check-rollout.ts";
 import { requireSelector } from "./selection.ts";
 import {
   type deploymentReleaseRow,
@@ -107,26 +107,51 @@ export async function readDeployment(
   if (release === undefined) throw notFound("release", body.release);
   await requireDeployable(engine, db, org_id, release);
   const target = await resolveTarget(db, org_id, body);
+  if (target.robot_id !== null && (await countOtherApps(db, org_id, target.robot_id, release.app)) >= APPS_MAX)
+    throw conflict(`robot ${target.robot_id} already has ${APPS_MAX} apps, the maximum; app ${release.app} cannot be added`);
+  return { release, target, ...readStart(engine, target, body) };
+}
+
+/** Reads when and how the robots of a new deployment are updated. Throws 400 for contradictory fields. */
+function readStart(
+  engine: CreateContext,
+  { target_kind }: Target,
+  body: Pick<BodyOf<Routes["createConfigDeployment"]>, "scheduled_at" | "rollout">,
+): { rollout: Rollout; scheduled_at: Date | null } {
   const scheduled_at = body.scheduled_at === undefined ? null : parseTime(body.scheduled_at);
   const now = engine.clock.now();
   if (scheduled_at !== null && scheduled_at.getTime() > now.getTime() + SCHEDULE_DAYS_MAX * DAY_MS)
     throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
   const { dry_run: _, ...rollout } = body.rollout ?? {};
-  if (target.robot_id !== null && (await countOtherApps(db, org_id, target.robot_id, release.app)) >= APPS_MAX)
-    throw conflict(`robot ${target.robot_id} already has ${APPS_MAX} apps, the maximum; app ${release.app} cannot be added`);
-  checkRollout(rollout, target.target_kind, now, scheduled_at);
-  return { release, target, rollout, scheduled_at };
+  checkRollout(rollout, target_kind, now, scheduled_at);
+  return { rollout, scheduled_at };
 }
 
-/** Creates a deployment of the effective config. The values for each robot are frozen when the robot's target is dispatched. */
+/** Validates the body of a new config deployment: 404 for a target that does not exist, 400 for contradictory fields. */
+export async function readConfigDeployment(
+  db: Db,
+  engine: CreateContext,
+  { org_id }: Pick<Caller, "org_id">,
+  body: BodyOf<Routes["createConfigDeployment"]>,
+) {
+  if (body.namespace !== undefined) requireFileName(body.namespace);
+  const target = await resolveTarget(db, org_id, body);
+  const start = readStart(engine, target, body);
+  checkConfigRollout(start.rollout);
+  return { target, namespace: body.namespace ?? null, ...start };
+}
+
+/**
+ * Creates a deployment of the effective config. The files for each robot are computed when the robot's target is dispatched: from the values
+ * at that time or, in a rollout with waves, from those at the start of the deployment.
+ */
 export async function createConfigDeployment(
   db: Db,
   engine: CreateContext,
   caller: Caller,
   body: BodyOf<Routes["createConfigDeployment"]>,
 ): Promise<DeploymentRow> {
-  if (body.namespace !== undefined) requireFileName(body.namespace);
-  const target = await resolveTarget(db, caller.org_id, body);
+  const { target, ...read } = await readConfigDeployment(db, engine, caller, body);
   const id = engine.id("cdep");
   return startDeployment(db, engine, {
     org_id: caller.org_id,
@@ -135,10 +160,8 @@ export async function createConfigDeployment(
     ...target,
     release_id: null,
     app: null,
-    namespace: body.namespace ?? null,
     revision: id,
-    rollout: {},
-    scheduled_at: null,
+    ...read,
     created_by: caller.actor,
     authority: authorityOf(caller),
   });

@@ -1,10 +1,18 @@
-import { type BodyOf, type DeploymentPlan, PLAN_ROBOTS_MAX, type Routes } from "@roamfleet/protocol/routes";
+import {
+  type BodyOf,
+  type ConfigDeploymentPlan,
+  type DeploymentPlan,
+  PLAN_ROBOTS_MAX,
+  type Rollout,
+  type Routes,
+  type WholeRollout,
+} from "@roamfleet/protocol/routes";
 import type { CreateContext } from "../transition.ts";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { wireTime } from "../../../kernel/time.ts";
 import { findAgentArch } from "../store/deployments.ts";
-import { readDeployment } from "./create.ts";
+import { readConfigDeployment, readDeployment, type Target } from "./create.ts";
 import { selectionText } from "./selection.ts";
 import { expiresAt } from "./fan-out.ts";
 import { assignWaves } from "../rollout/rules.ts";
@@ -17,6 +25,7 @@ import { chooseImage, imagesOf, type ReleaseImage } from "../dispatch/desired.ts
 const CHUNK_ROBOTS = 5_000;
 
 type Line = DeploymentPlan["robots"][number];
+type ConfigLine = ConfigDeploymentPlan["robots"][number];
 
 /** Returns what a deployment with this body would do if it were created now. Reads only. */
 export async function planDeployment(
@@ -26,64 +35,110 @@ export async function planDeployment(
   body: BodyOf<Routes["createDeployment"]>,
 ): Promise<DeploymentPlan> {
   const { org_id } = caller;
-  const now = engine.clock.now();
-  const { release, target, rollout, scheduled_at } = await readDeployment(db, engine, caller, body);
-  const starts_at = scheduled_at !== null && scheduled_at > now ? scheduled_at : now;
-  const policy = wholeRollout(rollout);
-  const robots: PlannedRobot[] = [];
+  const { release, ...read } = await readDeployment(db, engine, caller, body);
+  const { policy, starts_at, ...plan } = await planStart(db, engine, org_id, read);
   const arch = await findAgentArch(db, org_id, release.id);
-  for (;;) {
-    const chunk = await listPlannedRobots(db, org_id, { ...target, app: release.app, arch }, robots.at(-1)?.id ?? "", CHUNK_ROBOTS);
-    robots.push(...chunk);
-    if (chunk.length < CHUNK_ROBOTS) break;
-  }
-  const waves = policy.waves === null ? robots.map(() => 0) : assignWaves(robots, policy.waves);
+  const robots = await planRobots(db, org_id, { ...read.target, app: release.app, arch }, policy);
   const robot_ids = robots.map(({ id }) => id);
   const bytes = await bytesToSend(db, org_id, release, robot_ids);
-  const lines = robots.map((robot, i): Line => {
+  const lines = robots.map((robot): Line => {
     const already_installed = robot.current_release_id === release.id;
     const wrong_arch = arch !== null && robot.arch !== null && robot.arch !== arch;
     const incompatible = wrong_arch || (robot.kinds.length > 0 && !robot.kinds.includes(release.kind));
-    return {
-      robot_id: robot.id,
-      name: robot.name,
-      wave: waves[i] ?? 0,
-      online: robot.online,
-      incompatible,
-      already_installed,
-      bytes_to_send: already_installed || incompatible ? 0 : (bytes.get(robot.id) ?? 0),
-    };
+    const bytes_to_send = already_installed || incompatible ? 0 : (bytes.get(robot.id) ?? 0);
+    return { ...lineOf(robot), incompatible, already_installed, bytes_to_send };
   });
   const window = policy.window === null ? null : nextWindow(policy.window, starts_at);
   const { id, tag, kind, app } = release;
   return {
-    dry_run: true,
-    ...target,
-    selection: await selectionText(db, org_id, target),
+    ...plan,
     release_id: id,
     release: { id, tag, kind, app },
     artifact_stored: release.artifact_state !== "awaiting_upload",
-    scheduled_at: wireTime(scheduled_at),
-    expires_at: wireTime(await expiresAt(db, engine, org_id, rollout, starts_at)),
-    rollout: policy,
     window: window === null ? null : { opens_at: wireTime(window.opens_at), closes_at: wireTime(window.closes_at) },
     ...sumOf(lines),
-    waves: wavesOf(lines, policy.waves?.length ?? 0),
-    robots: lines.toSorted((a, b) => a.wave - b.wave || (a.robot_id < b.robot_id ? -1 : 1)).slice(0, PLAN_ROBOTS_MAX),
+    waves: wavesOf(lines, policy, sumOf),
+    robots: inOrder(lines),
   };
 }
 
-/** Returns each requested wave, and the last, implicit one if it has robots. */
-function wavesOf(lines: readonly Line[], asked: number): DeploymentPlan["waves"] {
-  const by_wave = Map.groupBy(lines, ({ wave }) => wave);
-  return Array.from({ length: asked + (by_wave.has(asked) ? 1 : 0) }, (_, wave) => ({ wave, ...sumOf(by_wave.get(wave) ?? []) }));
+/** Returns what a config deployment with this body would do if it were created now. Reads only. */
+export async function planConfigDeployment(
+  db: Db,
+  engine: CreateContext,
+  caller: Caller,
+  body: BodyOf<Routes["createConfigDeployment"]>,
+): Promise<ConfigDeploymentPlan> {
+  const { org_id } = caller;
+  const { namespace, ...read } = await readConfigDeployment(db, engine, caller, body);
+  const { policy, starts_at: _, ...plan } = await planStart(db, engine, org_id, read);
+  // No app has an empty name: configs do not depend on what runs on the robots.
+  const lines = (await planRobots(db, org_id, { ...read.target, app: "", arch: null }, policy)).map(lineOf);
+  return { ...plan, namespace, ...countOf(lines), waves: wavesOf(lines, policy, countOf), robots: inOrder(lines) };
 }
+
+/** Returns the part of a plan that follows from the target and the policy, and when the deployment would start. */
+async function planStart(
+  db: Db,
+  engine: CreateContext,
+  org_id: string,
+  { target, rollout, scheduled_at }: { target: Target; rollout: Rollout; scheduled_at: Date | null },
+) {
+  const now = engine.clock.now();
+  const starts_at = scheduled_at !== null && scheduled_at > now ? scheduled_at : now;
+  const policy = wholeRollout(rollout);
+  return {
+    policy,
+    starts_at,
+    dry_run: true as const,
+    ...target,
+    selection: await selectionText(db, org_id, target),
+    scheduled_at: wireTime(scheduled_at),
+    expires_at: wireTime(await expiresAt(db, engine, org_id, rollout, starts_at)),
+    rollout: policy,
+  };
+}
+
+type RobotInWave = PlannedRobot & { wave: number };
+
+/** Returns the robots that a deployment would include now, in the order of their ids, with the wave of each. */
+async function planRobots(
+  db: Db,
+  org_id: string,
+  planned: Parameters<typeof listPlannedRobots>[2],
+  { waves }: WholeRollout,
+): Promise<RobotInWave[]> {
+  const robots: PlannedRobot[] = [];
+  for (;;) {
+    const chunk = await listPlannedRobots(db, org_id, planned, robots.at(-1)?.id ?? "", CHUNK_ROBOTS);
+    robots.push(...chunk);
+    if (chunk.length < CHUNK_ROBOTS) break;
+  }
+  const of_robot = waves === null ? [] : assignWaves(robots, waves);
+  return robots.map((robot, i) => ({ ...robot, wave: of_robot[i] ?? 0 }));
+}
+
+const lineOf = ({ id, name, wave, online }: RobotInWave): ConfigLine => ({ robot_id: id, name, wave, online });
+
+const inOrder = <L extends ConfigLine>(lines: readonly L[]): L[] =>
+  lines.toSorted((a, b) => a.wave - b.wave || (a.robot_id < b.robot_id ? -1 : 1)).slice(0, PLAN_ROBOTS_MAX);
+
+/** Returns each requested wave, and the last, implicit one if it has robots. */
+function wavesOf<L extends ConfigLine, S extends object>(lines: readonly L[], { waves }: WholeRollout, sum: (lines: readonly L[]) => S) {
+  const asked = waves?.length ?? 0;
+  const by_wave = Map.groupBy(lines, ({ wave }) => wave);
+  return Array.from({ length: asked + (by_wave.has(asked) ? 1 : 0) }, (_, wave) => ({ wave, ...sum(by_wave.get(wave) ?? []) }));
+}
+
+const countOf = (lines: readonly ConfigLine[]): { total: number; offline: number } => ({
+  total: lines.length,
+  offline: lines.reduce((sum, { online }) => sum + (online ? 0 : 1), 0),
+});
 
 function sumOf(lines: readonly Line[]): Omit<DeploymentPlan["waves"][number], "wave"> {
   const count = (is: (line: Line) => boolean): number => lines.reduce((sum, line) => sum + (is(line) ? 1 : 0), 0);
   return {
-    total: lines.length,
-    offline: count(({ online }) => !online),
+    ...countOf(lines),
     incompatible: count(({ incompatible }) => incompatible),
     already_installed: count(({ already_installed }) => already_installed),
     bytes_to_send: lines.reduce((sum, line) => sum + line.bytes_to_send, 0),

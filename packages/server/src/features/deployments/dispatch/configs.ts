@@ -18,10 +18,10 @@ import { listUnapproved } from "../store/robots.ts";
 import type { Engine } from "../transition.ts";
 
 /**
- * Stores the current config files of each robot as its desired files. A target without files is `applied`. A target whose files violate a
- * schema fails, and its robot keeps the files that it has. If any file of a target contains secrets, the target waits until its robot is
- * approved. Leaves out namespaces for which a newer deployment was dispatched; a target with no other files is superseded. The caller has
- * locked the robots' `robot_desired` rows.
+ * Stores the config files of each robot as its desired files: those of the current values or, in a rollout with waves, of the values at the
+ * start of the deployment. A target without files is `applied`. A target whose files violate a schema fails, and its robot keeps the files
+ * that it has. If any file of a target contains secrets, the target waits until its robot is approved. Leaves out namespaces for which a
+ * newer deployment was dispatched; a target with no other files is superseded. The caller has locked the robots' `robot_desired` rows.
  */
 export async function writeDesiredConfigs(
   tx: Db,
@@ -29,7 +29,9 @@ export async function writeDesiredConfigs(
   deployment: DeploymentRow,
   targets: readonly TargetRow[],
 ): Promise<TargetChange[]> {
-  const { org_id, namespace } = deployment;
+  const { org_id, namespace, order_number, rollout } = deployment;
+  // Later waves receive what earlier waves have tested.
+  const as_of = rollout.waves === undefined ? null : order_number;
   const now = engine.clock.now();
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const always = await namespacesToKeep(tx, deployment, robot_ids);
@@ -38,7 +40,7 @@ export async function writeDesiredConfigs(
   const unapproved = new Set((await listUnapproved(tx, org_id, robot_ids)).map(({ id }) => id));
   const withheld: TargetRow[] = [];
   const changes: TargetChange[] = [];
-  for await (const part of effectiveFiles(tx, engine, org_id, { robot_ids, namespace, always })) {
+  for await (const part of effectiveFiles(tx, engine, org_id, { robot_ids, namespace, always, as_of })) {
     const given = [...part].flatMap(([robot_id, all]): [TargetRow, RobotFiles][] => {
       const target = by_robot.get(robot_id);
       if (target === undefined) return [];

@@ -24,7 +24,9 @@ export async function readGateChecks(
   if (gate_incidents === undefined) return checks;
   // Read before the incidents, so that an evaluation in between cannot be counted without its incidents.
   const evaluated_at = await findEvaluatedAt(db, org_id);
-  const joined = await findJoinedIncident(db, deployment, gate_incidents, verifySecondsOf(rollout));
+  // Robots do not verify config files.
+  const verify_seconds = deployment.kind === "config" ? 0 : verifySecondsOf(rollout);
+  const joined = await findJoinedIncident(db, deployment, gate_incidents, verify_seconds);
   return [checkIncidents(gate_incidents, joined, evaluated_at), ...checks];
 }
 

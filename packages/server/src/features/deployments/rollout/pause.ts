@@ -6,14 +6,14 @@ import { acceptedByResume, hasPassed, isGateOpen, type WaveFacts } from "./rules
 import { wholeRollout } from "../policy.ts";
 import { lockDeployment } from "../read.ts";
 import { patchDeployment } from "../store/deployments.ts";
-import type { DeploymentRow } from "../store/rows.ts";
+import type { DeploymentKind, DeploymentRow } from "../store/rows.ts";
 import { type Engine, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment, noteDeployment } from "../transition.ts";
 import { countsOf } from "../state.ts";
 import { advanceRollout, waveFacts } from "./advance.ts";
 
 /** Locks a deployment and returns its row. Throws 404 if it does not exist, and 409 if it has ended, is ending or has not started. */
-async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentRow> {
-  const row = await lockDeployment(tx, org_id, "release", id);
+async function lockOpen(tx: Db, org_id: string, kind: DeploymentKind, id: string): Promise<DeploymentRow> {
+  const row = await lockDeployment(tx, org_id, kind, id);
   if (isTerminal(row.status)) throw conflict(`deployment ${id} has ended: ${row.status}`);
   if (row.status === "scheduled")
     throw conflict(`deployment ${id} has not started; it is scheduled for ${row.scheduled_at?.toISOString() ?? ""}`);
@@ -23,9 +23,16 @@ async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentR
 }
 
 /** Pauses a deployment: it is dispatched to no further robots, and robots that are updating finish. Does nothing if already paused. */
-export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
+export async function pauseDeployment(
+  db: Db,
+  engine: Engine,
+  org_id: string,
+  id: string,
+  actor: Actor,
+  kind: DeploymentKind = "release",
+): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
-    const row = await lockOpen(tx, org_id, id);
+    const row = await lockOpen(tx, org_id, kind, id);
     if (row.status === "paused") return row;
     if (row.stop_requested_at !== null) throw conflict(`deployment ${id} has stopped: too many robots failed`);
     const paused = await patchDeployment(tx, row, { paused_at: engine.clock.now() });
@@ -37,9 +44,16 @@ export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id
  * Continues a paused deployment. If its failure threshold was exceeded, the next failure triggers `on_failure` of its policy again. If a gate
  * failed, what the gate found until now is accepted.
  */
-export async function resumeDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
+export async function resumeDeployment(
+  db: Db,
+  engine: Engine,
+  org_id: string,
+  id: string,
+  actor: Actor,
+  kind: DeploymentKind = "release",
+): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
-    const row = await lockOpen(tx, org_id, id);
+    const row = await lockOpen(tx, org_id, kind, id);
     if (row.status !== "paused") throw conflict(`deployment ${id} is not paused: ${row.status}`);
     const tally = { ...countsOf(row), dispatched: row.count_dispatched };
     const failures_accepted = acceptedByResume(tally, wholeRollout(row.rollout), row.failures_accepted);
@@ -59,9 +73,16 @@ export async function resumeDeployment(db: Db, engine: Engine, org_id: string, i
  * Starts the next wave without waiting for the rest of the soak time, even if its gate is closed. Throws 409 if the current wave has not
  * passed.
  */
-export async function promoteDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
+export async function promoteDeployment(
+  db: Db,
+  engine: Engine,
+  org_id: string,
+  id: string,
+  actor: Actor,
+  kind: DeploymentKind = "release",
+): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
-    const row = await lockOpen(tx, org_id, id);
+    const row = await lockOpen(tx, org_id, kind, id);
     if (row.status === "paused") throw conflict(`deployment ${id} is paused; resume it first`);
     if (row.stop_requested_at !== null) throw conflict(`deployment ${id} has stopped: too many robots failed`);
     if (row.rollout.waves === undefined) throw conflict(`deployment ${id} has no waves`);

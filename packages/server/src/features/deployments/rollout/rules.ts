@@ -12,8 +12,8 @@ export interface WaveFacts {
   active: number;
   decided: number;
   /**
-   * Numbers of the wave's queued targets: all (`queued`), not waiting for their robot to connect (`blocked`), waiting for the gate
-   * (`gated`).
+   * Numbers of the wave's queued targets: all (`queued`), not waiting for their robot to connect or to be approved (`blocked`), waiting for
+   * the gate (`gated`).
    */
   queued: number;
   blocked: number;
@@ -55,8 +55,8 @@ export type NextStep =
   | { do: "wait" };
 
 /**
- * Whether the wave has passed: all its targets have ended, except targets of offline robots. If robots are offline, at least one other
- * robot must have been updated, failed or rolled back. Pure.
+ * Whether the wave has passed: all its targets have ended, except targets of offline robots and of those that await approval. If there are
+ * such robots, at least one other robot must have been updated, failed or rolled back. Pure.
  */
 export const hasPassed = ({ pending, active, queued, blocked, decided }: WaveFacts): boolean =>
   pending === 0 && active === 0 && blocked === 0 && (decided > 0 || queued === 0);

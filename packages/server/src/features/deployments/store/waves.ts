@@ -66,12 +66,12 @@ export const getWave = (db: Db, org_id: string, deployment_id: string, wave: num
 
 const queuedRow = row({ blocked: int, gated: int });
 /**
- * Counts the queued targets of the wave that do not wait for their robot to connect (`blocked`), and those that wait for the gate
- * (`gated`).
+ * Counts the queued targets of the wave that do not wait for their robot to connect or for its approval (`blocked`), and those that wait for
+ * the gate (`gated`).
  */
 export const countQueued = (db: Db, org_id: string, deployment_id: string, wave: number) =>
   db.one(sql(queuedRow)`
-    select count(*) filter (where waiting_for is distinct from 'robot_online')::int as blocked, count(*) filter (where waiting_for = 'gate')::int as gated
+    select count(*) filter (where (waiting_for in ('robot_online', 'approval')) is not true)::int as blocked, count(*) filter (where waiting_for = 'gate')::int as gated
     from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave} and status = 'queued'`);
 
 /** Counts the queued targets of each wave that wait for their robot to connect; waves without any are left out. */
