@@ -25,6 +25,7 @@ import {
   useFilters,
   useTableView,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
 import { actionWords, auditCommand, exportPath, filterOf, selectedOf } from "./audit-search.ts";
 
@@ -63,6 +64,7 @@ function AuditLog() {
       <Head
         actions={
           <>
+            <ViewsMenu page="audit" search={{ ...search, entry: undefined }} table={view} />
             <Button look="quiet" icon={RefreshCw} busy={list.query.isRefetching} onClick={() => void list.query.refetch()}>
               Refresh
             </Button>

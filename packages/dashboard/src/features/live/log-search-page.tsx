@@ -24,6 +24,7 @@ import {
   TypedSearch,
   useFilters,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { LogHistogram, type Span } from "./log-histogram.tsx";
 import { LogLine } from "./log-line.tsx";
 import { filterOf } from "./log-text.ts";
@@ -62,6 +63,7 @@ export function LogSearchPage() {
         label="Logs"
         actions={
           <>
+            <ViewsMenu page="logs" search={search} />
             <Button icon={RefreshCw} busy={found.isFetching} onClick={searchAgain}>
               Search again
             </Button>
