@@ -89,7 +89,10 @@ test("saves, changes, shares and deletes views of pages", LIMIT, async (t) => {
     await visit(viewer, "/robots");
     await button(viewer, "Views").click();
     await viewer.getByRole("menuitem", { name: "Default view" }).waitFor();
-    assert.deepEqual((await entries(viewer)).filter((text) => text.includes("Online")), []);
+    assert.deepEqual(
+      (await entries(viewer)).filter((text) => text.includes("Online")),
+      [],
+    );
     await viewer.keyboard.press("Escape");
     await choose(page, "Online");
     await choose(page, "Rename view…", "Online");
@@ -105,7 +108,8 @@ test("saves, changes, shares and deletes views of pages", LIMIT, async (t) => {
     await button(viewer, "Offline").click();
     await viewer.getByRole("menuitem", { name: "Copy link" }).waitFor();
     const may = await entries(viewer);
-    for (const action of ["Save changes", "Rename view…", "Share view…", "Stop sharing view…", "Delete view…"]) assert.ok(!may.includes(action), action);
+    for (const action of ["Save changes", "Rename view…", "Share view…", "Stop sharing view…", "Delete view…"])
+      assert.ok(!may.includes(action), action);
     await viewer.keyboard.press("Escape");
     await viewer.getByRole("combobox", { name: "Status", exact: true }).selectOption("online");
     await choose(viewer, "Save as new view…", "Offline modified");
@@ -113,7 +117,10 @@ test("saves, changes, shares and deletes views of pages", LIMIT, async (t) => {
     assert.equal(await viewer.getByRole("switch").count(), 0);
     await button(viewer.getByRole("dialog"), "Save").click();
     await button(viewer, "Mine").waitFor();
-    assert.deepEqual((await viewsOf(page)).map(({ name }) => name), ["Offline"]);
+    assert.deepEqual(
+      (await viewsOf(page)).map(({ name }) => name),
+      ["Offline"],
+    );
     await viewer.context().close();
   });
 

@@ -54,7 +54,12 @@ export function TableSettings<Row>({ view: { table, all, choice } }: { view: Tab
   return (
     <>
       <IconButton label="Table settings" icon={Columns3} onClick={() => setOpen(true)} />
-      <Dialog open={is_open} onClose={() => setOpen(false)} title="Table settings" description={is_of_view ? "Part of the view. To keep a change, save the view." : "Stored in this browser."}>
+      <Dialog
+        open={is_open}
+        onClose={() => setOpen(false)}
+        title="Table settings"
+        description={is_of_view ? "Part of the view. To keep a change, save the view." : "Stored in this browser."}
+      >
         <fieldset className="mb-4">
           <legend className="mb-1 font-medium">Columns</legend>
           {/* The first column cannot be hidden, so that no row is empty. */}

@@ -10,7 +10,8 @@ const Query = Type.String({
   description: "Filters, sorting and columns, as the query of a URL of the dashboard. The server does not interpret it",
 });
 const Shared = Type.Boolean({
-  description: "true: for all members of the org; sharing needs the role operator in the whole org. false: only for the user or token that owns it",
+  description:
+    "true: for all members of the org; sharing needs the role operator in the whole org. false: only for the user or token that owns it",
   default: false,
 });
 

@@ -34,7 +34,9 @@ export function viewRoutes(http: Http, plane: Plane): void {
     return { data: after };
   });
 
-  serve(http, plane, routes.deleteView, async (_, { params, caller, db }) => ({ data: toWire(await remove(plane, db, caller, params.id)) }));
+  serve(http, plane, routes.deleteView, async (_, { params, caller, db }) => ({
+    data: toWire(await remove(plane, db, caller, params.id)),
+  }));
 }
 
 const toWire = ({ owner_id, ...view }: ViewRow): SavedView => ({ ...wireTimes(view), shared: owner_id === null });

@@ -55,7 +55,10 @@ test("a view is seen and changed only by the user who saved it, also with anothe
   assert.deepEqual(await rig.names(second.secret), ["Offline"]);
   for (const secret of [bo.secret, rig.org.token]) {
     assert.deepEqual(await rig.names(secret), []);
-    for (const [method, body] of [["PATCH", { name: "Mine" }], ["DELETE", undefined]] as const) {
+    for (const [method, body] of [
+      ["PATCH", { name: "Mine" }],
+      ["DELETE", undefined],
+    ] as const) {
       const reply = await rig.call(method, `/${id}`, body, secret);
       assert.deepEqual([reply.status, reply.body.error.message], [404, `view ${id} does not exist`]);
     }
@@ -76,7 +79,11 @@ test("only operators of the whole org share views, and change and delete shared 
   const { id } = (await rig.call("POST", "", { ...OFFLINE, shared: true }, operator)).body.data;
   for (const secret of [viewer, limited]) {
     assert.deepEqual(await rig.names(secret), ["Offline"]);
-    for (const [method, body] of [["PATCH", {}], ["PATCH", { shared: false }], ["DELETE", undefined]] as const)
+    for (const [method, body] of [
+      ["PATCH", {}],
+      ["PATCH", { shared: false }],
+      ["DELETE", undefined],
+    ] as const)
       assert.equal((await rig.call(method, `/${id}`, body, secret)).status, 403);
     const own = (await rig.call("POST", "", OFFLINE, secret)).body.data;
     assert.equal((await rig.call("PATCH", `/${own.id}`, { shared: true }, secret)).status, 403);
@@ -96,7 +103,10 @@ test("callers limited to a site get no shared view that names an object", TIMEOU
   await share("By text", "q=cart_01");
   assert.deepEqual(await rig.names(limited), ["By text"]);
   assert.deepEqual(await rig.names(rig.org.token), ["By site", "By text"]);
-  for (const [method, body] of [["PATCH", {}], ["DELETE", undefined]] as const)
+  for (const [method, body] of [
+    ["PATCH", {}],
+    ["DELETE", undefined],
+  ] as const)
     assert.equal((await rig.call(method, `/${hidden.id}`, body, limited)).status, 404);
 });
 
@@ -141,7 +151,10 @@ test("views of another org do not exist", TIMEOUT, async () => {
   const { token: foreign } = await rig.it.org();
   const { id } = (await rig.call("POST", "", { ...OFFLINE, shared: true })).body.data;
   assert.deepEqual(await rig.names(foreign), []);
-  for (const [method, body] of [["PATCH", { name: "Taken" }], ["DELETE", undefined]] as const)
+  for (const [method, body] of [
+    ["PATCH", { name: "Taken" }],
+    ["DELETE", undefined],
+  ] as const)
     assert.equal((await rig.call(method, `/${id}`, body, foreign)).status, 404);
   assert.equal((await rig.call("POST", "", { ...OFFLINE, shared: true }, foreign)).status, 201);
 });
