@@ -65,7 +65,13 @@ function AuditLog() {
         actions={
           <>
             <ViewsMenu page="audit" search={{ ...search, entry: undefined }} table={view} />
-            <Button look="quiet" icon={RefreshCw} busy={list.query.isRefetching} onClick={() => void list.query.refetch()}>
+            <Button
+              look="quiet"
+              icon={RefreshCw}
+              className="max-sm:!px-0"
+              busy={list.query.isRefetching}
+              onClick={() => void list.query.refetch()}
+            >
               Refresh
             </Button>
             <AnchorButton href={exportPath(search)} download="audit.ndjson" icon={Download}>

@@ -57,9 +57,9 @@ export function ViewsMenu({ page, search, table }: ViewsMenuProps) {
     <Menu
       label="Views"
       trigger={
-        <Button icon={Bookmark} className="max-w-64">
+        <Button icon={Bookmark} className="max-w-64 max-sm:max-w-36">
           {active === undefined ? "Views" : <TextLine>{active.name}</TextLine>}
-          {is_modified && <span className="shrink-0 text-xs font-normal text-muted">modified</span>}
+          {is_modified && <ModifiedMark />}
         </Button>
       }
       entries={[
@@ -82,6 +82,14 @@ export function ViewsMenu({ page, search, table }: ViewsMenuProps) {
     />
   );
 }
+
+/** The word "modified"; on narrow screens a dot. */
+const ModifiedMark = () => (
+  <span className="shrink-0 text-xs font-normal text-muted">
+    <span aria-hidden className="block size-1.5 rounded-full bg-warn sm:hidden" />
+    <span className="max-sm:sr-only">modified</span>
+  </span>
+);
 
 interface ActionsProps {
   page: ViewPage;
