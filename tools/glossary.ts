@@ -19,6 +19,7 @@ export const OBJECTS: Readonly<Record<keyof typeof ID_PREFIXES, string>> = {
   audit: "A record of a request that changed something or was refused, with its actor.",
   shell_session: "A shell that a user opened on a robot, with its recording.",
   alert_rule: "A condition on robots or deployments that opens an incident when it is true for a given duration.",
+  saved_view: "Named filters, sorting and columns of a page of the dashboard, for one user or shared with the org.",
   alert_mute: "A time in which the incidents of a rule, a fleet, a site or the whole org send no messages.",
   incident: "A problem of one or more robots or deployments that a rule has found. It is open, acknowledged or resolved.",
   channel: "A receiver of messages about incidents: a webhook, Slack, PagerDuty or email addresses.",

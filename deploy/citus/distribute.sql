@@ -64,6 +64,7 @@ select create_distributed_table('metric_watch', 'org_id', colocate_with => 'site
 select create_distributed_table('metric_value', 'org_id', colocate_with => 'site');
 select create_distributed_table('robot_position', 'org_id', colocate_with => 'site');
 select create_distributed_table('site_floor_plan', 'org_id', colocate_with => 'site');
+select create_distributed_table('saved_view', 'org_id', colocate_with => 'site');
 select create_distributed_table('log_robot_usage', 'org_id', colocate_with => 'site');
 select create_distributed_table('log_usage', 'org_id', colocate_with => 'site');
 select create_distributed_table('membership', 'org_id', colocate_with => 'site');

@@ -1188,6 +1188,26 @@ alter table robot_unknown enable row level security;
 create policy tenant on robot_unknown using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on robot_unknown to pg_database_owner;
 
+create table saved_view (
+  org_id text not null,
+  id text not null,
+  page text not null,
+  name text not null,
+  query text not null,
+  owner_id text,
+  created_by jsonb not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint saved_view_pkey PRIMARY KEY (org_id, id),
+  constraint saved_view_org_id_owner_id_page_name_key UNIQUE (org_id, owner_id, page, name),
+  constraint saved_view_org_id_fkey FOREIGN KEY (org_id) REFERENCES org(id) ON DELETE CASCADE,
+  constraint saved_view_page_check CHECK (page = ANY (ARRAY['robots'::text, 'fleets'::text, 'sites'::text, 'deployments'::text, 'releases'::text, 'incidents'::text, 'logs'::text, 'metrics'::text, 'audit'::text]))
+);
+CREATE UNIQUE INDEX saved_view_shared ON saved_view USING btree (org_id, page, name) WHERE owner_id IS NULL;
+alter table saved_view enable row level security;
+create policy tenant on saved_view using (org_id = current_setting('app.org'::text, true));
+grant delete, insert, select, update on saved_view to pg_database_owner;
+
 create table secret_key (
   org_id text not null,
   id text not null,

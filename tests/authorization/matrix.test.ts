@@ -27,6 +27,7 @@ import {
   sampleRequest,
   type SampleRequest,
   sampleRule,
+  sampleView,
   type Things,
 } from "./sample-requests.ts";
 
@@ -93,6 +94,7 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
   deleteUser: async ({ org }) => (await org.api.createUser({ body: { email: sampleEmail(), name: "Ada", role: "viewer" } })).data.id,
   revokeToken: async ({ org }) => (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data.id,
   deleteChannel: ({ org }) => org.emptyChannel(),
+  deleteView: ({ org }) => sampleView(org),
   resendDelivery: ({ org, ids }) => finishedDelivery(org, ids["/api/channels"] ?? ""),
   revokeEnrollmentKey: async ({ org, ids }) =>
     (await org.api.createEnrollmentKey({ body: { site_id: ids.site_id ?? "", fleet_id: ids.fleet_id ?? "" } })).data.id,
@@ -227,6 +229,9 @@ const LET_IN: Record<string, readonly number[]> = {
   createChannel: [400],
   // Without a user in the body, an incident is assigned to the caller, and an org token is no user.
   assignIncident: [400],
+  // The samples are shared views. Only operators of the whole org may change them: packages/server/src/features/views/views.test.ts.
+  updateView: [403],
+  deleteView: [403],
   // The test server uses plain HTTP without a certificate.
   getCertificateAuthority: [404],
   // The test server hosts no packages.

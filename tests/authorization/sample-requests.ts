@@ -84,6 +84,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
       "/api/alert-rules": rule_id,
       "/api/incidents": await org.incident({ site_id, fleet_id }),
       "/api/channels": channel,
+      "/api/views": await sampleView(org),
       "/api/deliveries": await finishedDelivery(org, channel),
       "/api/admin/orgs": org.id,
     },
@@ -99,6 +100,10 @@ export async function sampleRule(org: HarnessOrg, fleet_id: string): Promise<str
 /** Mutes the incidents of a fleet. */
 export const sampleMute = async (org: HarnessOrg, fleet_id: string): Promise<string> =>
   (await org.api.createAlertMute({ body: { fleet_id, until_at: "2099-01-01T00:00:00Z" } })).data.id;
+
+/** Saves a view that all members of the org see. */
+export const sampleView = async (org: HarnessOrg): Promise<string> =>
+  (await org.api.createView({ body: { page: "robots", name: randomUUID(), query: "status=offline", shared: true } })).data.id;
 
 /** Returns the id of a message that was given up: only such a message can be sent again. */
 export async function finishedDelivery(org: HarnessOrg, channel: string): Promise<string> {
@@ -157,6 +162,8 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     version: 1,
     condition: { type: "config_drift" },
     severity: "info",
+    page: "robots",
+    query: "status=offline",
     until_at: "2099-01-01T00:00:00Z",
     comment: "sample",
     // The first bytes of a PNG image.

@@ -94,20 +94,6 @@ test("finds, watches and changes robots in the browser, individually and in bulk
     for (const robot of (await api.listRobots({})).items) assert.equal(robot.labels["zone"], "b");
   });
 
-  await t.test("saves filters as a named view that persists over a reload", async () => {
-    await visit(page, "/robots?label=zone%3Ab&status=online");
-    await row("cart-0").waitFor();
-    await page.getByRole("button", { name: "Views" }).click();
-    await page.getByRole("menuitem", { name: "Save view…" }).click();
-    await page.getByLabel("Name", { exact: true }).fill("Zone B");
-    await page.getByRole("button", { name: "Save", exact: true }).click();
-    await visit(page, "/robots");
-    await page.getByRole("button", { name: "Views" }).click();
-    await page.getByRole("menuitem", { name: "Zone B" }).click();
-    await page.waitForURL(/status=online/);
-    await page.getByRole("button", { name: "Zone B" }).waitFor();
-  });
-
   await t.test("renames a robot, and decommissions it only after its name is typed", async () => {
     await visit(page, `/robots/${ids[3]!}`);
     await page.getByRole("button", { name: "Actions for this robot" }).click();

@@ -267,6 +267,7 @@ async function makePeople(org: HarnessOrg, { site, carts }: { site: string; cart
     body: { site_id: site, fleet_id: carts, label: words.name("carts of March"), max_uses: 20, expires_in_hours: 48 },
   });
   const { data } = await org.api.createUser({ body: { email: "ada@example.org", name: words.name("Ada Lovelace"), role: "operator" } });
+  await org.api.createView({ body: { page: "robots", name: words.name("Offline robots"), query: "status=offline", shared: true } });
   await org.api.createUser({ body: { email: "grace@example.org", name: words.name("Grace Hopper"), role: "viewer" } });
   await org.api.createToken({ body: { label: words.name("CI"), role: "operator" } });
   return { user: data.id };
@@ -327,6 +328,7 @@ const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "logs", path: "/logs" },
   { name: "logs-none", path: "/logs?q=no-record-has-this-text" },
   { name: "robots", path: "/robots" },
+  { name: "robots-view", path: "/robots?status=offline" },
   { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },
   { name: "robot-offline", path: `/robots/${ids.offline}` },

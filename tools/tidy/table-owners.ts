@@ -44,6 +44,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   metric_value: "features/metrics",
   robot_position: "features/positions",
   site_floor_plan: "features/sites",
+  saved_view: "features/views",
   metric_chunk: "features/metrics",
   metric_rollup: "features/metrics",
   metric_rollup_default: "features/metrics",

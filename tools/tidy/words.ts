@@ -59,6 +59,7 @@ export const CLEAN_FOLDERS = [
   "packages/server/src/features/timeline/",
   "packages/server/src/features/tokens/",
   "packages/server/src/features/users/",
+  "packages/server/src/features/views/",
   "packages/server/src/kernel/",
   "packages/server/src/link/",
   "packages/swarm/",

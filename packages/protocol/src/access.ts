@@ -301,6 +301,13 @@ export const access = {
   listDeliveries: whole("admin", "channels"),
   resendDelivery: whole("admin", "channels"),
 
+  // Each member has private views. For changes of shared views the handler requires the role operator in the whole org. Callers limited to
+  // sites or fleets get no shared views that name objects.
+  listViews: shared("viewer", "saved views"),
+  createView: shared("viewer", "saved views"),
+  updateView: shared("viewer", "saved views"),
+  deleteView: shared("viewer", "saved views"),
+
   listOrgs: free("service_admin"),
   createOrg: free("service_admin"),
   getAnyOrg: free("service_admin"),

@@ -21,6 +21,7 @@ export const ID_PREFIXES = {
   channel: "chn",
   delivery: "dlv",
   alert_mute: "mute",
+  saved_view: "view",
 } as const;
 export type IdKind = keyof typeof ID_PREFIXES;
 

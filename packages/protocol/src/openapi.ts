@@ -46,6 +46,7 @@ const TAG_PROSE: Record<string, string> = {
   Releases: "Versioned artifacts.",
   Robots: "Robots and their state.",
   Sites: "Sites, which contain fleets.",
+  Views: "Saved views of the dashboard.",
 };
 
 const SECURITY_SCHEMES: Record<Document, Node> = {

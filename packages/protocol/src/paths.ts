@@ -170,6 +170,11 @@ export const paths = {
   listDeliveries: ["GET", "/api/channels/{id}/deliveries"],
   resendDelivery: ["POST", "/api/deliveries/{id}/resend"],
 
+  listViews: ["GET", "/api/views"],
+  createView: ["POST", "/api/views"],
+  updateView: ["PATCH", "/api/views/{id}"],
+  deleteView: ["DELETE", "/api/views/{id}"],
+
   streamEvents: ["GET", "/api/events"],
 
   listAudit: ["GET", "/api/audit"],

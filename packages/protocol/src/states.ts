@@ -180,6 +180,10 @@ export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 export const REPORTED_ROBOTS = ["went_offline", "install_failed", "config_failed", "quarantined", "offline", "failing", "held"] as const;
 export type ReportedRobotsKind = (typeof REPORTED_ROBOTS)[number];
 
+/** Pages of the dashboard with saved views. */
+export const VIEW_PAGES = ["robots", "fleets", "sites", "deployments", "releases", "incidents", "logs", "metrics", "audit"] as const;
+export type ViewPage = (typeof VIEW_PAGES)[number];
+
 export const INCIDENT_STATUSES = ["open", "acknowledged", "resolved"] as const;
 export type IncidentStatus = (typeof INCIDENT_STATUSES)[number];
 

@@ -24,6 +24,7 @@ import { ticketRoutes } from "./features/streams/index.ts";
 import { timelineRoutes } from "./features/timeline/index.ts";
 import { sessionRoutes, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
+import { viewRoutes } from "./features/views/index.ts";
 import { type Http } from "./kernel/http.ts";
 
 /** Registers the HTTP routes of every feature. */
@@ -56,6 +57,7 @@ export function mountRoutes(http: Http, plane: Plane): void {
     timelineRoutes,
     shellRoutes,
     ticketRoutes,
+    viewRoutes,
     auditRoutes,
   ]) {
     mount(http, plane);

@@ -91,6 +91,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   token: ({ id }) => [...of("getToken", id), ["listTokens"]],
   org: () => [["getOrg"], ["getMe"]],
   signing_keys: () => [["getSigningKeys"]],
+  saved_view: () => [["listViews"]],
   channel: ({ id }) => [...of("getChannel", id), ...of("listDeliveries", id), ["listChannels"]],
 };
 

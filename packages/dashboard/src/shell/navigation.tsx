@@ -4,7 +4,7 @@ import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "l
 import { query } from "../api/queries.ts";
 import { type Liveness, useLiveness } from "../api/events.ts";
 import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
-import { cx, IconButton, Menu, notifyError, TextLine } from "../ui/index.ts";
+import { Blank, cx, IconButton, Menu, notifyError, TextLine } from "../ui/index.ts";
 import { type Place, PLACES } from "./places.ts";
 import { chooseTheme, type Theme, useTheme } from "./theme.ts";
 
@@ -112,8 +112,6 @@ function IncidentCount() {
     </span>
   );
 }
-
-const Blank = () => <span className="size-3.5" />;
 
 /** The current organization, a switch to others, the account page and sign-out. */
 function OrgMenu() {

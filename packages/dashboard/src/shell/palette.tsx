@@ -2,10 +2,11 @@ import { Dialog } from "@base-ui/react/dialog";
 import type { JsonRouteName } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { Bot, Boxes, FileCog, type LucideIcon, MapPin, Package, Plus, Rocket, SquareTerminal } from "lucide-react";
+import { Bookmark, Bot, Boxes, FileCog, type LucideIcon, MapPin, Package, Plus, Rocket, SquareTerminal } from "lucide-react";
 import { type KeyboardEvent, useDeferredValue, useEffect, useRef, useState } from "react";
 import { api } from "../api/client.ts";
 import { query } from "../api/queries.ts";
+import { useOpenView } from "../api/saved-views.ts";
 import { useMay } from "../api/session.ts";
 import { cx, TextLine } from "../ui/index.ts";
 import { type Entry, useActionEntries } from "./palette-actions.ts";
@@ -65,7 +66,7 @@ function Finder({ onClose }: { onClose: () => void }) {
     <>
       <input
         role="combobox"
-        aria-label="Search robots, fleets, releases and pages"
+        aria-label="Search robots, fleets, releases, saved views and pages"
         aria-expanded
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}
@@ -129,6 +130,7 @@ function useEntries(text: string): Entry[] {
   const robots = useQuery({ ...query("listRobots", { query: { q: text, limit: FOUND_MAX } }), ...asked });
   const fleets = useQuery({ ...query("listFleets", { query: { q: text, limit: FOUND_MAX } }), ...asked });
   const releases = useQuery({ ...query("listReleases", { query: { q: text, limit: FOUND_MAX } }), ...asked });
+  const views = useViewEntries(text);
   const by_id = useEntryOf(text);
   const { verb, name } = readVerb(text);
   const acts = useActionEntries(verb, name);
@@ -152,9 +154,21 @@ function useEntries(text: string): Entry[] {
     ...shown("rob", robots.data?.items),
     ...shown("fleet", fleets.data?.items),
     ...shown("rel", releases.data?.items),
-    ...[...places, ...actions].filter(({ label }) => label.toLowerCase().includes(lower)),
+    ...[...places, ...actions, ...views].filter(({ label }) => label.toLowerCase().includes(lower)),
     ...(name === "" ? acts : []),
   ];
+}
+
+/** Returns the saved views of pages that the user may see; none without text. */
+function useViewEntries(text: string): Entry[] {
+  const is_admin = useMay("admin");
+  const open = useOpenView();
+  const views = useQuery({ ...query("listViews"), enabled: text !== "" }).data?.items ?? [];
+  if (text === "") return [];
+  return views
+    .filter(({ page }) => page !== "audit" || is_admin)
+    .toSorted((a, b) => a.name.localeCompare(b.name))
+    .map((view) => ({ key: view.id, label: view.name, hint: `view of ${view.page}`, icon: Bookmark, run: () => open(view) }));
 }
 
 const ID = /^(?<kind>[a-z]+)_[0-9a-z]{26}$/;

@@ -1,8 +1,20 @@
-import { useNavigate } from "@tanstack/react-router";
+import { type HistoryState, useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { hasFilters } from "../search.ts";
 import { Button } from "./button.tsx";
 import { cx } from "./text.tsx";
+
+declare module "@tanstack/react-router" {
+  interface HistoryState {
+    /** ID of the saved view that the page was opened with. */
+    view_id?: string;
+  }
+}
+
+/** Keeps the view that a page was opened with when its URL parameters change. Pass it as `state` to `navigate`. */
+export const keepView = ({ view_id }: HistoryState): HistoryState => (view_id === undefined ? {} : { view_id });
+
+const leaveView = (): HistoryState => ({});
 
 export interface Filters<Search extends object> {
   search: Search;
@@ -16,11 +28,12 @@ export interface Filters<Search extends object> {
 /** Treats the URL parameters of a page as filters. A change replaces the current entry of the browser's history and adds none. */
 export function useFilters<Search extends object>(search: Search): Filters<Search> {
   const navigate = useNavigate();
-  const put = (next: (before: object) => object): void => void navigate({ to: ".", search: next as never, replace: true });
+  const put = (next: (before: object) => object, state: typeof keepView): void =>
+    void navigate({ to: ".", search: next as never, state, replace: true });
   return {
     search,
-    change: (part) => put((before) => ({ ...before, ...part })),
-    clear: (kept = {} as Search) => put(() => kept),
+    change: (part) => put((before) => ({ ...before, ...part }), keepView),
+    clear: (kept = {} as Search) => put(() => kept, leaveView),
     is_filtered: hasFilters(search),
   };
 }

@@ -17,15 +17,15 @@ export {
   TimeInput,
   TypedSearch,
 } from "./field.tsx";
-export { type Filters, MoreFilters, useFilters } from "./filters.tsx";
+export { type Filters, keepView, MoreFilters, useFilters } from "./filters.tsx";
 export { Finder, type FinderProps } from "./finder.tsx";
 export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
-export { copyAsRf, ListActions, Menu } from "./menu.tsx";
+export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export { combineLoaded, EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
 export { Badge, ConfigState, HealthBadge, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
-export { TableSettings, useTableView } from "./table-view.tsx";
+export { showTableAs, TableSettings, type TableView, useTableView } from "./table-view.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";
 export { notifyDone, notifyError } from "./toasts.tsx";

@@ -1,13 +1,19 @@
 import { Menu as Base } from "@base-ui/react/menu";
 import { Ellipsis, Plus, SquareTerminal } from "lucide-react";
-import { type ReactElement, type ReactNode, useState } from "react";
+import { Fragment, type ReactElement, type ReactNode, useState } from "react";
 import { Button, type Icon } from "./button.tsx";
 import { copy } from "./copy.tsx";
-import { cx } from "./text.tsx";
+import { cx, TextLine } from "./text.tsx";
 import { notifyDone, notifyError } from "./toasts.tsx";
 
-interface MenuEntry {
+export interface MenuEntry {
   label: string;
+  /** Identifies the entry. Set it if several entries may have the same label. */
+  key?: string;
+  /** Shown in gray after the label. */
+  hint?: string | undefined;
+  /** Whether a line separates the entry from those above. */
+  divided?: boolean;
   icon?: Icon | undefined;
   onSelect?: () => void;
   /** Renders the dialog that the entry opens. Use it instead of `onSelect`. */
@@ -15,6 +21,11 @@ interface MenuEntry {
   danger?: boolean;
   disabled?: boolean;
 }
+
+const keyOf = ({ key, label }: MenuEntry): string => key ?? label;
+
+/** Takes the place of an icon beside entries with icons. */
+export const Blank = () => <span className="size-3.5 shrink-0" />;
 
 /** A menu of actions. Without `trigger`, its button is "⋯". Entries that are `false` or `undefined` are left out. */
 export function Menu({
@@ -29,7 +40,7 @@ export function Menu({
   const shown = entries.filter((entry) => entry !== false && entry !== undefined);
   const [chosen, setChosen] = useState<MenuEntry>();
   // Look the entry up again, so that its open dialog shows current data. Keep the dialog open even if the entry disappears.
-  const opened = chosen === undefined ? undefined : (shown.find((entry) => entry.label === chosen.label) ?? chosen);
+  const opened = chosen === undefined ? undefined : (shown.find((entry) => keyOf(entry) === keyOf(chosen)) ?? chosen);
   const own = (
     <button type="button" aria-label={label} className="inline-flex size-8 items-center justify-center rounded-md hover:bg-hover">
       <Ellipsis size={16} aria-hidden />
@@ -43,18 +54,21 @@ export function Menu({
           <Base.Positioner align="end" sideOffset={4} className="z-50">
             <Base.Popup className="max-h-[var(--available-height)] min-w-44 overflow-y-auto rounded-md border border-line bg-raised p-1 shadow-raised">
               {shown.map((entry) => (
-                <Base.Item
-                  key={entry.label}
-                  disabled={entry.disabled ?? false}
-                  onClick={() => (entry.renderDialog === undefined ? entry.onSelect?.() : setChosen(entry))}
-                  className={cx(
-                    "flex min-h-8 items-center gap-2 rounded px-2 outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover",
-                    entry.danger === true && "text-bad",
-                  )}
-                >
-                  {entry.icon !== undefined && <entry.icon size={14} aria-hidden />}
-                  {entry.label}
-                </Base.Item>
+                <Fragment key={keyOf(entry)}>
+                  {entry.divided === true && <Base.Separator className="my-1 h-px bg-line" />}
+                  <Base.Item
+                    disabled={entry.disabled ?? false}
+                    onClick={() => (entry.renderDialog === undefined ? entry.onSelect?.() : setChosen(entry))}
+                    className={cx(
+                      "flex min-h-8 items-center gap-2 rounded px-2 outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover",
+                      entry.danger === true && "text-bad",
+                    )}
+                  >
+                    {entry.icon !== undefined && <entry.icon size={14} aria-hidden />}
+                    <TextLine className="max-w-72 flex-1">{entry.label}</TextLine>
+                    {entry.hint !== undefined && <span className="text-xs text-muted">{entry.hint}</span>}
+                  </Base.Item>
+                </Fragment>
               ))}
             </Base.Popup>
           </Base.Positioner>

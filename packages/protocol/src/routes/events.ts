@@ -25,6 +25,7 @@ export const CHANGE_KINDS = [
   "org",
   "signing_keys",
   "channel",
+  "saved_view",
 ] as const;
 export type ChangeKind = (typeof CHANGE_KINDS)[number];
 

@@ -15,6 +15,7 @@ import { releaseRoutes, signingRoutes } from "./releases.ts";
 import { reportRoutes } from "./report.ts";
 import { robotRoutes } from "./robots.ts";
 import { shellRoutes, streamRoutes } from "./streams.ts";
+import { viewRoutes } from "./views.ts";
 
 /** Every HTTP route, by name. The server runs these objects, and the OpenAPI document is generated from them. */
 export const routes = {
@@ -37,6 +38,7 @@ export const routes = {
   ...placeRoutes,
   ...alertRoutes,
   ...channelRoutes,
+  ...viewRoutes,
   ...eventRoutes,
   ...auditRoutes,
   ...agentRoutes,
@@ -71,6 +73,7 @@ export { LOG_BUCKETS_MAX, type FoundLogRecord, type LogHistogram } from "./logs.
 export type { Release, SigningKeys } from "./releases.ts";
 export type { AppVersions, FleetOverview, Overview, RobotTimelineEntry } from "./overview.ts";
 export { REPORT_DAYS_MAX, REPORT_HOURS, type Report, type ReportedChange, type ReportedDeployment, type ReportedRobots } from "./report.ts";
+export type { SavedView } from "./views.ts";
 export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";
 export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, RobotMetrics, TimelineEntry } from "./robots.ts";

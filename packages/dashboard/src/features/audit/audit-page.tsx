@@ -25,6 +25,7 @@ import {
   useFilters,
   useTableView,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
 import { actionWords, auditCommand, exportPath, filterOf, selectedOf } from "./audit-search.ts";
 
@@ -63,7 +64,14 @@ function AuditLog() {
       <Head
         actions={
           <>
-            <Button look="quiet" icon={RefreshCw} busy={list.query.isRefetching} onClick={() => void list.query.refetch()}>
+            <ViewsMenu page="audit" search={{ ...search, entry: undefined }} table={view} />
+            <Button
+              look="quiet"
+              icon={RefreshCw}
+              className="max-sm:!px-0"
+              busy={list.query.isRefetching}
+              onClick={() => void list.query.refetch()}
+            >
               Refresh
             </Button>
             <AnchorButton href={exportPath(search)} download="audit.ndjson" icon={Download}>

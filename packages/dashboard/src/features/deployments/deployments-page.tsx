@@ -21,6 +21,7 @@ import {
   Time,
   useFilters,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { ConfigDeploymentTable, DeploymentTable } from "./deployment-tables.tsx";
 
 const route = getRouteApi("/app/deployments");
@@ -50,6 +51,7 @@ export function DeploymentsPage() {
         label="Deployments"
         actions={
           <>
+            <ViewsMenu page="deployments" search={search} />
             {search.tab === undefined && (
               <Button
                 icon={GitCompare}

@@ -17,6 +17,7 @@ import {
   TypedSearch,
   useFilters,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { fleetLines, FleetMenu, NewFleet } from "./fleet-menu.tsx";
 
 const route = getRouteApi("/app/fleets");
@@ -34,11 +35,14 @@ export function FleetsPage() {
         title="Fleets"
         label="Fleets"
         actions={
-          <ListActions
-            verb="New fleet"
-            renderDialog={may_change && ((close) => <NewFleet site_id={search.site_id} onClose={close} />)}
-            command={fleetLines.list}
-          />
+          <>
+            <ViewsMenu page="fleets" search={search} />
+            <ListActions
+              verb="New fleet"
+              renderDialog={may_change && ((close) => <NewFleet site_id={search.site_id} onClose={close} />)}
+              command={fleetLines.list}
+            />
+          </>
         }
       />
       <div className="mb-3 flex flex-wrap gap-2">

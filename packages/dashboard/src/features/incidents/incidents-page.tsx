@@ -25,6 +25,7 @@ import {
   useFilters,
   useTableView,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { IncidentStatusBadge, membersText, placeText, SeverityBadge } from "./incident-parts.tsx";
 
 const route = getRouteApi("/app/incidents");
@@ -52,6 +53,7 @@ export function IncidentsPage() {
         label="Incidents"
         actions={
           <>
+            <ViewsMenu page="incidents" search={filters.search} table={view} />
             <LinkButton to="/alert-rules">Alert rules</LinkButton>
             <TableSettings view={view} />
             <Menu label="More" entries={[copyAsRf(listCommand(filters.search))]} />

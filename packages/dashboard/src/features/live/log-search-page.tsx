@@ -21,6 +21,7 @@ import {
   Time,
   useFilters,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { LogFilterBar } from "./log-filter-bar.tsx";
 import { LogHistogram, type Span } from "./log-histogram.tsx";
 import { LogLine } from "./log-line.tsx";
@@ -53,6 +54,7 @@ export function LogSearchPage() {
         label="Logs"
         actions={
           <>
+            <ViewsMenu page="logs" search={search} />
             <Button icon={RefreshCw} busy={found.isFetching} onClick={searchAgain}>
               Search again
             </Button>

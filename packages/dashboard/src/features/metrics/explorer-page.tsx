@@ -8,6 +8,7 @@ import {
   copy,
   durationText,
   EmptyState,
+  keepView,
   notifyDone,
   notifyError,
   PageHeader,
@@ -17,6 +18,7 @@ import {
   useNow,
   useOutage,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { defaultName, isFixed, type Period, periodOf } from "./explorer.ts";
 import { MetricPanel } from "./metric-panel.tsx";
 
@@ -41,7 +43,7 @@ export function ExplorerPage() {
   const names = useQuery(query("listMetrics"));
   // Back undoes a zoom, but not each change of a query.
   const change: Change = (part, is_step = false) =>
-    void navigate({ search: (before: ExplorerSearch) => ({ ...before, ...part }), replace: !is_step });
+    void navigate({ search: (before: ExplorerSearch) => ({ ...before, ...part }), state: keepView, replace: !is_step });
   const panels = search.panels ?? [{}];
   return (
     <>
@@ -49,7 +51,12 @@ export function ExplorerPage() {
         title="Metrics"
         label="Metrics"
         meta={<Refresh search={search} period={period} onChange={change} />}
-        actions={<PageActions panels={panels} names={names.data?.data.names ?? []} period={period} onChange={change} />}
+        actions={
+          <>
+            <ViewsMenu page="metrics" search={search} />
+            <PageActions panels={panels} names={names.data?.data.names ?? []} period={period} onChange={change} />
+          </>
+        }
       />
       <PeriodFields search={search} period={period} onChange={change} />
       <QueryState query={names} rows={6}>

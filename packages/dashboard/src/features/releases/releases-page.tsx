@@ -22,6 +22,7 @@ import {
   TypedSearch,
   useFilters,
 } from "../../ui/index.ts";
+import { ViewsMenu } from "../views/views-menu.tsx";
 import { PageDrop } from "./file-input.tsx";
 import { PushDialog } from "./push-dialog.tsx";
 import { PushPanel } from "./uploads.tsx";
@@ -39,11 +40,14 @@ export function ReleasesPage() {
         title="Releases"
         label="Releases"
         actions={
-          may_push && (
-            <Button look="primary" icon={Upload} onClick={() => setPushing({ file: undefined })}>
-              Push release
-            </Button>
-          )
+          <>
+            <ViewsMenu page="releases" search={search} />
+            {may_push && (
+              <Button look="primary" icon={Upload} onClick={() => setPushing({ file: undefined })}>
+                Push release
+              </Button>
+            )}
+          </>
         }
       />
       {may_push && <PageDrop onFile={(file) => setPushing({ file })}>Drop the file to push it as a release</PageDrop>}

@@ -1,26 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
-import { Bookmark, Check, Link2, Plus, Save, Trash2, X } from "lucide-react";
+import { Plus, X } from "lucide-react";
 import { useState } from "react";
 import { type Places, query, useHostedVersion } from "../../api/queries.ts";
-import { useMe } from "../../api/session.ts";
 import type { RobotsSearch } from "../../search.ts";
-import {
-  Button,
-  copy,
-  FilterSelect,
-  FormDialog,
-  Menu,
-  MoreFilters,
-  namedOptions,
-  notifyDone,
-  notifyError,
-  TextInput,
-  TextLine,
-  TypedSearch,
-} from "../../ui/index.ts";
+import { Button, FilterSelect, MoreFilters, namedOptions, TextLine, TypedSearch } from "../../ui/index.ts";
 import { readLabel } from "./robot-text.ts";
-import { isFiltered, isSameView, labelsOf, useSavedViews, withView } from "./robots-search.ts";
+import { isFiltered, labelsOf } from "./robots-search.ts";
 
 interface FiltersProps {
   search: RobotsSearch;
@@ -164,84 +149,5 @@ function LabelFilter({ labels, onChange }: { labels: readonly string[]; onChange
         </span>
       ))}
     </>
-  );
-}
-
-const Blank = () => <span className="size-3.5" />;
-
-/** The menu of saved views. They are stored in this browser and shared by link. */
-export function ViewsMenu({ search }: { search: RobotsSearch }) {
-  const navigate = useNavigate();
-  const [views, keep] = useSavedViews(useMe().org.id);
-  const shown = views.find((view) => isSameView(view.search, search));
-  const can_save = shown === undefined && (isFiltered(search) || search.sort !== undefined);
-  return (
-    <>
-      <Menu
-        label="Views"
-        trigger={
-          <Button icon={Bookmark} className="max-w-56">
-            <span className="truncate">{shown?.name ?? "Views"}</span>
-          </Button>
-        }
-        entries={[
-          {
-            label: "All robots",
-            icon: isFiltered(search) ? Blank : Check,
-            onSelect: () => void navigate({ to: "/robots", search: {} }),
-          },
-          ...views.map(({ name, search: of }) => ({
-            label: name,
-            icon: name === shown?.name ? Check : Blank,
-            onSelect: () => void navigate({ to: "/robots", search: of }),
-          })),
-          can_save && {
-            label: "Save view…",
-            icon: Save,
-            renderDialog: (close) => (
-              <NameView taken={views.map(({ name }) => name)} onClose={close} onSave={(name) => keep(withView(views, { name, search }))} />
-            ),
-          },
-          {
-            label: "Copy link to this view",
-            icon: Link2,
-            onSelect: () => void copy(window.location.href).then(() => notifyDone("Link copied"), notifyError),
-          },
-          shown !== undefined && {
-            label: `Delete view “${shown.name}”`,
-            icon: Trash2,
-            danger: true,
-            onSelect: () => keep(views.filter(({ name }) => name !== shown.name)),
-          },
-        ]}
-      />
-    </>
-  );
-}
-
-function NameView({ taken, onClose, onSave }: { taken: readonly string[]; onClose: () => void; onSave: (name: string) => void }) {
-  const [name, setName] = useState("");
-  const trimmed = name.trim();
-  return (
-    <FormDialog
-      title="Save view"
-      description="The view is saved in this browser. To share it, send its link."
-      verb="Save"
-      locked={trimmed === ""}
-      onClose={onClose}
-      onSubmit={() => {
-        onSave(trimmed);
-        onClose();
-      }}
-    >
-      <TextInput
-        label="Name"
-        value={name}
-        maxLength={80}
-        autoFocus
-        onValue={setName}
-        hint={taken.includes(trimmed) ? "Replaces the existing view with this name." : undefined}
-      />
-    </FormDialog>
   );
 }

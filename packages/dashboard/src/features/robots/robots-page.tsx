@@ -29,7 +29,8 @@ import {
 } from "../../ui/index.ts";
 import { BulkBar } from "./bulk.tsx";
 import { AgentVersion } from "./agent-version.tsx";
-import { RobotsFilters, ViewsMenu } from "./robots-filters.tsx";
+import { ViewsMenu } from "../views/views-menu.tsx";
+import { RobotsFilters } from "./robots-filters.tsx";
 import { isFiltered, robotsCommand } from "./robots-search.ts";
 
 const route = getRouteApi("/app/robots");
@@ -76,7 +77,7 @@ export function RobotsPage() {
         label="Robots"
         actions={
           <>
-            <ViewsMenu search={search} />
+            <ViewsMenu page="robots" search={search} table={view} />
             {may_change && <LinkButton to="/enrollment/new">Enroll robots</LinkButton>}
             <TableSettings view={view} />
             <Menu label="More" entries={[copyAsRf(robotsCommand(search))]} />

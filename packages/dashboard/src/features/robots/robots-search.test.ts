@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { labelProblem, labelsText, readLabel, readLabels } from "./robot-text.ts";
 import { readRobotsSearch } from "../../search.ts";
-import { isFiltered, isSameView, labelsOf, readViews, robotsCommand, withView } from "./robots-search.ts";
+import { isFiltered, labelsOf, robotsCommand } from "./robots-search.ts";
 
 test("the robots page reads valid URL parameters and ignores others", () => {
   const search = readRobotsSearch({
@@ -48,26 +48,4 @@ test("formats and parses lines of robot labels and reports the number of an inva
   const labels = { zone: "a", "line/no": "2=b" };
   assert.deepEqual(readLabels(labelsText(labels)), { labels });
   assert.match(readLabels("zone=a\n\nnonsense").problem ?? "", /^Line 3/);
-});
-
-test("ignores invalid stored views of the robots page", () => {
-  assert.deepEqual(readViews(null), []);
-  assert.deepEqual(readViews("{"), []);
-  assert.deepEqual(readViews('{"a":1}'), []);
-  assert.deepEqual(readViews('[null, 3, {"name":"a"}, {"name":"b","search":{"status":"online","x":1}}]'), [
-    { name: "b", search: { status: "online" } },
-  ]);
-});
-
-test("saving a view replaces the view of the same name and sorts views by name", () => {
-  const views = withView(withView([{ name: "b", search: {} }], { name: "a", search: { q: "1" } }), { name: "b", search: { q: "2" } });
-  assert.deepEqual(views, [
-    { name: "a", search: { q: "1" } },
-    { name: "b", search: { q: "2" } },
-  ]);
-});
-
-test("compares stored views independently of the order of filters", () => {
-  assert.equal(isSameView({ q: "x", status: "online" }, { status: "online", q: "x" }), true);
-  assert.equal(isSameView({ q: "x" }, { q: "y" }), false);
 });

@@ -40,6 +40,7 @@ import { FleetStates } from "../overview/fleet-states.tsx";
 import { RecentTimeline } from "../overview/recent-timeline.tsx";
 import { useFleetOverview } from "../overview/use-fleet-overview.ts";
 import { VersionMix } from "../overview/version-mix.tsx";
+import { ViewsMenu } from "../views/views-menu.tsx";
 
 const sitesRoute = getRouteApi("/app/sites");
 
@@ -55,7 +56,10 @@ export function SitesPage() {
         title="Sites"
         label="Sites"
         actions={
-          <ListActions verb="New site" renderDialog={may_change && ((close) => <NewSite onClose={close} />)} command={siteLines.list} />
+          <>
+            <ViewsMenu page="sites" search={search} />
+            <ListActions verb="New site" renderDialog={may_change && ((close) => <NewSite onClose={close} />)} command={siteLines.list} />
+          </>
         }
       />
       <div className="mb-3">

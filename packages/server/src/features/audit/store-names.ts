@@ -10,7 +10,7 @@ const named =
   (table: string, column = "name"): NamesOf =>
   (org_id, ids) =>
     sql(nameRow)`
-    -- reads tables of other features: robot, fleet, site, release, config_entry, credential, enrollment_key, alert_rule, alert_channel, incident
+    -- reads tables of other features: robot, fleet, site, release, config_entry, credential, enrollment_key, alert_rule, alert_channel, incident, saved_view
     select id, ${identifier(column)} as name from ${identifier(table)} where org_id = ${org_id} and id = any(${ids})`;
 
 /** A query for each kind of object that has a name, by the prefix of its ids. */
@@ -25,6 +25,7 @@ const QUERIES: Readonly<Record<string, NamesOf>> = {
   [ID_PREFIXES.alert_rule]: named("alert_rule"),
   [ID_PREFIXES.channel]: named("alert_channel"),
   [ID_PREFIXES.incident]: named("incident", "title"),
+  [ID_PREFIXES.saved_view]: named("saved_view"),
   [ID_PREFIXES.user]: (org_id, ids) => sql(nameRow)`
     -- reads tables of other features: membership
     select user_id as id, max(name) as name from membership where org_id = ${org_id} and user_id = any(${ids}) group by user_id`,

@@ -36,6 +36,8 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   org: "members",
   signing_keys: "admins",
   channel: "admins",
+  // Only changes of shared views are published.
+  saved_view: "members",
 };
 
 /**

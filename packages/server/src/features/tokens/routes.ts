@@ -11,6 +11,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { noteAuthorityChange } from "../deployments/index.ts";
 import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
+import { deleteViewsOf } from "../views/index.ts";
 import { checkScopes, createCredential, newSecret } from "./create.ts";
 import {
   findToken,
@@ -55,7 +56,10 @@ export function tokenRoutes(http: Http, plane: Plane): void {
   }));
 }
 
-/** Revokes a token and the enrollment keys that it created. Pending work that runs with the token's permissions is cancelled soon after. */
+/**
+ * Revokes a token and the enrollment keys that it created, and deletes its views that are not shared. Pending work that runs with the
+ * token's permissions is cancelled soon after.
+ */
 function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Promise<TokenRow> {
   return db.transaction(async (tx) => {
     // Lock the enrollment keys before the token. An enrollment takes the locks in the same order, which prevents deadlocks.
@@ -63,6 +67,7 @@ function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Pr
     const token = found(await revokeToken(tx, org_id, id, now), "token", id);
     if (token.revoked_at?.getTime() !== now.getTime()) return token;
     await noteAuthorityChange(tx, plane, org_id, "token", [id]);
+    await deleteViewsOf(tx, org_id, id);
     announce(tx, plane, org_id, [
       { kind: "token", id, change: "updated" },
       ...keys.map((key) => ({ kind: "enrollment_key" as const, id: key.id, change: "updated", fleet_id: key.fleet_id })),

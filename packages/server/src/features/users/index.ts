@@ -13,6 +13,7 @@ import { noteAuthorityChange } from "../deployments/index.ts";
 import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
 import { checkScopes, hasAdminToken, revokeTokensOfUser } from "../tokens/index.ts";
+import { deleteViewsOf } from "../views/index.ts";
 import {
   addAccount,
   dropGrantsExcept,
@@ -99,8 +100,8 @@ async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body
 }
 
 /**
- * Removes a user from the org. Revokes the user's tokens for this org and the enrollment keys that the user created. Returns the user, and
- * the objects that the removal affected.
+ * Removes a user from the org. Revokes the user's tokens for this org and the enrollment keys that the user created, and deletes the user's
+ * views that are not shared. Returns the user, and the objects that the removal affected.
  */
 async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<RemovedUser> {
   return await db.transaction(async (tx) => {
@@ -112,6 +113,7 @@ async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Pro
     await dropGrantsExcept(tx, org_id, id, []);
     await keepAnAdmin(plane, tx, org_id, user, []);
     const revoked = await revokeTokensOfUser(tx, org_id, id, plane.clock.now());
+    await deleteViewsOf(tx, org_id, id);
     await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     announce(tx, plane, org_id, [
       { kind: "user", id, change: "removed" },
