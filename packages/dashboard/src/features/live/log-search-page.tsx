@@ -55,7 +55,8 @@ export function LogSearchPage() {
         actions={
           <>
             <ViewsMenu page="logs" search={search} />
-            <Button icon={RefreshCw} busy={found.isFetching} onClick={searchAgain}>
+            {/* The first search shows placeholders, and its retries an error. */}
+            <Button icon={RefreshCw} busy={found.data !== undefined && found.isFetching} onClick={searchAgain}>
               Search again
             </Button>
             <Menu label="More" entries={[copyAsRf(commandOf(search))]} />
