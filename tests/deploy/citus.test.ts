@@ -14,7 +14,7 @@ const DDL = readFileSync(path.join(root, "deploy/citus/distribute.sql"), "utf8")
 const LOCAL = ["schema_migration"];
 /** What deploy/citus/README.md lists as obstacles: see the reasons there. */
 const TABLES_WITH_TRIGGERS = ["health_snapshot", "robot", "robot_app", "robot_config"];
-const TABLES_WITH_SEQUENCES = ["deployment", "robot", "robot_follow"];
+const TABLES_WITH_SEQUENCES = ["config_version", "deployment", "robot", "robot_follow"];
 
 interface Table {
   columns: string[];
