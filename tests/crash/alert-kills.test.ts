@@ -47,7 +47,7 @@ test("an alert is sent once, or twice with the same id, when the server is kille
     for (const point of points.slice(0, POINTS)) {
       const before = readFailpointLog(log).length;
       await rearm(point);
-      // The server may die before it responds.
+      // The request fails if the server is killed before it responds.
       await api.testChannel({ params: { id } }).catch(() => {});
       await until(`the server to die at ${point}`, () => readFailpointLog(log).length > before && !server.program.running);
       await rearm("");

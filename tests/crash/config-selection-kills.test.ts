@@ -90,7 +90,7 @@ test(
         const reached = lines().length;
         await restart(point);
         const key = randomUUID();
-        // The server may die before it responds.
+        // The request fails if the server is killed before it responds.
         await create(key).catch(() => {});
         await until(`the server to die at ${point}`, () => lines().length > reached && !server.program.running);
         await restart("");

@@ -79,7 +79,7 @@ test("a config deployment that is paused after a failure continues when it is re
   await checkEngine(plane, { ended: true });
 });
 
-test("later waves get the values that were set when the config deployment started", TIMEOUT, async () => {
+test("a value that is set after a config deployment started does not reach its later waves", TIMEOUT, async () => {
   await using it = await start(2);
   const { plane, robots } = it;
   await it.set("speed", 1);

@@ -49,8 +49,8 @@ function waitOf({ status, soaks_until, gate_checks }: Wave, now: Date): string {
 }
 
 /**
- * Returns what a deployment and its waves are waiting for, one sentence each. `noun`: the noun of the commands that continue it. `list`
- * reads the waves, if they are needed.
+ * Returns what a deployment and its waves are waiting for, one sentence each. The sentences name commands of `noun`. Calls `list` to read
+ * the waves only if the deployment has several.
  */
 export async function explainWaves(
   { id, status, wave_count }: { id: string; status: string; wave_count: number },

@@ -301,8 +301,8 @@ export const access = {
   listDeliveries: whole("admin", "channels"),
   resendDelivery: whole("admin", "channels"),
 
-  // Each member has private views. For changes of shared views the handler requires the role operator in the whole org. Callers limited to
-  // sites or fleets get no shared views that name objects.
+  // Any member may save private views. The handlers require the role operator in the whole org for changes of shared views. They hide shared
+  // views that contain an id from callers who are limited to sites or fleets.
   listViews: shared("viewer", "saved views"),
   createView: shared("viewer", "saved views"),
   updateView: shared("viewer", "saved views"),

@@ -2,19 +2,21 @@ import { DEPLOYMENT_STATUSES, type DeploymentStatus, isTerminal } from "@roamfle
 import type { ConfigDeploymentPlan } from "@roamfleet/protocol/routes";
 import type { Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { type CommandDefinition, defineCommand, printAnswer, requestCommand } from "../command.ts";
+import { changeState } from "../change-state.ts";
+import { defineCommand, printAnswer, requestCommand } from "../command.ts";
 import { namespaceOption } from "../config-scope.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import { limitOption, type LimitOption, printList } from "../lists.ts";
+import { printPlan } from "../plan.ts";
 import { rolloutOptions } from "../rollout-options.ts";
 import { scheduleText, startFields, type StartOptions, startOptions } from "../start-options.ts";
 import { targetCell, targetFields, type TargetOptions, targetOptions, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
 import { explainStillness, poll, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
-import { explainWaves, showWaves, waveText } from "../waves.ts";
+import { explainWaves, showWaves } from "../waves.ts";
 
 type DeployOptions = StartOptions & TargetOptions & { namespace?: string };
 
@@ -43,41 +45,18 @@ export const deploy = defineCommand<[DeployOptions]>(
 export const startedText = ({ out }: Context, { id, status }: ConfigDeployment): string =>
   line`Config deployment ${id} is ${out.status(status)}. Follow it: rf configs events ${id}`;
 
-/** Maximum robots of a plan that are printed; --json lists all. */
-const PLANNED_SHOWN_MAX = 20;
-
-/** Prints the rollout plan of a config deployment. */
-async function showPlan({ out }: Context, answer: { data: ConfigDeploymentPlan }): Promise<void> {
-  const { data } = answer;
-  await out.result(answer, async () => {
-    out.details([
-      ["Namespace", data.namespace ?? "all"],
-      ["Target", targetText(data)],
-      ["Robots", `${data.total}: ${data.offline} offline`],
-      ["Expires", data.expires_at],
-    ]);
-    if (data.rollout.waves !== null) {
-      out.line();
-      await out.table(data.waves, [
-        { title: "WAVE", value: ({ wave }) => wave + 1 },
-        { title: "SELECTION", value: ({ wave }) => waveText(data.rollout.waves?.[wave]) },
-        { title: "ROBOTS", value: ({ total }) => total },
-        { title: "OFFLINE", value: ({ offline }) => offline },
-      ]);
-    }
-    if (data.robots.length > 0) {
-      out.line();
-      await out.table(data.robots.slice(0, PLANNED_SHOWN_MAX), [
-        { title: "ROBOT", value: ({ name }) => name },
-        { title: "WAVE", value: ({ wave }) => wave + 1 },
-        { title: "STATE", value: ({ online }) => (online ? "ready" : "offline") },
-        { title: "ID", value: ({ robot_id }) => robot_id },
-      ]);
-    }
-    if (data.total > PLANNED_SHOWN_MAX) out.line(`and ${data.total - PLANNED_SHOWN_MAX} more: --json lists all`);
-    out.note("Dry run: nothing was deployed. To see the changes of a robot: rf configs diff --robot <id>");
+const showPlan = (context: Context, answer: { data: ConfigDeploymentPlan }): Promise<void> =>
+  printPlan(context, answer, {
+    details: [
+      ["Namespace", answer.data.namespace ?? "all"],
+      ["Target", targetText(answer.data)],
+      ["Robots", `${answer.data.total}: ${answer.data.offline} offline`],
+      ["Expires", answer.data.expires_at],
+    ],
+    wave_columns: [],
+    robot_columns: [{ title: "STATE", value: ({ online }) => (online ? "ready" : "offline") }],
+    note: "Dry run: nothing was deployed. To see the changes of a robot: rf configs diff --robot <id>",
   });
-}
 
 type DeploymentsOptions = LimitOption & { status?: DeploymentStatus; robot?: string; fleet?: string; namespace?: string };
 
@@ -128,34 +107,22 @@ export const waves = requestCommand(
   ({ items }, context) => showWaves(context, items),
 );
 
-/** Defines a command that changes a config deployment's state. Its output states the new state, `done`, and suggests `next`. */
-const changeState = (
-  route: "pauseConfigDeployment" | "promoteConfigDeployment" | "resumeConfigDeployment",
-  { description, done, next }: { description: string; done: string; next: string },
-): CommandDefinition =>
-  requestCommand(
-    description,
-    (command) => command.argument("<id>", "ID of the config deployment"),
-    (client, context, id: string) => client[route]({ params: { id }, idempotency_key: context.idempotencyKey() }),
-    ({ data }) => line`Config deployment ${data.id} ${done}: rf configs ${next} ${data.id}`,
-  );
-
-export const pause = changeState("pauseConfigDeployment", {
+export const pause = changeState("pauseConfigDeployment", "config deployment", {
   description: "Pause a config deployment: in-progress robots finish; no new ones start.",
   done: "is paused. Resume it",
-  next: "resume",
+  next: "configs resume",
 });
 
-export const resume = changeState("resumeConfigDeployment", {
+export const resume = changeState("resumeConfigDeployment", "config deployment", {
   description: "Resume a paused config deployment. If it exceeded its failure threshold, it stops again at the next failure.",
   done: "is resumed. Follow it",
-  next: "events",
+  next: "configs events",
 });
 
-export const promote = changeState("promoteConfigDeployment", {
+export const promote = changeState("promoteConfigDeployment", "config deployment", {
   description: "Start the next wave of a config deployment now, skipping the remaining soak time and a manual gate.",
   done: "is promoted to its next wave. Follow it",
-  next: "events",
+  next: "configs events",
 });
 
 export const cancel = requestCommand(

@@ -2,12 +2,12 @@ import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { bytes } from "../duration.ts";
+import { printPlan } from "../plan.ts";
 import { rolloutOptions } from "../rollout-options.ts";
 import { scheduleText, startFields, type StartOptions, startOptions } from "../start-options.ts";
 import { targetFields, type TargetOptions, targetOptions, targetText } from "../target-options.ts";
 import { line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
-import { waveText } from "../waves.ts";
 
 type Options = StartOptions & TargetOptions;
 
@@ -37,45 +37,27 @@ export const deploy = defineCommand<[string, Options]>(
   ],
 );
 
-/** Maximum robots listed individually; --json lists all. */
-const ROBOTS_SHOWN_MAX = 20;
-
-/** Prints the rollout plan of a deployment. */
-export async function showPlan({ out }: Context, answer: { data: DeploymentPlan }): Promise<void> {
-  const { data } = answer;
-  await out.result(answer, async () => {
-    out.details([
-      ["Release", `${data.release.tag} (${data.release.id})${data.artifact_stored ? "" : ", whose artifact is not uploaded yet"}`],
-      ["Target", targetText(data)],
-      ["Robots", `${data.total}: ${data.offline} offline, ${data.incompatible} incompatible, ${data.already_installed} already installed`],
-      ["To download", bytes(data.bytes_to_send)],
-      ["Window", data.window === null ? undefined : `${data.window.opens_at} to ${data.window.closes_at}`],
-      ["Expires", data.expires_at],
-    ]);
-    if (data.rollout.waves !== null) {
-      out.line();
-      await out.table(data.waves, [
-        { title: "WAVE", value: ({ wave }) => wave + 1 },
-        { title: "SELECTION", value: ({ wave }) => waveText(data.rollout.waves?.[wave]) },
-        { title: "ROBOTS", value: ({ total }) => total },
-        { title: "OFFLINE", value: ({ offline }) => offline },
-        { title: "INCOMPATIBLE", value: ({ incompatible }) => incompatible },
-        { title: "INSTALLED", value: ({ already_installed }) => already_installed },
-        { title: "TO DOWNLOAD", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
-      ]);
-    }
-    if (data.robots.length > 0) {
-      out.line();
-      await out.table(data.robots.slice(0, ROBOTS_SHOWN_MAX), [
-        { title: "ROBOT", value: ({ name }) => name },
-        { title: "WAVE", value: ({ wave }) => wave + 1 },
-        { title: "STATE", value: (robot) => stateOf(robot) },
-        { title: "TO DOWNLOAD", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
-        { title: "ID", value: ({ robot_id }) => robot_id },
-      ]);
-    }
-    if (data.total > ROBOTS_SHOWN_MAX) out.line(`and ${data.total - ROBOTS_SHOWN_MAX} more: --json lists all`);
-    out.note("Dry run: nothing was deployed.");
+function showPlan(context: Context, answer: { data: DeploymentPlan }): Promise<void> {
+  const { release, artifact_stored, total, offline, incompatible, already_installed, bytes_to_send, window, expires_at } = answer.data;
+  return printPlan(context, answer, {
+    details: [
+      ["Release", `${release.tag} (${release.id})${artifact_stored ? "" : ", whose artifact is not uploaded yet"}`],
+      ["Target", targetText(answer.data)],
+      ["Robots", `${total}: ${offline} offline, ${incompatible} incompatible, ${already_installed} already installed`],
+      ["To download", bytes(bytes_to_send)],
+      ["Window", window === null ? undefined : `${window.opens_at} to ${window.closes_at}`],
+      ["Expires", expires_at],
+    ],
+    wave_columns: [
+      { title: "INCOMPATIBLE", value: (wave) => wave.incompatible },
+      { title: "INSTALLED", value: (wave) => wave.already_installed },
+      { title: "TO DOWNLOAD", value: (wave) => bytes(wave.bytes_to_send) },
+    ],
+    robot_columns: [
+      { title: "STATE", value: stateOf },
+      { title: "TO DOWNLOAD", value: (robot) => bytes(robot.bytes_to_send) },
+    ],
+    note: "Dry run: nothing was deployed.",
   });
 }
 

@@ -1,7 +1,8 @@
 import { DEPLOYMENT_STATUSES, type DeploymentStatus, isTerminal, TARGET_STATUSES, type TargetStatus } from "@roamfleet/protocol";
 import type { Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { type CommandDefinition, defineCommand, requestCommand } from "../command.ts";
+import { changeState } from "../change-state.ts";
+import { defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { readTime, relative, type TimeOption } from "../duration.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
@@ -67,34 +68,22 @@ export const watch = defineCommand<[string]>(
   },
 );
 
-/** Defines a command that changes a deployment's state. Its output states the new state, `done`, and suggests the command `next`. */
-const changeState = (
-  route: "pauseDeployment" | "promoteDeployment" | "resumeDeployment",
-  { description, done, next }: { description: string; done: string; next: string },
-): CommandDefinition =>
-  requestCommand(
-    description,
-    (command) => command.argument("<id>", "ID of the deployment"),
-    (client, context, id: string) => client[route]({ params: { id }, idempotency_key: context.idempotencyKey() }),
-    ({ data }) => line`Deployment ${data.id} ${done}: rf deployments ${next} ${data.id}`,
-  );
-
-export const pause = changeState("pauseDeployment", {
+export const pause = changeState("pauseDeployment", "deployment", {
   description: "Pause a deployment: in-progress robots finish; no new ones start.",
   done: "is paused. Resume it",
-  next: "resume",
+  next: "deployments resume",
 });
 
-export const resume = changeState("resumeDeployment", {
+export const resume = changeState("resumeDeployment", "deployment", {
   description: "Resume a paused deployment. If it exceeded its failure threshold, it stops again at the next failure.",
   done: "is resumed. Follow it",
-  next: "watch",
+  next: "deployments watch",
 });
 
-export const promote = changeState("promoteDeployment", {
+export const promote = changeState("promoteDeployment", "deployment", {
   description: "Start the next wave now, skipping the remaining soak time and a manual gate.",
   done: "is promoted to its next wave. Follow it",
-  next: "watch",
+  next: "deployments watch",
 });
 
 export const cancel = requestCommand(

@@ -28,7 +28,7 @@ test("a page shows a view while its filters and columns are those of the view", 
   assert.equal(isSameView("q=x", { search: { q: "x" }, table: PLAIN }), true);
 });
 
-test("reads any text as the query of a view", () => {
+test("accepts a malformed query of a view", () => {
   for (const text of ["", "?", "&&=", "%", "%zz=%", "table=1", "table={", "__proto__=1", "a=[", "\u202e"])
     assert.equal(typeof viewQuery(readView(text)), "string", text);
   assert.deepEqual(readView("table=1").table, PLAIN);

@@ -11,7 +11,7 @@ declare module "@tanstack/react-router" {
   }
 }
 
-/** Keeps the view that a page was opened with when its URL parameters change. Pass it as `state` to `navigate`. */
+/** The `state` for a call of `navigate` after which the page still shows the saved view that it was opened with. */
 export const keepView = ({ view_id }: HistoryState): HistoryState => (view_id === undefined ? {} : { view_id });
 
 const leaveView = (): HistoryState => ({});

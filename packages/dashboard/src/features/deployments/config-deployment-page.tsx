@@ -4,7 +4,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { query, usePlaces } from "../../api/queries.ts";
 import { Card, CopyText, KeyValue, LinkButton, LoadedPage, PageHeader, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
 import { configName } from "./deployment-kind.ts";
-import { ActorName, DeploymentTitle, EventLog, exactTime } from "./deployment-parts.tsx";
+import { ActorName, DeploymentTitle, EventLog, timesOf } from "./deployment-parts.tsx";
 import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
 import { configPolicyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
@@ -80,13 +80,7 @@ function Facts({ deployment }: { deployment: ConfigDeployment }) {
               Namespace: <Text>{deployment.namespace ?? "all"}</Text>,
               Revision: <CopyText label="Revision" text={deployment.revision} />,
               "Created by": <ActorName actor={deployment.created_by} />,
-              Created: exactTime(deployment.created_at),
-              Scheduled: exactTime(deployment.scheduled_at),
-              Started: exactTime(deployment.started_at),
-              Paused: exactTime(deployment.paused_at),
-              Cancelled: exactTime(deployment.cancel_requested_at),
-              Finished: exactTime(deployment.finished_at),
-              Expires: deployment.finished_at === null && exactTime(deployment.expires_at),
+              ...timesOf(deployment),
             }}
           />
         </Card>

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { Card, CopyText, KeyValue, LoadedPage, PageHeader, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
-import { ActorName, DeploymentTitle, EventLog, exactTime, TargetLink } from "./deployment-parts.tsx";
+import { ActorName, DeploymentTitle, EventLog, timesOf, TargetLink } from "./deployment-parts.tsx";
 import { Failures } from "./failures.tsx";
 import { FromTo, Pace } from "./deployment-pace.tsx";
 import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
@@ -92,13 +92,7 @@ function Facts({ deployment, places }: { deployment: Deployment; places: Places 
               "Created by": <ActorName actor={created_by} />,
               "Retry of": retry_of !== null && <OtherDeployment id={retry_of} />,
               "Rollback of": rollback_of !== null && <OtherDeployment id={rollback_of} />,
-              Created: exactTime(deployment.created_at),
-              Scheduled: exactTime(deployment.scheduled_at),
-              Started: exactTime(deployment.started_at),
-              Paused: exactTime(deployment.paused_at),
-              Cancelled: exactTime(deployment.cancel_requested_at),
-              Finished: exactTime(deployment.finished_at),
-              Expires: deployment.finished_at === null && exactTime(deployment.expires_at),
+              ...timesOf(deployment),
             }}
           />
         </Card>

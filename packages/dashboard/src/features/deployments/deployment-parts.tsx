@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentEvent } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, Deployment, DeploymentEvent } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { Dialog, NameLink, type Part, Progress, QueryState, Section, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
@@ -64,6 +64,17 @@ export const DeploymentTitle = ({ name, target, places }: { name: string; target
 
 /** Renders an optional time for a KeyValue list. Returns false without a time, so that the list omits the row. */
 export const exactTime = (at: string | null) => at !== null && <Time at={at} exact />;
+
+/** Returns the times of a deployment for a KeyValue list. */
+export const timesOf = (deployment: Deployment | ConfigDeployment) => ({
+  Created: exactTime(deployment.created_at),
+  Scheduled: exactTime(deployment.scheduled_at),
+  Started: exactTime(deployment.started_at),
+  Paused: exactTime(deployment.paused_at),
+  Cancelled: exactTime(deployment.cancel_requested_at),
+  Finished: exactTime(deployment.finished_at),
+  Expires: deployment.finished_at === null && exactTime(deployment.expires_at),
+});
 
 /** A link to a robot. Shows its ID until the name is loaded. */
 export function RobotLink({ id, name }: { id: string; name?: string | undefined }) {

@@ -17,7 +17,7 @@ test("the deploy command quotes names and needs no flags for an empty rollout", 
   );
 });
 
-test("the command that deploys configs names the namespace after the target", () => {
+test("in the command that deploys configs, --namespace follows the target", () => {
   const rollout = { waves: [{ percent: 5 }], on_failure: "pause" as const };
   const selector = { site_id: "site_1", labels: { line: "3" } };
   assert.equal(

@@ -22,7 +22,7 @@ interface LogFilterBarProps {
   onSearch: (part: Shown) => void;
   /** The name of the period that is shown without a filter, which is then not among the options. */
   period?: string;
-  /** What the times mean, besides their zone. */
+  /** Shown after the sentence about the time zone. */
   hint?: string;
   /** Further filters. */
   children: ReactNode;

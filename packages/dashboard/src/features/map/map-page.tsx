@@ -149,7 +149,7 @@ interface RobotListProps {
 
 const NAMES = new Intl.Collator(undefined, { numeric: true });
 
-/** A table of the robots. One tab has those on the map, the other one those that the map does not show. */
+/** The robots in two tabs: those on the map, and those that it does not show. */
 function RobotList({ robots, placed, onOpen }: RobotListProps) {
   const [tab, setTab] = useState<"placed" | "missing">("placed");
   const [shown, missing] = useMemo(() => {

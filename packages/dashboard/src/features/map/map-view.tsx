@@ -36,7 +36,7 @@ interface Shown {
   robots: readonly Placed[];
   /** URL template of map tiles. Only for the geographic frame. */
   tile_url: string | undefined;
-  /** Drawn below the robots. */
+  /** The floor plan on which the robots are drawn. */
   plan: Plan | undefined;
 }
 

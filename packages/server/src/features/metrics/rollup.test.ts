@@ -174,7 +174,7 @@ test("a day has a limited number of series: the stored ones, and the first of th
   assert.deepEqual([...new Set(samples.rollups().map(({ name }) => name))].toSorted(), ["new_1", "stored"]);
 });
 
-test("rollups begin at the first stored chunk when older chunks of the robot were deleted", TIMEOUT, async () => {
+test("rollups of a robot start with its oldest stored chunk if retention has deleted earlier ones", TIMEOUT, async () => {
   await using of = await start();
   const { plane, org_id, now } = of;
   const { robot_id } = await of.robot();

@@ -98,7 +98,7 @@ async function remove(plane: Plane, db: Db, caller: Caller, id: string): Promise
 
 const isShared = ({ owner_id }: ViewRow): boolean => owner_id === null;
 
-/** Throws 403 if one of the versions of a view is shared and the caller may not change shared views. */
+/** Throws 403 if a view is shared before or after a change, and the caller may not change shared views. */
 function requireSharing(caller: Caller, ...versions: readonly ViewRow[]): void {
   if (versions.some(isShared)) requireInWholeOrg(caller, "operator");
 }

@@ -44,7 +44,7 @@ async function startRig() {
   return { it, org, call, make, issue, user, names, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("a view is seen and changed only by the user who saved it, also with another token", TIMEOUT, async () => {
+test("only the user who saved a private view can read and change it, with any of the user's tokens", TIMEOUT, async () => {
   await using rig = await startRig();
   const [ada, bo] = [await rig.user("viewer"), await rig.user("operator")];
   const saved = await rig.call("POST", "", OFFLINE, ada.secret);
@@ -129,7 +129,7 @@ test("a name is unique among the shared views of a page, and among the views of 
   assert.deepEqual([renamed.status, renamed.body.data.shared], [200, true]);
 });
 
-test("limits the number of views of an owner, and the length of names and queries", TIMEOUT, async () => {
+test("limits how many views an owner has, and how long names and queries are", TIMEOUT, async () => {
   await using rig = await startRig();
   const { secret: other } = await rig.issue("viewer");
   for (let at = 0; at < 100; at += 1) assert.equal((await rig.call("POST", "", { ...OFFLINE, name: `View ${at}` })).status, 201);

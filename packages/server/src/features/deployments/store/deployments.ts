@@ -129,8 +129,8 @@ export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, 
     ${after === null ? sql`` : sql`and id < ${after}`}
     order by id desc limit ${limit}`;
   if (f.robot_id === undefined) return db.many(sql(deploymentRow)`${matching(sql``)}`);
-  // Two queries, because each has an index. With "or", PostgreSQL reads all deployments of the org. With "exists", it reads the targets of
-  // all deployments for those of the robot.
+  // A union, because each of its queries has an index. For one condition with "or", PostgreSQL reads all deployments of the org. For
+  // "exists" instead of a subquery with a limit, it reads the targets of all robots.
   return db.many(sql(deploymentRow)`
     select ${deploymentRow} from (
       (${matching(sql`and robot_id = ${f.robot_id}`)})
