@@ -1,7 +1,8 @@
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { root } from "../bin/launch.mjs";
 
@@ -20,6 +21,11 @@ const FILES_PER_PROCESS = 20;
 const END_MS_MAX = Number(process.env.ROAMFLEET_TEST_END_MS ?? 60_000);
 /** Name of the file to which shared processes append failures outside of any test, one per line. */
 const PROBLEMS = "problems";
+/** Time for a shared file, longer than the timeout of a test. The process that runs it is killed then: its event loop may be blocked. */
+const FILE_MS_MAX = Number(process.env.ROAMFLEET_TEST_FILE_MS ?? 15 * 60_000);
+const WATCH_MS = 1_000;
+/** Time for the processes of a test file to end after it. */
+const LEFT_MS_MAX = 5_000;
 /** Concurrent test files, for 2 cores: each waits for other processes half of its time. With more, timeouts of real processes expire. */
 export const CONCURRENCY = 3;
 
@@ -68,11 +74,13 @@ export async function runShared(directory: string, is_last: boolean): Promise<vo
   const open_after: { file: string; resources: Resources }[] = [];
   for (const [index, file] of files.entries()) {
     if (!is_last && (performance.now() > SHARED_MS_MAX || process.memoryUsage.rss() > SHARED_BYTES_MAX)) break;
-    if (!take(path.join(directory, `taken-${index}`))) continue;
+    if (!take(takenMark(directory, index))) continue;
     const before = { ms: performance.now(), cpu: cpuSeconds() };
     await test(file, async () => {
       await import(pathToFileURL(path.join(root, file)).href);
     });
+    await endLeftProcesses(file);
+    writeFileSync(endedMark(directory, index), "");
     open_after.push({ file, resources: countResources() });
     // The runner has set the exit code if there was an error that belongs to no running test.
     if (process.exitCode) report(`${file}: an error outside of its tests, see above`);
@@ -112,9 +120,61 @@ function cpuSeconds(): number {
   return fields.reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
 }
 
+/**
+ * Ends the processes that a test file has left behind with this process's output, and names them: Node's test runner would wait for them
+ * for ever after the end of this process.
+ */
+async function endLeftProcesses(file: string): Promise<void> {
+  const began = performance.now();
+  let left = findProcessesWithOutput();
+  for (; left.length > 0 && performance.now() - began < LEFT_MS_MAX; left = findProcessesWithOutput()) await sleep(50);
+  for (const pid of left) {
+    const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").slice(0, 300);
+    process.stdout.write(`roamfleet: ended a process that ${file} left behind: ${command}\n`);
+    process.kill(pid, "SIGKILL");
+  }
+}
+
+/** Returns the ids of the processes other than this one that write to its stdout. */
+function findProcessesWithOutput(): number[] {
+  const output = readlinkSync("/proc/self/fd/1");
+  const writes = (pid: number): boolean =>
+    ["1", "2"].some((fd) => {
+      try {
+        return readlinkSync(`/proc/${pid}/fd/${fd}`) === output;
+      } catch {
+        // The process has ended, or does not have this output.
+        return false;
+      }
+    });
+  const pids = readdirSync("/proc").map(Number);
+  return pids.filter((pid) => pid > 0 && pid !== process.pid && writes(pid));
+}
+
+/** Kills shared processes whose file takes longer than FILE_MS_MAX, until the returned function is called. */
+export function watchFiles(directory: string): () => void {
+  const began = new Map<string, number>();
+  const timer = setInterval(() => {
+    for (const mark of readdirSync(directory).filter((name) => name.startsWith(TAKEN))) {
+      const since = began.get(mark) ?? performance.now();
+      began.set(mark, since);
+      if (performance.now() - since < FILE_MS_MAX || existsSync(endedMark(directory, Number(mark.slice(TAKEN.length))))) continue;
+      const pid = Number(readFileSync(path.join(directory, mark), "utf8"));
+      began.set(mark, Infinity);
+      process.kill(pid, "SIGKILL");
+    }
+  }, WATCH_MS);
+  return () => clearInterval(timer);
+}
+
+const TAKEN = "taken-";
+const takenMark = (directory: string, index: number): string => path.join(directory, `${TAKEN}${index}`);
+const endedMark = (directory: string, index: number): string => path.join(directory, `ended-${index}`);
+
+/** Takes a file for this process, unless another one has taken it. The mark contains the id of the process. */
 function take(mark: string): boolean {
   try {
-    writeFileSync(mark, "", { flag: "wx" });
+    writeFileSync(mark, String(process.pid), { flag: "wx" });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;

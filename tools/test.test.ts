@@ -257,6 +257,24 @@ test("npm test ends and names the processes that a test has left behind", { time
   assert.ok(pid !== undefined && !isAlive(Number(pid)), stderr);
 });
 
+test("npm test ends processes with its output that a test file has left behind, and names the file", { timeout: TIMEOUT_MS }, async (t) => {
+  const leaving = `
+    import { spawn } from "node:child_process"; import { test } from "node:test";
+    test("leaves a process", () => spawn("sleep", ["600"], { detached: true, stdio: "inherit" }).unref());`;
+  const directory = await repositoryWith(t, { "tests/leaves.test.ts": leaving, "tests/a.test.ts": PASSING });
+  const { stdout, status } = runTests(directory);
+  assert.match(stdout, /ended a process that tests\/leaves\.test\.ts left behind: sleep 600/);
+  assert.equal(status, 0);
+});
+
+test("npm test kills a process whose file blocks it, and names the file", { timeout: TIMEOUT_MS }, async (t) => {
+  const blocking = `import { test } from "node:test"; test("never ends", () => { for (;;); });`;
+  const directory = await repositoryWith(t, { "tests/blocks.test.ts": blocking, "tests/a.test.ts": PASSING });
+  const { stderr, status } = runTestsWith({ ROAMFLEET_TEST_FILE_MS: "3000" }, directory);
+  assert.match(stderr, /did not end: .*tests\/blocks\.test\.ts/);
+  assert.equal(status, 1);
+});
+
 test("npm test ends normally even if the process guard was killed", { timeout: TIMEOUT_MS }, () => {
   const script = `
     import { readFileSync } from "node:fs"; import { setTimeout } from "node:timers/promises";

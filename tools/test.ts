@@ -7,7 +7,7 @@ import { root } from "../bin/launch.mjs";
 import { ensureDebianPackages } from "./debian.ts";
 import { startGuard } from "./process-guard.ts";
 import type { Tally, TestCounts } from "./test-counts.ts";
-import { CONCURRENCY, keepDurations, readProblems, writeEntries } from "./test-processes.ts";
+import { CONCURRENCY, keepDurations, readProblems, watchFiles, writeEntries } from "./test-processes.ts";
 
 // Timeout of a single test or file, so that no run hangs.
 const TEST_TIMEOUT_MS = 10 * 60_000;
@@ -92,6 +92,7 @@ interface TestRun {
 async function runNodeTests(files: readonly string[]): Promise<TestRun> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-test-"));
   const guard = startGuard();
+  const stopWatching = watchFiles(directory);
   try {
     const counts_file = path.join(directory, "counts.json");
     // Build the dashboard once before these tests start, because each server would build it otherwise.
@@ -104,6 +105,7 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
     const ending = await runChild(process.execPath, nodeArguments(counts_file, entries), { cwd: root });
     return { ending, counts: await readCounts(counts_file), problems: await readProblems(directory) };
   } finally {
+    stopWatching();
     await guard.end();
     await rm(directory, { recursive: true, force: true });
   }

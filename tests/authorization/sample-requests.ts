@@ -218,8 +218,8 @@ export function sampleRequest(
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
   const needed = ((route.query?.required ?? []) as string[]).map((name) => [name, String(sampleOf(route, name, things))]);
   const query: Record<string, string> = { ...Object.fromEntries(needed), ...(set?.place === "query" ? { [set.name]: set.value } : {}) };
-  // Large enough to contain the first entries of all callers.
-  if (route.name === "listTimeline") query.limit = "1000";
+  // Large enough to contain the first objects of all callers: requests of other cells create more.
+  if (route.query?.properties.limit !== undefined) query.limit = "1000";
   if (route.name === "queryMetrics" && set?.name !== "name") Object.assign(query, { name: SAMPLE_METRIC, group_by: "robot" });
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));
