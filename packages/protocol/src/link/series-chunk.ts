@@ -175,8 +175,13 @@ function readValues(input: Input, count: number): number[] {
   if (mode === FLOAT) return readFloats(input, count);
   const scale = SCALES[mode];
   if (scale === undefined) throw new ChunkError("unknown coding of values");
+  const values: number[] = [];
   let before = 0;
-  return Array.from({ length: count }, () => (before += input.signed()) / scale);
+  for (let left = count; left > 0; left -= 1) {
+    before += input.signed();
+    values.push(before / scale);
+  }
+  return values;
 }
 
 /** Writes each value as the XOR with the preceding one: a byte with the number of zero bytes at both ends, then the bytes between. */
@@ -260,8 +265,11 @@ class Input {
   }
 
   unsigned(): number {
-    let value = 0;
-    for (let unit = 1; unit < 2 ** 53; unit *= 128) {
+    const first = this.byte();
+    // Most numbers are differences of one byte.
+    if (first < 128) return first;
+    let value = first - 128;
+    for (let unit = 128; unit < 2 ** 53; unit *= 128) {
       const byte = this.byte();
       value += (byte % 128) * unit;
       if (byte < 128) {
@@ -274,6 +282,8 @@ class Input {
 
   signed(): number {
     const value = this.unsigned();
+    // Operations on 32-bit integers, which are faster, where they suffice.
+    if (value < 2 ** 31) return (value >>> 1) ^ -(value & 1);
     return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
   }
 

@@ -31,12 +31,15 @@ export interface Bounds {
 export function admit(given: readonly Series[], { series_max, retention_days, now }: Bounds): Admitted {
   const dropped = { series: 0, name: 0, time: 0 };
   const latest = now + AHEAD_MS_MAX;
-  const earliest_kept = now - retention_days * DAY_MS;
-  const newest = max(given.flatMap(({ times }) => times.filter((time) => time <= latest))) ?? latest;
-  const earliest = Math.max(earliest_kept, newest - CHUNK_SPAN_MS_MAX);
+  // The series of a chunk share few arrays of times.
+  const timelines = [...new Set(given.map(({ times }) => times))];
+  const newest = maxOf(timelines.map((times) => maxOf(times.filter((time) => time <= latest)))) ?? latest;
+  const earliest = Math.max(now - retention_days * DAY_MS, newest - CHUNK_SPAN_MS_MAX);
+  const isIn = (time: number): boolean => time >= earliest && time <= latest;
+  const admitted_times = new Map(timelines.map((times) => [times, times.filter(isIn)]));
   const series: Series[] = [];
   for (const one of given) {
-    if (![one.name, ...Object.keys(one.labels)].every((name) => NAME.test(name))) {
+    if (!NAME.test(one.name) || !Object.keys(one.labels).every((name) => NAME.test(name))) {
       dropped.name += one.times.length;
       continue;
     }
@@ -44,27 +47,26 @@ export function admit(given: readonly Series[], { series_max, retention_days, no
       dropped.series += one.times.length;
       continue;
     }
-    const isIn = (time: number): boolean => time >= earliest && time <= latest;
-    const out = one.times.filter((time) => !isIn(time)).length;
+    const times = admitted_times.get(one.times) ?? [];
+    const out = one.times.length - times.length;
     dropped.time += out;
-    if (out === one.times.length) continue;
+    if (times.length === 0) continue;
     if (out === 0) series.push(one);
-    else series.push({ ...one, times: one.times.filter(isIn), values: one.values.filter((_, i) => isIn(one.times[i] ?? Infinity)) });
+    else series.push({ ...one, times, values: one.values.filter((_, i) => isIn(one.times[i] ?? Infinity)) });
   }
-  const times = series.flatMap((one) => one.times);
+  const stored_times = [...new Set(series.map(({ times }) => times))];
   return {
     series,
     dropped,
     dropped_count: dropped.series + dropped.name + dropped.time,
-    sample_count: times.length,
-    first_at: max(
-      times.map((time) => -time),
-      -1,
-    ),
-    last_at: max(times),
+    sample_count: series.reduce((sum, { times }) => sum + times.length, 0),
+    first_at: minOf(stored_times.map(minOf)),
+    last_at: maxOf(stored_times.map(maxOf)),
   };
 }
 
-/** Returns the maximum, times `sign`. A chunk has too many samples to pass them to Math.max as arguments. */
-const max = (values: readonly number[], sign = 1): number | undefined =>
-  values.length === 0 ? undefined : sign * values.reduce((most, value) => Math.max(most, value), -Infinity);
+/** Return the maximum and the minimum of the defined values. A chunk has too many samples to pass them to Math.max as arguments. */
+const maxOf = (values: readonly (number | undefined)[]): number | undefined =>
+  values.reduce((most, value) => (most === undefined || (value !== undefined && value > most) ? value : most), undefined);
+const minOf = (values: readonly (number | undefined)[]): number | undefined =>
+  values.reduce((least, value) => (least === undefined || (value !== undefined && value < least) ? value : least), undefined);
