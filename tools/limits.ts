@@ -268,7 +268,7 @@ export const CLIENT_INPUTS: readonly Input[] = [
   {
     input: "changes of a kind to a reader of coalesced events",
     bound: "20, then one a second",
-    beyond: "one summary every 0.75 seconds in place of them",
+    beyond: "one summary every 0.45 seconds in place of them",
     test: "packages/server/src/features/events/coalesce.test.ts",
   },
   {

@@ -11,7 +11,7 @@ const WINDOW_MS = 250;
  * Minimum time between a summary and the next message. It is longer because a summary makes a page reload all that it shows. The page of a
  * rollout still looks live at this rate.
  */
-export const SUMMARY_WINDOW_MS = 750;
+export const SUMMARY_WINDOW_MS = 450;
 
 /**
  * Coalesces the changes for one reader. Keeps only the newest change of each object and type. If the changes of a kind exceed the token
