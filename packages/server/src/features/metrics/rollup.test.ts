@@ -316,6 +316,39 @@ test("combines the robots of a scope by group, and shows counters as rates", TIM
   assert.deepEqual(rates.groups[0]?.values, [null, 90, 90, null]);
 });
 
+test(
+  "parts of histograms and summaries are rates if a robot of the query sends such a metric; gauges with such names are not",
+  TIMEOUT,
+  async () => {
+    await using of = await start();
+    const [a, b] = [await of.robot(), await of.robot()];
+    const since = of.now - HOUR_MS;
+    const samples = [0, 1, 2, 3].map((i) => [since + i * 15 * MINUTE_MS, i * 900] as const);
+    for (const [name, labels] of [
+      ["plan_seconds_bucket", { le: "0.5" }],
+      ["plan_seconds_count", {}],
+      ["wait_seconds", { quantile: "0.9" }],
+      ["wait_seconds_sum", {}],
+      ["queue_count", {}],
+      ["coal_bucket", { side: "left" }],
+    ] as const)
+      await of.store(a.robot_id, name, samples, labels);
+    // Of this robot, the name alone proves nothing.
+    await of.store(b.robot_id, "plan_seconds_count", samples);
+    await rollUpDue(of.plane);
+    const shown = async (name: string, query: Record<string, string> = {}) => {
+      const { counter, groups } = await of.query({ name, since: new Date(since).toISOString(), points: "4", ...query });
+      return [counter, groups[0]?.values];
+    };
+    const [rate, plain] = [[null, 1, 1, null], samples.map(([, value]) => value)];
+    for (const name of ["plan_seconds_bucket", "plan_seconds_count", "wait_seconds_sum"])
+      assert.deepEqual(await shown(name), [true, rate], name);
+    for (const name of ["wait_seconds", "queue_count", "coal_bucket"]) assert.deepEqual(await shown(name), [false, plain], name);
+    assert.deepEqual(await shown("plan_seconds_count", { robot_id: b.robot_id }), [false, plain]);
+    assert.deepEqual(await shown("plan_seconds_count", { aggregation: "count" }), [true, [null, 2, 2, null]]);
+  },
+);
+
 test("a caller that is limited to a fleet, and another org, see no other robots", TIMEOUT, async () => {
   await using of = await start();
   const { rig, plane, org_id, token, now } = of;
