@@ -24,6 +24,8 @@ async function store({ plane, default_org, clock }: Harness, robot_id: string, l
   const chunk = encodeChunk([
     series("cpu_percent", () => level),
     series("picks_total", (second) => 2 * second, { app: "picker" }),
+    series("plan_seconds_bucket", (second) => 3 * second, { app: "picker", le: "0.5" }),
+    series("plan_seconds_count", (second) => 5 * second, { app: "picker" }),
     series("battery_volts", () => 24 + level / 100),
   ]);
   await storeSamples(plane, default_org.id, robot_id, { outbox_id: "spool", seq: 1, chunk });
@@ -96,6 +98,13 @@ test("explores metrics of many robots in the browser", LIMIT, async (t) => {
     await values("picks_total, /s")
       .getByRole("row", { name: /Carts 2\/s/ })
       .waitFor();
+    // The name alone does not prove it: the robots also send the buckets of this histogram.
+    await page.getByRole("combobox", { name: "Metric" }).fill("plan_seconds_count");
+    await page.getByRole("option", { name: "plan_seconds_count" }).click();
+    await values("plan_seconds_count, /s")
+      .getByRole("row", { name: /Carts 5\/s/ })
+      .waitFor();
+    await page.getByText("increase per second of a counter").waitFor();
   });
 
   await t.test("isolates a line of the legend and sorts it", async () => {

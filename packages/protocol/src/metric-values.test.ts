@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countersAmong, isCounter, lastOf, shownValues, unitOf } from "./metric-values.ts";
+import { countersAmong, isCounter, lastOf, provingNames, shownValues, unitOf } from "./metric-values.ts";
 
 const series = (name: string, values: (number | null)[]) => ({ name, mean: values, max: values });
 
@@ -36,6 +36,7 @@ test("parts of histograms and summaries are counters, gauges with such names are
     assert.equal(isCounterHere(name), true, name);
   for (const name of ["queue_count", "coal_bucket", "wait_seconds", "plan_seconds", "count"])
     assert.equal(isCounterHere(name), false, name);
+  assert.deepEqual([...provingNames(["plan_seconds_sum", "plan_seconds_count", "cpu_percent"])], ["plan_seconds", "plan_seconds_bucket"]);
   assert.deepEqual(shownValues(series("plan_seconds_count", [100, 150, 160]), 10, true), [null, 5, null]);
   assert.deepEqual(["plan_seconds_sum", "plan_seconds_count"].map(unitOf), ["seconds", "none"]);
 });

@@ -17,7 +17,11 @@ interface IntervalSeries {
 export const isCounter = (name: string): boolean => name.endsWith("_total") || /^network_(receive|transmit)_bytes$/.test(name);
 
 /** Returns the name of the histogram or summary that a metric may be a part of; undefined if its name does not end like a part. */
-const distributionOf = (name: string): string | undefined => /^(.+)_(?:bucket|count|sum)$/.exec(name)?.[1];
+export const distributionOf = (name: string): string | undefined => /^(.+)_(?:bucket|count|sum)$/.exec(name)?.[1];
+
+/** Returns the names of series that can prove for `countersAmong` that these metrics are parts of histograms or summaries. */
+export const provingNames = (names: readonly string[]): Set<string> =>
+  new Set(names.flatMap((name) => distributionOf(name) ?? []).flatMap((distribution) => [distribution, `${distribution}_bucket`]));
 
 /**
  * Returns a function that reports whether a metric is a counter, given all series of a robot. `x_bucket`, `x_count` and `x_sum` are counters

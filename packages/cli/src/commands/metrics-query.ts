@@ -68,15 +68,16 @@ export const query = defineCommand<[string, Options]>(
     });
     const { groups, omitted_groups, step_seconds, ...period } = answer.data;
     const seconds = (Date.parse(period.until) - Date.parse(period.since)) / 1_000;
-    const unit = aggregation === "count" ? "" : name;
+    const shownText = (value: number | undefined): string =>
+      aggregation === "count" ? valueText("", value, false) : valueText(name, value, answer.data.counter);
     await out.result(answer, async () => {
       if (groups.length === 0) return out.note("No samples in this period. `rf metrics names` lists the names of metrics.");
       await out.table(groups, [
         { title: (by ?? "robots").replace("label:", "").toUpperCase(), value: nameOf },
         { title: "COUNT", value: ({ robot_count }) => robot_count },
-        { title: "LATEST", value: ({ values }) => valueText(unit, lastOf(values)) },
-        { title: "LOWEST", value: ({ values }) => valueText(unit, lowest(values)) },
-        { title: "HIGHEST", value: ({ values }) => valueText(unit, highest(values)) },
+        { title: "LATEST", value: ({ values }) => shownText(lastOf(values)) },
+        { title: "LOWEST", value: ({ values }) => shownText(lowest(values)) },
+        { title: "HIGHEST", value: ({ values }) => shownText(highest(values)) },
         { title: `${duration(seconds)} IN STEPS OF ${duration(step_seconds)}`, value: ({ values }) => curve(values) },
       ]);
       if (omitted_groups > 0) out.note(line`${omitted_groups} further groups are not shown. Choose a site, a fleet or a label.`);

@@ -1,6 +1,7 @@
-import { isCounter, lastOf, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
+import { countersAmong, lastOf, provingNames, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
 import type { Body } from "@roamfleet/sdk";
 import { defineCommand } from "../command.ts";
+import type { Context } from "../context.ts";
 import { bytes, duration, readTime, type TimeOption } from "../duration.ts";
 import { line } from "../text.ts";
 
@@ -8,6 +9,8 @@ type Series = Body<"getRobotMetrics">["data"]["series"][number];
 
 /** Number of intervals, which is the width of the curves in characters. */
 const POINTS = 40;
+/** Maximum names of one query of the API. */
+const NAMES_MAX = 50;
 
 interface Options {
   since?: TimeOption;
@@ -31,12 +34,22 @@ export const show = defineCommand<[string, string[], Options]>(
     await out.result(answer, async () => {
       if (series.length === 0)
         return out.note("No samples in this period. Robots send them every 15 minutes, unless their config file says otherwise.");
-      const shown = series.map((one) => ({ one, values: shownValues(one, step_seconds) }));
+      const isCounterHere = countersAmong([...series, ...(await readProof(context, id, { ...period, points: 1 }, series))]);
+      const shown = series.map((one) => {
+        const is_counter = isCounterHere(one.name);
+        return { one, is_counter, values: shownValues(one, step_seconds, is_counter) };
+      });
       await out.table(shown, [
         { title: "METRIC", value: ({ one }) => nameOf(one) },
-        { title: "LATEST", value: ({ one, values }) => valueText(one.name, lastOf(values)) },
-        { title: "LOWEST", value: ({ one, values }) => valueText(one.name, lowest(isCounter(one.name) ? values : one.min)) },
-        { title: "HIGHEST", value: ({ one, values }) => valueText(one.name, highest(isCounter(one.name) ? values : one.max)) },
+        { title: "LATEST", value: ({ one, is_counter, values }) => valueText(one.name, lastOf(values), is_counter) },
+        {
+          title: "LOWEST",
+          value: ({ one, is_counter, values }) => valueText(one.name, lowest(is_counter ? values : one.min), is_counter),
+        },
+        {
+          title: "HIGHEST",
+          value: ({ one, is_counter, values }) => valueText(one.name, highest(is_counter ? values : one.max), is_counter),
+        },
         { title: `${duration(step_seconds * POINTS)} IN STEPS OF ${duration(step_seconds)}`, value: ({ values }) => curve(values) },
       ]);
       if (omitted_series > 0) out.note(line`${omitted_series} further series are not shown. Name the metrics to show.`);
@@ -44,6 +57,19 @@ export const show = defineCommand<[string, string[], Options]>(
   },
   ["rf metrics rob_…", "rf metrics rob_… cpu_percent memory_used_bytes --since 1d"],
 );
+
+/** Returns series that may prove that the shown ones are parts of histograms or summaries, if those are not among the shown ones. */
+async function readProof(
+  context: Context,
+  id: string,
+  period: { since: string | undefined; until: string | undefined; points: number },
+  shown: readonly Series[],
+): Promise<Series[]> {
+  const isCounterHere = countersAmong(shown);
+  const names = [...provingNames(shown.map(({ name }) => name).filter((name) => !isCounterHere(name)))].slice(0, NAMES_MAX);
+  if (names.length === 0) return [];
+  return (await (await context.client()).getRobotMetrics({ params: { id }, query: { ...period, names: names.join(",") } })).data.series;
+}
 
 /** Formats `disk_used_bytes /data`. */
 const nameOf = ({ name, labels }: Series): string => [name, ...Object.values(labels)].join(" ");
@@ -57,9 +83,9 @@ export const highest = (values: readonly (number | null)[]): number | undefined 
 const SMALL_DIGITS = 3;
 
 /** Formats a value of a metric in the unit that its name shows. */
-export function valueText(name: string, value: number | undefined): string {
+export function valueText(name: string, value: number | undefined, is_counter: boolean): string {
   if (value === undefined) return "–";
-  const rate = isCounter(name) ? "/s" : "";
+  const rate = is_counter ? "/s" : "";
   switch (unitOf(name)) {
     case "bytes":
       return `${bytes(value)}${rate}`;

@@ -27,6 +27,9 @@ export const MetricAnswer = Entity("MetricAnswer", {
   aggregation: OneOf(METRIC_AGGREGATIONS),
   since: Time,
   until: Time,
+  counter: Type.Boolean({
+    description: "Whether the metric is a counter. Its values are increases per second, unless the aggregation is `count`",
+  }),
   step_seconds: Type.Number({ description: "Length of an interval, at least that of the stored data. The first begins at `since`" }),
   groups: Type.Array(MetricGroup, { description: "With the highest averages first" }),
   omitted_groups: Type.Integer({ minimum: 0, description: "Groups that are not in the answer" }),

@@ -141,6 +141,16 @@ export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: numb
   );
 }
 
+/** Adds the gauge of how far the rollups of robots' metrics are behind. */
+export function measureRollups(metrics: Metrics, lag_ms: () => number): void {
+  measure(
+    metrics,
+    "roamfleet_metric_rollup_lag_seconds",
+    "Time for which the longest waiting robot has been due to have its samples added to the rollups, in seconds; 0 when no robot waits",
+    () => lag_ms() / 1_000,
+  );
+}
+
 /** Adds the counter of dropped lines of this server's own log. */
 export function measureLogOutput({ registry }: Metrics, output = { lines_dropped: 0 }): void {
   const dropped: Counter = new Counter({

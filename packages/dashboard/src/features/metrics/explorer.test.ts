@@ -12,6 +12,7 @@ const answer = (groups: Partial<MetricAnswer["groups"][number]>[], rest: Partial
   aggregation: "avg",
   since: "2030-01-01T00:00:00Z",
   until: "2030-01-01T00:03:00Z",
+  counter: false,
   step_seconds: 60,
   groups: groups.map((group) => ({ id: "rob_1", name: "cart", labels: {}, robot_count: 1, values: [1, 2, 3], ...group })),
   omitted_groups: 0,
@@ -72,10 +73,10 @@ test("a count is a number of robots, and a sum of percentages may exceed 100", (
 });
 
 test("panels are described in words", () => {
-  assert.equal(panelText({}, "cpu_percent"), "average of all robots");
-  assert.equal(panelText({ site_id: "site_1" }, "cpu_percent"), "average of the selected robots");
-  assert.equal(panelText({ aggregation: "sum", group_by: "label:zone" }, "a_total"), "sum by label zone, increase per second of a counter");
-  assert.equal(panelText({ aggregation: "count", group_by: "site" }, "a_total"), "number of robots by site");
+  assert.equal(panelText({}, false), "average of all robots");
+  assert.equal(panelText({ site_id: "site_1" }, false), "average of the selected robots");
+  assert.equal(panelText({ aggregation: "sum", group_by: "label:zone" }, true), "sum by label zone, increase per second of a counter");
+  assert.equal(panelText({ aggregation: "count", group_by: "site" }, true), "number of robots by site");
   assert.deepEqual([["b", "cpu_percent"], ["b", "c"], []].map(defaultName), ["cpu_percent", "b", ""]);
 });
 

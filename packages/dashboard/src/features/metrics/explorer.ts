@@ -1,5 +1,5 @@
 import type { MetricAnswer } from "@roamfleet/protocol/routes";
-import { isCounter, lastOf } from "@roamfleet/protocol/metric-values";
+import { lastOf } from "@roamfleet/protocol/metric-values";
 import type { ExplorerRange, ExplorerSearch, LEGEND_ORDERS, Panel } from "../../search.ts";
 import { bridged, GAP_SECONDS_MAX, scaled } from "../robots/metric-charts.ts";
 
@@ -104,14 +104,14 @@ export interface Chart {
 
 /** Converts an answer to the lines of a chart. Groups without samples have no line. Pure. */
 export function chartOf(
-  { name, aggregation, since, step_seconds, groups, omitted_groups }: MetricAnswer,
+  { name, aggregation, counter, since, step_seconds, groups, omitted_groups }: MetricAnswer,
   group_by: string | undefined,
 ): Chart {
   const series = groups.map(({ name: label, labels, values }) => ({
     label: [label, ...Object.values(labels)].join(" "),
     values,
   }));
-  const shown = aggregation === "count" ? { unit: "robots", max: undefined, series } : scaled(name, series);
+  const shown = aggregation === "count" ? { unit: "robots", max: undefined, series } : scaled(name, series, counter);
   const lines = shown.series.flatMap(({ label, values }, index): Line[] => {
     const { id, labels } = groups[index]!;
     const figures = figuresOf(values);
@@ -171,10 +171,10 @@ export const AGGREGATIONS = (Object.keys(AGGREGATION_TEXTS) as (keyof typeof AGG
 }));
 
 /** Describes what a panel shows: "average by robot, increase per second of a counter". */
-export function panelText({ aggregation = "avg", group_by, ...scope }: Panel, name: string): string {
+export function panelText({ aggregation = "avg", group_by, ...scope }: Panel, is_counter: boolean): string {
   const is_all = [scope.site_id, scope.fleet_id, scope.robot_id, scope.label].every((part) => part === undefined);
   const by = group_by === undefined ? `of ${is_all ? "all" : "the selected"} robots` : `by ${group_by.replace(/^label:/, "label ")}`;
-  const rate = isCounter(name) && aggregation !== "count" ? ", increase per second of a counter" : "";
+  const rate = is_counter && aggregation !== "count" ? ", increase per second of a counter" : "";
   return `${AGGREGATION_TEXTS[aggregation]} ${by}${rate}`;
 }
 

@@ -60,6 +60,8 @@ export function MetricPanel(props: MetricPanelProps) {
     placeholderData: (before: { data: MetricAnswer } | undefined, of) =>
       isSameExceptPeriod((of?.queryKey[1] as { query?: Asked } | undefined)?.query, asked) ? before : undefined,
   });
+  // The answer knows more, such as that the metric is a part of a histogram.
+  const is_counter = answer.data?.data.counter ?? isCounter(name);
   return (
     <Card className="!p-3">
       <section aria-label={`Panel ${number}`}>
@@ -68,9 +70,9 @@ export function MetricPanel(props: MetricPanelProps) {
             <h2 className="font-semibold">
               <Text>{name}</Text>
             </h2>
-            <p className="text-xs text-muted">{panelText(panel, name)}</p>
+            <p className="text-xs text-muted">{panelText(panel, is_counter)}</p>
           </div>
-          <PanelMenu {...props} />
+          <PanelMenu {...props} is_counter={is_counter} />
         </div>
         <PanelFields panel={panel} name={name} names={names} onChange={onChange} />
         {isRefused(answer.error) && !answer.isPlaceholderData ? (
@@ -98,11 +100,11 @@ const isSameExceptPeriod = (before: Asked | undefined, asked: Asked): boolean =>
 /** Whether the API refuses the query, such as one of too many robots. Its message states what to choose. */
 const isRefused = (error: Error | null): error is ApiError => error instanceof ApiError && error.status === 400;
 
-function PanelMenu({ panel, name, period, onDuplicate, onRemove }: MetricPanelProps) {
+function PanelMenu({ panel, name, is_counter, period, onDuplicate, onRemove }: MetricPanelProps & { is_counter: boolean }) {
   const may_change = useMay("operator");
   const navigate = useNavigate();
   const place = panel.fleet_id ?? panel.site_id;
-  const condition = isCounter(name) ? "metric_rate_above" : "metric_above";
+  const condition = is_counter ? "metric_rate_above" : "metric_above";
   return (
     <Menu
       label={`Actions for ${name}`}

@@ -1,5 +1,5 @@
 import type { RobotMetrics } from "@roamfleet/protocol/routes";
-import { countersAmong, isCounter, type MetricUnit, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
+import { countersAmong, type MetricUnit, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
 import type { MetricRange } from "../../search.ts";
 import { hasValues, type Series } from "./health-series.ts";
 
@@ -66,7 +66,7 @@ export function bridged(values: readonly (number | null)[], most: number): (numb
 }
 
 /** Converts bytes to the unit that fits the highest value. */
-export function scaled(name: string, lines: readonly Series[], is_counter = isCounter(name)): Omit<MetricChart, "name"> {
+export function scaled(name: string, lines: readonly Series[], is_counter: boolean): Omit<MetricChart, "name"> {
   const unit = unitOf(name);
   const rate = is_counter ? "/s" : "";
   if (unit !== "bytes") return { unit: `${UNIT_TEXTS[unit]}${rate}`, max: unit === "percent" ? 100 : undefined, series: [...lines] };

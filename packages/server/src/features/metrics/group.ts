@@ -1,5 +1,5 @@
 import type { MetricAggregation } from "@roamfleet/protocol";
-import { isCounter, shownValues } from "@roamfleet/protocol/metric-values";
+import { shownValues } from "@roamfleet/protocol/metric-values";
 import { Intervals, rounded } from "./intervals.ts";
 import type { RobotSeries } from "./read.ts";
 import type { GroupedRobot } from "./store-rollups.ts";
@@ -21,11 +21,17 @@ const COMBINE: Record<MetricAggregation, (combined: Intervals, at: number) => nu
   count: ({ counts }, at) => counts[at] ?? 0,
 };
 
+interface Shown {
+  aggregation: MetricAggregation;
+  /** Whether the metric is a counter, so that its increase per second is of interest. */
+  counter: boolean;
+  step_seconds: number;
+}
+
 /** Returns the value of a series for each interval with samples: of a counter its increase per second. */
-function valuesOf(series: RobotSeries, aggregation: MetricAggregation, step_seconds: number): (at: number) => number | null {
-  const { name, intervals } = series;
-  if (isCounter(name)) {
-    const rates = shownValues({ name, ...intervals.values() }, step_seconds);
+function valuesOf({ name, intervals }: RobotSeries, { aggregation, counter, step_seconds }: Shown): (at: number) => number | null {
+  if (counter) {
+    const rates = shownValues({ name, ...intervals.values() }, step_seconds, counter);
     return (at) => rates[at] ?? null;
   }
   const extremes = aggregation === "min" ? intervals.min : aggregation === "max" ? intervals.max : undefined;
@@ -49,7 +55,7 @@ function groupOf(robot: GroupedRobot, labels: Record<string, string>, group_by: 
 export function groupSeries(
   series: readonly RobotSeries[],
   robots: ReadonlyMap<string, GroupedRobot>,
-  { group_by, aggregation, step_seconds }: { group_by: string | undefined; aggregation: MetricAggregation; step_seconds: number },
+  { group_by, ...shown }: Shown & { group_by: string | undefined },
 ): Group[] {
   interface Combined {
     group: Pick<Group, "id" | "name" | "labels">;
@@ -58,6 +64,7 @@ export function groupSeries(
     /** The last robot that was counted at each time: one with several series counts once. */
     counted: string[];
   }
+  const { aggregation } = shown;
   const found = new Map<string, Combined>();
   for (const one of series.toSorted((a, b) => (a.robot_id < b.robot_id ? -1 : 1))) {
     const { robot_id, labels, intervals } = one;
@@ -69,7 +76,7 @@ export function groupSeries(
     const combined = found.get(key) ?? { group, robots: new Set(), values: new Intervals(0, points, points), counted: [] };
     found.set(key, combined);
     combined.robots.add(robot_id);
-    const valueOf = valuesOf(one, aggregation, step_seconds);
+    const valueOf = valuesOf(one, shown);
     for (let at = 0; at < points; at += 1) {
       const value = valueOf(at);
       if (value === null || (aggregation === "count" && combined.counted[at] === robot_id)) continue;

@@ -1,4 +1,6 @@
+import type { MetricAggregation } from "@roamfleet/protocol";
 import type { Series } from "@roamfleet/protocol/link";
+import { distributionOf, isCounter } from "@roamfleet/protocol/metric-values";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import { labelsKey, seriesOf } from "../../kernel/stored-series.ts";
@@ -6,7 +8,7 @@ import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { Intervals, type IntervalValues } from "./intervals.ts";
 import { addRollup, DAY_MS, type Step } from "./rollup.ts";
 import { CHUNKS_MAX, chunksBetween } from "./store.ts";
-import { hoursOfMetric, rollupsOfMetric, rollupsOfRobot, type RollupRow } from "./store-rollups.ts";
+import { hoursOfMetric, isDistribution, rollupsOfMetric, rollupsOfRobot, type RollupRow } from "./store-rollups.ts";
 
 /** Maximum series that one query reads. */
 const SERIES_READ_MAX = 20_000;
@@ -140,6 +142,23 @@ class SeriesSet {
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
       .map(([, series]) => series);
   }
+}
+
+/**
+ * Returns one metric of robots, and whether it is a counter: by its name, or as a part of a histogram or summary of which one of the robots
+ * sent buckets or quantiles in the period. Clients decide the same for one robot with `countersAmong`.
+ */
+export async function readMetric(
+  db: Db,
+  org_id: string,
+  { name, aggregation, ...wanted }: Omit<Wanted, "names" | "extremes"> & { name: string; aggregation: MetricAggregation },
+): Promise<FoundSeries & { counter: boolean }> {
+  const distribution = distributionOf(name);
+  const extremes = aggregation === "min" || aggregation === "max" || isCounter(name) || distribution !== undefined;
+  const found = await readSeries(db, org_id, { ...wanted, names: new Set([name]), extremes });
+  if (isCounter(name) || distribution === undefined || found.series.length === 0) return { ...found, counter: isCounter(name) };
+  const robots = [...new Set(found.series.map(({ robot_id }) => robot_id))];
+  return { ...found, counter: await isDistribution(db, org_id, distribution, { ...wanted, robots }) };
 }
 
 /** Maximum series of one robot's answer. */

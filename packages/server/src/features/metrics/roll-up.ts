@@ -3,6 +3,8 @@ import { background } from "../../kernel/background.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { isolateEach } from "../../kernel/isolate-failures.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
+import { measureRollups } from "../../kernel/metrics.ts";
 import { seriesOf } from "../../kernel/stored-series.ts";
 import { yieldToEventLoop } from "../../kernel/yield.ts";
 import { DAY_MS, dayOf, DayOfSamples } from "./rollup.ts";
@@ -26,32 +28,67 @@ const ROBOTS_MAX = 5_000;
 const CHUNKS_MAX = 256;
 /** Maximum series of a robot and day. An app that puts ids into labels could send many more. */
 const DAY_SERIES_MAX = 2_000;
-/** Maximum duration of one pass, so that rollups take at most a tenth of the time. What remains is left to the next pass. */
+/** Maximum duration of one pass, so that rollups take at most a tenth of the time while no robot waits for the next pass. */
 const PASS_MS = 3_000;
+
+interface WaitingRobot {
+  /** When this node first saw that the robot waits, by the monotonic clock. */
+  since_ms: number;
+  /** Whether its rollups could not be written since then. */
+  has_failed: boolean;
+}
+const waitingOf = planeState((_: Plane) => ({ robots: new Map<string, WaitingRobot>() }));
 
 /**
  * Starts to reduce samples to rollups. A transaction adds a robot's new chunks to its rollups and moves its position, so each sample is
- * counted once, whenever its chunk arrives, and after a crash at any point.
+ * counted once, whenever its chunk arrives, and after a crash at any point. While robots wait, a pass follows a pause that is as long as
+ * the pass before it, so that rollups take at most half of the time.
  */
-export const startRollups = (plane: Plane): { stop(): Promise<void> } =>
-  background(plane, "metric rollups", EVERY_MS, () => rollUpDue(plane));
+export function startRollups(plane: Plane): { stop(): Promise<void> } {
+  const { clock, metrics } = plane;
+  const stopping = new AbortController();
+  measureRollups(metrics, () => {
+    const now_ms = clock.monotonic();
+    return now_ms - Math.min(now_ms, ...Array.from(waitingOf(plane).robots.values(), ({ since_ms }) => since_ms));
+  });
+  const work = background(plane, "metric rollups", EVERY_MS, async () => {
+    const began = clock.monotonic();
+    const is_behind = await rollUpDue(plane);
+    if (is_behind) await clock.sleep(clock.monotonic() - began, stopping.signal);
+    return is_behind;
+  });
+  return { stop: () => (stopping.abort(), work.stop()) };
+}
 
-/** Adds new chunks to the rollups of robots, the longest waiting first, for at most PASS_MS. */
-export async function rollUpDue(plane: Plane): Promise<void> {
+/**
+ * Adds new chunks to the rollups of robots, the longest waiting first, for at most PASS_MS. Robots that failed before are last, so that they
+ * do not delay the others. Returns whether others wait for their turn.
+ */
+export async function rollUpDue(plane: Plane): Promise<boolean> {
   const { db, clock, log } = plane;
+  const waiting = waitingOf(plane);
   const began = clock.monotonic();
   const before = new Date(clock.now().getTime() - ROBOT_EVERY_MS);
   const due = await listDueRobots(db, { before, chunks: CHUNKS_MAX, limit: ROBOTS_MAX });
-  const failures = await isolateEach(due, isConnectionLost, async (robot) => {
-    if (clock.monotonic() - began < PASS_MS) await rollUp(db.forOrg(robot.org_id), robot, clock.now());
+  const turns = due.map((robot) => ({ robot, waits: waiting.robots.get(robot.robot_id) ?? { since_ms: began, has_failed: false } }));
+  waiting.robots = new Map(turns.map(({ robot, waits }) => [robot.robot_id, waits]));
+  const in_turn = turns.toSorted((a, b) => Number(a.waits.has_failed) - Number(b.waits.has_failed));
+  let is_behind = due.length === ROBOTS_MAX;
+  const failures = await isolateEach(in_turn, isConnectionLost, async ({ robot, waits }) => {
+    if (clock.monotonic() - began >= PASS_MS) is_behind ||= !waits.has_failed;
+    else if (await rollUp(db.forOrg(robot.org_id), robot, clock.now())) is_behind = true;
+    else waiting.robots.delete(robot.robot_id);
   });
+  for (const { waits } of failures?.failed ?? []) waits.has_failed = true;
   if (failures !== undefined) log.error({ err: failures.error, robots: failures.failed.length }, "metric rollups could not be computed");
+  return is_behind;
 }
 
-const rollUp = (db: Db, { org_id, robot_id }: DueRobot, now: Date): Promise<void> =>
+/** Adds up to CHUNKS_MAX chunks of a robot to its rollups. Returns whether as many are left, so that the robot waits for another turn. */
+const rollUp = (db: Db, { org_id, robot_id }: DueRobot, now: Date): Promise<boolean> =>
   db.transaction(async (tx) => {
     const position = await lockPosition(tx, org_id, robot_id, now);
-    if (position === undefined || position.last_number <= position.number) return;
+    if (position === undefined || position.last_number <= position.number) return false;
     const after = position.number;
     const to = Math.min(position.last_number, after + CHUNKS_MAX);
     let chunks = await chunksNumbered(tx, org_id, { robot_id, after, to, from: position.chunk_from });
@@ -65,6 +102,7 @@ const rollUp = (db: Db, { org_id, robot_id }: DueRobot, now: Date): Promise<void
       await putRollups(tx, org_id, { robot_id, day: since }, samples.rollups());
     }
     await putPosition(tx, org_id, { robot_id, number: to, chunk_from: chunks.at(-1)?.first_at ?? position.chunk_from, now });
+    return position.last_number - to >= CHUNKS_MAX;
   });
 
 async function samplesByDay(chunks: readonly NumberedChunk[]): Promise<Map<number, DayOfSamples>> {

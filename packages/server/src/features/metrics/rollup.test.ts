@@ -8,7 +8,7 @@ import { sql, type Statement } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { type Seeded, seedRobot } from "../testing/seed-robot.ts";
 import { createCredential } from "../tokens/index.ts";
-import { metricRoutes, startMetricRetention, storeSamples } from "./index.ts";
+import { metricRoutes, startMetricRetention, startRollups, storeSamples } from "./index.ts";
 import { Intervals } from "./intervals.ts";
 import { resolutionOf } from "./read.ts";
 import { rollUpDue } from "./roll-up.ts";
@@ -144,6 +144,56 @@ test("each sample is counted once: of concurrent passes, after a failure, and of
   assert.deepEqual(await counts(), [3, 60]);
 });
 
+/** Starts the loop of rollups. Each reading of its monotonic clock takes a second, so that a pass of 3 s has time for two robots. */
+async function startSlowly(of: Awaited<ReturnType<typeof start>>) {
+  const { clock } = of.rig;
+  const monotonic = clock.monotonic.bind(clock);
+  let readings = 0;
+  clock.monotonic = () => monotonic() + 1_000 * (readings += 1);
+  const rollups = startRollups(of.plane);
+  return {
+    lag: async () => Number(/^roamfleet_metric_rollup_lag_seconds (.+)$/m.exec(await of.plane.metrics.registry.metrics())?.[1]),
+    [Symbol.asyncDispose]: () => rollups.stop(),
+  };
+}
+
+test(
+  "robots that a pass leaves are added soon after it, not at the next interval, and the lag shows how long they wait",
+  TIMEOUT,
+  async () => {
+    await using of = await start();
+    const { rig, now } = of;
+    const robots = await Promise.all(Array.from({ length: 7 }, () => of.robot()));
+    for (const { robot_id } of robots) await of.store(robot_id, "cpu_percent", [[now, 1]]);
+    const count = async () =>
+      (await Promise.all(robots.map(({ robot_id }) => of.totals(robot_id, now)))).filter(([samples]) => samples === 1).length;
+    await using rollups = await startSlowly(of);
+    assert.deepEqual([await count(), await rollups.lag()], [0, 0]);
+    await rig.clock.advance({ seconds: 30 });
+    assert.equal(await count(), 2);
+    const lag = await rollups.lag();
+    assert.ok(lag > 0, `${lag} s`);
+    await rig.clock.advance({ seconds: 5 });
+    assert.ok((await rollups.lag()) >= lag + 5);
+    await rig.clock.advance({ seconds: 20 });
+    assert.deepEqual([await count(), await rollups.lag()], [7, 0]);
+  },
+);
+
+test("robots whose rollups cannot be written do not delay the others, and stay in the lag", TIMEOUT, async () => {
+  await using of = await start();
+  const { rig, plane, now } = of;
+  const bad = await Promise.all(Array.from({ length: 3 }, () => of.robot()));
+  for (const { robot_id } of bad) for (const i of [0, 1]) await of.store(robot_id, "cpu_percent", [[now + i, 1]]);
+  const { robot_id } = await of.robot();
+  await of.store(robot_id, "cpu_percent", [[now, 1]]);
+  await plane.db.run(sql`alter table metric_rollup_position add constraint refused check (number < 2)`);
+  await using rollups = await startSlowly(of);
+  await rig.clock.advance({ minutes: 2 });
+  assert.deepEqual(await of.totals(robot_id, now), [1, 1]);
+  assert.ok((await rollups.lag()) >= 60);
+});
+
 /** Whether the partition of the day of `at` is in the result of a statement that ends with the column of its identifier. */
 const isPartition = async (db: Db, at: number, statement: Statement<unknown>): Promise<boolean> => {
   const name = `metric_rollup_${new Date(at).toISOString().slice(0, 10).replaceAll("-", "")}`;
@@ -265,6 +315,39 @@ test("combines the robots of a scope by group, and shows counters as rates", TIM
   const rates = await of.query({ name: "sent_total", aggregation: "sum", ...period });
   assert.deepEqual(rates.groups[0]?.values, [null, 90, 90, null]);
 });
+
+test(
+  "parts of histograms and summaries are rates if a robot of the query sends such a metric; gauges with such names are not",
+  TIMEOUT,
+  async () => {
+    await using of = await start();
+    const [a, b] = [await of.robot(), await of.robot()];
+    const since = of.now - HOUR_MS;
+    const samples = [0, 1, 2, 3].map((i) => [since + i * 15 * MINUTE_MS, i * 900] as const);
+    for (const [name, labels] of [
+      ["plan_seconds_bucket", { le: "0.5" }],
+      ["plan_seconds_count", {}],
+      ["wait_seconds", { quantile: "0.9" }],
+      ["wait_seconds_sum", {}],
+      ["queue_count", {}],
+      ["coal_bucket", { side: "left" }],
+    ] as const)
+      await of.store(a.robot_id, name, samples, labels);
+    // Of this robot, the name alone proves nothing.
+    await of.store(b.robot_id, "plan_seconds_count", samples);
+    await rollUpDue(of.plane);
+    const shown = async (name: string, query: Record<string, string> = {}) => {
+      const { counter, groups } = await of.query({ name, since: new Date(since).toISOString(), points: "4", ...query });
+      return [counter, groups[0]?.values];
+    };
+    const [rate, plain] = [[null, 1, 1, null], samples.map(([, value]) => value)];
+    for (const name of ["plan_seconds_bucket", "plan_seconds_count", "wait_seconds_sum"])
+      assert.deepEqual(await shown(name), [true, rate], name);
+    for (const name of ["wait_seconds", "queue_count", "coal_bucket"]) assert.deepEqual(await shown(name), [false, plain], name);
+    assert.deepEqual(await shown("plan_seconds_count", { robot_id: b.robot_id }), [false, plain]);
+    assert.deepEqual(await shown("plan_seconds_count", { aggregation: "count" }), [true, [null, 2, 2, null]]);
+  },
+);
 
 test("a caller that is limited to a fleet, and another org, see no other robots", TIMEOUT, async () => {
   await using of = await start();

@@ -76,6 +76,8 @@ const seriesKey = (series: Pick<Series, "name" | "labels">): string => `${series
 /** Bytes of one interval: the number of samples, and their average, minimum and maximum, each less the base. */
 const INTERVAL_BYTES = 16;
 const BASE_BYTES = 8;
+/** The fastest level of compression. The default one makes a full day 2% smaller, and a turn of a robot takes a sixth longer. */
+const LEVEL = 1;
 
 /**
  * Packs intervals: a base (float64), then all counts (uint32), averages, minimums and maximums (float32, less the base). The base keeps the
@@ -93,7 +95,7 @@ function pack({ counts, sums, min, max }: Intervals, step_seconds: Step): Buffer
     packed.writeUInt32LE(count, BASE_BYTES + 4 * i);
     for (const [column, value] of values.entries()) packed.writeFloatLE(value - base, BASE_BYTES + 4 * ((column + 1) * n + i));
   }
-  return isCompressed(step_seconds) ? deflateRawSync(packed) : packed;
+  return isCompressed(step_seconds) ? deflateRawSync(packed, { level: LEVEL }) : packed;
 }
 
 /** A read of hours is for many robots, and would take longer to decompress than to transfer. */

@@ -1,4 +1,3 @@
-import { isCounter } from "@roamfleet/protocol/metric-values";
 import { METRIC_GROUPS_MAX, METRIC_ROBOTS_MAX, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
@@ -10,7 +9,7 @@ import { requireFleet } from "../fleets/index.ts";
 import { readLabels, requireRobot } from "../robots/index.ts";
 import { requireSite } from "../sites/index.ts";
 import { groupSeries } from "./group.ts";
-import { type MetricPeriod, readSeries } from "./read.ts";
+import { type MetricPeriod, readMetric } from "./read.ts";
 import { DAY_MS } from "./rollup.ts";
 import { listNames, listScope } from "./store-rollups.ts";
 import { queryStoredOrRemote } from "./remote-read.ts";
@@ -87,27 +86,26 @@ export function metricRoutes(http: Http, plane: Plane): void {
     const period = readPeriod(query);
     if (site_id !== undefined) await requireSite(db, org_id, site_id);
     if (fleet_id !== undefined) await requireFleet(db, org_id, fleet_id);
-    const wanted = [query.robot_id ?? []].flat();
-    for (const robot_id of wanted) await requireRobot(db, org_id, robot_id);
+    const robot_ids = [query.robot_id ?? []].flat();
+    for (const robot_id of robot_ids) await requireRobot(db, org_id, robot_id);
     const labels = readLabels(query.label);
     const robots =
-      labels === undefined ? [] : await listScope(db, caller, { site_id, fleet_id, robots: wanted, labels }, METRIC_ROBOTS_MAX + 1);
-    const extremes = aggregation === "min" || aggregation === "max" || isCounter(name);
+      labels === undefined ? [] : await listScope(db, caller, { site_id, fleet_id, robots: robot_ids, labels }, METRIC_ROBOTS_MAX + 1);
     const points_max = pointsMax(robots.length, period);
-    const scope = { robots: robots.map(({ id }) => id), names: new Set([name]), extremes };
-    const { series, points } = await limitQueries(plane, org_id, () =>
-      readSeries(db, org_id, { ...period, points: Math.min(period.points, points_max), ...scope }),
-    );
+    const wanted = { ...period, name, aggregation, robots: robots.map(({ id }) => id), points: Math.min(period.points, points_max) };
+    const { series, points, counter } = await limitQueries(plane, org_id, () => readMetric(db, org_id, wanted));
     const shown = shownPeriod(period, points);
     const groups = groupSeries(series, new Map(robots.map((robot) => [robot.id, robot])), {
       group_by,
       aggregation,
+      counter,
       step_seconds: shown.step_seconds,
     });
     return {
       data: {
         name,
         aggregation,
+        counter,
         ...shown,
         groups: groups.slice(0, METRIC_GROUPS_MAX),
         omitted_groups: Math.max(0, groups.length - METRIC_GROUPS_MAX),

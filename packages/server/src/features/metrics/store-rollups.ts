@@ -2,6 +2,7 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import {
   bigint,
+  bool,
   bytea,
   equals,
   int,
@@ -232,6 +233,27 @@ export async function hoursOfMetric(
     })),
   );
 }
+
+const foundRow = row({ found: bool });
+
+/**
+ * Whether robots sent buckets (`le`) or quantiles of a metric in a period, which makes it a histogram or a summary. Only the primary key is
+ * read.
+ */
+export const isDistribution = async (
+  db: Db,
+  org_id: string,
+  name: string,
+  { robots, since, until }: Omit<Period, "step_seconds"> & { robots: readonly string[] },
+): Promise<boolean> =>
+  (
+    await db.one(sql(foundRow)`
+      select exists (
+        select from metric_rollup
+        where org_id = ${org_id} and name = any(${list([name, `${name}_bucket`])}::text[]) and step_seconds = ${STEPS[1]}
+          and day >= ${startOfDay(since)} and day < ${until} and labels ? (case when name = ${name} then 'quantile' else 'le' end)
+          and ${amongRobots(robots)}) as found`)
+  ).found;
 
 /** Returns the rollups of one metric of these robots in a period. */
 export const rollupsOfMetric = (
