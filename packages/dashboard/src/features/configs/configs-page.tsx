@@ -17,6 +17,7 @@ import {
   type Loaded,
   Menu,
   NameLink,
+  NoMatch,
   QueryState,
   SearchInput,
   StatusBadge,
@@ -90,6 +91,7 @@ export function ConfigsPage() {
               <ValuesTable
                 values={filterValues(values, search)}
                 is_any_set={values.length > 0}
+                onShowAll={() => change({ q: undefined, namespace: undefined })}
                 place={place}
                 onEdit={(of) => setShown({ kind: "edit", of })}
                 onUnset={(of) => setShown({ kind: "unset", of })}
@@ -250,7 +252,13 @@ function RowMenu({ value }: { value: EffectiveValue }) {
   );
 }
 
-function ValuesTable({ values, is_any_set, place, onEdit, onUnset }: Acts & { values: readonly EffectiveValue[]; is_any_set: boolean }) {
+interface ValuesTableProps extends Acts {
+  values: readonly EffectiveValue[];
+  is_any_set: boolean;
+  onShowAll: () => void;
+}
+
+function ValuesTable({ values, is_any_set, onShowAll, place, onEdit, onUnset }: ValuesTableProps) {
   const navigate = useNavigate();
   const may_set = useMay("operator");
   const is_admin = useMay("admin");
@@ -267,7 +275,7 @@ function ValuesTable({ values, is_any_set, place, onEdit, onUnset }: Acts & { va
         }}
         empty={
           is_any_set ? (
-            <EmptyState title="No matching values">Change or clear the filters above.</EmptyState>
+            <NoMatch title="No matching values" onShowAll={onShowAll} />
           ) : (
             <EmptyState title="No values yet" command="rf configs set speed_limit 1.5">
               A value set for the organization applies to all robots, unless a site, a fleet or a robot overrides it.
