@@ -115,3 +115,9 @@ export const shellLine = (...words: (string | false | undefined | Flags)[]): str
     .flatMap((word) => (typeof word === "object" ? flagWords(word) : word === false || word === undefined ? [] : [word]))
     .map(shellWord)
     .join(" ");
+
+/** Formats a message of the server as a sentence. Returns `otherwise` for an empty one. */
+export function sentence(message: string, otherwise = ""): string {
+  const text = message.trim();
+  return text === "" ? otherwise : `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+}

@@ -3,6 +3,7 @@ import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, ServerCrash, TriangleA
 import { type ReactNode, useState } from "react";
 import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
+import { sentence } from "./format.ts";
 import { useOutage } from "./outage.ts";
 import { cx, Time } from "./text.tsx";
 
@@ -66,12 +67,13 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
       title: "The server is not responding",
       text: "The data shown may be out of date. The page retries automatically.",
     };
-  if (error instanceof ApiError && error.status === 403) return { icon: Lock, title: "You don't have access", text: error.message };
+  if (error instanceof ApiError && error.status === 403)
+    return { icon: Lock, title: "You don't have access", text: sentence(error.message) };
   if (error instanceof ApiError && error.status === 404)
     return {
       icon: SearchX,
       title: "Not found",
-      text: `${error.message}. The object may have been removed, or you may not have access to it.`,
+      text: `${sentence(error.message)} The object may have been removed, or you may not have access to it.`,
     };
   const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
   const text = `${error instanceof Error ? error.message : String(error)}${detail}`;
@@ -79,9 +81,9 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
     return {
       icon: ServerCrash,
       title: "The server cannot answer",
-      text: `${text}. The page retries automatically. If this continues, check the log of the server.`,
+      text: `${sentence(text)} The page retries automatically. If this continues, check the log of the server.`,
     };
-  return { icon: TriangleAlert, title: "Something went wrong", text };
+  return { icon: TriangleAlert, title: "Something went wrong", text: sentence(text) };
 }
 
 /** Gray placeholders while the first response is loading. They appear after a delay, so that fast responses show none. */

@@ -1,5 +1,6 @@
 import { CLOSE } from "@roamfleet/protocol/paths";
 import type { SocketEnding } from "@roamfleet/sdk/browser";
+import { sentence } from "../../ui/format.ts";
 
 export interface Explained {
   /** A short title. */
@@ -69,13 +70,6 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
     default:
       return { title: "Ended by the server", text: sentence(reason, `The server ended the stream with code ${code}.`), again: "later" };
   }
-}
-
-/** Formats a reason as a sentence. */
-function sentence(reason: string, otherwise: string): string {
-  const text = reason.trim();
-  if (text === "") return otherwise;
-  return `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
 /** Explains why the server refused a stream, from the `status` and `message` of a plain HTTP request to the same path. */
