@@ -61,7 +61,10 @@ export function AdminPage() {
               }}
             />
           ) : stats.isError ? (
-            <ErrorState error={stats.error} onRetry={() => void stats.refetch()} />
+            <>
+              <PageHeader title="Service admin" label="Service admin" />
+              <ErrorState error={stats.error} onRetry={() => void stats.refetch()} />
+            </>
           ) : (
             <Skeleton rows={6} />
           )}

@@ -69,7 +69,7 @@ function AuditLog() {
               look="quiet"
               icon={RefreshCw}
               className="max-sm:!px-0"
-              busy={list.query.isRefetching}
+              busy={list.query.isRefetching && list.query.failureCount === 0}
               onClick={() => void list.query.refetch()}
             >
               Refresh

@@ -37,7 +37,7 @@ export function ReportPage() {
         actions={
           <>
             <Segments label="Period" options={PERIODS} value={period} onChange={(value) => change({ since: value })} />
-            <Button icon={RefreshCw} busy={report.isRefetching} onClick={() => void report.refetch()}>
+            <Button icon={RefreshCw} busy={report.isRefetching && report.failureCount === 0} onClick={() => void report.refetch()}>
               Refresh
             </Button>
             <Menu label="More" entries={[copyAsRf(shellLine("rf", "report", { since: period }))]} />
