@@ -14,7 +14,7 @@ export default defineConfig({
     outDir: "dist",
     emptyOutDir: true,
     target: "es2024",
-    // A page from before a server update finds that its chunks are missing and reloads: see src/shell/lazy-page.ts.
+    // A page from before a server update finds that its chunks are missing and reloads: see src/ui/lazy-part.ts.
     manifest: true,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
-import { chromium, type Page } from "playwright-core";
+import { chromium, type Locator, type Page } from "playwright-core";
 import { assertFits, axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 import { CHROMIUM, signIn } from "../harness/chromium.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -81,21 +81,27 @@ test("pages and lists that could not be loaded are loaded when the server respon
   await it.org.api.updateRobot({ params: { id: it.robots[0]!.id }, body: { name: "cart-17" } });
   await page.getByText("cart-17").waitFor();
 
-  // The server is unreachable when the browser requests the code of a page.
-  let attempts = 0;
-  await page.evaluate("globalThis.same_page = true");
-  await page.route("**/assets/releases-page-*.js", (route) => route.abort("connectionrefused"));
-  await page.route(`${it.url}/`, (route) => {
-    attempts += 1;
-    return route.abort("connectionrefused");
-  });
-  await page.getByRole("link", { name: "Releases", exact: true }).click();
-  await until("a second attempt to load the code", () => attempts >= 2);
-  assert.equal(await page.evaluate("globalThis.same_page"), true);
-  await page.unroute("**/assets/releases-page-*.js");
-  await page.unroute(`${it.url}/`);
-  await page.getByRole("heading", { name: "Releases", exact: true }).waitFor();
-  assert.equal(await page.evaluate("globalThis.same_page"), true);
+  // The server is unreachable when the browser requests the code of a page, and of a part of a page.
+  const openWithout = async (code: string, open: () => Promise<unknown>, shown: Locator): Promise<void> => {
+    let attempts = 0;
+    await page.route(code, (route) => route.abort("connectionrefused"));
+    await page.route(`${it.url}/`, (route) => {
+      attempts += 1;
+      return route.abort("connectionrefused");
+    });
+    await open();
+    await page.evaluate("globalThis.same_page = true");
+    await until("a second attempt to load the code", () => attempts >= 2);
+    await page.unroute(code);
+    await page.unroute(`${it.url}/`);
+    await shown.waitFor();
+    assert.equal(await page.evaluate("globalThis.same_page"), true);
+  };
+  const releases = { name: "Releases", exact: true };
+  await openWithout("**/assets/releases-page-*.js", () => page.getByRole("link", releases).click(), page.getByRole("heading", releases));
+  await it.org.api.setConfig({ body: { key: "speed", value: 1 } });
+  const { id } = (await it.org.api.setConfig({ body: { key: "speed", value: 2 } })).data;
+  await openWithout("**/assets/diff-lines-*.js", () => page.goto(`/configs/${id}`), page.getByLabel("Changes in version 2"));
 });
 
 test("follows a log live even if the server refuses log cursors, as earlier versions do", LIMIT, async (t) => {

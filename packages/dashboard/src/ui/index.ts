@@ -21,6 +21,7 @@ export { type Filters, keepView, MoreFilters, useFilters } from "./filters.tsx";
 export { Finder, type FinderProps } from "./finder.tsx";
 export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
+export { lazyPart, loadPatiently } from "./lazy-part.ts";
 export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";

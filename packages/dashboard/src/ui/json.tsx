@@ -1,7 +1,8 @@
-import { lazy, type Ref, Suspense, useId } from "react";
+import { type Ref, Suspense, useId } from "react";
 import { Button } from "./button.tsx";
 import { jsonText, readJson } from "./format.ts";
 import { cx } from "./text.tsx";
+import { lazyPart } from "./lazy-part.ts";
 
 /** Shows a JSON value as read-only, indented text. */
 export function Json({ value }: { value: unknown }) {
@@ -80,7 +81,7 @@ export function JsonInput({ label, value, onChange, hint, error, rows = 8, optio
   );
 }
 
-const Lines = lazy(() => import("./diff-lines.tsx").then(({ DiffLines }) => ({ default: DiffLines })));
+const Lines = lazyPart(async () => (await import("./diff-lines.tsx")).DiffLines);
 
 /** Shows the differences between two texts, line by line. The diff library is loaded on first use. */
 export function Diff({ before, after, label }: { before: string; after: string; label: string }) {

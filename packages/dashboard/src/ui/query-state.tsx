@@ -154,10 +154,11 @@ function RefetchError({ query: { error, dataUpdatedAt, refetch } }: { query: Loa
   return (
     <div role="alert" className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-md bg-bad-soft px-3 py-2">
       <p className="min-w-0 flex-1 [overflow-wrap:anywhere]">
-        <strong className="font-semibold">Not up to date.</strong> {error instanceof Error ? error.message : String(error)}
+        <strong className="font-semibold">Not up to date.</strong> {sentence(error instanceof Error ? error.message : String(error))}
         {dataUpdatedAt !== undefined && (
           <>
-            . Data from <Time at={new Date(dataUpdatedAt).toISOString()} exact />
+            {" "}
+            Data from <Time at={new Date(dataUpdatedAt).toISOString()} exact />
           </>
         )}
       </p>

@@ -2,7 +2,7 @@ import { installCommand } from "@roamfleet/protocol/install-command";
 import type { InstallParts, NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { type ComponentType, lazy, Suspense, useState } from "react";
 import { api, randomId } from "../../api/client.ts";
 import { query, usePlaces } from "../../api/queries.ts";
 import { refetchQueries } from "../../api/query-client.ts";
@@ -252,7 +252,13 @@ function lineOf(choice: Choice): string {
   });
 }
 
-const QrCode = lazy(async () => ({ default: (await import("./qr-code.tsx")).QrCode }));
+/** Shows nothing if its code cannot be loaded: an error or a reload of the page would lose the key, which is shown only once. */
+const QrCode = lazy<ComponentType<{ text: string; label: string }>>(async () => ({
+  default: await import("./qr-code.tsx").then(
+    (loaded) => loaded.QrCode,
+    () => () => null,
+  ),
+}));
 
 /** Shows a new key, once, with the commands to run on the robot and a list of the robots that enroll. */
 function MadeKey({ made }: { made: NewEnrollmentKey }) {
