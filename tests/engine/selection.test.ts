@@ -267,3 +267,25 @@ test("a selection of 5,000 robots keeps the robots of its start over crashes and
   assert.deepEqual(kept, [], "the stored robots are deleted");
   await checkCounters(plane);
 });
+
+test("a selection that is cancelled between two chunks cancels each of its robots once", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  await seedRobots(plane, fleet_id, 5_000);
+  const matching = await plane.db.many(sql(targetRow)`select id as robot_id from robot order by id`);
+  await plantFault(plane);
+  const { id } = await plane.deploy(await plane.release(), { target_selector: { fleet_id } });
+  await plane.api.cancelDeployment({ params: { id } });
+  await plane.advance({ seconds: 30 });
+  const { counts } = await plane.deployment(id);
+  assert.deepEqual([counts.total, counts.cancelled], [5_000, 2_000]);
+  await plane.db.run(sql`delete from test_fault`);
+  await plane.advance({ minutes: 5 });
+  const ended = await plane.deployment(id);
+  assert.deepEqual([ended.status, ended.counts.cancelled], ["cancelled", 5_000]);
+  assert.deepEqual(
+    await targetsOf(plane, id),
+    matching.map(({ robot_id }) => robot_id),
+  );
+  await checkCounters(plane);
+});

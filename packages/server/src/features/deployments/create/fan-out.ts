@@ -43,6 +43,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   const { status, wave, waiting_for } = startOf(deployment);
   const now = engine.clock.now();
   const cursor = deployment.fan_out_cursor ?? "";
+  const { total, ...counts } = countsOf(deployment);
   const { robots, written, last_robot_id } = await insertTargets(
     tx,
     {
@@ -54,13 +55,12 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
       waiting_for,
       subject: subjectOf(deployment),
       id: engine.id("tgt"),
-      members: await selectMembersOf(tx, deployment, cursor, CHUNK_TARGETS),
+      members: await selectMembersOf(tx, deployment, { after: cursor, done: sumOf(counts) }),
     },
     now,
   );
   const last = robots < CHUNK_TARGETS;
   const in_waves = deployment.rollout.waves !== undefined;
-  const { total, ...counts } = countsOf(deployment);
   counts[status] += written;
   const row = await patchDeployment(tx, deployment, {
     // A server of the previous version would complete the fan-out of a selection that has a cursor.
@@ -71,7 +71,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     count_pending: counts.pending,
     count_queued: counts.queued,
     // After the last chunk, set the total to the number of targets that were written.
-    count_total: last ? Object.values(counts).reduce((sum, count) => sum + count, 0) : total,
+    count_total: last ? sumOf(counts) : total,
   });
   // Publish one change for the chunk, not one per target: clients that show targets reload the list.
   announce(tx, engine, org_id, deploymentChange(row, "targets"));
@@ -87,6 +87,8 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   return endIfOver(tx, engine, row);
 }
+
+const sumOf = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
 /**
  * Returns the initial state of a target. In a deployment with waves, a target is in the last, implicit wave until it is assigned to its
@@ -156,17 +158,18 @@ type Of = Pick<
 >;
 
 /**
- * Returns the statement that selects the robots of a deployment after a cursor, ordered by id, with the release that each gets: null for a
- * config or the removal of an app. These are the fleet members that joined before it started, the robots that it has selected, its single
- * robot or, for a retry or rollback, robots of the ended deployment.
+ * Returns the statement that selects the robots of the next chunk, ordered by id, with the release that each gets: null for a config or the
+ * removal of an app. `after` is the last robot of the chunk before, and `done` the number of robots that have a target. The robots of a
+ * deployment are the fleet members that joined before it started, the robots that it has selected, its single robot or, for a retry or
+ * rollback, robots of the ended deployment.
  */
-async function selectMembersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Statement<unknown>> {
+async function selectMembersOf(tx: Db, deployment: Of, { after, done }: { after: string; done: number }): Promise<Statement<unknown>> {
   const { org_id, robot_id, release_id } = deployment;
   const source = sourceOf(deployment);
-  if (source !== undefined) return selectSourceMembers(org_id, source, after, limit);
-  if (isSelection(deployment)) return selectStored(deployment, release_id, limit);
+  if (source !== undefined) return selectSourceMembers(org_id, source, after, CHUNK_TARGETS);
+  if (isSelection(deployment)) return selectStored(deployment, release_id, done, CHUNK_TARGETS);
   const membership = await membershipOf(tx, deployment);
-  if (membership !== undefined) return selectMembers(org_id, membership, release_id, after, limit);
+  if (membership !== undefined) return selectMembers(org_id, membership, release_id, after, CHUNK_TARGETS);
   return sql`select ${robot_id}::text as robot_id, ${release_id}::text as release_id where ${after}::text = ''`;
 }
 

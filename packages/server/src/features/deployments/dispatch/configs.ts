@@ -66,12 +66,7 @@ export async function writeDesiredConfigs(
   const dispatched = changes.flatMap((change) => (isHandedOut(change) ? [change.target.robot_id] : []));
   await setConfigOrders(tx, org_id, dispatched, namespace ?? ALL_NAMESPACES, deployment.order_number);
   const withheld_ids = withheld.map(({ id }) => id);
-  await setWaitingFor(
-    tx,
-    org_id,
-    withheld_ids,
-    withheld.map(() => "approval" as const),
-  );
+  await setWaitingFor(tx, org_id, withheld_ids, "approval");
   // The desired state of these robots may still contain an earlier attempt.
   await revertDesiredState(
     tx,

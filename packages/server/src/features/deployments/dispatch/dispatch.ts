@@ -185,7 +185,8 @@ export async function dispatchLocked(
     "end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : [],
   );
   const waiting = new Map(waits.map(({ target, wait }) => [target.id, wait]));
-  if (waits.length > 0) await setWaitingFor(tx, org_id, [...waiting.keys()], [...waiting.values()]);
+  for (const [wait, own] of Map.groupBy(waits, (one) => one.wait))
+    await setWaitingFor(tx, org_id, idsOf(own.map(({ target }) => target)), wait);
   const new_targets = new Map(started.map((target) => [target.deployment_id, { ...target, waiting_for: waiting.get(target.id) ?? null }]));
   // The desired state of these robots may still contain an earlier attempt.
   const begun = ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : []));

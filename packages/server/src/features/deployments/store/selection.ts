@@ -37,14 +37,12 @@ export const storeSelected = async (db: Db, { org_id, id }: Selecting, selector:
   ).count;
 
 /**
- * Selects the stored robots after the last one that has a target, with the release that they get. Reads no robots, so that a chunk costs
- * no join. The target of a robot that was removed since ends when it would be dispatched.
+ * Selects the stored robots after the first `done`, which have a target, with the release that they get. Reads no robots, so that a chunk
+ * costs no join. The target of a robot that was removed since ends when it would be dispatched.
  */
-export const selectStored = ({ org_id, id }: Selecting, release_id: string | null, limit: number) => sql`
-  select s.id as robot_id, ${release_id}::text as release_id
-  from (select unnest(fan_out_robots) as id from deployment where org_id = ${org_id} and id = ${id}) s
-  where s.id > coalesce((select max(robot_id) from deployment_target where org_id = ${org_id} and deployment_id = ${id}), '')
-  order by s.id limit ${limit}`;
+export const selectStored = ({ org_id, id }: Selecting, release_id: string | null, done: number, limit: number) => sql`
+  select unnest(fan_out_robots[${done + 1}::int : ${done + limit}::int]) as robot_id, ${release_id}::text as release_id
+  from deployment where org_id = ${org_id} and id = ${id}`;
 
 export const deleteSelected = (db: Db, { org_id, id }: Selecting) =>
   db.run(sql`update deployment set fan_out_robots = null where org_id = ${org_id} and id = ${id}`);

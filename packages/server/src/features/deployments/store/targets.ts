@@ -58,11 +58,15 @@ const openRow = row({
   order_number: bigint,
 });
 export type OpenTarget = RowOf<typeof openRow>;
-/** Open targets of these robots, without those in `except`, with the order number of their deployment. */
+/**
+ * Open targets of these robots, without those in `except`, with the order number of their deployment. The order number is a subselect: for a
+ * join, PostgreSQL may read all targets of each deployment. While the statistics are from before a large fan-out, it estimates few.
+ */
 export const listOpenTargets = (db: Db, org_id: string, robot_ids: readonly string[], except: readonly string[]) =>
   db.many(sql(openRow)`
-    select t.id, t.deployment_id, t.robot_id, t.kind, t.subject, t.status, d.order_number
-    from deployment_target t join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
+    select t.id, t.deployment_id, t.robot_id, t.kind, t.subject, t.status,
+      (select d.order_number from deployment d where d.org_id = t.org_id and d.id = t.deployment_id) as order_number
+    from deployment_target t
     where t.org_id = ${org_id} and t.robot_id = any(${list(robot_ids)}::text[]) and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')
       and t.id <> all(${list(except)}::text[])`);
 
@@ -179,12 +183,13 @@ export const insertStarted = (db: Db, org_id: string, targets: readonly TargetRo
     from jsonb_to_recordset(${json(targets)}::jsonb) as t (deployment_id text, id text, kind text, robot_id text, subject text, release_id text, status text,
       reason text, waiting_for text, attempt int, deadline_at timestamptz, dispatch_generation bigint, previous_release_id text, created_at timestamptz, updated_at timestamptz)`);
 
-/** Sets what queued targets wait for. This does not change their status, so it writes no event. */
-export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: readonly WaitingFor[]) =>
+/**
+ * Sets what queued targets wait for. This does not change their status, so it writes no event. Has no join, which PostgreSQL may plan as in
+ * `listOpenTargets`.
+ */
+export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: WaitingFor) =>
   db.run(sql`
-    update deployment_target t set waiting_for = c.waiting_for
-    from unnest(${list(ids)}::text[], ${list(waiting_for)}::text[]) as c (id, waiting_for)
-    where t.org_id = ${org_id} and t.id = c.id and t.status = 'queued'`);
+    update deployment_target set waiting_for = ${waiting_for} where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'queued'`);
 
 /**
  * Wakes targets that wait for these robots. The deadline of targets that roll back becomes `return_seconds` plus their verification time
