@@ -103,13 +103,22 @@ async function measure(rig: Rig, client: pg.Client): Promise<RowResult[]> {
   const sent = robots * (rounds + 1);
   if (stored !== sent) throw new Error(`${sent} chunks were acknowledged, and ${stored} are stored`);
   const bytes = ((await numberOf(client, BYTES)) - bytes_before) / (samples * (rounds + 1));
-  const beside = (part: string, ours: Sample, limit_cpu: Sample): RowResult => {
-    const ratio = ratioOf(ours, limit_cpu);
-    return { part, ours, limit: limit_cpu, unit: "µs CPU", ratio, goal: `≤ ${RATIO_MAX}`, met: ratio <= RATIO_MAX };
-  };
+  const beside = (part: string, ours: Sample, limit_cpu: Sample) => ({
+    part,
+    ours,
+    limit: limit_cpu,
+    unit: "µs CPU",
+    ratio: ratioOf(ours, limit_cpu),
+  });
+  const total = beside(
+    "CPU of the server and PostgreSQL for a sample, beside COPY of a row for each sample",
+    sample(of_both),
+    sample(of_rows),
+  );
   return [
-    beside("CPU of the server for a sample", sample(of_server), sample(of_limit)),
-    beside("CPU of the server and PostgreSQL for a sample, beside COPY of a row for each sample", sample(of_both), sample(of_rows)),
+    { ...total, goal: `≤ ${RATIO_MAX}`, met: total.ratio <= RATIO_MAX },
+    // No goal: this limit stores compressed bytes unread, and could store what no query can read.
+    beside("CPU of the server for a sample, beside COPY of the same compressed bytes", sample(of_server), sample(of_limit)),
     {
       part: "bytes of table and indexes for a sample",
       ours: sample([bytes]),
