@@ -22,6 +22,7 @@ export { Finder, type FinderProps } from "./finder.tsx";
 export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";
+export { lazyPart } from "./load-patiently.ts";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export { combineLoaded, EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";

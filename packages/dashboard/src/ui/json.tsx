@@ -1,6 +1,7 @@
-import { lazy, type Ref, Suspense, useId } from "react";
+import { type Ref, Suspense, useId } from "react";
 import { Button } from "./button.tsx";
 import { jsonText, readJson } from "./format.ts";
+import { lazyPart } from "./load-patiently.ts";
 import { cx } from "./text.tsx";
 
 /** Shows a JSON value as read-only, indented text. */
@@ -80,7 +81,7 @@ export function JsonInput({ label, value, onChange, hint, error, rows = 8, optio
   );
 }
 
-const Lines = lazy(() => import("./diff-lines.tsx").then(({ DiffLines }) => ({ default: DiffLines })));
+const Lines = lazyPart(() => import("./diff-lines.tsx"), "DiffLines");
 
 /** Shows the differences between two texts, line by line. The diff library is loaded on first use. */
 export function Diff({ before, after, label }: { before: string; after: string; label: string }) {

@@ -2,7 +2,7 @@ import { installCommand } from "@roamfleet/protocol/install-command";
 import type { InstallParts, NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 import { api, randomId } from "../../api/client.ts";
 import { query, usePlaces } from "../../api/queries.ts";
 import { refetchQueries } from "../../api/query-client.ts";
@@ -26,6 +26,7 @@ import {
   TextInput,
   TextLine,
   Time,
+  lazyPart,
 } from "../../ui/index.ts";
 import { useAuthority } from "./authority.ts";
 import { installLine, isLoopback, keyLines, runLine } from "./enrollment-lines.ts";
@@ -252,7 +253,7 @@ function lineOf(choice: Choice): string {
   });
 }
 
-const QrCode = lazy(async () => ({ default: (await import("./qr-code.tsx")).QrCode }));
+const QrCode = lazyPart(() => import("./qr-code.tsx"), "QrCode");
 
 /** Shows a new key, once, with the commands to run on the robot and a list of the robots that enroll. */
 function MadeKey({ made }: { made: NewEnrollmentKey }) {

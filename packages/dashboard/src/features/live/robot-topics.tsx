@@ -1,6 +1,6 @@
 import { TopicRateMeter } from "@roamfleet/protocol/topic-rate";
 import { Link, useSearch } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 import { useMay } from "../../api/session.ts";
 import type { TopicSearch } from "../../search.ts";
 import {
@@ -17,6 +17,7 @@ import {
   Text,
   TextLine,
   useFilters,
+  lazyPart,
 } from "../../ui/index.ts";
 import { useRobot } from "../robots/use-robot.ts";
 import { LiveBadge, LiveNotice, NothingLive, OperatorsOnly, useIsVisible, useStream } from "./live-stream.tsx";
@@ -205,7 +206,7 @@ function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: T
 const withoutPlot = ({ plot: _, type: __, ...rest }: TopicSearch): TopicSearch => rest;
 
 /** Loaded on first use, because it contains uPlot. */
-const FieldPlot = lazy(async () => ({ default: (await import("./field-plot.tsx")).FieldPlot }));
+const FieldPlot = lazyPart(() => import("./field-plot.tsx"), "FieldPlot");
 
 /** Minimum interval between renderings, independent of the message rate. */
 const SHOW_MS = 200;

@@ -4,7 +4,7 @@ import type { MetricAnswer } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { BellPlus, Copy, Trash2 } from "lucide-react";
-import { lazy, Suspense, useMemo, useState } from "react";
+import { Suspense, useMemo, useState } from "react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { Panel } from "../../search.ts";
@@ -22,6 +22,7 @@ import {
   Time,
   toLocalInput,
   useOutage,
+  lazyPart,
 } from "../../ui/index.ts";
 import { valueText } from "../robots/health-series.ts";
 import { chartOf, type Chart, panelText, type Period, queryOf } from "./explorer.ts";
@@ -30,7 +31,7 @@ import { PanelFields } from "./panel-fields.tsx";
 import { EVENTS_MAX, type Markers, useMarkers } from "./use-markers.ts";
 
 // The chart library is a separate chunk, so that the page appears first.
-const LineChart = lazy(async () => ({ default: (await import("./line-chart.tsx")).LineChart }));
+const LineChart = lazyPart(() => import("./line-chart.tsx"), "LineChart");
 
 export interface MetricPanelProps {
   panel: Panel;

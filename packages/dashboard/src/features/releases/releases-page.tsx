@@ -15,6 +15,7 @@ import {
   FilterSelect,
   ListTable,
   NameLink,
+  NoMatch,
   PageHeader,
   StatusBadge,
   TextLine,
@@ -29,7 +30,7 @@ import { PushPanel } from "./uploads.tsx";
 
 /** The list of releases, with a dialog that pushes new ones. */
 export function ReleasesPage() {
-  const { search, change, is_filtered } = useFilters(useSearch({ from: "/app/releases" }));
+  const { search, change, clear, is_filtered } = useFilters(useSearch({ from: "/app/releases" }));
   const navigate = useNavigate();
   const may_push = useMay("operator");
   const [pushing, setPushing] = useState<{ file: File | undefined }>();
@@ -61,7 +62,7 @@ export function ReleasesPage() {
         list={list}
         columns={COLUMNS}
         onOpen={({ id }) => void navigate({ to: "/releases/$id", params: { id } })}
-        empty={<Nothing is_filtered={is_filtered} may_push={may_push} />}
+        empty={<Nothing is_filtered={is_filtered} may_push={may_push} onShowAll={() => clear()} />}
       />
     </>
   );
@@ -98,8 +99,8 @@ function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
   );
 }
 
-function Nothing({ is_filtered, may_push }: { is_filtered: boolean; may_push: boolean }) {
-  if (is_filtered) return <EmptyState title="No matching releases">Change or clear the filters above.</EmptyState>;
+function Nothing({ is_filtered, may_push, onShowAll }: { is_filtered: boolean; may_push: boolean; onShowAll: () => void }) {
+  if (is_filtered) return <NoMatch title="No matching releases" onShowAll={onShowAll} />;
   return (
     <EmptyState title="No releases yet" command="rf releases push FILE">
       {may_push

@@ -1,7 +1,7 @@
 import type { HealthSnapshot, Robot } from "@roamfleet/protocol/routes";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { lazy, type ReactNode, Suspense, useMemo } from "react";
+import { type ReactNode, Suspense, useMemo } from "react";
 import { query } from "../../api/queries.ts";
 import type { HealthRange } from "../../search.ts";
 import {
@@ -24,6 +24,7 @@ import {
   Time,
   type Tone,
   useNow,
+  lazyPart,
 } from "../../ui/index.ts";
 import { hasValues, type HealthSeries, HISTORY_POINTS, seriesOf, sinceOf } from "./health-series.ts";
 import { robotLines } from "./robot-text.ts";
@@ -77,7 +78,7 @@ function Latest({ robot }: { robot: Robot }) {
 }
 
 // The chart library is a separate chunk, so that the current values appear first.
-const HealthChart = lazy(async () => ({ default: (await import("./health-chart.tsx")).HealthChart }));
+const HealthChart = lazyPart(() => import("./health-chart.tsx"), "HealthChart");
 const route = getRouteApi("/app/robots/$id/health");
 const HEALTH_RANGES: Record<HealthRange, number> = { "1h": 3_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000 };
 const WORDS: Record<HealthRange, string> = { "1h": "1 hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days" };

@@ -1,18 +1,18 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { GitCompareArrows } from "lucide-react";
-import { lazy, Suspense, useMemo, useState } from "react";
+import { Suspense, useMemo, useState } from "react";
 import type { RobotMetrics as Metrics } from "@roamfleet/protocol/routes";
 import { ObjectPicker } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
 import { type MetricRange, PANELS_MAX } from "../../search.ts";
-import { Button, Command, EmptyState, FormDialog, QueryState, Section, Segments, Skeleton, useNow } from "../../ui/index.ts";
+import { Button, Command, EmptyState, FormDialog, QueryState, Section, Segments, Skeleton, useNow, lazyPart } from "../../ui/index.ts";
 import { chartsOf, METRIC_RANGES, metricPeriod } from "./metric-charts.ts";
 import { robotLines } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";
 
 // The chart library is a separate chunk, so that the page appears first.
-const HealthChart = lazy(async () => ({ default: (await import("./health-chart.tsx")).HealthChart }));
+const HealthChart = lazyPart(() => import("./health-chart.tsx"), "HealthChart");
 const route = getRouteApi("/app/robots/$id/metrics");
 const WORDS: Record<MetricRange, string> = { "1h": "hour", "24h": "24 hours", "7d": "7 days" };
 const RANGES = (Object.keys(METRIC_RANGES) as MetricRange[]).map((value) => ({
