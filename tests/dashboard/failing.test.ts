@@ -63,6 +63,9 @@ test("every page stays accessible and states the problem while the server fails"
       await open(path);
       await settled(page);
     }
+    // On this page, nothing but requests to the server may count as a response of the server.
+    await open("/settings");
+    await settled(page);
     await it.server.stop();
     await page.locator("[data-outage]").waitFor();
     for (const { name, path } of signed_in)

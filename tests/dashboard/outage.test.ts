@@ -104,6 +104,28 @@ test("pages and lists that could not be loaded are loaded when the server respon
   await openWithout("**/assets/diff-lines-*.js", () => page.goto(`/configs/${id}`), page.getByLabel("Changes in version 2"));
 });
 
+test("a part of a page whose code could not be loaded leaves the page usable, and appears later", LIMIT, async (t) => {
+  const it = await openDashboard(t);
+  const { page, org } = it;
+  it.allow(/ERR_CONNECTION_REFUSED/);
+  const { id } = (await org.api.setConfig({ body: { key: "max_speed", value: 1.2 } })).data;
+  await org.api.setConfig({ body: { key: "max_speed", value: 1.4 } });
+  const refuse = (path: string) => page.route(path, (route) => route.abort("connectionrefused"));
+  await visit(page, "/");
+  await refuse("**/assets/diff-lines-*.js");
+  // The page requests this path to find out whether the server responds.
+  await refuse(`${it.url}/`);
+  let attempts = 0;
+  page.on("requestfailed", (request) => void (attempts += Number(request.url() === `${it.url}/`)));
+  await page.evaluate(`history.pushState({}, "", "/configs/${id}")`);
+  await until("a second attempt to load the code", () => attempts >= 2);
+  await page.getByRole("heading", { name: "default/max_speed" }).waitFor();
+  await axe(page);
+  await page.unroute("**/assets/diff-lines-*.js");
+  await page.unroute(`${it.url}/`);
+  await page.locator("bdi", { hasText: "1.2" }).first().waitFor();
+});
+
 test("follows a log live even if the server refuses log cursors, as earlier versions do", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;

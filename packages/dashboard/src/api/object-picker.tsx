@@ -1,7 +1,7 @@
 import { ApiError } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useEffect, useState } from "react";
-import { Finder, type FinderProps } from "../ui/index.ts";
+import { Finder, type FinderProps, useOutage } from "../ui/index.ts";
 import { query } from "./queries.ts";
 
 const FOUND_MAX = 20;
@@ -40,8 +40,14 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
   const chosen = useQuery({ ...query(get, { params: { id: id ?? "" } }), enabled: id !== undefined });
   const shown = chosen.data?.data as Shown | undefined;
   // The object is missing only after a 404. Other errors, such as an outage, do not prove that.
-  const is_missing = chosen.error instanceof ApiError && chosen.error.status === 404;
-  const failure = chosen.error ?? found.error;
+  const is_missing = isNotFound(chosen.error);
+  // While nothing is searched, only the name of the selected object is needed. During an outage, the frame of all pages shows the reason.
+  const is_outage = useOutage() !== undefined;
+  const failure = is_outage
+    ? null
+    : text === "" && (finder.compact === true || shown !== undefined)
+      ? chosen.error
+      : (chosen.error ?? found.error);
   const items = (found.data?.items ?? []) as readonly Shown[];
   return (
     <Finder
@@ -56,16 +62,15 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
       }))}
       // After a failure, no object is missing: the search is repeated.
       is_looking={found.isPending || found.isError}
-      error={
-        is_missing
-          ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist`
-          : failure === null
-            ? error
-            : `Not loaded: ${failure.message}`
-      }
+      error={is_missing ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist` : (notLoaded(failure) ?? error)}
     />
   );
 }
+
+export const isNotFound = (error: Error | null): boolean => error instanceof ApiError && error.status === 404;
+
+/** Returns the text below a picker whose objects could not be loaded; undefined without an error. */
+export const notLoaded = (error: Error | null): string | undefined => (error === null ? undefined : `Not loaded: ${error.message}`);
 
 /** Returns the list query for the text typed so far. */
 export const searchQuery = (q: string): { limit: number; q?: string } => ({ limit: FOUND_MAX, ...(q === "" ? {} : { q }) });

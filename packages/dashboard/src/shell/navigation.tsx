@@ -4,7 +4,7 @@ import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "l
 import { query } from "../api/queries.ts";
 import { type Liveness, useLiveness } from "../api/events.ts";
 import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
-import { Blank, cx, IconButton, Menu, notifyError, TextLine } from "../ui/index.ts";
+import { Blank, cx, IconButton, Menu, notifyError, TextLine, useOutage } from "../ui/index.ts";
 import { type Place, PLACES } from "./places.ts";
 import { chooseTheme, type Theme, useTheme } from "./theme.ts";
 
@@ -94,10 +94,17 @@ function PlaceLink({ place: { label, to, also, icon: Icon } }: { place: Place })
 
 const COUNTED_MAX = 100;
 
-/** The number of open incidents that are not acknowledged. Red if one of them is critical. */
+/** The number of open incidents that are not acknowledged; red if one of them is critical, "?" if it could not be loaded. */
 function IncidentCount() {
-  const { data } = useQuery(query("listIncidents", { query: { status: "open", limit: COUNTED_MAX } }));
+  const { data, isError } = useQuery(query("listIncidents", { query: { status: "open", limit: COUNTED_MAX } }));
+  const is_stale = useOutage() !== undefined;
   const count = data?.items.length ?? 0;
+  if (isError && data === undefined)
+    return (
+      <span title="The number of open incidents could not be loaded" className="ml-auto px-1.5 text-xs">
+        ?
+      </span>
+    );
   if (data === undefined || count === 0) return null;
   const is_critical = data.items.some(({ severity }) => severity === "critical");
   return (
@@ -105,6 +112,7 @@ function IncidentCount() {
       className={cx(
         "ml-auto rounded px-1.5 text-xs font-medium tabular-nums",
         is_critical ? "bg-bad-soft text-bad" : "bg-warn-soft text-warn",
+        is_stale && "grayscale",
       )}
     >
       {data.next_cursor === null ? count : `${count}+`}

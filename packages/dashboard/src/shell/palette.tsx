@@ -36,7 +36,7 @@ function Finder({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const found_for = useDeferredValue(text.trim());
-  const entries = useEntries(found_for);
+  const { entries, error, is_searching } = useEntries(found_for);
   const is_current = found_for === text.trim();
   /** Enter was pressed before the entries were those of the text. */
   const is_entered = useRef(false);
@@ -79,19 +79,32 @@ function Finder({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={press}
       />
-      <Results entries={entries} chosen={chosen} onChoose={setAt} onOpen={open} />
+      {error !== null && (
+        <p role="alert" className="border-b border-line px-4 py-2 text-bad [overflow-wrap:anywhere]">
+          Search failed: {error.message}. Robots, fleets and releases may be missing.
+        </p>
+      )}
+      <Results
+        entries={entries}
+        none={error !== null ? "No matching pages or actions" : is_searching ? "Searching…" : "No matches"}
+        chosen={chosen}
+        onChoose={setAt}
+        onOpen={open}
+      />
     </>
   );
 }
 
 interface ResultsProps {
   entries: readonly Entry[];
+  /** Text that is shown without entries. */
+  none: string;
   chosen: number;
   onChoose: (index: number) => void;
   onOpen: (entry: Entry) => void;
 }
 
-function Results({ entries, chosen, onChoose, onOpen }: ResultsProps) {
+function Results({ entries, none, chosen, onChoose, onOpen }: ResultsProps) {
   // The fade at the lower edge shows that the list scrolls. The padding keeps the last entry above it.
   return (
     <ul
@@ -118,12 +131,23 @@ function Results({ entries, chosen, onChoose, onOpen }: ResultsProps) {
           <span className="shrink-0 text-xs text-muted">{entry.hint}</span>
         </li>
       ))}
-      {entries.length === 0 && <li className="p-4 text-center text-muted">No matches</li>}
+      {entries.length === 0 && (
+        <li role="option" aria-selected={false} aria-disabled className="p-4 text-center text-muted">
+          {none}
+        </li>
+      )}
     </ul>
   );
 }
 
-function useEntries(text: string): Entry[] {
+interface Found {
+  entries: Entry[];
+  /** Why a search failed; null if none did. */
+  error: Error | null;
+  is_searching: boolean;
+}
+
+function useEntries(text: string): Found {
   const is_operator = useMay("operator");
   const is_admin = useMay("admin");
   const asked = { enabled: text !== "" };
@@ -147,7 +171,8 @@ function useEntries(text: string): Entry[] {
   const lower = text.toLowerCase();
   const shown = (kind: "rob" | "fleet" | "rel", items: readonly { id: string; name?: string; tag?: string }[] = []): Entry[] =>
     text === "" ? [] : items.map((item) => entryOf(KINDS[kind]!, item));
-  return [
+  const searches = text === "" ? [] : [robots, fleets, releases];
+  const entries = [
     ...(by_id === undefined ? [] : [by_id]),
     // A verb alone may also be the start of a page's name, such as "dep".
     ...(name === "" ? [] : acts),
@@ -157,6 +182,11 @@ function useEntries(text: string): Entry[] {
     ...[...places, ...actions, ...views].filter(({ label }) => label.toLowerCase().includes(lower)),
     ...(name === "" ? acts : []),
   ];
+  return {
+    entries,
+    error: searches.find(({ failureReason }) => failureReason !== null)?.failureReason ?? null,
+    is_searching: searches.some(({ isPending }) => isPending),
+  };
 }
 
 /** Returns the saved views of pages that the user may see; none without text. */
@@ -191,14 +221,14 @@ const KINDS: Record<string, ObjectKind> = {
   shl: { route: "getShellSession", hint: "shell session", icon: SquareTerminal, to: "/shells/" },
 };
 
-interface Found {
+interface FoundObject {
   id: string;
   name?: string;
   tag?: string;
   release?: { tag: string };
 }
 
-const entryOf = ({ hint, icon, to }: ObjectKind, { id, name, tag, release }: Found): Entry => ({
+const entryOf = ({ hint, icon, to }: ObjectKind, { id, name, tag, release }: FoundObject): Entry => ({
   key: id,
   label: name ?? tag ?? release?.tag ?? id,
   hint,
@@ -215,7 +245,7 @@ function useEntryOf(text: string): Entry | undefined {
     queryFn: async ({ signal }) => ((await api.call(kind!.route, { params: { id }, signal } as never)) as { body: unknown }).body,
     enabled: kind !== undefined,
     retry: false,
-  }).data as { data: Found } | undefined;
+  }).data as { data: FoundObject } | undefined;
   if (kind === undefined || found === undefined) return undefined;
   return entryOf(kind, { ...found.data, id });
 }

@@ -33,18 +33,20 @@ const IconOf = ({ icon: Shape, size = 14 }: { icon: Icon | undefined; size?: num
 
 export function Button({ look = "secondary", icon, busy, children, className, type = "button", disabled, title, ...rest }: ButtonProps) {
   const is_cut_off = useOutage() !== undefined && busy !== undefined;
+  // An outage may last, and the page repeats failed requests: a spinner would suggest that the result is about to appear.
+  const is_busy = busy === true && !is_cut_off;
   return (
     <button
       type={type}
       className={cx(SHAPE, LOOKS[look], className)}
-      disabled={disabled === true || busy === true || is_cut_off}
-      aria-busy={busy === true}
+      disabled={disabled === true || is_busy || is_cut_off}
+      aria-busy={is_busy}
       title={is_cut_off ? OUTAGE_REASON : title}
       {...rest}
     >
       <IconOf icon={icon} />
       {children}
-      {busy === true && <span className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />}
+      {is_busy && <span className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />}
     </button>
   );
 }

@@ -49,6 +49,7 @@ export function CopyText({ text, label }: { text: string; label: string }) {
       type="button"
       onClick={act}
       aria-label={`Copy ${label} ${text}`}
+      title={text}
       className="-mx-1 inline-flex min-h-6 max-w-full items-center gap-1 rounded px-1 font-mono text-xs text-muted hover:bg-hover hover:text-ink"
     >
       <span className="truncate">{text}</span>

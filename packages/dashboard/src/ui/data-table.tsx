@@ -51,7 +51,7 @@ interface DataTableProps<Row> {
   sort?: string | undefined;
   /** Called with the new order. If set, the header of a column with `sort` is a button. */
   onSort?: (sort: string | undefined) => void;
-  /** CSS height. Default: the height of the rows, up to 70% of the window. */
+  /** CSS height up to which the table grows with its rows (default 70% of the window). */
   height?: string;
 }
 
@@ -98,7 +98,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       onKeyDown={(event) => moveByKey(event, scroller.current)}
       data-dense={is_dense || undefined}
       className="min-w-0 overflow-x-hidden overflow-y-auto rounded-lg border border-line"
-      style={{ ...tracks(props), height: props.height, maxHeight: props.height === undefined ? "70dvh" : undefined }}
+      style={{ ...tracks(props), maxHeight: props.height ?? "70dvh" }}
     >
       <Head {...props} />
       <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>
@@ -303,7 +303,7 @@ export function ListTable<Row>({
   ...table
 }: Omit<DataTableProps<Row>, keyof List<Row>> & { list: List<Row>; placeholder_rows?: number }) {
   return (
-    <div className={table.height === undefined ? undefined : "min-h-0 flex-1"} aria-busy={query.isPlaceholderData}>
+    <div className={table.height === undefined ? undefined : "flex min-h-0 flex-col"} aria-busy={query.isPlaceholderData}>
       <QueryState query={query} rows={placeholder_rows}>
         {() => <DataTable {...table} {...list} />}
       </QueryState>

@@ -66,7 +66,17 @@ export function Finder(props: FinderProps) {
           props.className ?? (compact ? "w-48" : "w-full"),
         )}
       />
-      {is_open && <FoundList id={id} label={label} found={found} at={at} is_looking={is_looking} onChoose={choose} onAt={setAt} />}
+      {is_open && (
+        <FoundList
+          id={id}
+          label={label}
+          found={found}
+          none={is_looking ? "Searching…" : text.trim() === "" ? "None yet" : "No matches"}
+          at={at}
+          onChoose={choose}
+          onAt={setAt}
+        />
+      )}
       {has_note && <FieldNote id={id} error={error} hint={note} />}
     </div>
   );
@@ -136,16 +146,17 @@ function FoundList({
   id,
   label,
   found,
+  none,
   at,
-  is_looking,
   onChoose,
   onAt,
 }: {
   id: string;
   label: string;
   found: readonly Found[];
+  /** Shown if nothing was found. */
+  none: string;
   at: number;
-  is_looking: boolean;
   onChoose: (value: string) => void;
   onAt: (at: number) => void;
 }) {
@@ -175,7 +186,7 @@ function FoundList({
       ))}
       {found.length === 0 && (
         <li role="option" aria-selected={false} aria-disabled className="px-2 py-3 text-center text-muted">
-          {is_looking ? "Searching…" : "No matches"}
+          {none}
         </li>
       )}
     </ul>

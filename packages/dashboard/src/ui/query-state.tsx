@@ -1,7 +1,7 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, ServerCrash, TriangleAlert } from "lucide-react";
 import { type ReactNode, useState } from "react";
-import { Button } from "./button.tsx";
+import { Button, LinkButton } from "./button.tsx";
 import { Command } from "./copy.tsx";
 import { sentence } from "./format.ts";
 import { useOutage } from "./outage.ts";
@@ -45,8 +45,15 @@ export const NoMatch = ({ title, onShowAll }: { title: string; onShowAll: () => 
 /** Shows an error and, with `onRetry`, a button that retries. */
 export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { text, ...shown } = explain(error);
+  const is_missing = error instanceof ApiError && error.status === 404;
+  const actions = (onRetry !== undefined || is_missing) && (
+    <>
+      {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
+      {is_missing && <LinkButton to="/">Go to overview</LinkButton>}
+    </>
+  );
   return (
-    <EmptyState is_error actions={onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>} {...shown}>
+    <EmptyState is_error actions={actions} {...shown}>
       {text}
     </EmptyState>
   );

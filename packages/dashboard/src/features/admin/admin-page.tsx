@@ -11,17 +11,19 @@ import {
   Command,
   cx,
   EmptyState,
-  ErrorState,
   ListActions,
   ListTable,
   PageHeader,
   plural,
-  Skeleton,
+  QueryState,
   TextInput,
 } from "../../ui/index.ts";
+import { mayPass } from "../../api/query-client.ts";
 import { AUDIT_COLUMNS, AuditDetails } from "../audit/audit-entries.tsx";
 import { adminClient, adminLines, type Refusal, refusalOf, useAdminPages } from "./admin-client.ts";
 import { NewOrg, Orgs } from "./orgs.tsx";
+
+const RETRY_MS = 5_000;
 
 /** The page for administrators of the service. It has no session and asks for the admin token if the server requires one. */
 export function AdminPage() {
@@ -33,6 +35,7 @@ export function AdminPage() {
     queryKey: ["admin", "stats", tries],
     queryFn: async ({ signal }) => (await client.getStats({ signal })).data,
     retry: false,
+    refetchInterval: ({ state }) => mayPass(state.error) && RETRY_MS,
   });
   const refusal = refusalOf(stats.error);
   return (
@@ -60,13 +63,13 @@ export function AdminPage() {
                 setTries(tries + 1);
               }}
             />
-          ) : stats.isError ? (
+          ) : (
             <>
               <PageHeader title="Service admin" label="Service admin" />
-              <ErrorState error={stats.error} onRetry={() => void stats.refetch()} />
+              <QueryState query={stats} rows={6}>
+                {() => null}
+              </QueryState>
             </>
-          ) : (
-            <Skeleton rows={6} />
           )}
         </div>
       </main>

@@ -71,7 +71,7 @@ type Approved = (org: ApprovedOrg) => void;
 const columns = (client: BrowserClient, onApproved: Approved): Column<Org>[] => [
   {
     name: "Name",
-    width: "minmax(4rem,2fr)",
+    width: "minmax(0,2fr)",
     cell: ({ name }) => <TextLine className="font-medium">{name}</TextLine>,
   },
   { name: "Requested by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <TextLine>{email}</TextLine> },

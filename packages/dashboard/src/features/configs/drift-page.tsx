@@ -98,7 +98,7 @@ export function DriftPage() {
           empty={
             <EmptyState title={state === "drifted" ? "No config drift" : "No pending config deployments"}>
               {state === "drifted"
-                ? "The config files of all robots match the last deployment."
+                ? "Robots appear here when a deployed config file was changed or removed on them."
                 : "Robots appear here while a config deployment to them is in progress."}
             </EmptyState>
           }

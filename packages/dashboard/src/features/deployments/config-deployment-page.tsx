@@ -2,13 +2,24 @@ import type { ConfigDeployment, DeploymentWave } from "@roamfleet/protocol/route
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { query, usePlaces } from "../../api/queries.ts";
-import { Card, CopyText, KeyValue, LinkButton, LoadedPage, PageHeader, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
+import {
+  Card,
+  CopyText,
+  KeyValue,
+  LinkButton,
+  type Loaded,
+  LoadedPage,
+  PageHeader,
+  Section,
+  StatusBadge,
+  Text,
+  useFilters,
+} from "../../ui/index.ts";
 import { configName } from "./deployment-kind.ts";
 import { ActorName, DeploymentTitle, EventLog, timesOf } from "./deployment-parts.tsx";
-import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
+import { Counts, DeploymentSituation, WaveList } from "./deployment-progress.tsx";
 import { configPolicyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
-import { situationOf } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
 import { OFFLINE_REFRESH_MS } from "./target.ts";
 
@@ -22,12 +33,12 @@ export function ConfigDeploymentPage() {
   const waves = useQuery({ ...query("listConfigDeploymentWaves", { params: { id } }), refetchInterval: is_queued && OFFLINE_REFRESH_MS });
   return (
     <LoadedPage title="Config deployment" query={deployment}>
-      {(data) => <Live deployment={data} waves={waves.data?.items ?? []} key={data.id} />}
+      {(data) => <Live deployment={data} waves={waves} key={data.id} />}
     </LoadedPage>
   );
 }
 
-function Live({ deployment, waves }: { deployment: ConfigDeployment; waves: readonly DeploymentWave[] }) {
+function Live({ deployment, waves }: { deployment: ConfigDeployment; waves: Loaded<{ items: readonly DeploymentWave[] }> }) {
   const places = usePlaces();
   const filters = useFilters(route.useSearch());
   const { id, status, counts, wave_count } = deployment;
@@ -45,15 +56,15 @@ function Live({ deployment, waves }: { deployment: ConfigDeployment; waves: read
         actions={
           <>
             <LinkButton to="/configs">Go to configs</LinkButton>
-            <StepBar deployment={deployment} waves={waves} />
+            <StepBar deployment={deployment} waves={waves.data?.items ?? []} />
           </>
         }
       />
-      <SituationNote situation={situationOf(deployment, waves)} />
+      <DeploymentSituation deployment={deployment} waves={waves} />
       <Counts counts={counts} label="Robots that receive the config" filters={filters} />
-      {wave_count > 1 && (
+      {wave_count > 1 && waves.data !== undefined && (
         <WaveList
-          waves={waves}
+          waves={waves.data.items}
           is_paused={status === "paused"}
           chosen={filters.search.wave}
           onChoose={(wave) => filters.change({ wave })}

@@ -2,14 +2,13 @@ import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
-import { Card, CopyText, KeyValue, LoadedPage, PageHeader, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
+import { Card, CopyText, KeyValue, type Loaded, LoadedPage, PageHeader, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
 import { ActorName, DeploymentTitle, EventLog, timesOf, TargetLink } from "./deployment-parts.tsx";
 import { Failures } from "./failures.tsx";
 import { FromTo, Pace } from "./deployment-pace.tsx";
-import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
+import { Counts, DeploymentSituation, WaveList } from "./deployment-progress.tsx";
 import { policyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
-import { situationOf } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
 import { OFFLINE_REFRESH_MS } from "./target.ts";
 
@@ -23,12 +22,12 @@ export function DeploymentPage() {
   const waves = useQuery({ ...query("listDeploymentWaves", { params: { id } }), refetchInterval: is_queued && OFFLINE_REFRESH_MS });
   return (
     <LoadedPage title="Deployment" query={deployment}>
-      {(data) => <Live deployment={data} waves={waves.data?.items ?? []} key={data.id} />}
+      {(data) => <Live deployment={data} waves={waves} key={data.id} />}
     </LoadedPage>
   );
 }
 
-function Live({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
+function Live({ deployment, waves }: { deployment: Deployment; waves: Loaded<{ items: readonly DeploymentWave[] }> }) {
   const places = usePlaces();
   const filters = useFilters(route.useSearch());
   const { id, release, status, counts, wave_count } = deployment;
@@ -45,14 +44,14 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
             <CopyText label="ID" text={id} />
           </>
         }
-        actions={<StepBar deployment={deployment} waves={waves} />}
+        actions={<StepBar deployment={deployment} waves={waves.data?.items ?? []} />}
       />
-      <SituationNote situation={situationOf(deployment, waves)} />
+      <DeploymentSituation deployment={deployment} waves={waves} />
       <Counts counts={counts} label={`Robots of ${tag}`} filters={filters} note={<Pace deployment={deployment} />} />
       <Failures deployment={deployment} />
-      {wave_count > 1 && (
+      {wave_count > 1 && waves.data !== undefined && (
         <WaveList
-          waves={waves}
+          waves={waves.data.items}
           is_paused={status === "paused"}
           chosen={filters.search.wave}
           onChoose={(wave) => filters.change({ wave })}

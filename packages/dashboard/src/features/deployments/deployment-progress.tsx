@@ -4,11 +4,11 @@ import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import type { DeploymentSearch } from "../../search.ts";
-import { cx, type Filters, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
+import { cx, type Filters, type Loaded, QueryState, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
 import { rangesOf, robots, wholeWaveText } from "./deployment-text.ts";
 import { countdownText } from "./draft.ts";
-import type { Situation } from "./steps.ts";
+import { hasEnded, type Situation, type SituationFacts, situationOf } from "./steps.ts";
 
 const INKS: Record<Tone, string> = { ok: "text-ok", warn: "text-warn", bad: "text-bad", info: "text-info", idle: "text-ink" };
 
@@ -109,8 +109,23 @@ const LOOKS: Record<Tone, { box: string; ink: string; icon: typeof Clock }> = {
   idle: { box: "border-line bg-idle-soft", ink: "text-idle", icon: Clock },
 };
 
+interface SituationProps {
+  deployment: SituationFacts;
+  waves: Loaded<{ items: readonly DeploymentWave[] }>;
+}
+
+/** Shows the state of a deployment. Only the waves show what a deployment waits for that has not ended. */
+export function DeploymentSituation({ deployment, waves }: SituationProps) {
+  const known = waves.data?.items ?? (hasEnded(deployment.status) ? [] : undefined);
+  return (
+    <QueryState query={{ ...waves, data: known }} rows={1}>
+      {(items) => <SituationNote situation={situationOf(deployment, items)} />}
+    </QueryState>
+  );
+}
+
 /** Shows the state of a deployment and a suggested next step. Screen readers announce changes. */
-export function SituationNote({ situation: { tone, text, advice, incident_id, until, starts = false } }: { situation: Situation }) {
+function SituationNote({ situation: { tone, text, advice, incident_id, until, starts = false } }: { situation: Situation }) {
   const { box, ink, icon: Icon } = LOOKS[tone];
   return (
     <div role="status" className={cx("mb-4 flex items-start gap-2.5 rounded-lg border px-4 py-3", box)}>

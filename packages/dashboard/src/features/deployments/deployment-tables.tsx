@@ -9,7 +9,7 @@ import { type Places, usePlaces } from "../../api/queries.ts";
 import { refetchQueries } from "../../api/query-client.ts";
 import { useMay } from "../../api/session.ts";
 import { type DeploymentsSearch, hasFilters } from "../../search.ts";
-import { Button, type Column, EmptyState, LinkButton, ListTable, NameLink, StatusBadge, Time } from "../../ui/index.ts";
+import { Button, type Column, EmptyState, LinkButton, ListTable, NameLink, StatusBadge, TextLine, Time } from "../../ui/index.ts";
 import { ActorName, CountsBar, countsText, TargetLink, TargetName } from "./deployment-parts.tsx";
 
 /** Converts the filters to the query of the API. */
@@ -48,11 +48,13 @@ const columnsWith = <Row extends Deployment | ConfigDeployment>(
   { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Robots",
-    width: "minmax(0, 1.2fr)",
+    width: "minmax(11rem, 1.2fr)",
     priority: counts_priority,
     cell: (row) => (
       <span className="block min-w-0">
-        <span className="mb-0.5 block truncate text-xs text-muted tabular-nums">{countsText(row.counts)}</span>
+        <span className="mb-0.5 block text-xs text-muted tabular-nums">
+          <TextLine>{countsText(row.counts)}</TextLine>
+        </span>
         <CountsBar counts={row.counts} label={`Robots of ${nameOf(row)}`} />
       </span>
     ),

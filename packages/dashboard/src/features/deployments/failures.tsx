@@ -2,7 +2,7 @@ import type { Deployment, DeploymentTarget } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";
-import { CardList, NameLink, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { CardList, combineLoaded, NameLink, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { reasonAdvice, reasonText, robots } from "./deployment-text.ts";
 
 const FAILED_STATUSES = ["failed", "rolled_back"] as const;
@@ -29,16 +29,22 @@ export function Failures({ deployment: { id, counts, fleet_id } }: { deployment:
   const groups = [...Map.groupBy(targets, ({ reason, status }) => reason ?? status).entries()].toSorted(
     ([, a], [, b]) => b.length - a.length,
   );
-  if (groups.length === 0) return null;
+  const needed = lists.filter((_, at) => counts[FAILED_STATUSES[at]!] > 0);
+  const is_read = needed.every(({ data }) => data !== undefined);
+  if (is_read && groups.length === 0) return null;
   return (
     <Section title="Failures">
-      <CardList items={groups}>
-        {([reason, of]) => (
-          <li key={reason} className="px-4 py-3">
-            <FailureGroup deployment_id={id} fleet_id={fleet_id} reason={reason} targets={of} />
-          </li>
+      <QueryState query={combineLoaded(needed, is_read ? groups : undefined)} rows={2}>
+        {(found) => (
+          <CardList items={found}>
+            {([reason, of]) => (
+              <li key={reason} className="px-4 py-3">
+                <FailureGroup deployment_id={id} fleet_id={fleet_id} reason={reason} targets={of} />
+              </li>
+            )}
+          </CardList>
         )}
-      </CardList>
+      </QueryState>
       {has_more && (
         <p className="mt-2 text-sm text-muted">{`Groups are those of the first ${targets.length.toLocaleString()} of ${failures.toLocaleString()} failures.`}</p>
       )}

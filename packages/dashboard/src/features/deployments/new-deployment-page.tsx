@@ -2,7 +2,7 @@ import type { Release } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useLocation, useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useEffect, useMemo, useState } from "react";
-import { searchQuery, useTyped } from "../../api/object-picker.tsx";
+import { isNotFound, notLoaded, searchQuery, useTyped } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
@@ -154,6 +154,8 @@ interface ChosenRelease {
   release: Release | undefined;
   /** Whether no release has this ID or tag. */
   is_missing: boolean;
+  /** Why the release could not be loaded. */
+  error: Error | null;
 }
 
 /** Loads a release by its ID or tag. */
@@ -162,8 +164,10 @@ function useRelease(name: string | undefined): ChosenRelease {
   const by_id = useQuery({ ...query("getRelease", { params: { id: name ?? "" } }), enabled: is_id });
   const by_tag = useQuery({ ...query("listReleases", { query: { tag: name ?? "", limit: 1 } }), enabled: name !== undefined && !is_id });
   const release = is_id ? by_id.data?.data : by_tag.data?.items[0];
-  const is_missing = name !== undefined && release === undefined && (is_id ? by_id.isError : by_tag.isSuccess);
-  return { name, release, is_missing };
+  const { isSuccess, error } = is_id ? by_id : by_tag;
+  // Other errors, such as an outage, do not prove that the release is missing.
+  const is_missing = release === undefined && (isSuccess || isNotFound(error));
+  return { name, release, is_missing, error };
 }
 
 const FROM: Record<Release["artifact_state"], string> = {
@@ -174,7 +178,7 @@ const FROM: Record<Release["artifact_state"], string> = {
 
 /** Selects a release by tag. */
 function ReleasePicker({
-  chosen: { name, release, is_missing },
+  chosen: { name, release, is_missing, error: failure },
   onChoose,
   onTyping,
   error,
@@ -201,11 +205,14 @@ function ReleasePicker({
         mark: artifact_state === "awaiting_upload" ? <StatusBadge status={artifact_state} /> : undefined,
       }))}
       onChoose={onChoose}
-      is_looking={found.isPending}
-      error={missing ?? error}
+      // After a failure, the search is repeated.
+      is_looking={found.isPending || found.isError}
+      error={missing ?? notLoaded(failure ?? found.error) ?? error}
       note={
         release === undefined
-          ? "Search by tag."
+          ? text === "" && found.data?.items.length === 0
+            ? "No releases yet. Push one first."
+            : "Search by tag."
           : `app ${release.app}, ${release.kind.replaceAll("_", " ")}, ${byteText(release.artifact_size)}. ${FROM[release.artifact_state]}`
       }
     />

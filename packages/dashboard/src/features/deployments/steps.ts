@@ -26,7 +26,7 @@ const ENDED: ReadonlySet<string> = new Set(["applied", "failed", "rolled_back", 
 const ENDED_TEXT = "The deployment has ended.";
 const CANCELLING_TEXT = "The deployment is being cancelled.";
 const ROLLING_BACK_TEXT = "The deployment is being rolled back.";
-const hasEnded = (status: string): boolean => ENDED.has(status);
+export const hasEnded = (status: string): boolean => ENDED.has(status);
 
 type Facts = Pick<ConfigDeployment, "id" | "status" | "counts" | "wave" | "wave_count" | "reason"> &
   Partial<Pick<Deployment, "rollback_of">>;
@@ -116,15 +116,20 @@ function promote(deployment: Facts, waves: readonly DeploymentWave[], now_ms: nu
     verb: next === undefined ? "Promote" : `Open wave ${next.wave + 1}`,
     danger: false,
     command: line("promote", id),
-    why_not: cannotPromote(status, waves, next),
+    why_not: cannotPromote(deployment, waves, next),
   };
 }
 
-function cannotPromote(status: string, waves: readonly DeploymentWave[], next: DeploymentWave | undefined): string | undefined {
+function cannotPromote(
+  { status, wave_count }: Facts,
+  waves: readonly DeploymentWave[],
+  next: DeploymentWave | undefined,
+): string | undefined {
   if (status === "paused") return "The deployment is paused: resume it first.";
   const stopped = notRunning(status);
   if (stopped !== undefined) return stopped;
-  if (waves.length <= 1) return "The deployment has no waves.";
+  if (wave_count <= 1) return "The deployment has no waves.";
+  if (waves.length === 0) return "The waves are not loaded.";
   if (next !== undefined) return undefined;
   const open = waves.findLast((wave) => wave.status === "open");
   if (open === undefined || open.wave + 1 === waves.length) return "This is the last wave.";
@@ -265,7 +270,7 @@ export interface Situation {
   starts?: boolean;
 }
 
-type SituationFacts = Pick<ConfigDeployment, "id" | "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
+export type SituationFacts = Pick<ConfigDeployment, "id" | "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
 
 /** Describes what a deployment waits for, or why it ended. Pure. */
 export function situationOf(deployment: SituationFacts, waves: readonly DeploymentWave[]): Situation {

@@ -67,6 +67,7 @@ const columnsOf = (places: Places): Column<AlertRule>[] => [
   {
     name: "Status",
     width: "6rem",
+    priority: 2,
     cell: ({ disabled_at }) => (disabled_at === null ? <Badge tone="ok">enabled</Badge> : <Badge>disabled</Badge>),
   },
   { name: "", width: "2.5rem", cell: (rule) => <RuleMenu rule={rule} /> },

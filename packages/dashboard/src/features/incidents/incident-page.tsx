@@ -61,7 +61,7 @@ function Found({ incident }: { incident: Incident }) {
             <IncidentStatusBadge status={status} />
             <span>{membersText(incident)}</span>
             <span>
-              since <Time at={raised_at} />
+              started <Time at={raised_at} />
             </span>
             <CopyText label="ID" text={id} />
           </>

@@ -19,6 +19,12 @@ export function SeverityBadge({ severity }: Pick<Incident, "severity">) {
   );
 }
 
+const SEVERITY_ORDER = Object.keys(SEVERITIES);
+
+/** Returns incidents with the most severe ones first, and newest first within a severity if they were. */
+export const bySeverity = (incidents: readonly Incident[]): Incident[] =>
+  incidents.toSorted((a, b) => SEVERITY_ORDER.indexOf(a.severity) - SEVERITY_ORDER.indexOf(b.severity));
+
 const STATUSES = {
   open: { tone: "bad", icon: CircleDot },
   acknowledged: { tone: "info", icon: Eye },
@@ -64,8 +70,11 @@ export function IncidentList({ incidents, empty }: { incidents: readonly Inciden
             params={{ id: incident.id }}
             className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2 hover:bg-hover"
           >
-            <SeverityBadge severity={incident.severity} />
-            <span className="max-w-full min-w-0 flex-1">
+            {/* As wide as the widest badge, so that all titles are aligned. */}
+            <span className="w-20 shrink-0">
+              <SeverityBadge severity={incident.severity} />
+            </span>
+            <span className="min-w-0 flex-[1_1_11rem]">
               <TextLine className="font-medium">{incident.title}</TextLine>
               <TextLine className="text-xs text-muted">
                 {[placeText(incident, places), membersText(incident), incident.assignee_name ?? ""]

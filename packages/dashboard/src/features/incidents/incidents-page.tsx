@@ -91,7 +91,7 @@ const listCommand = ({ state, severity, site_id, fleet_id, robot_id, rule_id }: 
   });
 
 const columnsOf = (places: Places): Column<Incident>[] => [
-  { name: "Severity", width: "6rem", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
+  { name: "Severity", width: "5.5rem", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
   {
     name: "Incident",
     width: "minmax(0, 1.4fr)",
@@ -101,7 +101,7 @@ const columnsOf = (places: Places): Column<Incident>[] => [
   { name: "Affected", width: "minmax(0, 1.2fr)", priority: 3, cell: (incident) => <TextLine>{membersText(incident)}</TextLine> },
   { name: "Status", width: "8rem", priority: 2, cell: ({ status }) => <IncidentStatusBadge status={status} /> },
   { name: "Assignee", width: "minmax(0, 8rem)", priority: 3, cell: ({ assignee_name }) => <TextLine>{assignee_name}</TextLine> },
-  { name: "Since", width: "6.5rem", cell: ({ raised_at }) => <Time at={raised_at} /> },
+  { name: "Since", width: "5.5rem", cell: ({ raised_at }) => <Time at={raised_at} /> },
 ];
 
 function IncidentFilters({

@@ -71,7 +71,7 @@ export function LogSearchPage() {
         onMore={counts.hasNextPage ? () => void counts.fetchNextPage() : undefined}
         onSpan={(span: Span) => change(span)}
       />
-      <FoundRecords found={found} search={search} clear={filters.clear} />
+      <FoundRecords found={found} filters={filters} />
     </div>
   );
 }
@@ -157,9 +157,28 @@ function LogFilters({ search, change, clear, is_filtered }: Filters<LogsSearch>)
   );
 }
 
+const LONGER = "7d";
+
+function NoRecords({ search, change, clear, is_filtered }: Filters<LogsSearch>) {
+  const is_longest = search.since === LONGER;
+  return (
+    <EmptyState
+      title={is_filtered ? "No matching log records" : "No log records in the last hour"}
+      actions={
+        <>
+          {is_filtered && <Button onClick={() => clear()}>Clear filters</Button>}
+          {!is_longest && <Button onClick={() => change({ since: LONGER, until: undefined })}>Search the last 7 days</Button>}
+        </>
+      }
+    >
+      {is_filtered ? "Select a longer time, or remove a filter." : "Records that robots send appear here."}
+    </EmptyState>
+  );
+}
+
 type Found = UseInfiniteQueryResult<InfiniteData<Body<"searchLogs">>>;
 
-function FoundRecords({ found, search, clear }: { found: Found; search: LogsSearch; clear: () => void }) {
+function FoundRecords({ found, filters }: { found: Found; filters: Filters<LogsSearch> }) {
   const records = useMemo(() => rowsOf(found.data), [found.data]);
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const toggle = useCallback((key: string): void => {
@@ -183,11 +202,7 @@ function FoundRecords({ found, search, clear }: { found: Found; search: LogsSear
       tabIndex={0}
       className="min-h-0 flex-1 overflow-x-hidden overflow-y-auto rounded-lg border border-line bg-sunken"
     >
-      {records.length === 0 && is_done && (
-        <EmptyState title="No matching log records" actions={<Button onClick={() => clear()}>Clear filters</Button>}>
-          Records of the selected time appear here. Select a longer time, or remove a filter.
-        </EmptyState>
-      )}
+      {records.length === 0 && is_done && <NoRecords {...filters} />}
       {records.map((record) => {
         const key = `${record.robot_id}/${record.received_at}/${record.seq}`;
         return (
@@ -196,7 +211,7 @@ function FoundRecords({ found, search, clear }: { found: Found; search: LogsSear
             record={record}
             robot_name={record.robot_name}
             is_linked
-            wanted={search.q ?? ""}
+            wanted={filters.search.q ?? ""}
             wrap={false}
             is_open={open.has(key)}
             id={key}

@@ -2,11 +2,11 @@ import type { Deployment, Incident, Overview } from "@roamfleet/protocol/routes"
 import { useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
 import { useNow, useOutage } from "../../ui/index.ts";
+import { bySeverity } from "../incidents/incident-parts.tsx";
 import { type Verdict, verdictOf } from "./verdict.ts";
 
 const INCIDENTS_MAX = 100;
 const DEPLOYMENTS_MAX = 5;
-const SEVERITY_ORDER = ["critical", "warning", "info"];
 
 interface Found {
   verdict: Verdict;
@@ -36,12 +36,15 @@ export function useVerdict(overview: Overview): Found {
     has_more_incidents: incidents.data !== undefined && incidents.data.next_cursor !== null,
     failed: known<Deployment>(failed),
     paused: known<Deployment>(paused),
+    is_loading: [incidents, failed, paused].every(
+      ({ failureReason, errorUpdateCount }) => failureReason === null && errorUpdateCount === 0,
+    ),
     stale_since_ms: outage?.since_ms,
     now_ms,
   });
   return {
     verdict,
-    incidents: incidents.data?.items.toSorted((a, b) => SEVERITY_ORDER.indexOf(a.severity) - SEVERITY_ORDER.indexOf(b.severity)),
+    incidents: incidents.data && bySeverity(incidents.data.items),
     paused: paused.data?.items ?? [],
     is_stale: outage !== undefined,
   };

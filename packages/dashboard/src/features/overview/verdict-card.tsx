@@ -12,7 +12,7 @@ const LOOKS: Record<Tone, { box: string; ink: string; icon: typeof CircleX }> = 
 };
 
 /** Shows whether anything is wrong, and what. Screen readers announce changes. */
-export function VerdictCard({ verdict: { tone, title, findings } }: { verdict: Verdict }) {
+export function VerdictCard({ verdict: { tone, title, findings, gap } }: { verdict: Verdict }) {
   const { box, ink, icon: Icon } = LOOKS[tone];
   const outage = useOutage();
   return (
@@ -27,6 +27,7 @@ export function VerdictCard({ verdict: { tone, title, findings } }: { verdict: V
             The values below are from <Time at={new Date(outage.since_ms).toISOString()} exact />.
           </p>
         )}
+        {gap !== undefined && <p className="mt-1">{gap}</p>}
         {findings.length > 0 && (
           <ul className="mt-2 grid gap-x-6 gap-y-1 lg:grid-cols-2">
             {findings.map((finding) => (

@@ -41,11 +41,17 @@ function verdict({ robots, deployments, config_deployments, ...facts }: Changes 
     has_more_incidents: false,
     failed: [],
     paused: [],
+    is_loading: false,
     stale_since_ms: undefined,
     now_ms: Date.parse(NOW),
     ...facts,
   });
-  return [found.tone, found.title, ...found.findings.map(({ tone, text }) => `${tone}: ${text}`)];
+  return [
+    found.tone,
+    found.title,
+    ...(found.gap === undefined ? [] : [found.gap]),
+    ...found.findings.map(({ tone, text }) => `${tone}: ${text}`),
+  ];
 }
 
 const incident = (severity: Incident["severity"], status: Incident["status"] = "open") =>
@@ -56,16 +62,34 @@ test("is green only if everything is known and nothing is wrong", () => {
   assert.deepEqual(verdict(), ["ok", "No problems: all 40 robots online"]);
   assert.deepEqual(verdict({ robots: { total: 41, never_connected: 1 } }), ["ok", "No problems: all 40 robots online, 1 never connected"]);
   assert.deepEqual(verdict({ robots: { total: 1, online: 1 } }), ["ok", "No problems: 1 robot online"]);
-  assert.deepEqual(verdict({ robots: { total: 2, online: 0, never_connected: 2 } }), ["ok", "2 robots enrolled, none has connected yet"]);
-  for (const unknown of ["incidents", "failed", "paused"])
-    assert.deepEqual(verdict({ [unknown]: undefined }), ["idle", "Not all data could be loaded"]);
+  assert.deepEqual(verdict({ robots: { total: 2, online: 0, never_connected: 2 } }), ["idle", "2 robots enrolled, none has connected yet"]);
+  for (const [unknown, name] of [
+    ["incidents", "incidents"],
+    ["failed", "failed deployments"],
+    ["paused", "paused deployments"],
+  ] as const) {
+    const gap = `Not loaded: ${name}. There may be more problems.`;
+    assert.deepEqual(verdict({ [unknown]: undefined }), ["idle", "Not all data could be loaded", gap]);
+    assert.deepEqual(verdict({ [unknown]: undefined, is_loading: true }), ["idle", `Loading ${name}`]);
+  }
+});
+
+test("states next to known problems what could not be loaded", () => {
+  const robots = { online: 39, offline: 1 };
+  assert.deepEqual(verdict({ robots, incidents: undefined, paused: undefined }), [
+    "warn",
+    "Needs attention: 1 of 40 robots is offline",
+    "Not loaded: incidents, paused deployments. There may be more problems.",
+    "warn: 1 of 40 robots is offline",
+  ]);
+  assert.equal(verdict({ robots, incidents: undefined, is_loading: true }).length, 3);
 });
 
 test("is red if many robots are offline, and yellow if few are", () => {
   assert.deepEqual(verdict({ robots: { total: 1_005, online: 3, offline: 1_002, lost: 1_000, last_lost_at: NOW } }), [
     "bad",
-    "1 problem: 1,002 of 1,005 robots are offline, 1,000 of them since less than 1 h",
-    "bad: 1,002 of 1,005 robots are offline, 1,000 of them since less than 1 h",
+    "1 problem: 1,002 of 1,005 robots are offline, 1,000 of them for less than 1 h",
+    "bad: 1,002 of 1,005 robots are offline, 1,000 of them for less than 1 h",
   ]);
   assert.deepEqual(verdict({ robots: { online: 39, offline: 1, lost: 1 } }), [
     "warn",

@@ -24,6 +24,8 @@ export interface Verdict {
   title: string;
   /** The most severe findings first. */
   findings: readonly Finding[];
+  /** States what could not be loaded: there may be further findings. */
+  gap?: string;
 }
 
 export interface VerdictFacts {
@@ -36,6 +38,8 @@ export interface VerdictFacts {
   failed: readonly Deployment[] | undefined;
   /** Paused deployments, newest first; undefined: unknown. */
   paused: readonly Deployment[] | undefined;
+  /** Whether what is unknown is still being loaded. Otherwise it could not be loaded. */
+  is_loading: boolean;
   /** When the data was loaded, if the server does not respond now. */
   stale_since_ms: number | undefined;
   now_ms: number;
@@ -47,20 +51,31 @@ const DAY_MS = 86_400_000;
 
 /** Computes whether anything is wrong, in one sentence and as findings. Pure. */
 export function verdictOf(facts: VerdictFacts): Verdict {
-  const { overview, incidents, failed, paused, stale_since_ms } = facts;
+  const { overview, stale_since_ms, is_loading } = facts;
+  const unknown = unknownText(facts);
   const findings = [...robotFindings(overview.robots), ...incidentFindings(facts), ...deploymentFindings(facts)].toSorted(
     (a, b) => Number(b.tone === "bad") - Number(a.tone === "bad"),
   );
   const bad = findings.filter(({ tone }) => tone === "bad").length;
   if (stale_since_ms !== undefined) return { tone: bad > 0 ? "bad" : "warn", title: "Out of date: the server is not responding", findings };
+  const gap = unknown === "" || is_loading ? {} : { gap: `Not loaded: ${unknown}. There may be more problems.` };
   const [first] = findings;
   if (first !== undefined)
-    return { tone: bad > 0 ? "bad" : "warn", title: `${bad > 0 ? counted(bad, "problem") : "Needs attention"}: ${first.text}`, findings };
+    return {
+      tone: bad > 0 ? "bad" : "warn",
+      title: `${bad > 0 ? counted(bad, "problem") : "Needs attention"}: ${first.text}`,
+      findings,
+      ...gap,
+    };
   // Green requires that everything is known.
-  if (incidents === undefined || failed === undefined || paused === undefined)
-    return { tone: "idle", title: "Not all data could be loaded", findings };
-  return { tone: "ok", title: okTitle(overview.robots), findings };
+  if (unknown !== "") return { tone: "idle", title: is_loading ? `Loading ${unknown}` : "Not all data could be loaded", findings, ...gap };
+  return { tone: overview.robots.online === 0 ? "idle" : "ok", title: okTitle(overview.robots), findings };
 }
+
+const unknownText = ({ incidents, failed, paused }: VerdictFacts): string =>
+  [incidents === undefined && "incidents", failed === undefined && "failed deployments", paused === undefined && "paused deployments"]
+    .filter((name) => name !== false)
+    .join(", ");
 
 type Robots = Overview["robots"];
 
@@ -87,7 +102,7 @@ function robotFindings({
 }: Robots): Finding[] {
   const known = total - never_connected;
   const is_mass = online === 0 || (offline > 1 && offline >= MASS_OFFLINE * known);
-  const recent = lost === 0 || lost === offline ? "" : `, ${lost.toLocaleString()} of them since less than 1 h`;
+  const recent = lost === 0 || lost === offline ? "" : `, ${lost.toLocaleString()} of them for less than 1 h`;
   return [
     offline > 0 && {
       tone: is_mass ? ("bad" as const) : ("warn" as const),

@@ -1,7 +1,7 @@
-import type { ConfigDeployment, Deployment, Overview } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, Deployment, DeploymentWave, Overview } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
-import { CardList, NameLink, Section, StatusBadge, Time } from "../../ui/index.ts";
+import { CardList, combineLoaded, type Loaded, NameLink, QueryState, Section, StatusBadge, Time } from "../../ui/index.ts";
 import { CountsBar, countsText, TargetName } from "../deployments/deployment-parts.tsx";
 import { WaitingSteps } from "../deployments/step-bar.tsx";
 import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
@@ -11,11 +11,13 @@ import { releaseName } from "../robots/robot-text.ts";
 /** Maximum running deployments with waves whose waves are read. */
 const RUNNING_MAX = 10;
 
-/** Returns the deployments that may wait for a decision: paused ones, and running ones with waves. `counts`: how many there are. */
-function useWaiting(
-  paused: readonly Deployment[],
-  counts: Pick<Overview, "deployments" | "config_deployments">,
-): (Deployment | ConfigDeployment)[] {
+interface Waiting {
+  deployments: (Deployment | ConfigDeployment)[];
+  queries: readonly Loaded<unknown>[];
+}
+
+/** Loads the deployments that may wait for a decision: paused ones, and running ones with waves. `counts`: how many there are. */
+function useWaiting(paused: readonly Deployment[], counts: Pick<Overview, "deployments" | "config_deployments">): Waiting {
   const running = { status: "in_progress", cause: "request", limit: RUNNING_MAX } as const;
   const [has_gate, has_config_gate] = [counts.deployments.waiting_gate > 0, counts.config_deployments.waiting_gate > 0];
   const has_paused_config = counts.config_deployments.paused > 0;
@@ -27,11 +29,14 @@ function useWaiting(
   });
   // A disabled query keeps what it loaded before.
   const with_waves = [...(has_gate ? (releases.data?.items ?? []) : []), ...(has_config_gate ? (configs.data?.items ?? []) : [])];
-  return [
-    ...paused,
-    ...(has_paused_config ? (paused_configs.data?.items ?? []) : []),
-    ...with_waves.filter(({ wave_count }) => wave_count > 1),
-  ];
+  return {
+    deployments: [
+      ...paused,
+      ...(has_paused_config ? (paused_configs.data?.items ?? []) : []),
+      ...with_waves.filter(({ wave_count }) => wave_count > 1),
+    ],
+    queries: [...(has_gate ? [releases] : []), ...(has_config_gate ? [configs] : []), ...(has_paused_config ? [paused_configs] : [])],
+  };
 }
 
 const nameOf = (deployment: Deployment | ConfigDeployment): string =>
@@ -44,7 +49,7 @@ interface WaitingRolloutsProps {
 
 /** Deployments that wait for a decision: paused ones, and those whose next wave must be promoted. With their actions. */
 export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
-  const shown = useWaiting(paused, overview);
+  const { deployments: shown, queries } = useWaiting(paused, overview);
   const waves = useQueries({
     queries: shown.map(({ id }) => {
       const args = { params: { id } };
@@ -54,41 +59,45 @@ export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
   const items = shown
     .map((deployment, at) => ({ deployment, waves: waves[at]?.data?.items ?? [] }))
     .filter(({ deployment, waves: of }) => deployment.status === "paused" || of.some(({ status }) => status === "gate"));
-  if (items.length === 0) return null;
+  const needed = [...queries, ...waves];
+  const is_read = needed.every(({ data }) => data !== undefined);
+  if (items.length === 0 && !needed.some(({ data, isError }) => data === undefined && isError)) return null;
   return (
     <Section title="Waiting for a decision">
-      <CardList items={items}>
-        {({ deployment, waves: of }) => {
-          const { id, status, counts, paused_at } = deployment;
-          const name = nameOf(deployment);
-          return (
-            <li key={id} className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-3">
-              <div className="min-w-0 flex-[1_1_20rem]">
-                <div className="flex min-w-0 items-baseline gap-x-2">
-                  <NameLink {...deploymentPage(id)} name={name} className="font-medium" />
-                  <TargetName target={deployment} className="text-muted" />
-                  <span className="shrink-0">
-                    <StatusBadge status={status === "paused" ? "paused" : "gate"} />
-                  </span>
-                </div>
-                <p className="text-sm [overflow-wrap:anywhere]">
-                  {situationOf(deployment, of).text}{" "}
-                  {paused_at !== null && (
-                    <span className="text-muted">
-                      paused <Time at={paused_at} />
-                    </span>
-                  )}
-                </p>
-                <p className="mb-1 text-xs text-muted tabular-nums">{countsText(counts)}</p>
-                <CountsBar counts={counts} label={`Robots of ${name}`} />
-              </div>
-              <div className="flex flex-wrap gap-2">
-                <WaitingSteps deployment={deployment} waves={of} />
-              </div>
-            </li>
-          );
-        }}
-      </CardList>
+      <QueryState query={combineLoaded(needed, is_read || items.length > 0 ? items : undefined)} rows={2}>
+        {(known) => <CardList items={known}>{(item) => <WaitingItem key={item.deployment.id} {...item} />}</CardList>}
+      </QueryState>
     </Section>
+  );
+}
+
+function WaitingItem({ deployment, waves }: { deployment: Deployment | ConfigDeployment; waves: readonly DeploymentWave[] }) {
+  const { id, status, counts, paused_at } = deployment;
+  const name = nameOf(deployment);
+  return (
+    <li className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-3">
+      <div className="min-w-0 flex-[1_1_20rem]">
+        <div className="flex min-w-0 items-baseline gap-x-2">
+          <NameLink {...deploymentPage(id)} name={name} className="font-medium" />
+          <TargetName target={deployment} className="text-muted" />
+          <span className="shrink-0">
+            <StatusBadge status={status === "paused" ? "paused" : "gate"} />
+          </span>
+        </div>
+        <p className="text-sm [overflow-wrap:anywhere]">
+          {situationOf(deployment, waves).text}{" "}
+          {paused_at !== null && (
+            <span className="text-muted">
+              paused <Time at={paused_at} />
+            </span>
+          )}
+        </p>
+        <p className="mb-1 text-xs text-muted tabular-nums">{countsText(counts)}</p>
+        <CountsBar counts={counts} label={`Robots of ${name}`} />
+      </div>
+      <div className="flex flex-wrap gap-2">
+        <WaitingSteps deployment={deployment} waves={waves} />
+      </div>
+    </li>
   );
 }

@@ -10,11 +10,15 @@ import { healthQuery } from "./use-robot.ts";
 /** The most important values of a robot in one row: its resources, its last error and its last failed update. */
 export function HealthStrip({ robot }: { robot: Robot }) {
   const { id, status, health: state } = robot;
-  const health = useQuery({ ...healthQuery(id), enabled: state !== "unknown" }).data?.data;
+  const read = useQuery({ ...healthQuery(id), enabled: state !== "unknown" });
+  const health = read.data?.data;
   return (
     <section aria-label="Health" className="mb-6">
       <div className="grid grid-cols-2 gap-3 sm:grid-cols-4 xl:grid-cols-6">
         {health !== undefined && <Resources health={health} is_current={status === "online"} />}
+        {health === undefined &&
+          read.isError &&
+          RESOURCES.map((label) => <Tile key={label} label={label} value={<Missing text="unknown" />} />)}
         <LastError id={id} />
         <LastFailure id={id} />
       </div>
@@ -26,6 +30,10 @@ export function HealthStrip({ robot }: { robot: Robot }) {
     </section>
   );
 }
+
+const RESOURCES = ["CPU", "Memory", "Disk", "Battery"];
+
+const Missing = ({ text }: { text: string }) => <span className="font-normal text-muted">{text}</span>;
 
 /** Values of an offline robot have no status color, because they may have changed. */
 function Resources({ health: { cpu, memory, disks, battery }, is_current }: { health: HealthSnapshot; is_current: boolean }) {
@@ -73,7 +81,7 @@ function LastError({ id }: { id: string }) {
       label="Last error"
       value={
         record === undefined ? (
-          <span className="font-normal text-muted">{log.data === undefined ? "unknown" : "none"}</span>
+          <Missing text={log.data === undefined ? "unknown" : "none"} />
         ) : (
           <Link to="/robots/$id/logs" params={{ id }} search={{ level: "error" }} className="hover:underline">
             <Time at={record.at} />
@@ -102,7 +110,7 @@ function LastFailure({ id }: { id: string }) {
       label="Last failed update"
       value={
         failed === undefined ? (
-          <span className="font-normal text-muted">{is_read ? "none" : "unknown"}</span>
+          <Missing text={is_read ? "none" : "unknown"} />
         ) : typeof deployment_id === "string" ? (
           <Link to="/deployments/$id" params={{ id: deployment_id }} className="hover:underline">
             <Time at={failed.at} />

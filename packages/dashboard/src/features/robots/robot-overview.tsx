@@ -9,14 +9,15 @@ import {
   Bytes,
   Card,
   CardList,
+  combineLoaded,
   Command,
   CopyText,
   counted,
   cx,
-  EmptyState,
   KeyValue,
   NameLink,
   Progress,
+  QueryState,
   Section,
   StatusBadge,
   shellLine,
@@ -118,9 +119,8 @@ function Facts({ robot }: { robot: Robot }) {
               ? { Upgrade: <CopyText label="command" text={shellLine("rf", "agents", "upgrade", "--robot", robot.id)} /> }
               : {}),
             Addresses: addresses.length === 0 ? "—" : <AddressList addresses={addresses} />,
-            ROS: <RosFacts health={health} />,
-            Battery:
-              health?.battery == null ? "none" : `${Math.round(health.battery.percent)}%${health.battery.charging ? ", charging" : ""}`,
+            ROS: health === undefined ? "—" : <RosFacts health={health} />,
+            Battery: health === undefined ? "—" : batteryText(health),
             "Last seen": <Time at={last_seen_at} exact />,
             Enrolled: <Time at={created_at} exact />,
             "Private key": public_key_type === "ecdsa_p256" ? "in the TPM" : "in a file on the robot",
@@ -132,9 +132,11 @@ function Facts({ robot }: { robot: Robot }) {
   );
 }
 
+const batteryText = ({ battery }: HealthSnapshot): string =>
+  battery === null ? "none" : `${Math.round(battery.percent)}%${battery.charging ? ", charging" : ""}`;
+
 /** The total of all ROS adapters, then each adapter if several are connected or one failed. */
-function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
-  const { ros, ros_adapters = [] } = health ?? { ros: null };
+function RosFacts({ health: { ros, ros_adapters = [] } }: { health: HealthSnapshot }) {
   const shown = ros_adapters.filter(({ state }) => state === "connected" || state === "failed" || state === "lost");
   return (
     <ul>
@@ -207,11 +209,9 @@ function LatestEntries({ robot_id }: { robot_id: string }) {
   const timeline = useQuery(query("listRobotTimeline", { params: { id: robot_id }, query: { limit: RECENT } }));
   return (
     <Section title="Recent activity" all={{ to: "/robots/$id/timeline", params: { id: robot_id } }}>
-      {timeline.data === undefined ? null : timeline.data.items.length === 0 ? (
-        <EmptyState title="No activity yet" />
-      ) : (
-        <TimelineList entries={timeline.data.items} />
-      )}
+      <QueryState query={timeline} rows={4}>
+        {({ items }) => (items.length === 0 ? <p className="text-muted">No activity yet</p> : <TimelineList entries={items} />)}
+      </QueryState>
     </Section>
   );
 }
@@ -274,14 +274,16 @@ const SHOWN = 5;
 function RobotDeployments({ robot: { id: robot_id, fleet_id } }: { robot: Robot }) {
   const own = useQuery(query("listDeployments", { query: { robot_id, limit: SHOWN } }));
   const of_fleet = useQuery(query("listDeployments", { query: { fleet_id, limit: SHOWN } }));
-  const items = latest([...(own.data?.items ?? []), ...(of_fleet.data?.items ?? [])]);
+  const items = own.data && of_fleet.data && latest([...own.data.items, ...of_fleet.data.items]);
   return (
-    <Section title="Deployments" all={items.length > 0 && { to: "/deployments", search: { robot_id } }}>
-      {(items.length > 0 || (own.data !== undefined && of_fleet.data !== undefined)) && (
-        <CardList items={items} empty="No deployments yet">
-          {(deployment) => <DeploymentItem key={deployment.id} deployment={deployment} robot_id={robot_id} />}
-        </CardList>
-      )}
+    <Section title="Deployments" all={items !== undefined && items.length > 0 && { to: "/deployments", search: { robot_id } }}>
+      <QueryState query={combineLoaded([own, of_fleet], items)} rows={3}>
+        {(shown) => (
+          <CardList items={shown} empty="No deployments yet">
+            {(deployment) => <DeploymentItem key={deployment.id} deployment={deployment} robot_id={robot_id} />}
+          </CardList>
+        )}
+      </QueryState>
     </Section>
   );
 }

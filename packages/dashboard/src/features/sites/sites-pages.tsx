@@ -33,7 +33,7 @@ import {
   useOutage,
 } from "../../ui/index.ts";
 import { NewFleet, RobotCounts } from "../fleets/fleet-menu.tsx";
-import { IncidentList } from "../incidents/incident-parts.tsx";
+import { bySeverity, IncidentList } from "../incidents/incident-parts.tsx";
 import { SmallMap } from "../map/small-map.tsx";
 import { Figure } from "../overview/figure.tsx";
 import { FleetStates } from "../overview/fleet-states.tsx";
@@ -156,14 +156,16 @@ function Found({ site }: { site: Site }) {
 }
 
 const INCIDENTS_SHOWN = 5;
+/** More incidents are read than shown, because the most severe ones are not the newest. */
+const INCIDENTS_READ = 100;
 
 /** The incidents of the site that are not resolved. */
 function SiteIncidents({ site_id }: { site_id: string }) {
-  const incidents = useQuery(query("listIncidents", { query: { site_id, unresolved: true, limit: INCIDENTS_SHOWN } }));
+  const incidents = useQuery(query("listIncidents", { query: { site_id, unresolved: true, limit: INCIDENTS_READ } }));
   return (
     <Section title="Open incidents" all={{ to: "/incidents", search: { site_id } }}>
       <QueryState query={incidents} rows={2}>
-        {({ items }) => <IncidentList incidents={items} empty="No open incidents" />}
+        {({ items }) => <IncidentList incidents={bySeverity(items).slice(0, INCIDENTS_SHOWN)} empty="No open incidents" />}
       </QueryState>
     </Section>
   );
