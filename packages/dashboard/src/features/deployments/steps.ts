@@ -99,7 +99,7 @@ function resume(deployment: Facts): Step {
 }
 
 function promote(deployment: Facts, waves: readonly DeploymentWave[], now_ms: number): Step {
-  const { id, status, wave_count } = deployment;
+  const { id, wave_count } = deployment;
   const gate = waves.find((wave) => wave.status === "gate");
   const soaking = waves.find((wave) => wave.status === "soaking");
   const next = gate ?? waves.find(({ wave }) => wave === (soaking?.wave ?? -2) + 1);
