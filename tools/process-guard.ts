@@ -117,7 +117,7 @@ function readMark(pid: number): string | undefined {
 }
 
 /** Returns "" for a process that has ended or belongs to another user. */
-function read(file: string): string {
+export function read(file: string): string {
   try {
     return readFileSync(file, "latin1");
   } catch {
@@ -125,7 +125,8 @@ function read(file: string): string {
   }
 }
 
-function send(pid: number, signal: NodeJS.Signals): void {
+/** Sends a signal, unless the process has ended. */
+export function send(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { root } from "../bin/launch.mjs";
+import { read, send } from "./process-guard.ts";
 
 /** Divides the test files among the processes that Node's test runner starts. */
 
@@ -126,18 +127,19 @@ function cpuSeconds(): number {
  */
 async function endLeftProcesses(file: string): Promise<void> {
   const began = performance.now();
-  let left = findProcessesWithOutput();
-  for (; left.length > 0 && performance.now() - began < LEFT_MS_MAX; left = findProcessesWithOutput()) await sleep(50);
+  let left = findProcessesWithOutput(process.pid);
+  for (; left.length > 0 && performance.now() - began < LEFT_MS_MAX; left = findProcessesWithOutput(process.pid)) await sleep(50);
   for (const pid of left) {
-    const command = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").slice(0, 300);
-    process.stdout.write(`roamfleet: ended a process that ${file} left behind: ${command}\n`);
-    process.kill(pid, "SIGKILL");
+    process.stdout.write(`roamfleet: ended a process that ${file} left behind: ${commandOf(pid).slice(0, 300)}\n`);
+    send(pid, "SIGKILL");
   }
 }
 
-/** Returns the ids of the processes other than this one that write to its stdout. */
-function findProcessesWithOutput(): number[] {
-  const output = readlinkSync("/proc/self/fd/1");
+const commandOf = (pid: number): string => read(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
+
+/** Returns the ids of the processes, other than `of`, that write to the stdout of `of`. */
+function findProcessesWithOutput(of: number): number[] {
+  const output = readlinkSync(`/proc/${of}/fd/1`);
   const writes = (pid: number): boolean =>
     ["1", "2"].some((fd) => {
       try {
@@ -148,10 +150,13 @@ function findProcessesWithOutput(): number[] {
       }
     });
   const pids = readdirSync("/proc").map(Number);
-  return pids.filter((pid) => pid > 0 && pid !== process.pid && writes(pid));
+  return pids.filter((pid) => pid > 0 && pid !== of && writes(pid));
 }
 
-/** Kills shared processes whose file takes longer than FILE_MS_MAX, until the returned function is called. */
+/**
+ * Kills shared processes whose file takes longer than FILE_MS_MAX, with the processes that have their output, until the returned function
+ * is called. Does not watch files with a separate process.
+ */
 export function watchFiles(directory: string): () => void {
   const began = new Map<string, number>();
   const timer = setInterval(() => {
@@ -159,9 +164,10 @@ export function watchFiles(directory: string): () => void {
       const since = began.get(mark) ?? performance.now();
       began.set(mark, since);
       if (performance.now() - since < FILE_MS_MAX || existsSync(endedMark(directory, Number(mark.slice(TAKEN.length))))) continue;
-      const pid = Number(readFileSync(path.join(directory, mark), "utf8"));
       began.set(mark, Infinity);
-      process.kill(pid, "SIGKILL");
+      const pid = Number(read(path.join(directory, mark)));
+      // The process may have ended during the file, and another one may have its id.
+      if (pid > 0 && commandOf(pid).includes(directory)) for (const one of [...findProcessesWithOutput(pid), pid]) send(one, "SIGKILL");
     }
   }, WATCH_MS);
   return () => clearInterval(timer);
