@@ -65,7 +65,7 @@ test("a page shows a server outage, disables its actions, and recovers without a
 test("pages and lists that could not be loaded are loaded when the server responds again", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;
-  it.allow(/was answered 503|status of 503|the database does not answer|ERR_CONNECTION_REFUSED/);
+  it.allow(/was answered 503|status of 503|the database does not answer|ERR_CONNECTION_REFUSED|ERR_FAILED|dynamically imported module/);
   const fail = (path: string) =>
     page.route(path, (route) =>
       route.fulfill({ status: 503, json: { error: { code: "unavailable", message: "the database does not answer" } } }),
@@ -102,6 +102,14 @@ test("pages and lists that could not be loaded are loaded when the server respon
   await it.org.api.setConfig({ body: { key: "speed", value: 1 } });
   const { id } = (await it.org.api.setConfig({ body: { key: "speed", value: 2 } })).data;
   await openWithout("**/assets/diff-lines-*.js", () => page.goto(`/configs/${id}`), page.getByLabel("Changes in version 2"));
+
+  // The server responds, but does not have the code.
+  let opened = 0;
+  page.on("domcontentloaded", () => (opened += 1));
+  await page.route("**/assets/diff-lines-*.js", (route) => route.abort("failed"));
+  await page.goto(`/configs/${id}`);
+  await page.getByText("Failed to fetch dynamically imported module").waitFor();
+  assert.equal(opened, 2);
 });
 
 test("a part of a page whose code could not be loaded leaves the page usable, and appears later", LIMIT, async (t) => {

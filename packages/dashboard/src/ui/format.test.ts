@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { jsonText, readJson, shellLine, shellWord } from "./format.ts";
+import { jsonText, readJson, sentence, shellLine, shellWord } from "./format.ts";
 
 test("parses formatted JSON back to the original value", () => {
   for (const value of [1.5, "a", null, false, [1, { a: "b" }]]) assert.deepEqual(readJson(jsonText(value)), { value });
@@ -25,4 +25,11 @@ test("a shell parses a quoted text back to the original", () => {
   for (const text of ["", "two words", "it's", "$(reboot)", "`id`", "a;b|c&d", 'say "hi"', "back\\slash", "*", "line\nfeed", "שלום"]) {
     assert.equal(execFileSync("sh", ["-c", `printf %s ${shellWord(text)}`], { encoding: "utf8" }), text);
   }
+});
+
+test("formats a message as a sentence without changing an identifier", () => {
+  assert.equal(sentence(" the database does not answer"), "The database does not answer.");
+  assert.equal(sentence("it's full!"), "It's full!");
+  assert.equal(sentence("speed_limit is a secret"), "speed_limit is a secret.");
+  assert.equal(sentence("", "No reason."), "No reason.");
 });

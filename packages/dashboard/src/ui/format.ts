@@ -116,8 +116,10 @@ export const shellLine = (...words: (string | false | undefined | Flags)[]): str
     .map(shellWord)
     .join(" ");
 
-/** Formats a message of the server as a sentence. Returns `otherwise` for an empty one. */
+/** Formats a message of the server as a sentence, but does not change an identifier at its start. Returns `otherwise` for an empty message. */
 export function sentence(message: string, otherwise = ""): string {
   const text = message.trim();
-  return text === "" ? otherwise : `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+  if (text === "") return otherwise;
+  const begun = /^[a-z]+(?=[\s,:.']|$)/.test(text) ? `${text[0]!.toUpperCase()}${text.slice(1)}` : text;
+  return `${begun}${/[.!?]$/.test(text) ? "" : "."}`;
 }
