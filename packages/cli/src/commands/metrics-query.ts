@@ -1,5 +1,5 @@
 import { METRIC_AGGREGATIONS, type MetricAggregation } from "@roamfleet/protocol/states";
-import { lastOf } from "@roamfleet/protocol/metric-values";
+import { isCounter, lastOf } from "@roamfleet/protocol/metric-values";
 import type { Body } from "@roamfleet/sdk";
 import { InvalidArgumentError, Option } from "commander";
 import { collect, defineCommand, requestCommand, wholeNumber } from "../command.ts";
@@ -66,10 +66,11 @@ export const query = defineCommand<[string, Options]>(
         points,
       },
     });
-    const { groups, omitted_groups, step_seconds, ...period } = answer.data;
+    // A server of an earlier version does not send `counter`.
+    const { groups, omitted_groups, step_seconds, counter = isCounter(name), ...period } = answer.data;
     const seconds = (Date.parse(period.until) - Date.parse(period.since)) / 1_000;
     const shownText = (value: number | undefined): string =>
-      aggregation === "count" ? valueText("", value, false) : valueText(name, value, answer.data.counter);
+      aggregation === "count" ? valueText("", value, false) : valueText(name, value, counter);
     await out.result(answer, async () => {
       if (groups.length === 0) return out.note("No samples in this period. `rf metrics names` lists the names of metrics.");
       await out.table(groups, [

@@ -28,9 +28,9 @@ interface Shown {
   step_seconds: number;
 }
 
-/** Returns the value of a series for each interval with samples: of a counter its increase per second. */
+/** Returns the value of a series for each interval with samples: of a counter its increase per second. A count needs only the samples. */
 function valuesOf({ name, intervals }: RobotSeries, { aggregation, counter, step_seconds }: Shown): (at: number) => number | null {
-  if (counter) {
+  if (counter && aggregation !== "count") {
     const rates = shownValues({ name, ...intervals.values() }, step_seconds, counter);
     return (at) => rates[at] ?? null;
   }

@@ -37,7 +37,11 @@ interface WaitingRobot {
   /** Whether its rollups could not be written since then. */
   has_failed: boolean;
 }
-const waitingOf = planeState((_: Plane) => ({ robots: new Map<string, WaitingRobot>() }));
+const waitingOf = planeState(({ clock }: Plane) => ({
+  robots: new Map<string, WaitingRobot>(),
+  /** When the due robots were last listed, by the monotonic clock. */
+  listed_ms: clock.monotonic(),
+}));
 
 /**
  * Starts to reduce samples to rollups. A transaction adds a robot's new chunks to its rollups and moves its position, so each sample is
@@ -47,9 +51,11 @@ const waitingOf = planeState((_: Plane) => ({ robots: new Map<string, WaitingRob
 export function startRollups(plane: Plane): { stop(): Promise<void> } {
   const { clock, metrics } = plane;
   const stopping = new AbortController();
+  const waiting = waitingOf(plane);
   measureRollups(metrics, () => {
     const now_ms = clock.monotonic();
-    return now_ms - Math.min(now_ms, ...Array.from(waitingOf(plane).robots.values(), ({ since_ms }) => since_ms));
+    // While passes fail, it is not known who waits: the lag then begins with the first pass that is missing.
+    return now_ms - Math.min(now_ms, waiting.listed_ms + EVERY_MS, ...Array.from(waiting.robots.values(), ({ since_ms }) => since_ms));
   });
   const work = background(plane, "metric rollups", EVERY_MS, async () => {
     const began = clock.monotonic();
@@ -57,7 +63,12 @@ export function startRollups(plane: Plane): { stop(): Promise<void> } {
     if (is_behind) await clock.sleep(clock.monotonic() - began, stopping.signal);
     return is_behind;
   });
-  return { stop: () => (stopping.abort(), work.stop()) };
+  return {
+    stop: () => {
+      stopping.abort();
+      return work.stop();
+    },
+  };
 }
 
 /**
@@ -71,15 +82,25 @@ export async function rollUpDue(plane: Plane): Promise<boolean> {
   const before = new Date(clock.now().getTime() - ROBOT_EVERY_MS);
   const due = await listDueRobots(db, { before, chunks: CHUNKS_MAX, limit: ROBOTS_MAX });
   const turns = due.map((robot) => ({ robot, waits: waiting.robots.get(robot.robot_id) ?? { since_ms: began, has_failed: false } }));
+  waiting.listed_ms = began;
   waiting.robots = new Map(turns.map(({ robot, waits }) => [robot.robot_id, waits]));
   const in_turn = turns.toSorted((a, b) => Number(a.waits.has_failed) - Number(b.waits.has_failed));
   let is_behind = due.length === ROBOTS_MAX;
   const failures = await isolateEach(in_turn, isConnectionLost, async ({ robot, waits }) => {
-    if (clock.monotonic() - began >= PASS_MS) is_behind ||= !waits.has_failed;
-    else if (await rollUp(db.forOrg(robot.org_id), robot, clock.now())) is_behind = true;
-    else waiting.robots.delete(robot.robot_id);
+    if (clock.monotonic() - began >= PASS_MS) {
+      is_behind ||= !waits.has_failed;
+      return;
+    }
+    const has_recovered = waits.has_failed;
+    // Before the work: a lost connection ends the pass, and may have been lost because of this robot.
+    waits.has_failed = true;
+    const is_left = await rollUp(db.forOrg(robot.org_id), robot, clock.now());
+    waits.has_failed = false;
+    if (!is_left) waiting.robots.delete(robot.robot_id);
+    // If one robot has recovered, the others probably have, too.
+    if (has_recovered) for (const others of waiting.robots.values()) others.has_failed = false;
+    is_behind ||= is_left || has_recovered;
   });
-  for (const { waits } of failures?.failed ?? []) waits.has_failed = true;
   if (failures !== undefined) log.error({ err: failures.error, robots: failures.failed.length }, "metric rollups could not be computed");
   return is_behind;
 }

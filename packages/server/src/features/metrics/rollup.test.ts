@@ -345,7 +345,7 @@ test(
       assert.deepEqual(await shown(name), [true, rate], name);
     for (const name of ["wait_seconds", "queue_count", "coal_bucket"]) assert.deepEqual(await shown(name), [false, plain], name);
     assert.deepEqual(await shown("plan_seconds_count", { robot_id: b.robot_id }), [false, plain]);
-    assert.deepEqual(await shown("plan_seconds_count", { aggregation: "count" }), [true, [null, 2, 2, null]]);
+    assert.deepEqual(await shown("plan_seconds_count", { aggregation: "count" }), [true, [2, 2, 2, 2]]);
   },
 );
 
