@@ -10,8 +10,8 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_200_000 }) };
 const ROBOTS = promiseSize({ test: 200, full: 2_000 });
 /** 200 KB for 2,000 robots. */
 const BYTES_PER_ROBOT = 100;
-/** Additional bytes if robots take longer than the simulated steps: one summary of each kind every 0.75 s. */
-const BYTES_PER_SECOND = 800;
+/** Additional bytes if robots take longer than the simulated steps: one summary of each kind every 0.45 s. */
+const BYTES_PER_SECOND = 1_400;
 const STEP_MS = 1_000;
 const PAGE_ROWS = 500;
 

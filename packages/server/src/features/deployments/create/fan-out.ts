@@ -59,6 +59,9 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     },
     now,
   );
+  // The next chunk would begin at the same robots again, for ever.
+  if (isSelection(deployment) && robots > 0 && written === 0)
+    throw new Error(`the counts of ${deployment.id} are not those of its targets`);
   const last = robots < CHUNK_TARGETS;
   const in_waves = deployment.rollout.waves !== undefined;
   counts[status] += written;
