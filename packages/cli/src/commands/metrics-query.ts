@@ -1,5 +1,5 @@
 import { METRIC_AGGREGATIONS, type MetricAggregation } from "@roamfleet/protocol/states";
-import { isCounter, lastOf } from "@roamfleet/protocol/metric-values";
+import { lastOf } from "@roamfleet/protocol/metric-values";
 import type { Body } from "@roamfleet/sdk";
 import { InvalidArgumentError, Option } from "commander";
 import { collect, defineCommand, requestCommand, wholeNumber } from "../command.ts";
@@ -66,8 +66,7 @@ export const query = defineCommand<[string, Options]>(
         points,
       },
     });
-    // A server of an earlier version does not send `counter`.
-    const { groups, omitted_groups, step_seconds, counter = isCounter(name), ...period } = answer.data;
+    const { groups, omitted_groups, step_seconds, counter, ...period } = answer.data;
     const seconds = (Date.parse(period.until) - Date.parse(period.since)) / 1_000;
     const shownText = (value: number | undefined): string =>
       aggregation === "count" ? valueText("", value, false) : valueText(name, value, counter);

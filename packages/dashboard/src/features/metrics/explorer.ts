@@ -1,5 +1,5 @@
 import type { MetricAnswer } from "@roamfleet/protocol/routes";
-import { isCounter, lastOf } from "@roamfleet/protocol/metric-values";
+import { lastOf } from "@roamfleet/protocol/metric-values";
 import type { ExplorerRange, ExplorerSearch, LEGEND_ORDERS, Panel } from "../../search.ts";
 import { bridged, GAP_SECONDS_MAX, scaled } from "../robots/metric-charts.ts";
 
@@ -104,8 +104,7 @@ export interface Chart {
 
 /** Converts an answer to the lines of a chart. Groups without samples have no line. Pure. */
 export function chartOf(
-  // A server of an earlier version does not send `counter`.
-  { name, aggregation, counter = isCounter(name), since, step_seconds, groups, omitted_groups }: MetricAnswer,
+  { name, aggregation, counter, since, step_seconds, groups, omitted_groups }: MetricAnswer,
   group_by: string | undefined,
 ): Chart {
   const series = groups.map(({ name: label, labels, values }) => ({
