@@ -110,11 +110,7 @@ async function measure(rig: Rig, client: pg.Client): Promise<RowResult[]> {
     unit: "µs CPU",
     ratio: ratioOf(ours, limit_cpu),
   });
-  const total = beside(
-    "CPU of the server and PostgreSQL for a sample, beside COPY of a row for each sample",
-    sample(of_both),
-    sample(of_rows),
-  );
+  const total = beside("CPU of server and PostgreSQL for a sample, beside COPY of a row for each sample", sample(of_both), sample(of_rows));
   return [
     { ...total, goal: `≤ ${RATIO_MAX}`, met: total.ratio <= RATIO_MAX },
     // No goal: this limit stores compressed bytes unread, and could store what no query can read.

@@ -253,12 +253,9 @@ function lineOf(choice: Choice): string {
 }
 
 /** Shows nothing if its code cannot be loaded: an error or a reload of the page would lose the key, which is shown only once. */
-const QrCode = lazy<ComponentType<{ text: string; label: string }>>(async () => ({
-  default: await import("./qr-code.tsx").then(
-    (loaded) => loaded.QrCode,
-    () => () => null,
-  ),
-}));
+const QrCode = lazy<ComponentType<{ text: string; label: string }>>(() =>
+  import("./qr-code.tsx").then(({ QrCode: code }) => ({ default: code })).catch(() => ({ default: () => null })),
+);
 
 /** Shows a new key, once, with the commands to run on the robot and a list of the robots that enroll. */
 function MadeKey({ made }: { made: NewEnrollmentKey }) {

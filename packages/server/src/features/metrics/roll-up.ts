@@ -37,11 +37,20 @@ interface WaitingRobot {
   /** Whether its rollups could not be written since then. */
   has_failed: boolean;
 }
-const waitingOf = planeState(({ clock }: Plane) => ({
-  robots: new Map<string, WaitingRobot>(),
+interface Waiting {
+  robots: Map<string, WaitingRobot>;
   /** When the due robots were last listed, by the monotonic clock. */
-  listed_ms: clock.monotonic(),
-}));
+  listed_ms: number;
+}
+const waitingOf = planeState(({ clock, metrics }: Plane): Waiting => {
+  const waiting: Waiting = { robots: new Map(), listed_ms: clock.monotonic() };
+  measureRollups(metrics, () => {
+    const now_ms = clock.monotonic();
+    // While passes fail, it is not known who waits: the lag then begins with the first pass that is missing.
+    return now_ms - Math.min(now_ms, waiting.listed_ms + EVERY_MS, ...Array.from(waiting.robots.values(), ({ since_ms }) => since_ms));
+  });
+  return waiting;
+});
 
 /**
  * Starts to reduce samples to rollups. A transaction adds a robot's new chunks to its rollups and moves its position, so each sample is
@@ -49,14 +58,9 @@ const waitingOf = planeState(({ clock }: Plane) => ({
  * the pass before it, so that rollups take at most half of the time.
  */
 export function startRollups(plane: Plane): { stop(): Promise<void> } {
-  const { clock, metrics } = plane;
+  const { clock } = plane;
   const stopping = new AbortController();
-  const waiting = waitingOf(plane);
-  measureRollups(metrics, () => {
-    const now_ms = clock.monotonic();
-    // While passes fail, it is not known who waits: the lag then begins with the first pass that is missing.
-    return now_ms - Math.min(now_ms, waiting.listed_ms + EVERY_MS, ...Array.from(waiting.robots.values(), ({ since_ms }) => since_ms));
-  });
+  waitingOf(plane);
   const work = background(plane, "metric rollups", EVERY_MS, async () => {
     const began = clock.monotonic();
     const is_behind = await rollUpDue(plane);
