@@ -55,6 +55,36 @@ test("every page stays accessible and states the problem while the server fails"
     await page.unrouteAll();
   });
 
+  await t.test("parts of a page that fail state it, and show no value that is not known", async () => {
+    await fail(/\/api\/(?!auth\/session|me$|(robots|deployments)\/[a-z]+_[0-9a-z]+$)/);
+    const open = (name: string) => visit(page, pages.find((one) => one.name === name)!.path);
+    await open("robot");
+    for (const name of ["Deployments", "Recent activity"]) await page.getByRole("region", { name }).getByRole("alert").waitFor();
+    const details = page.getByRole("region", { name: "Details" });
+    await details.getByText("Battery").waitFor();
+    assert.equal(await details.getByText(/^(none|not found)$/).count(), 0);
+    await assertWhole(page);
+    await open("deployment");
+    await page.locator("main").getByText(message).first().waitFor();
+    // What a running deployment waits for is in its waves.
+    assert.equal(
+      await page
+        .locator("main")
+        .getByText(/updating\.|queued\.|Selecting robots/)
+        .count(),
+      0,
+    );
+    await page.getByRole("button", { name: "Promote", disabled: true }).waitFor();
+    await assertWhole(page);
+    await open("deployment-failed");
+    await page.getByRole("region", { name: "Failures" }).getByRole("alert").waitFor();
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: /^Search/ }).fill("cart");
+    await page.getByText(/^Search failed/).waitFor();
+    await axe(page);
+    await page.unrouteAll();
+  });
+
   await t.test("the server stops while the page is open", async (each) => {
     // Load the code and the data of all pages without leaving the document.
     const open = (path: string) => page.evaluate(`history.pushState({}, "", ${JSON.stringify(path)})`);

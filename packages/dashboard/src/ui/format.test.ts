@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { jsonText, readJson, sentence, shellLine, shellWord } from "./format.ts";
+import { dateText, jsonText, readJson, sentence, shellLine, shellWord, withLocalTimes } from "./format.ts";
 
 test("parses formatted JSON back to the original value", () => {
   for (const value of [1.5, "a", null, false, [1, { a: "b" }]]) assert.deepEqual(readJson(jsonText(value)), { value });
@@ -15,6 +15,15 @@ test("returns the line and column of a JSON syntax error", () => {
 
 test("rejects a JSON number that is too large", () => {
   assert.deepEqual(readJson("[1e999]"), { problem: "A number is too large." });
+});
+
+test("replaces each time in UTC in a text by a time of the local zone", () => {
+  const [at, later] = ["2030-01-02T03:04:05.678Z", "2030-01-02T04:04:05Z"];
+  assert.equal(
+    withLocalTimes(`scheduled for ${at}, expires at ${later}.`),
+    `scheduled for ${dateText(at)}, expires at ${dateText(later)}.`,
+  );
+  assert.equal(withLocalTimes("release 2030-01-02T"), "release 2030-01-02T");
 });
 
 test("does not quote plain words in a shell command", () => {

@@ -52,6 +52,10 @@ const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 /** Formats a date and time in the browser's time zone. */
 export const dateText = (at: string): string => DATE.format(new Date(at));
 
+/** Replaces times in UTC, as messages of the server contain them, by times of the browser's zone. */
+export const withLocalTimes = (text: string): string =>
+  text.replaceAll(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\b/g, (at) => dateText(at));
+
 /** Converts a time to the value of a datetime-local input: local time without a zone; empty for anything else. */
 export function toLocalInput(at: string | undefined): string {
   const at_ms = Date.parse(at ?? "");

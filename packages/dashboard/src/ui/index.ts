@@ -19,7 +19,7 @@ export {
 } from "./field.tsx";
 export { type Filters, keepView, MoreFilters, useFilters } from "./filters.tsx";
 export { Finder, type FinderProps } from "./finder.tsx";
-export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput } from "./format.ts";
+export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput, withLocalTimes } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { lazyPart, loadPatiently } from "./lazy-part.ts";
 export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";

@@ -2,7 +2,7 @@ import { Link, type LinkProps, useLocation } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useRef } from "react";
 import { LinkButton } from "./button.tsx";
 import type { Option } from "./field.tsx";
-import { type Loaded, QueryState } from "./query-state.tsx";
+import { type Loaded, PartContext, QueryState } from "./query-state.tsx";
 import { cx } from "./text.tsx";
 
 /** The header of a page: title, metadata and actions. Also sets the browser's title. */
@@ -60,7 +60,7 @@ export function Section({ title, actions, all = false, children }: SectionProps)
           </LinkButton>
         )}
       </div>
-      {children}
+      <PartContext value={true}>{children}</PartContext>
     </section>
   );
 }

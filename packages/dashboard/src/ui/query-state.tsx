@@ -1,6 +1,6 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, ServerCrash, TriangleAlert } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { createContext, type ReactNode, use, useState } from "react";
 import { Button, LinkButton } from "./button.tsx";
 import { Command } from "./copy.tsx";
 import { sentence } from "./format.ts";
@@ -42,9 +42,19 @@ export const NoMatch = ({ title, onShowAll }: { title: string; onShowAll: () => 
   <EmptyState title={title} actions={<Button onClick={() => onShowAll()}>Show all</Button>} />
 );
 
+/** Whether the content is one of several parts of a page. Its errors are then one line, so that the other parts stay in view. */
+export const PartContext = createContext(false);
+
 /** Shows an error and, with `onRetry`, a button that retries. */
-export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() => void) | undefined }) {
+  const is_part = use(PartContext);
   const { text, ...shown } = explain(error);
+  if (is_part)
+    return (
+      <ErrorBar onRetry={onRetry}>
+        <strong className="font-semibold">{shown.title}.</strong> {text}
+      </ErrorBar>
+    );
   const is_missing = error instanceof ApiError && error.status === 404;
   const actions = (onRetry !== undefined || is_missing) && (
     <>
@@ -56,6 +66,15 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () =>
     <EmptyState is_error actions={actions} {...shown}>
       {text}
     </EmptyState>
+  );
+}
+
+function ErrorBar({ children, onRetry }: { children: ReactNode; onRetry?: (() => void) | undefined }) {
+  return (
+    <div role="alert" className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-md bg-bad-soft px-3 py-2">
+      <p className="min-w-0 flex-1 [overflow-wrap:anywhere]">{children}</p>
+      {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
+    </div>
   );
 }
 
@@ -159,17 +178,14 @@ function useFailure({ error, failureReason, errorUpdateCount = 0 }: Loaded<unkno
 /** A notice above data that could not be refetched. During an outage of the server, the frame of all pages shows a notice instead. */
 function RefetchError({ query: { error, dataUpdatedAt, refetch } }: { query: Loaded<unknown> }) {
   return (
-    <div role="alert" className="mb-3 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-md bg-bad-soft px-3 py-2">
-      <p className="min-w-0 flex-1 [overflow-wrap:anywhere]">
-        <strong className="font-semibold">Not up to date.</strong> {sentence(error instanceof Error ? error.message : String(error))}
-        {dataUpdatedAt !== undefined && (
-          <>
-            {" "}
-            Data from <Time at={new Date(dataUpdatedAt).toISOString()} exact />
-          </>
-        )}
-      </p>
-      <Button onClick={() => void refetch()}>Try again</Button>
-    </div>
+    <ErrorBar onRetry={() => void refetch()}>
+      <strong className="font-semibold">Not up to date.</strong> {sentence(error instanceof Error ? error.message : String(error))}
+      {dataUpdatedAt !== undefined && (
+        <>
+          {" "}
+          Data from <Time at={new Date(dataUpdatedAt).toISOString()} exact />
+        </>
+      )}
+    </ErrorBar>
   );
 }

@@ -10,6 +10,7 @@ import {
   Button,
   combineLoaded,
   type Column,
+  ConfigState,
   copyAsRf,
   DataTable,
   EmptyState,
@@ -20,7 +21,6 @@ import {
   NoMatch,
   QueryState,
   SearchInput,
-  StatusBadge,
   TextLine,
   useFilters,
 } from "../../ui/index.ts";
@@ -144,7 +144,7 @@ function RobotFiles({ robot_id }: { robot_id: string }) {
       {config.namespaces.map(({ namespace, state }) => (
         <li key={namespace} className="flex max-w-full items-center gap-2 rounded-md border border-line px-2.5 py-1.5">
           <TextLine className="font-mono text-xs">{`${namespace}.json`}</TextLine>
-          <StatusBadge status={state} />
+          <ConfigState state={state} />
           <span className="text-xs text-muted">{MEANINGS[state]}</span>
         </li>
       ))}

@@ -123,7 +123,7 @@ function Facts({ a, b, places }: Pair & { places: Places }) {
     row("Status", ({ status }) => <StatusBadge status={status} />, a.status === b.status),
     row("Reason", ({ reason }) => <Text>{reason === null ? null : reasonText(reason)}</Text>, a.reason === b.reason),
     row("Created by", ({ created_by }) => <ActorName actor={created_by} />, a.created_by.id === b.created_by.id),
-    row("Started", ({ started_at }) => <Time at={started_at} exact />, true),
+    row("Started", ({ started_at }) => (started_at === null ? "not started" : <Time at={started_at} exact />), true),
     row("Duration", tookText, tookText(a) === tookText(b)),
     row(
       "Outcome",

@@ -61,7 +61,7 @@ function Live({ deployment, waves }: { deployment: ConfigDeployment; waves: Load
         }
       />
       <DeploymentSituation deployment={deployment} waves={waves} />
-      <Counts counts={counts} label="Robots that receive the config" filters={filters} />
+      {counts.total > 0 && <Counts counts={counts} label="Robots that receive the config" filters={filters} />}
       {wave_count > 1 && waves.data !== undefined && (
         <WaveList
           waves={waves.data.items}

@@ -47,7 +47,7 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: Loaded<{ i
         actions={<StepBar deployment={deployment} waves={waves.data?.items ?? []} />}
       />
       <DeploymentSituation deployment={deployment} waves={waves} />
-      <Counts counts={counts} label={`Robots of ${tag}`} filters={filters} note={<Pace deployment={deployment} />} />
+      {counts.total > 0 && <Counts counts={counts} label={`Robots of ${tag}`} filters={filters} note={<Pace deployment={deployment} />} />}
       <Failures deployment={deployment} />
       {wave_count > 1 && waves.data !== undefined && (
         <WaveList

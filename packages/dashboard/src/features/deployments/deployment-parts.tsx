@@ -1,7 +1,19 @@
 import type { ConfigDeployment, Deployment, DeploymentEvent } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
-import { Dialog, NameLink, type Part, Progress, QueryState, Section, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
+import {
+  Dialog,
+  NameLink,
+  type Part,
+  Progress,
+  QueryState,
+  Section,
+  StatusBadge,
+  Text,
+  TextLine,
+  Time,
+  withLocalTimes,
+} from "../../ui/index.ts";
 import { WhyNot } from "./explanation.tsx";
 
 type Counts = Deployment["counts"];
@@ -117,7 +129,7 @@ function Events({ events }: { events: readonly DeploymentEvent[] }) {
             <StatusBadge status={event.target_status ?? event.status} />
             {event.actor.type !== "system" && event.actor.type !== "robot" && <Text>{event.actor.name ?? event.actor.type}</Text>}
           </span>
-          <Text>{event.message}</Text>
+          <Text>{withLocalTimes(event.message)}</Text>
           <Said event={event} />
         </li>
       ))}

@@ -56,6 +56,8 @@ test("disables deployment actions that the status does not allow, with the reaso
     stepOf("promote", {}, [{ ...WAVE, status: "open", active: 3 }, WAVES[1]!]).why_not,
     "Wave 1 is not complete: 3 robots have not finished.",
   );
+  assert.equal(stepOf("promote", {}, []).why_not, "The waves are not loaded.");
+  assert.equal(stepOf("promote", { wave_count: 1 }, [WAVE]).why_not, "The deployment has no waves.");
 });
 
 test("the confirmation of a deployment action shows its effect and the rf command", () => {

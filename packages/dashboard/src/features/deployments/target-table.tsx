@@ -71,12 +71,12 @@ const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>
 /** The robots of a deployment, updated live. A row opens the events of its robot. */
 export function TargetTable({
   name,
-  deployment: { id, counts },
+  deployment: { id, counts, finished_at },
   waves,
   filters,
 }: {
   name: ListName;
-  deployment: { id: string; counts: { total: number } };
+  deployment: { id: string; counts: { total: number }; finished_at: string | null };
   waves: number;
   filters: Filters<DeploymentSearch>;
 }) {
@@ -93,7 +93,7 @@ export function TargetTable({
         columns={columns}
         onOpen={setOpened}
         height={`${HEAD_PX + ROW_PX * rows_shown}px`}
-        empty={<NoTargets total={counts.total} {...filters} />}
+        empty={<NoTargets total={counts.total} has_ended={finished_at !== null} {...filters} />}
       />
       {opened !== undefined && (
         <RobotEvents
@@ -130,13 +130,14 @@ function TargetFilters({ waves, search, change, clear, is_filtered }: Filters<De
   );
 }
 
-function NoTargets({ total, is_filtered, clear }: Filters<DeploymentSearch> & { total: number }) {
+function NoTargets({ total, has_ended, is_filtered, clear }: Filters<DeploymentSearch> & { total: number; has_ended: boolean }) {
   if (is_filtered && total > 0)
     return (
       <EmptyState title="No matching robots" actions={<Button onClick={() => clear()}>Show all</Button>}>
         No robot matches all filters.
       </EmptyState>
     );
+  if (has_ended) return <EmptyState title="No robots">The deployment ended without robots.</EmptyState>;
   return <EmptyState title="No robots yet">Robots appear here when the deployment starts.</EmptyState>;
 }
 

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useEffect, useMemo } from "react";
 import { pagesQuery, query, rowsOf } from "../../api/queries.ts";
-import type { LogSearch } from "../../search.ts";
+import { hasFilters, type LogSearch } from "../../search.ts";
 import { Command, LoadedPage, PageHeader, Text, useFilters } from "../../ui/index.ts";
 import { LiveBadge, LiveNotice } from "./live-stream.tsx";
 import { exportUrl, type LogOf, useLogFeed } from "./log-feed.ts";
@@ -45,6 +45,7 @@ function LogPane({ of, id, search, onSearch, is_online, robots, offline, note, .
   const log = useLog(of, id, search);
   const feed = useLogFeed(log, is_online);
   const { live, buffer } = feed.state;
+  const is_filtered = hasFilters({ ...search, robot_id: undefined, wrap: undefined });
   return (
     <>
       <LogToolbar
@@ -55,13 +56,13 @@ function LogPane({ of, id, search, onSearch, is_online, robots, offline, note, .
         {...(robots === undefined ? {} : { robots })}
       />
       <LiveNotice live={live} onAgain={feed.again}>
-        {live?.is === "offline" && offline}
+        {live?.is === "offline" && buffer.rows.length > 0 && offline}
       </LiveNotice>
       <LogView
         feed={feed}
         wanted={search.q ?? ""}
         wrap={search.wrap === true}
-        empty="No stored log records match the filter. New records appear here as they arrive."
+        empty={`${is_filtered ? "No stored log records match the filter." : "No log records are stored yet."} New records appear here as they arrive.`}
         {...view}
       />
       <div className="mt-2 flex flex-wrap items-center gap-2">

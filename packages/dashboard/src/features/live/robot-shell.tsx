@@ -102,7 +102,7 @@ function Invitation({ is_online, is_ready, onOpen }: { is_online: boolean; is_re
       <p className="max-w-md text-muted">
         {is_online
           ? "Shell output is recorded with its timing, and admins can replay it. Leaving this page ends the shell and stops running programs."
-          : "The robot is not connected. You can open a shell when it reconnects."}
+          : "The robot is not connected. You can open a shell while it is online."}
       </p>
       <Button look="primary" busy={false} disabled={!is_online || !is_ready} onClick={onOpen}>
         Open shell{" "}

@@ -1,6 +1,6 @@
 import type { FleetOverview } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
-import { Badge, cx, EmptyState, NameLink, Progress, QueryState, Section, StatusBadge, TextLine, Time, type Tone } from "../../ui/index.ts";
+import { Badge, cx, NameLink, Progress, QueryState, Section, StatusBadge, TextLine, Time, type Tone } from "../../ui/index.ts";
 import { useFleetOverview } from "./use-fleet-overview.ts";
 
 type FleetState = FleetOverview["fleets"][number];
@@ -17,7 +17,9 @@ export function FleetStates({ is_stale, site_id }: { is_stale: boolean; site_id?
       <QueryState query={states} rows={3}>
         {({ data: { fleets } }) =>
           fleets.length === 0 ? (
-            <EmptyState title={site_id === undefined ? "No fleets yet" : "No fleets at this site yet"} />
+            <p className="text-muted">
+              {site_id === undefined ? "No fleets yet" : "No fleets at this site yet. Create one with “New fleet” above."}
+            </p>
           ) : (
             <FleetTable fleets={fleets} is_stale={is_stale} has_sites={site_id === undefined} />
           )

@@ -6,7 +6,7 @@ import { useState } from "react";
 import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, Button, Card, CardList, Command, EmptyState, QueryState, Section, StatusBadge, Text, type Tone } from "../../ui/index.ts";
+import { Badge, Button, Card, CardList, Command, ConfigState, EmptyState, QueryState, Section, Text, type Tone } from "../../ui/index.ts";
 import { robotLines, valueText } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";
 
@@ -63,7 +63,7 @@ function Namespace({ namespace, deployed_version, deployed_sha256, reported_sha2
       <span className="text-xs text-muted">
         on robot: <code className="font-mono">{short(reported_sha256)}</code>
       </span>
-      <StatusBadge status={state} />
+      <ConfigState state={state} />
       {state === "drifted" && <p className="w-full text-xs">The file was changed on the robot. Deploy config to restore it.</p>}
     </li>
   );

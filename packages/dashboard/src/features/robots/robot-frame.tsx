@@ -69,7 +69,7 @@ function RobotHead({ robot }: { robot: Robot }) {
               <Text>{site_names.get(site_id) ?? "site"}</Text>
             </Link>
           </span>
-          {status !== "online" && (
+          {status !== "online" && last_seen_at !== null && (
             <span>
               last seen <Time at={last_seen_at} />
             </span>
