@@ -60,6 +60,7 @@ const waitingOf = planeState(({ clock, metrics }: Plane): Waiting => {
 export function startRollups(plane: Plane): { stop(): Promise<void> } {
   const { clock } = plane;
   const stopping = new AbortController();
+  // Its metric exists from the start.
   waitingOf(plane);
   const work = background(plane, "metric rollups", EVERY_MS, async () => {
     const began = clock.monotonic();
