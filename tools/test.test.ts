@@ -267,7 +267,7 @@ test("npm test ends processes with its output that a test file has left behind, 
   assert.equal(status, 0);
 });
 
-test("npm test kills a process whose file blocks it, and names the file", { timeout: TIMEOUT_MS }, async (t) => {
+test("npm test kills a test process that a file blocks, and names the file", { timeout: TIMEOUT_MS }, async (t) => {
   const blocking = `import { test } from "node:test"; test("never ends", () => { for (;;); });`;
   const directory = await repositoryWith(t, { "tests/blocks.test.ts": blocking, "tests/a.test.ts": PASSING });
   const { stderr, status } = runTestsWith({ ROAMFLEET_TEST_FILE_MS: "3000" }, directory);

@@ -144,7 +144,7 @@ function linesOf(route: Route): Line[] {
   const ask = (of?: { in: "query" | "body"; name: string; scope?: string }) => async (column: Column) => {
     const made = await request(route, column, of);
     if (route.name !== "updateAlertRule" || of === undefined) return askRoute(plane, route, made, { token: column.token });
-    // Another place would hide the sample rule from other cells. An org may have few rules.
+    // Moves a new rule. If it moved the sample rule, concurrent requests would not find that rule in its fleet.
     const { org, ids } = column.base;
     const id = await sampleRule(org, ids.fleet_id ?? "");
     const reply = await askRoute(plane, route, { ...made, path: fillPath(route.path, { id }) }, { token: column.token });

@@ -55,7 +55,7 @@ test("every page stays accessible and states the problem while the server fails"
     await page.unrouteAll();
   });
 
-  await t.test("parts of a page that fail state it, and show no value that is not known", async () => {
+  await t.test("each part of a page that cannot be loaded shows an error and no values", async () => {
     await fail(/\/api\/(?!auth\/session|me$|(robots|deployments)\/[a-z]+_[0-9a-z]+$)/);
     const open = (name: string) => visit(page, pages.find((one) => one.name === name)!.path);
     await open("robot");

@@ -3,9 +3,11 @@ interface SeriesName {
   labels: Readonly<Record<string, string>>;
 }
 
+/** Maximum names of one query of a robot's metrics. */
+export const METRIC_NAMES_MAX = 50;
+
 /** A series of a metric as `GET /api/robots/{id}/metrics` returns it. */
 interface IntervalSeries {
-  name: string;
   mean: readonly (number | null)[];
   max: readonly (number | null)[];
 }
@@ -41,7 +43,7 @@ export function countersAmong(series: readonly SeriesName[]): (name: string) => 
  * Returns the values of a series to show: the averages of the intervals. Of a counter it returns the increase for each second instead; null
  * for the first interval, after the counter was reset, and for the last interval, which is not complete.
  */
-export function shownValues({ name, mean, max }: IntervalSeries, step_seconds: number, is_counter = isCounter(name)): (number | null)[] {
+export function shownValues({ mean, max }: IntervalSeries, step_seconds: number, is_counter: boolean): (number | null)[] {
   if (!is_counter) return [...mean];
   const end = max.findLastIndex((value) => value !== null);
   let before: { value: number; at: number } | undefined;

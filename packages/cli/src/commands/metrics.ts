@@ -1,4 +1,4 @@
-import { countersAmong, lastOf, provingNames, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
+import { countersAmong, lastOf, METRIC_NAMES_MAX, provingNames, shownValues, unitOf } from "@roamfleet/protocol/metric-values";
 import type { Body } from "@roamfleet/sdk";
 import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -9,8 +9,6 @@ type Series = Body<"getRobotMetrics">["data"]["series"][number];
 
 /** Number of intervals, which is the width of the curves in characters. */
 const POINTS = 40;
-/** Maximum names of one query of the API. */
-const NAMES_MAX = 50;
 
 interface Options {
   since?: TimeOption;
@@ -66,7 +64,7 @@ async function readProof(
   shown: readonly Series[],
 ): Promise<Series[]> {
   const isCounterHere = countersAmong(shown);
-  const names = [...provingNames(shown.map(({ name }) => name).filter((name) => !isCounterHere(name)))].slice(0, NAMES_MAX);
+  const names = [...provingNames(shown.map(({ name }) => name).filter((name) => !isCounterHere(name)))].slice(0, METRIC_NAMES_MAX);
   if (names.length === 0) return [];
   return (await (await context.client()).getRobotMetrics({ params: { id }, query: { ...period, names: names.join(",") } })).data.series;
 }

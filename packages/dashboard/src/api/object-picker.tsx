@@ -1,7 +1,6 @@
-import { ApiError } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useEffect, useState } from "react";
-import { Finder, type FinderProps, useOutage } from "../ui/index.ts";
+import { Finder, type FinderProps, isNotFound, useOutage } from "../ui/index.ts";
 import { query } from "./queries.ts";
 
 const FOUND_MAX = 20;
@@ -66,8 +65,6 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
     />
   );
 }
-
-export const isNotFound = (error: Error | null): boolean => error instanceof ApiError && error.status === 404;
 
 /** Returns the text below a picker whose objects could not be loaded; undefined without an error. */
 export const notLoaded = (error: Error | null): string | undefined => (error === null ? undefined : `Not loaded: ${error.message}`);

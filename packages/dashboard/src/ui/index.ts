@@ -25,7 +25,17 @@ export { lazyPart, loadPatiently } from "./lazy-part.ts";
 export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
-export { combineLoaded, EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
+export {
+  combineLoaded,
+  EmptyState,
+  ErrorState,
+  ErrorText,
+  isNotFound,
+  type Loaded,
+  NoMatch,
+  QueryState,
+  Skeleton,
+} from "./query-state.tsx";
 export { Badge, ConfigState, HealthBadge, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
 export { showTableAs, TableSettings, type TableView, useTableView } from "./table-view.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";

@@ -1,8 +1,8 @@
 import { type Ref, Suspense, useId } from "react";
 import { Button } from "./button.tsx";
 import { jsonText, readJson } from "./format.ts";
-import { cx } from "./text.tsx";
 import { lazyPart } from "./lazy-part.ts";
+import { cx } from "./text.tsx";
 
 /** Shows a JSON value as read-only, indented text. */
 export function Json({ value }: { value: unknown }) {

@@ -31,7 +31,7 @@ export async function loadPatiently<M>(load: () => Promise<M>): Promise<M> {
   }
 }
 
-/** Returns whether the server responds, so that a reload would succeed. */
+/** Returns whether the server responds. Otherwise a reload would replace the page by an error of the browser. */
 async function isServed(): Promise<boolean> {
   try {
     return (await fetch("/", { method: "HEAD", signal: AbortSignal.timeout(TRY_EVERY_MS) })).ok;

@@ -45,6 +45,8 @@ export const NoMatch = ({ title, onShowAll }: { title: string; onShowAll: () => 
 /** Whether the content is one of several parts of a page. Its errors are then one line, so that the other parts stay in view. */
 export const PartContext = createContext(false);
 
+export const isNotFound = (error: unknown): error is ApiError => error instanceof ApiError && error.status === 404;
+
 /** Shows an error and, with `onRetry`, a button that retries. */
 export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() => void) | undefined }) {
   const is_part = use(PartContext);
@@ -55,7 +57,7 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() =
         <strong className="font-semibold">{shown.title}.</strong> {text}
       </ErrorBar>
     );
-  const is_missing = error instanceof ApiError && error.status === 404;
+  const is_missing = isNotFound(error);
   const actions = (onRetry !== undefined || is_missing) && (
     <>
       {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
@@ -95,7 +97,7 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
     };
   if (error instanceof ApiError && error.status === 403)
     return { icon: Lock, title: "You don't have access", text: sentence(error.message) };
-  if (error instanceof ApiError && error.status === 404)
+  if (isNotFound(error))
     return {
       icon: SearchX,
       title: "Not found",

@@ -21,7 +21,7 @@ export function SeverityBadge({ severity }: Pick<Incident, "severity">) {
 
 const SEVERITY_ORDER = Object.keys(SEVERITIES);
 
-/** Returns incidents with the most severe ones first, and newest first within a severity if they were. */
+/** Sorts incidents by severity, the most severe first. Incidents of the same severity keep their order. */
 export const bySeverity = (incidents: readonly Incident[]): Incident[] =>
   incidents.toSorted((a, b) => SEVERITY_ORDER.indexOf(a.severity) - SEVERITY_ORDER.indexOf(b.severity));
 

@@ -10,6 +10,7 @@ import {
   counted,
   cx,
   EmptyState,
+  lazyPart,
   SearchInput,
   shellLine,
   Skeleton,
@@ -17,7 +18,6 @@ import {
   Text,
   TextLine,
   useFilters,
-  lazyPart,
 } from "../../ui/index.ts";
 import { useRobot } from "../robots/use-robot.ts";
 import { LiveBadge, LiveNotice, NothingLive, OperatorsOnly, useIsVisible, useStream } from "./live-stream.tsx";

@@ -13,6 +13,7 @@ import {
   copyAsRf,
   counted,
   EmptyState,
+  lazyPart,
   LinkButton,
   Menu,
   QueryState,
@@ -22,7 +23,6 @@ import {
   Time,
   toLocalInput,
   useOutage,
-  lazyPart,
 } from "../../ui/index.ts";
 import { valueText } from "../robots/health-series.ts";
 import { chartOf, type Chart, panelText, type Period, queryOf } from "./explorer.ts";
@@ -61,7 +61,7 @@ export function MetricPanel(props: MetricPanelProps) {
     placeholderData: (before: { data: MetricAnswer } | undefined, of) =>
       isSameExceptPeriod((of?.queryKey[1] as { query?: Asked } | undefined)?.query, asked) ? before : undefined,
   });
-  // The answer knows more, such as that the metric is a part of a histogram.
+  // Until the answer arrives, only the name is known. Parts of histograms are counters, too, and the answer states it.
   const is_counter = answer.data?.data.counter ?? isCounter(name);
   return (
     <Card className="!p-3">

@@ -38,7 +38,7 @@ export interface VerdictFacts {
   failed: readonly Deployment[] | undefined;
   /** Paused deployments, newest first; undefined: unknown. */
   paused: readonly Deployment[] | undefined;
-  /** Whether what is unknown is still being loaded. Otherwise it could not be loaded. */
+  /** True while the undefined lists are still loading; false if loading them failed. */
   is_loading: boolean;
   /** When the data was loaded, if the server does not respond now. */
   stale_since_ms: number | undefined;

@@ -14,6 +14,7 @@ import {
   counted,
   Duration,
   EmptyState,
+  lazyPart,
   Meter,
   QueryState,
   Section,
@@ -24,7 +25,6 @@ import {
   Time,
   type Tone,
   useNow,
-  lazyPart,
 } from "../../ui/index.ts";
 import { hasValues, type HealthSeries, HISTORY_POINTS, seriesOf, sinceOf } from "./health-series.ts";
 import { robotLines } from "./robot-text.ts";

@@ -6,7 +6,7 @@ import type { RobotMetrics as Metrics } from "@roamfleet/protocol/routes";
 import { ObjectPicker } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
 import { type MetricRange, PANELS_MAX } from "../../search.ts";
-import { Button, Command, EmptyState, FormDialog, QueryState, Section, Segments, Skeleton, useNow, lazyPart } from "../../ui/index.ts";
+import { Button, Command, EmptyState, FormDialog, lazyPart, QueryState, Section, Segments, Skeleton, useNow } from "../../ui/index.ts";
 import { chartsOf, METRIC_RANGES, metricPeriod } from "./metric-charts.ts";
 import { robotLines } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";

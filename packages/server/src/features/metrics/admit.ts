@@ -33,7 +33,16 @@ export function admit(given: readonly Series[], { series_max, retention_days, no
   const latest = now + AHEAD_MS_MAX;
   // The series of a chunk share few arrays of times.
   const timelines = [...new Set(given.map(({ times }) => times))];
-  const newest = maxOf(timelines.map((times) => maxOf(times.filter((time) => time <= latest)))) ?? latest;
+  const newest =
+    extreme(
+      Math.max,
+      timelines.map((times) =>
+        extreme(
+          Math.max,
+          times.filter((time) => time <= latest),
+        ),
+      ),
+    ) ?? latest;
   const earliest = Math.max(now - retention_days * DAY_MS, newest - CHUNK_SPAN_MS_MAX);
   const isIn = (time: number): boolean => time >= earliest && time <= latest;
   const admitted_times = new Map(timelines.map((times) => [times, times.filter(isIn)]));
@@ -60,13 +69,20 @@ export function admit(given: readonly Series[], { series_max, retention_days, no
     dropped,
     dropped_count: dropped.series + dropped.name + dropped.time,
     sample_count: series.reduce((sum, { times }) => sum + times.length, 0),
-    first_at: minOf(stored_times.map(minOf)),
-    last_at: maxOf(stored_times.map(maxOf)),
+    first_at: extreme(
+      Math.min,
+      stored_times.map((times) => extreme(Math.min, times)),
+    ),
+    last_at: extreme(
+      Math.max,
+      stored_times.map((times) => extreme(Math.max, times)),
+    ),
   };
 }
 
-/** Return the maximum and the minimum of the defined values. A chunk has too many samples to pass them to Math.max as arguments. */
-const maxOf = (values: readonly (number | undefined)[]): number | undefined =>
-  values.reduce((most, value) => (most === undefined || (value !== undefined && value > most) ? value : most), undefined);
-const minOf = (values: readonly (number | undefined)[]): number | undefined =>
-  values.reduce((least, value) => (least === undefined || (value !== undefined && value < least) ? value : least), undefined);
+/**
+ * Returns the extreme of the defined values, of two of which `pick` returns one. A chunk has too many samples to pass them to Math.max as
+ * arguments.
+ */
+const extreme = (pick: (a: number, b: number) => number, values: readonly (number | undefined)[]): number | undefined =>
+  values.reduce((found, value) => (found === undefined || value === undefined ? (found ?? value) : pick(found, value)), undefined);

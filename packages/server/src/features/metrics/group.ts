@@ -29,9 +29,9 @@ interface Shown {
 }
 
 /** Returns the value of a series for each interval with samples: of a counter its increase per second. A count needs only the samples. */
-function valuesOf({ name, intervals }: RobotSeries, { aggregation, counter, step_seconds }: Shown): (at: number) => number | null {
+function valuesOf({ intervals }: RobotSeries, { aggregation, counter, step_seconds }: Shown): (at: number) => number | null {
   if (counter && aggregation !== "count") {
-    const rates = shownValues({ name, ...intervals.values() }, step_seconds, counter);
+    const rates = shownValues(intervals.values(), step_seconds, counter);
     return (at) => rates[at] ?? null;
   }
   const extremes = aggregation === "min" ? intervals.min : aggregation === "max" ? intervals.max : undefined;

@@ -53,14 +53,14 @@ const waitingOf = planeState(({ clock, metrics }: Plane): Waiting => {
 });
 
 /**
- * Starts to reduce samples to rollups. A transaction adds a robot's new chunks to its rollups and moves its position, so each sample is
- * counted once, whenever its chunk arrives, and after a crash at any point. While robots wait, a pass follows a pause that is as long as
- * the pass before it, so that rollups take at most half of the time.
+ * Starts to reduce samples to rollups. One transaction adds a robot's new chunks to its rollups and moves its position. So each sample is
+ * counted exactly once, even if its chunk arrives late or the server crashes. If a pass leaves robots waiting, the next pass starts after a
+ * pause of the same duration, so rollups take at most half of the time.
  */
 export function startRollups(plane: Plane): { stop(): Promise<void> } {
   const { clock } = plane;
   const stopping = new AbortController();
-  // Its metric exists from the start.
+  // Registers the metric of the lag before the first pass.
   waitingOf(plane);
   const work = background(plane, "metric rollups", EVERY_MS, async () => {
     const began = clock.monotonic();

@@ -1,3 +1,4 @@
+import { METRIC_NAMES_MAX } from "@roamfleet/protocol/metric-values";
 import { METRIC_GROUPS_MAX, METRIC_ROBOTS_MAX, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
@@ -24,7 +25,6 @@ const ROBOT_POINTS_MAX = 500_000;
 const POINTS_MIN = 24;
 /** Concurrent queries of many robots of one org on one server. */
 const limitQueries = limitRunning("metric queries", 8);
-const NAMES_MAX = 50;
 /** Names that no robot has sent for this time are not listed. */
 const NAMES_SINCE_MS = 2 * DAY_MS;
 const NAMES_SHOWN_MAX = 1_000;
@@ -66,7 +66,7 @@ export function metricRoutes(http: Http, plane: Plane): void {
     await requireRobot(db, caller.org_id, params.id);
     const period = readPeriod(query);
     const names = query.names === undefined ? undefined : new Set(query.names.split(",").filter((name) => name !== ""));
-    if (names !== undefined && names.size > NAMES_MAX) throw badRequest(`names has more than ${NAMES_MAX} names`);
+    if (names !== undefined && names.size > METRIC_NAMES_MAX) throw badRequest(`names has more than ${METRIC_NAMES_MAX} names`);
     const { series, points, omitted_series } = await queryStoredOrRemote(plane, db, caller.org_id, {
       ...period,
       robot_id: params.id,

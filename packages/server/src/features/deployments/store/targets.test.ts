@@ -8,7 +8,7 @@ import { listOpenTargets, setWaitingFor } from "./targets.ts";
 const TARGETS = 20_000;
 const BATCH = 500;
 
-test("a dispatch batch reads only its own targets, although no statistics include the new ones", { timeout: 120_000 }, async (t) => {
+test("a dispatch batch reads only its own targets, even with outdated statistics", { timeout: 120_000 }, async (t) => {
   await using it = await startFeaturePlane([]);
   const { db, clock } = it.plane;
   const { org_id } = await it.org();

@@ -59,8 +59,8 @@ const openRow = row({
 });
 export type OpenTarget = RowOf<typeof openRow>;
 /**
- * Open targets of these robots, without those in `except`, with the order number of their deployment. The order number is a subselect: for a
- * join, PostgreSQL may read all targets of each deployment. While the statistics are from before a large fan-out, it estimates few.
+ * Open targets of these robots, without those in `except`, with the order number of their deployment. The order number is a
+ * subselect, because PostgreSQL may read all targets of each deployment for a join, if its statistics are from before a large fan-out.
  */
 export const listOpenTargets = (db: Db, org_id: string, robot_ids: readonly string[], except: readonly string[]) =>
   db.many(sql(openRow)`
@@ -184,8 +184,8 @@ export const insertStarted = (db: Db, org_id: string, targets: readonly TargetRo
       reason text, waiting_for text, attempt int, deadline_at timestamptz, dispatch_generation bigint, previous_release_id text, created_at timestamptz, updated_at timestamptz)`);
 
 /**
- * Sets what queued targets wait for. This does not change their status, so it writes no event. Has no join, which PostgreSQL may plan as in
- * `listOpenTargets`.
+ * Sets what queued targets wait for. This does not change their status, so it writes no event. It uses no join: with outdated statistics,
+ * PostgreSQL may read all targets of a deployment for a join (see `listOpenTargets`).
  */
 export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: WaitingFor) =>
   db.run(sql`
