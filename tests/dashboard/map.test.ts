@@ -16,6 +16,7 @@ test("the map shows the last known positions of robots", LIMIT, async (t) => {
   await it.page.route("https://tiles.example/**", (route) => route.fulfill({ contentType: "image/png", body: TILE }));
   await t.test("explains how robots report positions if none does", () => empty(it));
   await t.test("shows name, status and position of a robot selected on the map or in the list", () => select(it));
+  await t.test("marks an unhealthy robot, alone and in a group", () => unhealthy(it));
   await t.test("lists robots without a position", () => missing(it));
   await t.test("shows a small map on the pages of a robot and a site, which leads to the map", () => small(it));
   await t.test("shows the coordinates of a site's floor plan", () => planar(it));
@@ -69,6 +70,30 @@ async function select(it: Dashboard): Promise<void> {
   await marker(page, second).waitFor();
   assert.equal(await marker(page, second).getAttribute("data-marker"), "offline");
   assert.equal(await page.locator("[data-marker]").count(), 1);
+}
+
+async function unhealthy(it: Dashboard): Promise<void> {
+  const { page, org, robots, server } = it;
+  const [robot] = robots;
+  robot!.sendHealth({ checks: [{ name: "lidar", status: "error", message: "no data" }] });
+  const getHealth = async () => (await org.api.getRobot({ params: { id: robot!.id } })).data.health;
+  await server.until("the failing check", async () => (await getHealth()) === "failing");
+  const [first = ""] = await names(it);
+  await visit(page, "/map");
+  await page.locator("[data-marker=unhealthy]").click();
+  const card = page.getByRole("region", { name: "Selected robot" });
+  await card.getByText("lidar: no data").waitFor();
+  await page.locator("[data-row]", { hasText: first }).getByText("unhealthy").waitFor();
+  await axe(page);
+  // Zooming out puts both robots into one group.
+  const group = page.locator("[data-marker=group]");
+  await server.until("a group", async () => {
+    if ((await group.count()) === 0) await page.getByRole("button", { name: "Zoom out" }).click();
+    return (await group.count()) > 0;
+  });
+  assert.match((await group.getAttribute("title")) ?? "", /^2 robots, 1 online, 1 unhealthy$/);
+  robot!.sendHealth({ checks: [] });
+  await server.until("the robot to be healthy", async () => (await getHealth()) === "ok");
 }
 
 async function missing(it: Dashboard): Promise<void> {

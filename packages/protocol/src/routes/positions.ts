@@ -1,12 +1,12 @@
 import { Type } from "typebox";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
-import { ROBOT_STATUSES } from "../states.ts";
+import { HEALTH_STATES, ROBOT_STATUSES } from "../states.ts";
 import { DataOf, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
 
 const Coordinate = (description: string) => Nullable(Type.Number({ description }));
 const Status = OneOf(ROBOT_STATUSES.filter((status) => status !== "decommissioned"));
 
-/** A robot and its last position. */
+/** A robot with its last position and health. */
 export const RobotPosition = Entity("RobotPosition", {
   id: Id,
   name: Type.String(),
@@ -14,6 +14,8 @@ export const RobotPosition = Entity("RobotPosition", {
   fleet_id: Id,
   status: Status,
   status_since: Nullable(Time),
+  health: OneOf(HEALTH_STATES, "As last reported by the robot; unknown: never reported"),
+  failing: Type.Array(Type.String(), { description: "Descriptions of failing checks" }),
   position: Nullable(
     Shape({
       at: Time,

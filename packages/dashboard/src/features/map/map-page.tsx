@@ -11,6 +11,7 @@ import {
   DataTable,
   EmptyState,
   FilterSelect,
+  HealthBadge,
   IconButton,
   NameLink,
   namedOptions,
@@ -26,7 +27,7 @@ import { FloorPlanButton, useFloorPlan } from "./floor-plan.tsx";
 import type { Frame, Point } from "./frames.ts";
 import { MAP_TILES } from "./map-tiles.ts";
 import { MapView } from "./map-view.tsx";
-import type { Placed } from "./marker.tsx";
+import { isUnhealthy, type Placed } from "./marker.tsx";
 import { isIn, usePlaced } from "./use-placed.ts";
 import { type Positions, ROBOTS_MAX, usePositions } from "./use-positions.ts";
 
@@ -209,7 +210,11 @@ const COLUMNS: readonly Column<RobotPosition>[] = [
     text: ({ name }) => name,
     cell: ({ id, name }) => <NameLink to="/robots/$id" params={{ id }} name={name} />,
   },
-  { name: "Status", width: "8rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  {
+    name: "Status",
+    width: "8rem",
+    cell: (robot) => (isUnhealthy(robot) ? <HealthBadge robot={robot} /> : <StatusBadge status={robot.status} />),
+  },
   {
     name: "Position",
     width: "6rem",
@@ -218,7 +223,7 @@ const COLUMNS: readonly Column<RobotPosition>[] = [
 ];
 
 function RobotCard({ robot, frame, onClose }: { robot: RobotPosition; frame: Frame; onClose: () => void }) {
-  const { id, name, status, status_since, position } = robot;
+  const { id, name, status, status_since, failing, position } = robot;
   return (
     <section aria-label="Selected robot" className="w-72 max-w-full rounded-lg border border-line bg-raised p-3 shadow-raised">
       <div className="mb-1 flex items-start justify-between gap-2">
@@ -234,7 +239,13 @@ function RobotCard({ robot, frame, onClose }: { robot: RobotPosition; frame: Fra
             since <Time at={status_since} exact />
           </span>
         )}
+        {isUnhealthy(robot) && <HealthBadge robot={robot} />}
       </p>
+      {isUnhealthy(robot) && (
+        <p className="mt-1 wrap-anywhere">
+          <Text>{failing.join(", ")}</Text>
+        </p>
+      )}
       {position !== null && (
         <p className={cx("mt-1 text-muted tabular-nums")}>
           {isIn(frame, robot) ? `${frame.textOf(position)}, ` : "Not on this map; position from "}

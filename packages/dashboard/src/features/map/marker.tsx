@@ -18,58 +18,75 @@ interface MarkerProps {
   onOpen: (cluster: Cluster<Placed>) => void;
 }
 
+/** Whether the robot is online and reports failing checks. Health from before it went offline does not count. */
+export const isUnhealthy = ({ status, health }: RobotPosition): boolean => status === "online" && health === "failing";
+
+type State = "online" | "unhealthy" | "offline";
+const stateOf = ({ robot }: Placed): State => (robot.status !== "online" ? "offline" : isUnhealthy(robot) ? "unhealthy" : "online");
+
+const SHAPES: Record<State, { shape: string; heading: string }> = {
+  online: { shape: "rounded-full border-surface bg-ok ring-1 ring-ok", heading: "fill-ok" },
+  unhealthy: { shape: "rotate-45 rounded-xs border-surface bg-bad ring-1 ring-bad", heading: "fill-bad" },
+  offline: { shape: "rounded-xs border-idle bg-surface", heading: "fill-idle" },
+};
+
 /**
- * One robot or a group. Online robots are filled circles, others hollow squares. Markers are not in the order of the Tab key, because the
- * list beside the map contains each robot.
+ * One robot or a group. Markers are not in the order of the Tab key, because the list beside the map contains each robot. The shape shows the
+ * state without its color: a circle is a healthy robot, a diamond an unhealthy one, and a hollow square one that is not online.
  */
 export function Marker({ cluster, left, top, is_selected, onOpen }: MarkerProps) {
   const { items } = cluster;
-  const online = items.filter(({ robot }) => robot.status === "online").length;
-  const is_old = items.every((one) => one.is_old);
+  const [first] = items;
+  const text = textOf(items);
   return (
     <button
       type="button"
       tabIndex={-1}
-      aria-label={textOf(cluster, online)}
-      title={textOf(cluster, online)}
-      data-marker={items.length === 1 ? items[0]!.robot.status : "group"}
-      data-old={is_old || undefined}
+      aria-label={text}
+      title={text}
+      data-marker={items.length === 1 && first !== undefined ? stateOf(first) : "group"}
+      data-old={items.every((one) => one.is_old) || undefined}
       onClick={() => onOpen(cluster)}
       className="absolute grid size-8 -translate-x-1/2 -translate-y-1/2 place-items-center"
       style={{ left, top }}
     >
-      {items.length === 1 ? (
-        <One one={items[0]!} is_online={online === 1} is_selected={is_selected} />
+      {items.length === 1 && first !== undefined ? (
+        <One one={first} is_selected={is_selected} />
       ) : (
-        <Group count={items.length} online={online} is_old={is_old} is_selected={is_selected} />
+        <Group items={items} is_selected={is_selected} />
       )}
     </button>
   );
 }
 
-function textOf({ items }: Cluster<Placed>, online: number): string {
+const countOf = (items: readonly Placed[], state: State): number => items.filter((one) => stateOf(one) === state).length;
+
+function textOf(items: readonly Placed[]): string {
   const [first] = items;
-  if (items.length === 1 && first !== undefined) return `${first.robot.name.slice(0, 200)}, ${first.robot.status.replaceAll("_", " ")}`;
-  return `${items.length.toLocaleString()} robots, ${online.toLocaleString()} online`;
+  if (items.length === 1 && first !== undefined) {
+    const { name, status, failing } = first.robot;
+    if (stateOf(first) !== "unhealthy") return `${name.slice(0, 200)}, ${status.replaceAll("_", " ")}`;
+    return `${name.slice(0, 200)}, unhealthy: ${failing.join(", ").slice(0, 200)}`;
+  }
+  const unhealthy = countOf(items, "unhealthy");
+  const online = countOf(items, "online") + unhealthy;
+  const counts = [`${items.length.toLocaleString()} robots`, `${online.toLocaleString()} online`];
+  return [...counts, ...(unhealthy === 0 ? [] : [`${unhealthy.toLocaleString()} unhealthy`])].join(", ");
 }
 
-function One({ one: { robot, is_old }, is_online, is_selected }: { one: Placed; is_online: boolean; is_selected: boolean }) {
-  const heading = robot.position?.heading_degrees ?? undefined;
-  const is_planar = robot.position?.latitude_degrees === null;
+function One({ one, is_selected }: { one: Placed; is_selected: boolean }) {
+  const { position } = one.robot;
+  const heading = position?.heading_degrees ?? undefined;
+  const is_planar = position?.latitude_degrees === null;
+  const { shape, heading: fill } = SHAPES[stateOf(one)];
   return (
-    <span className={cx("relative grid place-items-center", is_old && "opacity-50")}>
-      <span
-        className={cx(
-          "size-3.5 border-2",
-          is_online ? "rounded-full border-surface bg-ok ring-1 ring-ok" : "rounded-xs border-idle bg-surface",
-          is_selected && "outline-2 outline-offset-2 outline-accent",
-        )}
-      />
+    <span className={cx("relative grid place-items-center", one.is_old && "opacity-50")}>
+      <span className={cx("size-3.5 border-2", shape, is_selected && "outline-2 outline-offset-2 outline-accent")} />
       {heading !== undefined && (
         <svg
           aria-hidden
           viewBox="-12 -12 24 24"
-          className={cx("absolute size-8", is_online ? "fill-ok" : "fill-idle")}
+          className={cx("absolute size-8", fill)}
           // Compass headings turn clockwise from north; those of a floor plan counterclockwise from the x axis.
           style={{ transform: `rotate(${is_planar ? 90 - heading : heading}deg)` }}
         >
@@ -80,21 +97,23 @@ function One({ one: { robot, is_old }, is_online, is_selected }: { one: Placed; 
   );
 }
 
-function Group({ count, online, is_old, is_selected }: { count: number; online: number; is_old: boolean; is_selected: boolean }) {
-  const degrees = Math.round((online / count) * 360);
+function Group({ items, is_selected }: { items: readonly Placed[]; is_selected: boolean }) {
+  const degreesOf = (state: State): number => (countOf(items, state) / items.length) * 360;
+  const bad = degreesOf("unhealthy");
+  const ok = bad + degreesOf("online");
   return (
     <span
       className={cx("grid size-8 place-items-center rounded-full", is_selected && "outline-2 outline-offset-2 outline-accent")}
-      // The ring shows which part of the robots is online; the tooltip has the numbers.
-      style={{ background: `conic-gradient(var(--ok) ${degrees}deg, var(--line-strong) ${degrees}deg)` }}
+      // The ring shows which parts of the robots are unhealthy and online; the tooltip has the numbers.
+      style={{ background: `conic-gradient(var(--bad) ${bad}deg, var(--ok) ${bad}deg ${ok}deg, var(--line-strong) ${ok}deg)` }}
     >
       <span
         className={cx(
           "grid size-6 place-items-center rounded-full bg-raised text-xs font-medium tabular-nums",
-          is_old ? "text-muted" : "text-ink",
+          items.every((one) => one.is_old) ? "text-muted" : "text-ink",
         )}
       >
-        {count > 999 ? `${Math.floor(count / 1_000)}k` : count}
+        {items.length > 999 ? `${Math.floor(items.length / 1_000)}k` : items.length}
       </span>
     </span>
   );

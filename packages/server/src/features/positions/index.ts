@@ -20,8 +20,9 @@ export function positionRoutes(http: Http, plane: Plane): void {
   });
 }
 
-function toWire({ id, name, site_id, fleet_id, status, status_since, at, ...coordinates }: PositionRow): RobotPosition {
-  return { id, name, site_id, fleet_id, status, status_since, position: at === null ? null : { at, ...coordinates } };
+function toWire({ at, latitude_degrees, longitude_degrees, x_meters, y_meters, heading_degrees, ...robot }: PositionRow): RobotPosition {
+  const position = at === null ? null : { at, latitude_degrees, longitude_degrees, x_meters, y_meters, heading_degrees };
+  return { ...robot, position };
 }
 
 /** Stores the newest positions in the samples of distinct robots. Does nothing if there is none. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { encodeChunk, type Series } from "@roamfleet/protocol/link";
+import { json, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { storeSamples } from "../metrics/index.ts";
@@ -75,7 +76,17 @@ test("keeps the newest position of a robot, and writes at most one in 10 seconds
   assert.deepEqual([(await list()).length, (await list(false)).length], [2, 1]);
   const of_robot = await listPositions(plane.db.forOrg(org_id), caller, { robot_id }, { after: null, limit: 10 });
   assert.deepEqual(
-    of_robot.map(({ id, x_meters }) => [id, x_meters]),
-    [[robot_id, 4]],
+    of_robot.map(({ id, x_meters, health, failing }) => [id, x_meters, health, failing]),
+    [[robot_id, 4, "unknown", []]],
+  );
+  await plane.db.run(sql`
+    insert into health_snapshot (org_id, robot_id, received_at, snapshot, state, failing)
+    values (${org_id}, ${robot_id}, ${plane.clock.now()}, '{}', 'failing', ${json(["lidar: no data"])})`);
+  assert.deepEqual(
+    (await list()).map(({ health, failing }) => [health, failing]),
+    [
+      ["unknown", []],
+      ["failing", ["lidar: no data"]],
+    ],
   );
 });

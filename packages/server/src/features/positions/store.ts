@@ -1,7 +1,21 @@
+import type { RobotPosition } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { limited, MAX_ID, type Window } from "../../kernel/page.ts";
-import { equals, float, json, nullable, type RowOf, sql, type Statement, text, textOf, timestamptz, wiredRow } from "../../kernel/sql.ts";
+import {
+  equals,
+  float,
+  json,
+  jsonb,
+  nullable,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  textOf,
+  timestamptz,
+  wiredRow,
+} from "../../kernel/sql.ts";
 import type { Position } from "./position.ts";
 
 /** Minimum time between two stored positions of a robot. More frequent ones are not written. */
@@ -28,6 +42,8 @@ const positionRow = wiredRow({
   fleet_id: text,
   status: textOf<"online" | "offline" | "never_connected">(),
   status_since: nullable(timestamptz),
+  health: textOf<RobotPosition["health"]>(),
+  failing: jsonb<string[]>(),
   at: nullable(timestamptz),
   latitude_degrees: nullable(float),
   longitude_degrees: nullable(float),
@@ -51,7 +67,7 @@ const STATUSES: Record<PositionRow["status"] | "any", Statement<unknown>> = {
   offline: sql`and r.node_id is null and r.last_seen_at is not null`,
   never_connected: sql`and r.last_seen_at is null and r.connected_at is null`,
 };
-/** Lists robots that the caller may see, newest first, with their last positions. */
+/** Lists robots that the caller may see, newest first, with their last positions and health. */
 export const listPositions = (
   db: Db,
   caller: Caller,
@@ -60,12 +76,14 @@ export const listPositions = (
 ): Promise<PositionRow[]> =>
   db.many(
     sql(positionRow)`${limited(
-      sql`-- reads tables of other features: robot
+      sql`-- reads tables of other features: robot, health_snapshot
         select r.id, r.name, r.site_id, r.fleet_id,
           case when r.node_id is not null then 'online' when r.last_seen_at is null then 'never_connected' else 'offline' end as status,
           case when r.node_id is not null then r.connected_at else r.last_seen_at end as status_since,
+          coalesce(h.state, 'unknown') as health, coalesce(h.failing, '[]') as failing,
           p.at, p.latitude_degrees, p.longitude_degrees, p.x_meters, p.y_meters, p.heading_degrees
         from robot r ${known === true ? sql`join` : sql`left join`} robot_position p on p.org_id = r.org_id and p.robot_id = r.id
+          left join health_snapshot h on h.org_id = r.org_id and h.robot_id = r.id
         where r.org_id = ${caller.org_id} and r.decommissioned_at is null and r.id < ${after ?? MAX_ID} ${STATUSES[status ?? "any"]}
           ${equals({ "r.site_id": site_id, "r.fleet_id": fleet_id, "r.id": robot_id })}
           ${known === false ? sql`and p.robot_id is null` : sql``} ${visible(caller, "r.site_id", "r.fleet_id")}
