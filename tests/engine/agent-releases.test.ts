@@ -91,10 +91,7 @@ test("an agent version that does not start is rolled back with a reason, and a r
   assert.equal((await plane.deployment(second.id)).status, "rolled_back");
   const { items } = await plane.api.listRobotTimeline({ params: { id: robot.id } });
   const entry = items.find(({ kind }) => kind === "deployment.rolled_back");
-  assert.deepEqual(
-    [entry?.summary, entry?.data["reason"]],
-    ["Release of roamfleet-agent rolled back: simulated: crash_loop", "crash_loop"],
-  );
+  assert.deepEqual([entry?.summary, entry?.data["reason"]], [`Release ${bad.tag} rolled back: simulated: crash_loop`, "crash_loop"]);
   assert.equal(robot.runs(AGENT_APP), good.tag);
   const back = (await plane.api.rollBackDeployment({ params: { id: first.id } })).data;
   await plane.settle();

@@ -31,7 +31,7 @@ test("a fleet deployment of a new app fails only on robots that have reached the
   const release = await plane.release({ app: "extra" });
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
-  assert.deepEqual(await endOf(plane, id, full.id), ["failed", "incompatible", `release of extra failed: ${FULL}`]);
+  assert.deepEqual(await endOf(plane, id, full.id), ["failed", "incompatible", `release ${release.tag} failed: ${FULL}`]);
   assert.deepEqual([almost.runs("extra"), empty.runs("extra"), full.runs("extra")], [release.tag, release.tag, undefined]);
   assert.equal((await plane.deployment(id)).status, "failed");
   // A new release of an existing app is allowed.
@@ -49,6 +49,6 @@ test("a scheduled deployment fails on a robot that reaches its app limit before 
   const { id } = await plane.deploy(release, { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
   await addApps(plane, robot.id, 1, APPS_MAX);
   await plane.advance({ minutes: 2 });
-  assert.deepEqual(await endOf(plane, id, robot.id), ["failed", "incompatible", `release of extra failed: ${FULL}`]);
+  assert.deepEqual(await endOf(plane, id, robot.id), ["failed", "incompatible", `release ${release.tag} failed: ${FULL}`]);
   await checkEngine(plane, { ended: true });
 });

@@ -54,23 +54,23 @@ test("a robot with two slots installs OS images with RAUC despite a power cut, a
 
   const { items } = await robot.api.listRobotTimeline({ params: { id }, query: { limit: 200 } });
   const changes = items.toReversed().filter(({ kind }) => kind.startsWith("deployment."));
-  const rolled_back = [
-    "deployment.rolling_back: Release of os rolling back to the previous version: health check failed",
-    "deployment.rolled_back: Release of os rolled back: health check failed",
+  const rolledBack = (tag: string): string[] => [
+    `deployment.rolling_back: Release ${tag} rolling back to the previous version: health check failed`,
+    `deployment.rolled_back: Release ${tag} rolled back: health check failed`,
   ];
   assert.deepEqual(
     changes.map(({ kind, summary }) => `${kind}: ${summary}`),
     [
       "deployment.dispatched: Installing counter",
-      "deployment.applied: Release of main applied",
+      "deployment.applied: Release counter applied",
       "deployment.dispatched: Installing foreign",
-      "deployment.failed: Release of os failed: the robot refused the change",
+      "deployment.failed: Release foreign failed: the robot refused the change",
       "deployment.dispatched: Installing good",
-      "deployment.applied: Release of os applied",
+      "deployment.applied: Release good applied",
       "deployment.dispatched: Installing broken",
-      ...rolled_back,
+      ...rolledBack("broken"),
       "deployment.dispatched: Installing silent",
-      ...rolled_back,
+      ...rolledBack("silent"),
     ],
   );
 });

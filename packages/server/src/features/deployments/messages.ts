@@ -47,7 +47,7 @@ const STEPS: Record<TargetStatus, string> = {
   cancelled: "cancelled",
 };
 
-/** Describes a change of one target: "installing hello-robot-1.1.0", "release of nav applied". */
+/** Describes a change of one target: "installing nav-2.4.0", "release nav-2.4.0 applied" or, if it was deleted, "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
   if (isRemoved({ ...change.target, status: change.to }))
     return app === AGENT_APP
@@ -55,7 +55,8 @@ export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app"
       : `${app === null ? "release" : `release of ${app}`} removed; the app no longer runs`;
   if (change.to === "dispatched" && change.release_tag !== undefined) return `installing ${change.release_tag}`;
   if (change.to === "dispatched" && kind === "config") return "config deployment started";
-  const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
+  const release = change.release_tag ?? (app === null ? "" : `of ${app}`);
+  const subject = kind === "config" ? "config" : `release ${release}`.trimEnd();
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
   const why = change.reason === null ? "" : `: ${detail ?? REASON_TEXTS[change.reason]}`;
   const again = change.to === "queued" && change.target.attempt > 0 ? " again" : "";

@@ -71,10 +71,12 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   if (org_id === undefined) return [];
   const now = engine.clock.now();
   const stored = wanted.flatMap((move) => (move.started === undefined ? move.changes : []));
-  const changed = new Set(stored.length === 0 ? [] : (await changeTargets(tx, org_id, stored, now)).map(({ id }) => id));
+  const changed = new Map(
+    stored.length === 0 ? [] : (await changeTargets(tx, org_id, stored, now)).map(({ id, release_tag }) => [id, release_tag]),
+  );
   const moves: PreparedMove[] = [];
   for (const { deployment, changes, started } of wanted) {
-    const own = started === undefined ? changes.filter(({ target }) => changed.has(target.id)) : changes;
+    const own = started === undefined ? changes.flatMap((change) => changedOnly(changed, change)) : changes;
     if (own.length < changes.length)
       engine.log.warn(
         { deployment_id: deployment.id, lost: changes.length - own.length },
@@ -104,6 +106,12 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   }
   await followUp(tx, engine, moved, actor);
   return moved.map(({ row }) => row);
+}
+
+/** Returns the change with the tag of its target's release, or nothing if its target was not changed. */
+function changedOnly(changed: ReadonlyMap<string, string | null>, change: TargetChange): TargetChange[] {
+  const release_tag = changed.get(change.target.id);
+  return release_tag === undefined ? [] : [{ ...change, release_tag: release_tag ?? undefined }];
 }
 
 /** Returns the target of a deployment that starts, as its changes leave it. */

@@ -155,8 +155,8 @@ export interface Pair {
   deployment: DeploymentRow;
 }
 
-/** `release_tag` is absent for a config, for the removal of an app and for a deleted release. */
-type Decided = Pair & { decision: Decision; release_tag?: string };
+/** `release_tag` is undefined for a config, for the removal of an app and for a deleted release. */
+type Decided = Pair & { decision: Decision; release_tag: string | undefined };
 
 /**
  * Dispatches queued targets, makes them wait or ends them. The caller has locked the targets and `deployments`. `started` contains the
@@ -181,8 +181,8 @@ export async function dispatchLocked(
     engine,
     decided.filter(({ decision }) => "dispatch" in decision),
   );
-  const ended = decided.flatMap(({ target, decision }): TargetChange[] =>
-    "end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : [],
+  const ended = decided.flatMap(({ target, decision, release_tag }): TargetChange[] =>
+    "end" in decision ? [{ target, to: decision.end, reason: decision.reason, release_tag }] : [],
   );
   const waiting = new Map(waits.map(({ target, wait }) => [target.id, wait]));
   for (const [wait, own] of Map.groupBy(waits, (one) => one.wait))
@@ -283,7 +283,7 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
       last_order_number: last(target),
       denial: authorities.denialAt(deployment, robot) ?? unwanted.get(deployment.id) ?? null,
     });
-    return { target, deployment, decision, ...(release === undefined ? {} : { release_tag: release.tag }) };
+    return { target, deployment, decision, release_tag: release?.tag };
   });
 }
 
@@ -373,7 +373,7 @@ async function writeDesiredReleases(
     const state = apps.get(keyOf(target));
     if (state === undefined && full.has(target.robot_id)) {
       const detail = `the robot already has ${APPS_MAX} apps, the maximum; app ${target.subject} cannot be added`;
-      return { target, to: "failed", reason: "incompatible", attempt, data: { detail } };
+      return { target, to: "failed", reason: "incompatible", attempt, release_tag, data: { detail } };
     }
     return {
       target,
@@ -383,7 +383,7 @@ async function writeDesiredReleases(
       deadline_at: deadlineOf("dispatched", verifySecondsOf(deployment.rollout), now),
       // Keep the release that ran before the first attempt: a robot that was unreachable may have installed the new release since.
       previous_release_id: target.attempt > 0 ? target.previous_release_id : (state?.current_release_id ?? null),
-      ...(release_tag === undefined ? {} : { release_tag }),
+      release_tag,
     };
   });
 }

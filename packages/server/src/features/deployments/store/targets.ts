@@ -132,8 +132,8 @@ export interface TargetChange {
   not_before_at?: Date | null;
   dispatch_generation?: number | null;
   previous_release_id?: string | null;
-  /** The release that is dispatched, for messages. */
-  release_tag?: string;
+  /** The tag of the target's release, for messages. Absent for configs and deleted releases. `moveAll` sets it for targets that are stored. */
+  release_tag?: string | undefined;
   /** From this change on, the robot rolls back at the request of the server. */
   reverting?: true;
   /** Additional fields of the event's data. */
@@ -155,8 +155,11 @@ export const afterChange = ({ target, ...c }: TargetChange) => ({
   reverting: c.reverting ?? target.reverting,
 });
 
-const changedRow = row({ id: text });
-/** Compare-and-set of targets. Those whose status or attempt has changed since they were read are left unchanged. */
+const changedRow = row({ id: text, release_tag: nullable(text) });
+/**
+ * Compare-and-set of targets. Those whose status or attempt has changed since they were read are left unchanged. Returns the changed ones with
+ * the tags of their releases.
+ */
 export function changeTargets(db: Db, org_id: string, changes: readonly TargetChange[], now: Date) {
   const from = changes.map(({ target }) => target);
   const to = changes.map(afterChange);
@@ -170,7 +173,8 @@ export function changeTargets(db: Db, org_id: string, changes: readonly TargetCh
       ${list(to.map((t) => t.dispatch_generation))}::bigint[], ${list(to.map((t) => t.previous_release_id))}::text[], ${list(to.map((t) => t.reverting))}::boolean[]
     ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id, reverting)
     where t.org_id = ${org_id} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
-    returning t.id`);
+    -- reads tables of other features: release
+    returning t.id, (select r.tag from release r where r.org_id = t.org_id and r.id = t.release_id) as release_tag`);
 }
 
 /** Inserts targets of deployments that start, in their state after their first change. */
