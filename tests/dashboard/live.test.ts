@@ -296,13 +296,13 @@ async function offline({ it, robot }: Scene): Promise<void> {
   await page.getByRole("button", { name: "Open shell" }).click();
   await sees(it, page, PROMPT);
   await robot.stop();
-  await page.locator("[data-shell-ended]").getByText("Robot offline").waitFor();
+  await page.locator("[data-shell-ended]").getByText("Robot not connected").waitFor();
   await visit(page, `/robots/${id}/logs`);
   await page.getByText("The records below were received before the robot went offline").waitFor();
   await page.getByText("many and one").waitFor();
   for (const tab of ["camera", "topics"]) {
     await visit(page, `/robots/${id}/${tab}`);
-    await page.getByText("Robot offline").first().waitFor();
+    await page.getByText("Robot not connected").first().waitFor();
     await axe(page);
   }
   await visit(page, `/robots/${id}/logs`);

@@ -100,7 +100,7 @@ async function missing(it: Dashboard): Promise<void> {
   const { page } = it;
   const third = (await names(it))[2] ?? "";
   await visit(page, "/map");
-  await page.getByRole("button", { name: "Not on it (2)" }).click();
+  await page.getByRole("button", { name: "Not on the map (2)" }).click();
   await page.locator("[data-row]", { hasText: third }).getByText("none").waitFor();
   await page.getByRole("button", { name: "On the map (2)" }).click();
 }

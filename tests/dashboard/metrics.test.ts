@@ -227,7 +227,7 @@ test("explores metrics of many robots in the browser", LIMIT, async (t) => {
 
   await t.test("compares two robots from the Metrics tab of one", async () => {
     await visit(page, `/robots/${first!.id}/metrics`);
-    await page.getByRole("button", { name: "Compare with…" }).click();
+    await page.getByRole("button", { name: "Compare…" }).click();
     await page.getByRole("combobox", { name: "Robot" }).fill("arm-1");
     await page.getByRole("option", { name: "arm-1" }).click();
     await page.getByRole("button", { name: "Compare", exact: true }).click();

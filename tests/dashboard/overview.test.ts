@@ -91,7 +91,7 @@ test("the overview states what is wrong in each situation", LIMIT, async (t) => 
   await situation(
     "a failed deployment and a failed installation",
     "bad",
-    ["1 deployment failed in 7 days", "The last installation failed on 1 robot"],
+    ["1 deployment failed in 7 days", "The last update failed on 1 robot"],
     async () => {
       // Without a previous release of the app, the deployment fails instead of being rolled back.
       first.behave(rollBack(), "arm-1.0");
@@ -100,7 +100,7 @@ test("the overview states what is wrong in each situation", LIMIT, async (t) => 
   );
   await situation("a critical incident about the deployment", "bad", ["1 critical incident"], async () => {});
   await t.test("the robot whose installation failed is listed", async () => {
-    await page.getByRole("region", { name: "Failed installations" }).getByRole("link").first().waitFor();
+    await page.getByRole("region", { name: "Failed updates" }).getByRole("link").first().waitFor();
   });
   await situation("a config file that was changed on the robot", "bad", ["1 robot with a changed config file"], async () => {
     await api.setConfig({ body: { key: "speed", value: 1 } });

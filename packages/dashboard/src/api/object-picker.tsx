@@ -61,7 +61,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
       }))}
       // After a failure, no object is missing: the search is repeated.
       is_looking={found.isPending || found.isError}
-      error={is_missing ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist` : (notLoaded(failure) ?? error)}
+      error={is_missing ? `This ${kind} does not exist. Choose another one.` : (notLoaded(failure) ?? error)}
     />
   );
 }

@@ -70,7 +70,7 @@ function Finder({ onClose }: { onClose: () => void }) {
         aria-expanded
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}
-        placeholder="Search, or type deploy, logs, metrics or acknowledge…"
+        placeholder="Search or run a command"
         className="h-12 w-full border-b border-line bg-transparent px-4 outline-none placeholder:text-muted"
         value={text}
         onChange={(event) => {

@@ -145,6 +145,9 @@ export function FilterSelect<Value extends string>({
   onChange: (value: Value | undefined) => void;
 }) {
   const labeled = options.map((option) => (typeof option === "string" ? { value: option, label: option.replaceAll("_", " ") } : option));
+  // Without this option, the select would show "any" while a filter from the URL applies.
+  if (value !== undefined && labeled.every((option) => option.value !== value))
+    labeled.push({ value, label: `${label}: ${options.length === 0 ? "…" : "not available"}` });
   return (
     <select
       aria-label={label}

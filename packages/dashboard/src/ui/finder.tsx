@@ -42,7 +42,10 @@ export function Finder(props: FinderProps) {
   const error = is_left && !is_looking ? `No ${label.toLowerCase()} named ${text.trim()}. Choose one from the list.` : props.error;
   const has_note = error !== undefined || note !== undefined;
   return (
-    <div className={cx("relative", !compact && "mb-3")} onBlur={(event) => !event.currentTarget.contains(event.relatedTarget) && leave()}>
+    <div
+      className={cx("relative", !compact && "mb-3", props.className ?? (compact ? "w-48" : "w-full"))}
+      onBlur={(event) => !event.currentTarget.contains(event.relatedTarget) && leave()}
+    >
       <label htmlFor={id} className={compact ? "sr-only" : "mb-1 block font-medium"}>
         {label}
       </label>
@@ -61,10 +64,7 @@ export function Finder(props: FinderProps) {
         onClick={() => setOpen(true)}
         onChange={({ target }) => type(target.value)}
         onKeyDown={press}
-        className={cx(
-          "h-8 rounded-md border border-line-strong bg-surface px-2.5 placeholder:text-muted aria-invalid:border-bad",
-          props.className ?? (compact ? "w-48" : "w-full"),
-        )}
+        className="h-8 w-full rounded-md border border-line-strong bg-surface px-2.5 placeholder:text-muted aria-invalid:border-bad"
       />
       {is_open && (
         <FoundList

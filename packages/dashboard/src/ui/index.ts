@@ -22,7 +22,7 @@ export { Finder, type FinderProps } from "./finder.tsx";
 export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput, withLocalTimes } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { lazyPart, loadPatiently } from "./lazy-part.ts";
-export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";
+export { Blank, copyAsRf, CreateButton, ListActions, Menu, type MenuEntry } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export {
@@ -36,7 +36,7 @@ export {
   QueryState,
   Skeleton,
 } from "./query-state.tsx";
-export { Badge, ConfigState, HealthBadge, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
+export { Badge, ConfigState, HealthBadge, LastSeen, Meter, type Part, Progress, ReleaseState, StatusBadge, type Tone } from "./status.tsx";
 export { showTableAs, TableSettings, type TableView, useTableView } from "./table-view.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";
 export { notifyDone, notifyError } from "./toasts.tsx";

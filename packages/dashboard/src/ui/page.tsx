@@ -18,7 +18,7 @@ export function PageHeader({
   actions?: ReactNode;
 }) {
   return (
-    <header className="mb-4 flex flex-wrap items-start justify-between gap-x-4 gap-y-2">
+    <header className="mb-4 flex min-h-8 flex-wrap items-start justify-between gap-x-4 gap-y-2">
       <title>{`${label.slice(0, 80)} · Roamfleet`}</title>
       <div className="min-w-0">
         <h1 className="text-xl font-semibold tracking-tight [overflow-wrap:anywhere]">{title}</h1>
@@ -125,8 +125,13 @@ export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] 
   const { pathname } = useLocation();
   // On narrow screens, scroll the open tab into view: some tabs may be hidden, which a fade indicates.
   useEffect(() => {
-    // Return nothing: in newer browsers scrollIntoView returns a promise, which React would take for a cleanup function.
-    nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
+    const show = (): void => {
+      nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
+    };
+    show();
+    // Also after a phone was rotated.
+    addEventListener("resize", show);
+    return () => removeEventListener("resize", show);
   }, [pathname]);
   return (
     <nav

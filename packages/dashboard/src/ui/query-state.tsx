@@ -26,7 +26,7 @@ export function EmptyState({ icon: Icon = Inbox, title, children, actions, comma
     >
       <Icon size={28} aria-hidden className={is_error ? "text-bad" : "text-muted"} />
       <h2 className="font-semibold">{title}</h2>
-      {children !== undefined && <div className="text-muted">{children}</div>}
+      {children !== undefined && <div className="text-balance text-muted">{children}</div>}
       {Boolean(actions) && <div className="mt-2 flex flex-wrap justify-center gap-2">{actions}</div>}
       {command !== undefined && (
         <div className="mt-2 w-full text-left">
@@ -38,8 +38,8 @@ export function EmptyState({ icon: Icon = Inbox, title, children, actions, comma
 }
 
 /** Shown if no row matches the filters. */
-export const NoMatch = ({ title, onShowAll }: { title: string; onShowAll: () => void }) => (
-  <EmptyState title={title} actions={<Button onClick={() => onShowAll()}>Show all</Button>} />
+export const NoMatch = ({ title, onClear }: { title: string; onClear: () => void }) => (
+  <EmptyState title={title} actions={<Button onClick={() => onClear()}>Clear filters</Button>} />
 );
 
 /** Whether the content is one of several parts of a page. Its errors are then one line, so that the other parts stay in view. */
@@ -57,15 +57,13 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() =
         <strong className="font-semibold">{shown.title}.</strong> {text}
       </ErrorBar>
     );
-  const is_missing = isNotFound(error);
-  const actions = (onRetry !== undefined || is_missing) && (
-    <>
-      {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
-      {is_missing && <LinkButton to="/">Go to overview</LinkButton>}
-    </>
+  const action = isNotFound(error) ? (
+    <LinkButton to="/">Go to overview</LinkButton>
+  ) : (
+    onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>
   );
   return (
-    <EmptyState is_error actions={actions} {...shown}>
+    <EmptyState is_error actions={action} {...shown}>
       {text}
     </EmptyState>
   );
@@ -101,7 +99,7 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
     return {
       icon: SearchX,
       title: "Not found",
-      text: `${sentence(error.message)} The object may have been removed, or you may not have access to it.`,
+      text: `${sentence(error.message)} It may have been deleted, or you may not have access to it.`,
     };
   const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
   const text = `${error instanceof Error ? error.message : String(error)}${detail}`;

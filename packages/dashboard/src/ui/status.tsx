@@ -11,7 +11,7 @@ import {
   TriangleAlert,
 } from "lucide-react";
 import type { ReactNode } from "react";
-import { cx } from "./text.tsx";
+import { cx, Time } from "./text.tsx";
 
 export type Tone = "ok" | "warn" | "bad" | "info" | "idle";
 const TONES: Record<Tone, string> = {
@@ -118,6 +118,10 @@ export function HealthBadge({
     </span>
   );
 }
+
+/** When a robot was last seen. A robot that is online is seen now. */
+export const LastSeen = ({ status, last_seen_at }: { status: string; last_seen_at: string | null }) =>
+  status === "online" ? <span className="text-muted">now</span> : <Time at={last_seen_at} />;
 
 const FILLS: Record<Tone, string> = { ok: "bg-ok", warn: "bg-warn", bad: "bg-bad", info: "bg-info", idle: "bg-line-strong" };
 

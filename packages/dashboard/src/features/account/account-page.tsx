@@ -35,7 +35,7 @@ export function AccountPage() {
               <li key={id} className="flex items-center gap-2">
                 <Text>{name}</Text>
                 <Badge>{role}</Badge>
-                {id === org.id && <Badge tone="ok">current</Badge>}
+                {id === org.id && <Badge tone="info">current</Badge>}
               </li>
             ))}
           </ul>

@@ -49,7 +49,7 @@ export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
     cell: ({ object_id, object_name }) => (
       <ObjectLink id={object_id}>
         {object_name == null ? (
-          <TextLine className="font-mono text-xs">{object_id}</TextLine>
+          <TextLine>{object_id === null ? null : `${kindWords(object_id).replace(/ of $/, " ")}${object_id}`}</TextLine>
         ) : (
           <TextLine>{`${kindWords(object_id)}${object_name}`}</TextLine>
         )}
@@ -158,6 +158,9 @@ const KINDS: Readonly<Record<string, string>> = {
   alr: "alert rule",
   chn: "channel",
   inc: "incident",
+  sess: "session",
+  shl: "shell session",
+  view: "view",
 };
 
 /** Returns the kind of an object by the prefix of its ID, to be followed by its name. */

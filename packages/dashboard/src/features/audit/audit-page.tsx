@@ -66,7 +66,6 @@ function AuditLog() {
           <>
             <ViewsMenu page="audit" search={{ ...search, entry: undefined }} table={view} />
             <Button
-              look="quiet"
               icon={RefreshCw}
               className="max-sm:!px-0"
               busy={list.query.isRefetching && list.query.failureCount === 0}
@@ -105,7 +104,7 @@ function AuditLog() {
           empty={
             <EmptyState
               title={is_filtered ? "No matching entries" : "No entries yet"}
-              actions={is_filtered && <Button onClick={() => clear()}>Show all</Button>}
+              actions={is_filtered && <Button onClick={() => clear()}>Clear filters</Button>}
             />
           }
         />
@@ -150,8 +149,8 @@ function RarerFilters({ search, onChange }: Parts) {
       <FilterSelect label="Outcome" value={search.outcome} options={["done", "refused"]} onChange={(outcome) => onChange({ outcome })} />
       <ObjectFilter object_id={search.object_id} onChange={onChange} />
       <div className="flex flex-wrap gap-2 max-sm:w-full">
-        <TimeInput label="Since" value={search.since} onValue={(since) => onChange({ since })} />
-        <TimeInput label="Until" value={search.until} onValue={(until) => onChange({ until })} />
+        <TimeInput label="From" value={search.since} onValue={(since) => onChange({ since })} />
+        <TimeInput label="To" value={search.until} onValue={(until) => onChange({ until })} />
       </div>
     </>
   );

@@ -30,7 +30,7 @@ test("converts times to values of a date input and back", () => {
 
 test("converts names of audit actions to words", () => {
   assert.equal(actionWords("getShellRecording"), "Get shell recording");
-  assert.equal(actionWords("stream.opened"), "Stream opened");
+  assert.equal(actionWords("stream.opened"), "Open stream");
   assert.equal(actionWords("rollBackConfig"), "Roll back config");
   assert.equal(actionWords(""), "");
 });

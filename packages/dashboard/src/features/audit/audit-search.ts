@@ -26,8 +26,17 @@ export function auditCommand(search: AuditSearch): string {
   return shellLine("rf", "audit", { actor: actor_id, "token-id": token_id, object: object_id, action, outcome, since, until, changes });
 }
 
-/** Converts the name of a route or event to words: `getShellRecording` is "Get shell recording", `stream.opened` "Stream opened". */
+/** Actions whose words differ from their names. */
+const ACTION_WORDS: Readonly<Record<string, string>> = {
+  commentIncident: "Comment on incident",
+  "stream.opened": "Open stream",
+  "stream.closed": "Close stream",
+};
+
+/** Converts the name of a route or event to words: `getShellRecording` is "Get shell recording". */
 export function actionWords(action: string): string {
+  const known = ACTION_WORDS[action];
+  if (known !== undefined) return known;
   const words = action
     .replace(/[._]/g, " ")
     .replace(/([a-z\d])([A-Z])/g, "$1 $2")

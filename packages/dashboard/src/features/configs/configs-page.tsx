@@ -35,6 +35,7 @@ import {
   isOwn,
   type Scope,
   scopeName,
+  setLine,
   unsetLine,
   valueLine,
   viewLine,
@@ -91,7 +92,7 @@ export function ConfigsPage() {
               <ValuesTable
                 values={filterValues(values, search)}
                 is_any_set={values.length > 0}
-                onShowAll={() => change({ q: undefined, namespace: undefined })}
+                onClear={() => change({ q: undefined, namespace: undefined })}
                 place={place}
                 onEdit={(of) => setShown({ kind: "edit", of })}
                 onUnset={(of) => setShown({ kind: "unset", of })}
@@ -175,7 +176,8 @@ function useEffective(scope: Scope, scope_id: string | undefined): Loaded<Effect
 
 interface Acts {
   place: ConfigScope;
-  onEdit: (value: EffectiveValue) => void;
+  /** Undefined: a new value. */
+  onEdit: (value: EffectiveValue | undefined) => void;
   onUnset: (value: EffectiveValue) => void;
 }
 /** The actions of the rows. Passed by context, so that the columns stay constant. */
@@ -255,10 +257,10 @@ function RowMenu({ value }: { value: EffectiveValue }) {
 interface ValuesTableProps extends Acts {
   values: readonly EffectiveValue[];
   is_any_set: boolean;
-  onShowAll: () => void;
+  onClear: () => void;
 }
 
-function ValuesTable({ values, is_any_set, onShowAll, place, onEdit, onUnset }: ValuesTableProps) {
+function ValuesTable({ values, is_any_set, onClear, place, onEdit, onUnset }: ValuesTableProps) {
   const navigate = useNavigate();
   const may_set = useMay("operator");
   const is_admin = useMay("admin");
@@ -275,9 +277,13 @@ function ValuesTable({ values, is_any_set, onShowAll, place, onEdit, onUnset }: 
         }}
         empty={
           is_any_set ? (
-            <NoMatch title="No matching values" onShowAll={onShowAll} />
+            <NoMatch title="No matching values" onClear={onClear} />
           ) : (
-            <EmptyState title="No values yet" command="rf configs set speed_limit 1.5">
+            <EmptyState
+              title="No values yet"
+              command={setLine({ ...place, namespace: "default", key: "speed_limit" }, "1.5", false)}
+              actions={may_set && <Button onClick={() => onEdit(undefined)}>Set value</Button>}
+            >
               A value set for the organization applies to all robots, unless a site, a fleet or a robot overrides it.
             </EmptyState>
           )

@@ -10,11 +10,12 @@ import {
   type Column,
   Command,
   ConfigState,
-  cx,
   EmptyState,
+  LastSeen,
   LinkButton,
   ListTable,
   NameLink,
+  Segments,
   StatusBadge,
   TextLine,
   Time,
@@ -34,7 +35,7 @@ const COLUMNS: readonly Column<Robot>[] = [
   { name: "Fleet", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ fleet_id }) => <FleetName id={fleet_id} /> },
   { name: "Config", width: "6.5rem", priority: 2, cell: ({ config_state }) => <ConfigState state={config_state} /> },
   { name: "Status", width: "7.5rem", priority: 3, cell: ({ status }) => <StatusBadge status={status} /> },
-  { name: "Last seen", width: "7rem", priority: 3, cell: ({ last_seen_at }) => <Time at={last_seen_at} /> },
+  { name: "Last seen", width: "7rem", priority: 3, cell: LastSeen },
   { name: "", width: "10.5rem", align: "right", cell: ({ id }) => <RowActs id={id} /> },
 ];
 
@@ -60,11 +61,8 @@ function RowActs({ id }: { id: string }) {
 }
 
 const STATES = {
-  drifted: {
-    title: "Drifted",
-    text: "A config file was changed or removed on the robot. The next config deployment restores it.",
-  },
-  pending: { title: "Pending", text: "A config deployment to the robot is in progress." },
+  drifted: "Robots on which a deployed config file was changed or removed. The next config deployment restores it.",
+  pending: "Robots to which a config deployment is in progress.",
 } as const;
 
 /** Robots whose config files differ from the deployed ones, and robots with a config deployment in progress. */
@@ -75,20 +73,18 @@ export function DriftPage() {
   const list = useLivePages("listRobots", { query: { config_state: state } });
   return (
     <ConfigsFrame label="Config drift">
-      <div role="group" aria-label="State" className="mb-2 flex flex-wrap gap-2">
-        {(["drifted", "pending"] as const).map((each) => (
-          <LinkButton
-            key={each}
-            to="/configs/drift"
-            search={{ state: each }}
-            className={cx(each === state && "!border-accent !bg-accent-soft")}
-            aria-current={each === state ? "true" : undefined}
-          >
-            {STATES[each].title}
-          </LinkButton>
-        ))}
+      <div className="mb-2">
+        <Segments
+          label="State"
+          options={[
+            { value: "drifted", label: "Drifted" },
+            { value: "pending", label: "Pending" },
+          ]}
+          value={state}
+          onChange={(each) => void navigate({ to: "/configs/drift", search: { state: each } })}
+        />
       </div>
-      <p className="mb-3 text-muted">{STATES[state].text}</p>
+      <p className="mb-3 text-muted">{STATES[state]}</p>
       <DeployContext value={setRobot}>
         <ListTable
           label={state === "drifted" ? "Robots with config drift" : "Robots with a pending config deployment"}
@@ -97,9 +93,7 @@ export function DriftPage() {
           onOpen={({ id }) => void navigate({ to: "/configs", search: { scope: "robot", scope_id: id } })}
           empty={
             <EmptyState title={state === "drifted" ? "No config drift" : "No pending config deployments"}>
-              {state === "drifted"
-                ? "Robots appear here when a deployed config file was changed or removed on them."
-                : "Robots appear here while a config deployment to them is in progress."}
+              Robots appear here automatically.
             </EmptyState>
           }
         />

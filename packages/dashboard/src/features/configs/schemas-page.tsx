@@ -46,7 +46,11 @@ export function SchemasPage() {
       <QueryState query={schemas}>
         {({ items }) =>
           items.length === 0 ? (
-            <EmptyState title="No schemas yet" command="rf configs schema set NAMESPACE FILE">
+            <EmptyState
+              title="No schemas yet"
+              command="rf configs schema set NAMESPACE FILE"
+              actions={may_set && <Button onClick={() => setShown({ of: undefined })}>Set schema</Button>}
+            >
               Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates
               the schema.
             </EmptyState>

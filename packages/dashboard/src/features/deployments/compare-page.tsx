@@ -43,18 +43,18 @@ export function ComparePage() {
         title="Compare deployments"
         label="Compare deployments"
         actions={
-          a !== undefined &&
-          b !== undefined && (
-            <LinkButton to="/deployments/compare" search={{ a: b, b: a }} icon={ArrowLeftRight}>
-              Swap
-            </LinkButton>
-          )
+          <>
+            <LinkButton to="/deployments">Go to deployments</LinkButton>
+            {a !== undefined && b !== undefined && (
+              <LinkButton to="/deployments/compare" search={{ a: b, b: a }} icon={ArrowLeftRight}>
+                Swap
+              </LinkButton>
+            )}
+          </>
         }
       />
       {a === undefined || b === undefined ? (
-        <EmptyState title="No deployments selected" actions={<LinkButton to="/deployments">Go to deployments</LinkButton>}>
-          Select two deployments in the list, then compare them.
-        </EmptyState>
+        <EmptyState title="No deployments selected">Select two deployments in the list, then compare them.</EmptyState>
       ) : (
         <Both a={a} b={b} />
       )}

@@ -1,23 +1,11 @@
 import type { ConfigDeployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { query, usePlaces } from "../../api/queries.ts";
-import {
-  Card,
-  CopyText,
-  KeyValue,
-  LinkButton,
-  type Loaded,
-  LoadedPage,
-  PageHeader,
-  Section,
-  StatusBadge,
-  Text,
-  useFilters,
-} from "../../ui/index.ts";
+import { Card, CopyText, KeyValue, type Loaded, LoadedPage, PageHeader, Section, Text, useFilters } from "../../ui/index.ts";
 import { configName } from "./deployment-kind.ts";
 import { ActorName, DeploymentTitle, EventLog, timesOf } from "./deployment-parts.tsx";
-import { Counts, DeploymentSituation, WaveList } from "./deployment-progress.tsx";
+import { Counts, DeploymentSituation, DeploymentStatusBadge, WaveList } from "./deployment-progress.tsx";
 import { configPolicyLines } from "./deployment-text.ts";
 import { StepBar } from "./step-bar.tsx";
 import { TargetTable } from "./target-table.tsx";
@@ -49,16 +37,14 @@ function Live({ deployment, waves }: { deployment: ConfigDeployment; waves: Load
         label={`${configName(deployment)}: ${status.replaceAll("_", " ")}`}
         meta={
           <>
-            <StatusBadge status={status} />
+            <DeploymentStatusBadge status={status} waves={waves.data?.items} />
             <CopyText label="ID" text={id} />
+            <Link to="/configs" className="text-accent underline">
+              Configs
+            </Link>
           </>
         }
-        actions={
-          <>
-            <LinkButton to="/configs">Go to configs</LinkButton>
-            <StepBar deployment={deployment} waves={waves.data?.items ?? []} />
-          </>
-        }
+        actions={<StepBar deployment={deployment} waves={waves.data?.items ?? []} />}
       />
       <DeploymentSituation deployment={deployment} waves={waves} />
       {counts.total > 0 && <Counts counts={counts} label="Robots that receive the config" filters={filters} />}

@@ -57,7 +57,7 @@ function useDetails(request: PlanRequest | undefined, plan: DeploymentPlan | und
     <span>
       {fleet_id !== undefined && plan !== undefined && `${robots(plan.total)} of `}
       <Text>{plan?.selection ?? name ?? fleet_id ?? robot_id ?? "a selection"}</Text>
-      {plan !== undefined && plan.offline > 0 && <span className="text-warn">, {plan.offline.toLocaleString()} offline</span>}
+      {plan !== undefined && plan.offline > 0 && <span className="text-warn">, {plan.offline.toLocaleString()} not connected</span>}
     </span>
   );
   if (plan === undefined) return { Target };
@@ -75,7 +75,7 @@ function useDeploy({ request, planned: { plan, is_behind }, tag }: Omit<SummaryP
   const create = useAction("createDeployment", {
     onSuccess: ({ data }) => void navigate({ to: "/deployments/$id", params: { id: data.id } }),
   });
-  const is_ready = request !== undefined && plan !== undefined && !is_behind && plan.total > 0;
+  const is_ready = request !== undefined && plan !== undefined && !is_behind && (plan.total > 0 || plan.scheduled_at !== null);
   return {
     text: buttonText(tag, plan?.total, request),
     is_ready,
@@ -99,6 +99,7 @@ const DeployButton = ({ text, is_ready, is_sending, onDeploy, className = "" }: 
 function buttonText(tag: string | undefined, total: number | undefined, request: PlanRequest | undefined): string {
   if (tag === undefined) return "Choose a release first";
   if (request === undefined) return `Deploy ${tag}`;
-  const to = total === undefined ? "" : ` to ${robots(total)}`;
+  const to = total === undefined || total === 0 ? "" : ` to ${robots(total)}`;
+  if (total === 0 && request.scheduled_at === undefined) return "No robots to deploy to";
   return request.scheduled_at === undefined ? `Deploy ${tag}${to}` : `Schedule ${tag}${to}`;
 }

@@ -26,6 +26,11 @@ const FIGURES: readonly { name: keyof Deployment["counts"]; label: string; tone:
   { name: "cancelled", label: "cancelled", tone: "idle", status: "cancelled" },
 ];
 
+/** The status of a deployment. One that waits for a promotion is not shown as in progress. */
+export const DeploymentStatusBadge = ({ status, waves = [] }: { status: string; waves: readonly DeploymentWave[] | undefined }) => (
+  <StatusBadge status={status === "in_progress" && waves.some((wave) => wave.status === "gate") ? "gate" : status} />
+);
+
 /** The progress of a deployment. A click on a figure filters the table by its status. */
 export function Counts({
   counts,
@@ -43,12 +48,12 @@ export function Counts({
   const percent = counts.total === 0 ? 0 : Math.floor((100 * done) / counts.total);
   return (
     <div className="mb-6 rounded-lg border border-line bg-raised p-4">
-      <div className="mb-2 flex items-baseline justify-between gap-4">
+      <div className="mb-2 flex flex-wrap items-baseline justify-between gap-x-4">
         <p>
           <span className="text-2xl font-semibold tabular-nums">{done.toLocaleString()}</span>
           <span className="text-muted tabular-nums"> of {robots(counts.total)} finished</span>
         </p>
-        <p className="text-right text-muted tabular-nums">
+        <p className="text-muted tabular-nums">
           {note} {percent}%
         </p>
       </div>
@@ -224,7 +229,7 @@ function WaveRow({ wave, is_paused, range, is_chosen, onToggle }: RowParts) {
     >
       <span className="min-w-0">
         <span className="block font-medium">Wave {number}</span>
-        <TextLine className="text-xs text-muted">{wholeWaveText(wave)}</TextLine>
+        <span className="block text-xs text-muted [overflow-wrap:anywhere]">{wholeWaveText(wave)}</span>
       </span>
       <span className="justify-self-end sm:justify-self-start">
         <StatusBadge status={is_paused ? "paused" : wave.status} />

@@ -59,7 +59,17 @@ const columnsWith = <Row extends Deployment | ConfigDeployment>(
       </span>
     ),
   },
-  { name: "Started", width: "7rem", priority: 3, cell: (row) => timeOrDash(startOf(row)) },
+  {
+    name: "Started",
+    width: "7rem",
+    priority: 3,
+    cell: (row) => (
+      <>
+        {row.status === "scheduled" && "starts "}
+        {timeOrDash(startOf(row))}
+      </>
+    ),
+  },
   { name: "Finished", width: "7rem", priority: 3, cell: ({ finished_at }) => timeOrDash(finished_at) },
   { name: "Created by", width: "minmax(0, 8rem)", priority: 3, cell: ({ created_by }) => <ActorName actor={created_by} /> },
 ];
@@ -127,7 +137,7 @@ function NoDeployments({ is_filtered, onClear }: { is_filtered: boolean; onClear
   const may_deploy = useMay("operator");
   if (is_filtered)
     return (
-      <EmptyState title="No matching deployments" actions={<Button onClick={onClear}>Show all</Button>}>
+      <EmptyState title="No matching deployments" actions={<Button onClick={onClear}>Clear filters</Button>}>
         No deployment matches all filters.
       </EmptyState>
     );
@@ -168,7 +178,7 @@ export function ConfigDeploymentTable({ search, onClear }: TableProps) {
       empty={
         <EmptyState
           title={is_filtered ? "No matching config deployments" : "No config deployments yet"}
-          actions={is_filtered ? <Button onClick={onClear}>Show all</Button> : <LinkButton to="/configs">Go to configs</LinkButton>}
+          actions={is_filtered ? <Button onClick={onClear}>Clear filters</Button> : <LinkButton to="/configs">Go to configs</LinkButton>}
           {...(is_filtered ? {} : { command: "rf configs deploy --fleet FLEET" })}
         >
           {is_filtered ? "No config deployment matches all filters." : "Set a config value, preview the change and deploy it."}

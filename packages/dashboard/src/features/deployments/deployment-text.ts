@@ -19,6 +19,7 @@ interface WaveSize {
 
 /** Describes the robots of a wave: "up to 5%", "up to 20 robots", "robots with zone=a", "remaining robots". */
 export function waveText({ percent, count, labels }: WaveSize): string {
+  if (percent === 100) return "remaining robots";
   if (percent !== undefined && percent !== null) return `up to ${percent}%`;
   if (count !== undefined && count !== null) return `up to ${robots(count)}`;
   if (labels !== undefined && labels !== null) return `robots with ${labelsText(labels)}`;

@@ -216,7 +216,7 @@ export function StartEditor(parts: EditorParts) {
         field="scheduled_at"
         label="Start at"
         type="datetime-local"
-        hint={utc === undefined ? `Leave empty to start now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
+        hint={utc === undefined ? `Empty: starts now. Time zone: ${OWN_ZONE}` : `${utc} (UTC)`}
       />
     </Row>
   );

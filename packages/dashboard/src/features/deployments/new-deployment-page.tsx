@@ -190,7 +190,7 @@ function ReleasePicker({
 }) {
   const [text, setText] = useTyped(onTyping);
   const found = useQuery(query("listReleases", { query: searchQuery(useDeferredValue(text.trim())) }));
-  const missing = is_missing ? `Release ${name ?? ""} does not exist. Choose one from the list, or push it first.` : undefined;
+  const missing = is_missing ? `Release ${name ?? ""} does not exist. Choose one from the list or push it first.` : undefined;
   return (
     <Finder
       free
@@ -213,7 +213,7 @@ function ReleasePicker({
           ? text === "" && found.data?.items.length === 0
             ? "No releases yet. Push one first."
             : "Search by tag."
-          : `app ${release.app}, ${release.kind.replaceAll("_", " ")}, ${byteText(release.artifact_size)}. ${FROM[release.artifact_state]}`
+          : `app ${release.app}, ${release.kind.replaceAll("_", " ")}, ${byteText(release.artifact_size)}${FROM[release.artifact_state] === "" ? "" : `. ${FROM[release.artifact_state]}`}`
       }
     />
   );

@@ -52,8 +52,9 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
   if (plan.total === 0)
     return (
       <Notice tone="border-warn bg-warn-soft">
-        {plan.selection === null ? "The fleet has no robots." : "No robot matches the selection."} A deployment that starts now ends
-        immediately. A scheduled deployment updates the robots that {plan.selection === null ? "are in the fleet" : "match"} when it starts.
+        {plan.selection === null
+          ? "The fleet has no robots. To deploy to robots that join it later, set a start time."
+          : "No robot matches the selection. To deploy to robots that match later, set a start time."}
       </Notice>
     );
   return (
@@ -64,7 +65,7 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
       <div className="mb-3 grid grid-cols-2 gap-2 sm:grid-cols-5">
         <Figure value={plan.total.toLocaleString()} label={plural(plan.total, "robot")} />
         <Figure value={byteText(plan.bytes_to_send)} label="to send" />
-        <Figure value={plan.offline.toLocaleString()} label="offline" ink={plan.offline > 0 ? "text-warn" : ""} />
+        <Figure value={plan.offline.toLocaleString()} label="not connected" ink={plan.offline > 0 ? "text-warn" : ""} />
         <Figure value={plan.incompatible.toLocaleString()} label="incompatible" ink={plan.incompatible > 0 ? "text-bad" : ""} />
         <Figure value={plan.already_installed.toLocaleString()} label="up to date" />
       </div>
@@ -132,7 +133,7 @@ export function PlanWaves({ plan }: { plan: WavesPlan }) {
             {[
               startText(plan, wave),
               ranges[index],
-              ...(offline > 0 ? [`${offline.toLocaleString()} offline`] : []),
+              ...(offline > 0 ? [`${offline.toLocaleString()} not connected`] : []),
               ...(incompatible > 0 ? [`${incompatible.toLocaleString()} incompatible`] : []),
               ...(already_installed > 0 ? [`${already_installed.toLocaleString()} up to date`] : []),
             ].join("; ")}
@@ -149,7 +150,7 @@ const robotKey = ({ robot_id }: PlanRobot): string => robot_id;
 function stateOf({ incompatible, already_installed, online }: PlanRobot) {
   if (incompatible) return <Badge tone="bad">incompatible</Badge>;
   if (already_installed) return <Badge tone="ok">up to date</Badge>;
-  return online ? <Badge tone="info">ready</Badge> : <Badge tone="warn">offline</Badge>;
+  return online ? <Badge tone="info">ready</Badge> : <Badge tone="warn">not connected</Badge>;
 }
 
 const ROBOT: Column<PlanRobot> = {

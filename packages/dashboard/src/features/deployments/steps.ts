@@ -302,7 +302,11 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
       return {
         tone: status === "failed" ? "bad" : status === "rolled_back" ? "warn" : "idle",
         text: `${ENDINGS[status]}${why}.`,
-        advice: reason === null ? undefined : reasonAdvice(reason),
+        // The section "Failures" has the advice beside the robots and their logs. Config deployments have no such section.
+        advice:
+          reason === null || (counts.failed + counts.rolled_back > 0 && !isConfigDeployment(deployment.id))
+            ? undefined
+            : reasonAdvice(reason),
       };
   }
 }

@@ -79,13 +79,13 @@ function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, t
         <Select
           label="Site"
           value={site_id}
-          options={[{ value: "", label: "Any site" }, ...namedOptions(sites)]}
+          options={[{ value: "", label: "Any site" }, ...withUnknown(namedOptions(sites), site_id, "Site not available")]}
           onValue={(id) => onChoose({ site_id: id || undefined })}
         />
         <Select
           label="Fleet"
           value={fleet_id}
-          options={[{ value: "", label: "Any fleet" }, ...namedOptions(of_site)]}
+          options={[{ value: "", label: "Any fleet" }, ...withUnknown(namedOptions(of_site), fleet_id, "Fleet not available")]}
           onValue={(id) => onChoose({ fleet_id: id || undefined })}
         />
       </div>
@@ -103,6 +103,10 @@ function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, t
     </>
   );
 }
+
+/** Adds the chosen id as an option if the list does not contain it. Without it, the select would show a wider target than the form has. */
+const withUnknown = (options: { value: string; label: string }[], chosen: string, label: string) =>
+  chosen === "" || options.some(({ value }) => value === chosen) ? options : [...options, { value: chosen, label }];
 
 /** Robots that are counted while there is no preview. */
 const COUNTED_MAX = 200;

@@ -133,7 +133,7 @@ function TargetFilters({ waves, search, change, clear, is_filtered }: Filters<De
 function NoTargets({ total, has_ended, is_filtered, clear }: Filters<DeploymentSearch> & { total: number; has_ended: boolean }) {
   if (is_filtered && total > 0)
     return (
-      <EmptyState title="No matching robots" actions={<Button onClick={() => clear()}>Show all</Button>}>
+      <EmptyState title="No matching robots" actions={<Button onClick={() => clear()}>Clear filters</Button>}>
         No robot matches all filters.
       </EmptyState>
     );

@@ -59,7 +59,7 @@ export function EnrollmentPage() {
         columns={columns(places)}
         empty={
           is_filtered ? (
-            <NoMatch title={`No ${search.status} keys`} onShowAll={clear} />
+            <NoMatch title={`No ${search.status} keys`} onClear={clear} />
           ) : (
             <EmptyState title="No enrollment keys yet" actions={may_change && make} command="rf keys new --site SITE_ID --fleet FLEET_ID">
               Create a key and run its command on the robot. The robot then appears automatically.

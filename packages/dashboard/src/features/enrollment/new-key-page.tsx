@@ -125,7 +125,7 @@ function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined; onMade
             min={0}
             max={USES_MAX}
             required
-            hint="How many robots can enroll with this key. 0 means no limit."
+            hint="0 means no limit."
             value={choice.max_uses}
             onValue={(max_uses) => set({ max_uses })}
           />

@@ -140,7 +140,7 @@ const RECENT = 8;
 function FleetDeployments({ fleet_id }: { fleet_id: string }) {
   const list = useQuery(query("listDeployments", { query: { fleet_id, limit: RECENT } }));
   return (
-    <Section title="Deployments" all={{ to: "/deployments", search: { fleet_id } }}>
+    <Section title="Deployments" all={list.data?.items.length !== 0 && { to: "/deployments", search: { fleet_id } }}>
       <QueryState query={list}>
         {({ items }) => (
           <CardList items={items} empty="No deployments yet">

@@ -6,6 +6,7 @@ import { useMay } from "../../api/session.ts";
 import {
   Badge,
   type Column,
+  CreateButton,
   EmptyState,
   FilterSelect,
   ListActions,
@@ -56,9 +57,13 @@ export function FleetsPage() {
         onOpen={({ id }) => void navigate({ to: "/fleets/$id", params: { id } })}
         empty={
           is_filtered ? (
-            <NoMatch title="No matching fleets" onShowAll={clear} />
+            <NoMatch title="No matching fleets" onClear={clear} />
           ) : (
-            <EmptyState title="No fleets yet" command={fleetLines.create("", "")}>
+            <EmptyState
+              title="No fleets yet"
+              command={fleetLines.create("", "")}
+              actions={<CreateButton verb="New fleet" renderDialog={may_change && ((close) => <NewFleet onClose={close} />)} />}
+            >
               A fleet is a group of robots at one site that receive the same releases and config.
             </EmptyState>
           )

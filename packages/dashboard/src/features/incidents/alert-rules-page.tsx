@@ -35,7 +35,7 @@ export function AlertRulesPage() {
       <PageHeader
         title="Alert rules"
         label="Alert rules"
-        meta="A rule opens an incident when its condition has been true for a time."
+        meta="A rule opens an incident when its condition has been true for the set time."
         actions={
           <ListActions
             verb="New rule"

@@ -10,7 +10,7 @@ export const CONDITION_LABELS: Record<AlertConditionType, string> = {
   robot_offline: "Robot offline",
   check_failing: "Check failing",
   disk_above: "Disk usage above a limit",
-  config_drift: "Config file changed on the robot",
+  config_drift: "Config file differs from the deployed one",
   agent_outdated: "Agent outdated",
   metric_above: "Metric above a limit",
   metric_below: "Metric below a limit",

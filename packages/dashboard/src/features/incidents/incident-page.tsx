@@ -1,4 +1,4 @@
-import type { Incident, IncidentEntry, IncidentMember } from "@roamfleet/protocol/routes";
+import type { ConfigDeployment, Deployment, Incident, IncidentEntry, IncidentMember } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -8,6 +8,7 @@ import {
   Card,
   CardList,
   type Column,
+  combineLoaded,
   CopyText,
   DataTable,
   EmptyState,
@@ -23,6 +24,7 @@ import {
   Time,
 } from "../../ui/index.ts";
 import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
+import { TargetName } from "../deployments/deployment-parts.tsx";
 import { releaseName } from "../robots/robot-text.ts";
 import { conditionText } from "./alert-text.ts";
 import { IncidentActions } from "./incident-actions.tsx";
@@ -61,7 +63,7 @@ function Found({ incident }: { incident: Incident }) {
             <IncidentStatusBadge status={status} />
             <span>{membersText(incident)}</span>
             <span>
-              started <Time at={raised_at} />
+              opened <Time at={raised_at} />
             </span>
             <CopyText label="ID" text={id} />
           </>
@@ -86,7 +88,7 @@ const atMs = (at: string, by_ms: number): string => new Date(Date.parse(at) + by
 
 const MEMBER_COLUMNS: readonly Column<IncidentMember>[] = [
   {
-    name: "Affected",
+    name: "Name",
     width: "minmax(0, 1.6fr)",
     cell: ({ subject_id, robot_name }) =>
       isDeployment(subject_id) ? (
@@ -98,7 +100,7 @@ const MEMBER_COLUMNS: readonly Column<IncidentMember>[] = [
   {
     name: "State",
     width: "6.5rem",
-    cell: ({ left_at }) => (left_at === null ? <Badge tone="bad">affected</Badge> : <Badge tone="ok">recovered</Badge>),
+    cell: ({ left_at }) => (left_at === null ? <Badge tone="bad">ongoing</Badge> : <Badge tone="ok">recovered</Badge>),
   },
   { name: "Since", width: "6.5rem", priority: 2, cell: ({ joined_at }) => <Time at={joined_at} /> },
   {
@@ -162,26 +164,25 @@ const subjectOf = ({ subject_id }: IncidentMember): string => subject_id;
 /** Deployments that were created shortly before the incident. One of them may be the cause. */
 function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident }) {
   const search = { since: atMs(raised_at, -CAUSE_SPAN_MS), ...(fleet_id === null ? {} : { fleet_id }) };
-  const deployments = useQuery(
-    query("listDeployments", { query: { ...search, until: raised_at, limit: DEPLOYMENTS_SHOWN, cause: "request" } }),
-  );
+  const asked = { ...search, until: raised_at, limit: DEPLOYMENTS_SHOWN, cause: "request" } as const;
+  const releases = useQuery(query("listDeployments", { query: asked }));
+  const configs = useQuery(query("listConfigDeployments", { query: asked }));
+  const found = useMemo(() => newestOf(releases.data?.items, configs.data?.items), [releases.data, configs.data]);
   return (
     <Section title="Deployments in the hour before" all={{ to: "/deployments", search }}>
-      <QueryState query={deployments} rows={2}>
-        {({ items }) => (
+      <QueryState query={combineLoaded([releases, configs], found)} rows={2}>
+        {(items) => (
           <CardList items={items} empty="No deployments were created in the hour before">
             {(deployment) => (
               <li key={deployment.id} className="flex items-center gap-3 px-4 py-2">
-                <NameLink
-                  to="/deployments/$id"
-                  params={{ id: deployment.id }}
-                  name={releaseName(deployment.release)}
-                  className="flex-1 font-medium"
-                />
-                <span className="text-xs text-muted">
-                  <Time at={deployment.created_at} />
+                <span className="min-w-0 flex-1">
+                  <NameLink {...deploymentPage(deployment.id)} name={nameOf(deployment)} className="font-medium" />
+                  <TargetName target={deployment} className="text-xs text-muted" />
                 </span>
                 <StatusBadge status={deployment.status} />
+                <span className="w-20 shrink-0 text-right text-xs text-muted">
+                  <Time at={deployment.created_at} />
+                </span>
               </li>
             )}
           </CardList>
@@ -189,6 +190,16 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
       </QueryState>
     </Section>
   );
+}
+
+const nameOf = (deployment: Deployment | ConfigDeployment): string =>
+  "release" in deployment ? releaseName(deployment.release) : configName(deployment);
+
+/** Merges both kinds of deployments, the newest first. Undefined until both are loaded. */
+function newestOf(releases: readonly Deployment[] | undefined, configs: readonly ConfigDeployment[] | undefined) {
+  if (releases === undefined || configs === undefined) return undefined;
+  const all: (Deployment | ConfigDeployment)[] = [...releases, ...configs];
+  return all.toSorted((a, b) => b.created_at.localeCompare(a.created_at)).slice(0, DEPLOYMENTS_SHOWN);
 }
 
 function Facts({ incident }: { incident: Incident }) {

@@ -83,7 +83,7 @@ export function IncidentList({ incidents, empty }: { incidents: readonly Inciden
               </TextLine>
             </span>
             <IncidentStatusBadge status={incident.status} />
-            <span className="text-xs text-muted">
+            <span className="w-20 shrink-0 text-right text-xs text-muted max-sm:w-auto">
               <Time at={incident.raised_at} />
             </span>
           </Link>

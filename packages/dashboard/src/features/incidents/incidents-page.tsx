@@ -16,6 +16,7 @@ import {
   ListTable,
   Menu,
   NameLink,
+  NoMatch,
   namedOptions,
   PageHeader,
   shellLine,
@@ -138,12 +139,11 @@ function RuleFilter({ rule_id, onChange }: { rule_id: string | undefined; onChan
 function NoIncidents({ search, clear }: ReturnType<typeof useFilters<IncidentsSearch>>) {
   const { state, ...others } = search;
   const is_filtered = Object.values(others).some((value) => value !== undefined);
-  if (is_filtered || (state !== undefined && state !== "all"))
-    return <EmptyState title="No matching incidents" actions={<Button onClick={() => clear({ state: "all" })}>Show all</Button>} />;
+  if (is_filtered || (state !== undefined && state !== "all")) return <NoMatch title="No matching incidents" onClear={() => clear()} />;
   return (
     <EmptyState
       title={state === "all" ? "No incidents yet" : "No open incidents"}
-      actions={state === undefined && <Button onClick={() => clear({ state: "all" })}>Show resolved incidents</Button>}
+      actions={state === undefined && <Button onClick={() => clear({ state: "all" })}>Show all incidents</Button>}
     >
       Alert rules open incidents, for example when robots go offline or a deployment fails.
     </EmptyState>

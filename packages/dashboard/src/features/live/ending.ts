@@ -33,8 +33,8 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
       return { title: "Robot removed", text: "This robot was decommissioned. It no longer connects to this server.", again: "never" };
     case CLOSE.agent_offline:
       return {
-        title: "Robot offline",
-        text: "The robot is not connected to the server. Wait until it reconnects.",
+        title: "Robot not connected",
+        text: "This page continues automatically when the robot connects.",
         again: "offline",
       };
     case CLOSE.ended_by_robot:

@@ -176,7 +176,7 @@ const BADGES: Record<LiveState["is"] | "none" | "paused", { text: string; icon: 
   connecting: { text: "connecting", icon: RotateCw },
   open: { text: "live", icon: CircleDot, tone: "ok" },
   cut: { text: "reconnecting", icon: RotateCw, tone: "warn" },
-  offline: { text: "robot offline", icon: Unplug },
+  offline: { text: "robot not connected", icon: Unplug },
   ended: { text: "ended", icon: CloudOff, tone: "bad" },
 };
 
@@ -202,14 +202,10 @@ export function LiveNotice({ live, onAgain, children }: { live: LiveState | unde
   );
 }
 
-/** Explains why a stream has no data and what to do. Shown in place of the stream. `command` is the equivalent `rf` command. */
-export function NothingLive({ why: { title, text, again }, command, onAgain }: { why: Explained; command: string; onAgain: () => void }) {
+/** Explains why a stream has no data and what to do. Shown in place of the stream. */
+export function NothingLive({ why: { title, text, again }, onAgain }: { why: Explained; onAgain: () => void }) {
   return (
-    <EmptyState
-      title={title}
-      {...(again === "offline" ? { command } : {})}
-      actions={again === "later" ? <Button onClick={onAgain}>Try again</Button> : undefined}
-    >
+    <EmptyState title={title} actions={again === "later" ? <Button onClick={onAgain}>Try again</Button> : undefined}>
       {text}
     </EmptyState>
   );

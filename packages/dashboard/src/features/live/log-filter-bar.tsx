@@ -55,7 +55,7 @@ export function LogFilterBar({ label, search, onSearch, period, hint = "", child
       {is_between && (
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
           <TimeInput label="From" value={since} onValue={(value) => onSearch({ since: value })} />
-          <TimeInput label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
+          <TimeInput label="To" value={until} onValue={(value) => onSearch({ until: value })} />
           <span className="text-xs text-muted">Times are in this browser's time zone. {hint}</span>
         </div>
       )}

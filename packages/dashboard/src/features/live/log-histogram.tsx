@@ -92,7 +92,7 @@ export function LogHistogram({ pages, error, is_loading, onMore, onSpan }: LogHi
             {error === null ? "Continue counting" : "Could not count. Try again"}
           </Button>
         )}
-        <span className="ml-auto max-sm:hidden">Drag across the bars to select a time</span>
+        {total > 0 && <span className="ml-auto max-sm:hidden">Drag across the bars to select a time</span>}
       </div>
     </div>
   );

@@ -55,9 +55,12 @@ function LogPane({ of, id, search, onSearch, is_online, robots, offline, note, .
         export_url={exportUrl(log)}
         {...(robots === undefined ? {} : { robots })}
       />
-      <LiveNotice live={live} onAgain={feed.again}>
-        {live?.is === "offline" && buffer.rows.length > 0 && offline}
-      </LiveNotice>
+      {/* The page of a robot has its own notice that the robot is not connected. */}
+      {(live?.is !== "offline" || buffer.rows.length > 0 || offline === undefined) && (
+        <LiveNotice live={live} onAgain={feed.again}>
+          {live?.is === "offline" && offline}
+        </LiveNotice>
+      )}
       <LogView
         feed={feed}
         wanted={search.q ?? ""}
@@ -142,7 +145,7 @@ function FleetLog({ id }: { id: string }) {
           away > 0 &&
           robot_id === undefined && (
             <span className="text-xs text-muted">
-              Offline robots: {away} of {robots.length}. Their records appear when they connect.
+              Robots not connected: {away} of {robots.length}. Their records appear when they connect.
             </span>
           )
         }

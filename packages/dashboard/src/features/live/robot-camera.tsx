@@ -22,7 +22,7 @@ export function RobotCamera() {
 function Cameras({ id, name, is_online }: { id: string; name: string; is_online: boolean }) {
   const { search, change } = useFilters(useSearch({ from: "/app/robots/$id/camera" }));
   const { cameras, why, again } = useCameras(id, is_online);
-  if (why !== undefined) return <NothingLive why={why} command={commandOf(id, search)} onAgain={again} />;
+  if (why !== undefined) return <NothingLive why={why} onAgain={again} />;
   if (cameras === undefined) return <Skeleton rows={8} />;
   if (cameras.length === 0)
     return (
@@ -154,7 +154,7 @@ function Figures({ figures, search: { fps } }: { figures: FrameFigures; search: 
   ];
   return (
     <span className="text-xs text-muted tabular-nums" data-camera-figures>
-      {words.join(" · ")}
+      {words.map((word) => word.replaceAll(" ", "\u00a0")).join(" · ")}
       {age_ms > STALE_MS && <strong className="text-warn"> · latest frame {Math.round(age_ms / 1_000)} s ago</strong>}
       {fps !== undefined && rate > 0 && rate < fps * 0.7 && (
         <> · fewer than the requested {fps} frames/s: the camera or the connection is slower</>

@@ -78,8 +78,7 @@ function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
       },
     }),
   });
-  if (listed === undefined && live !== undefined && "why" in live)
-    return <NothingLive why={live.why} command={`rf robots topics ${id} list`} onAgain={again} />;
+  if (listed === undefined && live !== undefined && "why" in live) return <NothingLive why={live.why} onAgain={again} />;
   return (
     <>
       <LiveNotice live={live} onAgain={again} />

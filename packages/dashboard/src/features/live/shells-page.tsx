@@ -85,10 +85,11 @@ export function ShellsPage() {
         onOpen={({ id }) => void navigate({ to: "/shells/$id", params: { id } })}
         empty={
           is_filtered ? (
-            <NoMatch title="No matching shell sessions" onShowAll={clear} />
+            <NoMatch title="No matching shell sessions" onClear={clear} />
           ) : (
             <EmptyState title="No shell sessions yet">
-              Sessions appear here. Open a shell on the page of a robot, or with `rf robots shell`.
+              Open a shell on the page of a robot, or with <code className="font-mono whitespace-nowrap">rf robots shell</code>. Its
+              recording then appears here.
             </EmptyState>
           )
         }
@@ -114,7 +115,7 @@ function Chosen({ search: { robot_id, actor_id, status }, clear }: Filters<Shell
           .filter(Boolean)
           .join(" and ")}
       </span>
-      <Button onClick={() => clear({ status })}>Show all</Button>
+      <Button onClick={() => clear({ status })}>Clear</Button>
     </>
   );
 }

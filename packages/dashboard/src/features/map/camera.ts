@@ -11,7 +11,7 @@ export interface Size {
 }
 
 /** Free pixels around the outermost robots, and the largest part of a small map that they take on each side. */
-const MARGIN_PX = 48;
+const MARGIN_PX = 80;
 const MARGIN_PART = 1 / 6;
 /** The longer side of the map shows at least this many meters, for example around a single robot. */
 const SHOWN_METERS_MIN = 40;

@@ -13,6 +13,7 @@ import {
   FilterSelect,
   HealthBadge,
   IconButton,
+  LinkButton,
   NameLink,
   namedOptions,
   PageHeader,
@@ -92,8 +93,10 @@ function Found({ positions: { robots, is_cut }, search, onChange }: FoundProps) 
     },
     [placed],
   );
-  if (robots.every(({ position }) => position === null))
-    return (search.site_id ?? search.fleet_id ?? search.status) === undefined ? <NoPositions /> : <NoMatch />;
+  if (robots.every(({ position }) => position === null)) {
+    if ((search.site_id ?? search.fleet_id ?? search.status) !== undefined) return <NoMatch />;
+    return robots.length === 0 ? <NoRobots /> : <NoPositions />;
+  }
   return (
     <>
       {is_cut && (
@@ -166,7 +169,7 @@ function RobotList({ robots, placed, onOpen }: RobotListProps) {
           label="Robots"
           options={[
             { value: "placed", label: `On the map (${shown.length.toLocaleString()})` },
-            { value: "missing", label: `Not on it (${missing.length.toLocaleString()})` },
+            { value: "missing", label: `Not on the map (${missing.length.toLocaleString()})` },
           ]}
           value={tab}
           onChange={setTab}
@@ -216,8 +219,8 @@ const COLUMNS: readonly Column<RobotPosition>[] = [
     cell: (robot) => (isUnhealthy(robot) ? <HealthBadge robot={robot} /> : <StatusBadge status={robot.status} />),
   },
   {
-    name: "Position",
-    width: "6rem",
+    name: "Position from",
+    width: "6.5rem",
     cell: ({ position }) => (position === null ? <span className="text-muted">none</span> : <Time at={position.at} />),
   },
 ];
@@ -260,10 +263,23 @@ const NoMatch = () => (
   <EmptyState title="No matching positions">No robot that matches the filters has reported a position. Remove a filter.</EmptyState>
 );
 
+const NoRobots = () => (
+  <EmptyState
+    title="No robots yet"
+    actions={
+      <LinkButton look="primary" to="/enrollment/new">
+        Enroll the first robot
+      </LinkButton>
+    }
+  >
+    The map shows the last reported position of each robot.
+  </EmptyState>
+);
+
 const NoPositions = () => (
   <EmptyState
     title="No positions yet"
-    command={`curl --unix-socket "$ROAMFLEET_SOCKET" http://robot/v1/samples -d '[{"name":"position_latitude_degrees","value":51.92},{"name":"position_longitude_degrees","value":4.48}]'`}
+    command={`curl --unix-socket "$ROAMFLEET_SOCKET" http://robot/v1/samples -d '[{ "name": "position_latitude_degrees", "value": 51.92 }, { "name": "position_longitude_degrees", "value": 4.48 }]'`}
   >
     Robots appear here when they report the metrics position_latitude_degrees and position_longitude_degrees, or position_x_meters and
     position_y_meters. Try it on a robot:

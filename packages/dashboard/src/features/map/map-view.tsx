@@ -261,6 +261,9 @@ function Tiles({ url, camera, size }: { url: string; camera: Camera; size: Size 
   ));
 }
 
+/** Width of a label of the grid, in pixels. */
+const LABEL_PX = 72;
+
 function Grid({ frame, camera, size }: { frame: Frame; camera: Camera; size: Size }) {
   const half = { x: size.width / 2 / camera.scale, y: size.height / 2 / camera.scale };
   const from = { x: camera.x - half.x, y: camera.y - half.y };
@@ -272,9 +275,12 @@ function Grid({ frame, camera, size }: { frame: Frame; camera: Camera; size: Siz
         return (
           <g key={label}>
             <line x1={x} x2={x} y1={0} y2={size.height} className="stroke-line" />
-            <text x={x + 4} y={14} className="fill-muted">
-              {label}
-            </text>
+            {/* Not below the buttons on the right. */}
+            {x < size.width - LABEL_PX && (
+              <text x={x + 4} y={14} className="fill-muted">
+                {label}
+              </text>
+            )}
           </g>
         );
       })}
@@ -283,9 +289,12 @@ function Grid({ frame, camera, size }: { frame: Frame; camera: Camera; size: Siz
         return (
           <g key={label}>
             <line x1={0} x2={size.width} y1={y} y2={y} className="stroke-line" />
-            <text x={4} y={y - 4} className="fill-muted">
-              {label}
-            </text>
+            {/* Not in the row of the other labels. */}
+            {y > LABEL_PX / 2 && (
+              <text x={4} y={y - 4} className="fill-muted">
+                {label}
+              </text>
+            )}
           </g>
         );
       })}

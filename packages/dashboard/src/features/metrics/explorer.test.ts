@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MetricAnswer } from "@roamfleet/protocol/routes";
-import { type ExplorerSearch, exactSearch, PANELS_MAX, readExplorerSearch } from "../../search.ts";
+import { type ExplorerSearch, exactSearch, type Panel, PANELS_MAX, readExplorerSearch } from "../../search.ts";
 import { chartOf, defaultName, isFixed, panelText, periodOf, queryOf, sortLines, styleOf } from "./explorer.ts";
 
 const NOW = Date.parse("2030-01-01T08:00:01Z");
@@ -45,7 +45,7 @@ test("groups become lines with their figures, and those without samples are left
     answer([{ labels: { mount: "/" } }, { id: "rob_2", values: [null, null, null] }, { id: "rob_3", name: "arm", values: [9, null, 5] }], {
       omitted_groups: 4,
     }),
-    "robot",
+    { group_by: "robot" },
   );
   assert.deepEqual(
     chart.lines.map(({ key, label, index, robot_id, figures }) => [key, label, index, robot_id, figures]),
@@ -67,15 +67,17 @@ test("groups become lines with their figures, and those without samples are left
 });
 
 test("a count is a number of robots, and a sum of percentages may exceed 100", () => {
-  const count = chartOf(answer([{ id: null }], { name: "memory_used_bytes", aggregation: "count" }), undefined);
+  const count = chartOf(answer([{ id: null }], { name: "memory_used_bytes", aggregation: "count" }), {});
   assert.deepEqual([count.unit, count.lines[0]?.robot_id], ["robots", undefined]);
-  assert.equal(chartOf(answer([{}], { aggregation: "sum" }), undefined).max, undefined);
+  assert.equal(chartOf(answer([{}], { aggregation: "sum" }), {}).max, undefined);
+  const of = (panel: Panel): string | undefined => chartOf(answer([{ id: null, name: "all robots" }]), panel).lines[0]?.label;
+  assert.deepEqual([of({}), of({ fleet_id: "fleet_1" })], ["all robots", "selected robots"]);
 });
 
 test("panels are described in words", () => {
   assert.equal(panelText({}, false), "average of all robots");
   assert.equal(panelText({ site_id: "site_1" }, false), "average of the selected robots");
-  assert.equal(panelText({ aggregation: "sum", group_by: "label:zone" }, true), "sum by label zone, increase per second of a counter");
+  assert.equal(panelText({ aggregation: "sum", group_by: "label:zone" }, true), "sum by label zone, per second");
   assert.equal(panelText({ aggregation: "count", group_by: "site" }, true), "number of robots by site");
   assert.deepEqual([["b", "cpu_percent"], ["b", "c"], []].map(defaultName), ["cpu_percent", "b", ""]);
 });

@@ -105,10 +105,12 @@ export interface Chart {
 /** Converts an answer to the lines of a chart. Groups without samples have no line. Pure. */
 export function chartOf(
   { name, aggregation, counter, since, step_seconds, groups, omitted_groups }: MetricAnswer,
-  group_by: string | undefined,
+  { group_by, ...scope }: Panel,
 ): Chart {
+  // Without groups, the server names the only one "all robots", even if the panel limits the robots.
+  const only = group_by === undefined && !isOfAll(scope) ? "selected robots" : undefined;
   const series = groups.map(({ name: label, labels, values }) => ({
-    label: [label, ...Object.values(labels)].join(" "),
+    label: [only ?? label, ...Object.values(labels)].join(" "),
     values,
   }));
   const shown = aggregation === "count" ? { unit: "robots", max: undefined, series } : scaled(name, series, counter);
@@ -170,11 +172,14 @@ export const AGGREGATIONS = (Object.keys(AGGREGATION_TEXTS) as (keyof typeof AGG
   label: { avg: "Average", min: "Minimum", max: "Maximum", sum: "Sum", count: "Count of robots" }[value],
 }));
 
-/** Describes what a panel shows: "average by robot, increase per second of a counter". */
+const isOfAll = ({ site_id, fleet_id, robot_id, label }: Panel): boolean =>
+  [site_id, fleet_id, robot_id, label].every((part) => part === undefined);
+
+/** Describes what a panel shows: "average by robot, per second". */
 export function panelText({ aggregation = "avg", group_by, ...scope }: Panel, is_counter: boolean): string {
-  const is_all = [scope.site_id, scope.fleet_id, scope.robot_id, scope.label].every((part) => part === undefined);
-  const by = group_by === undefined ? `of ${is_all ? "all" : "the selected"} robots` : `by ${group_by.replace(/^label:/, "label ")}`;
-  const rate = is_counter && aggregation !== "count" ? ", increase per second of a counter" : "";
+  const by =
+    group_by === undefined ? `of ${isOfAll(scope) ? "all" : "the selected"} robots` : `by ${group_by.replace(/^label:/, "label ")}`;
+  const rate = is_counter && aggregation !== "count" ? ", per second" : "";
   return `${AGGREGATION_TEXTS[aggregation]} ${by}${rate}`;
 }
 

@@ -13,6 +13,7 @@ import {
   copyAsRf,
   counted,
   EmptyState,
+  isNotFound,
   lazyPart,
   LinkButton,
   Menu,
@@ -80,6 +81,10 @@ export function MetricPanel(props: MetricPanelProps) {
           <EmptyState is_error title="The query was refused">
             {answer.error.message}
           </EmptyState>
+        ) : isNotFound(answer.error) ? (
+          <EmptyState is_error title="The chosen robots do not exist">
+            Choose another site, fleet or robot. It may have been deleted, or you may not have access to it.
+          </EmptyState>
         ) : (
           <QueryState query={answer} rows={6}>
             {({ data }) => <Found key={`${name} ${panel.group_by ?? ""}`} {...props} answer={data} />}
@@ -136,15 +141,15 @@ const queryLine = ({ site_id, fleet_id, robot_id, label, group_by, aggregation }
     until,
   });
 
-function Found({ answer, panel, number, name, period, onChange, onZoom }: MetricPanelProps & { answer: MetricAnswer }) {
-  const chart = useMemo(() => chartOf(answer, panel.group_by), [answer, panel.group_by]);
+function Found({ answer, panel, number, name, names, period, onChange, onZoom }: MetricPanelProps & { answer: MetricAnswer }) {
+  const chart = useMemo(() => chartOf(answer, panel), [answer, panel]);
   const events = useMarkers(panel, period);
   const [lit, setLit] = useState<string>();
   const [picked, setPicked] = useState<Picked>();
   const outage = useOutage();
   const only = chart.lines.some(({ key }) => key === panel.only) ? panel.only : undefined;
   const shown = useMemo(() => chart.lines.filter(({ key }) => only === undefined || key === only), [chart, only]);
-  if (chart.lines.length === 0) return <NoSamples />;
+  if (chart.lines.length === 0) return <NoSamples is_known={names.includes(name)} has_names={names.length > 0} />;
   const title = chart.unit === "" ? name : `${name}, ${chart.unit}`;
   return (
     <>
@@ -192,12 +197,16 @@ function Found({ answer, panel, number, name, period, onChange, onZoom }: Metric
   );
 }
 
-const NoSamples = () => (
-  <EmptyState title="No samples in this period">
-    Choose a longer period or another scope. Robots send their samples every 15 minutes, unless their config file says otherwise. A robot
-    that was offline sends them when it is back.
-  </EmptyState>
-);
+const SENT = "By default, robots send their samples every 15 minutes. A robot that was offline sends them when it reconnects.";
+
+function NoSamples({ is_known, has_names }: { is_known: boolean; has_names: boolean }) {
+  if (!has_names) return <EmptyState title="No metrics yet">{SENT}</EmptyState>;
+  return (
+    <EmptyState title="No samples in this period">
+      {is_known ? "Choose a longer period or another scope." : "Choose another metric or a longer period."} {SENT}
+    </EmptyState>
+  );
+}
 
 interface Picked {
   seconds: number;

@@ -38,7 +38,7 @@ interface FieldsProps {
 /** The query of a panel: metric, scope, groups and aggregation. */
 export function PanelFields({ panel, name, names, onChange }: FieldsProps) {
   return (
-    <div className="mb-2 flex flex-wrap items-center gap-2" role="group" aria-label={`Query of ${name}`}>
+    <div className="mb-2 flex flex-wrap items-start gap-2" role="group" aria-label={`Query of ${name}`}>
       <MetricFinder name={name} names={names} onChoose={(next) => onChange({ name: next, only: undefined })} />
       <ScopeFields panel={panel} onChange={onChange} />
       <GroupFields group_by={panel.group_by} onChange={onChange} />

@@ -1,6 +1,7 @@
 import type { FleetOverview } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { Badge, cx, NameLink, Progress, QueryState, Section, StatusBadge, TextLine, Time, type Tone } from "../../ui/index.ts";
+import { saysApp } from "../robots/robot-text.ts";
 import { useFleetOverview } from "./use-fleet-overview.ts";
 
 type FleetState = FleetOverview["fleets"][number];
@@ -82,12 +83,16 @@ function FleetRow({ fleet, is_stale, has_sites }: { fleet: FleetState } & Omit<F
           search={offline > 0 ? { fleet_id, status: "offline" } : { fleet_id }}
           className="inline-block min-h-6 hover:underline"
         >
-          <span className={cx(offline > 0 && !is_stale && "font-medium text-warn")}>{online.toLocaleString()}</span> of{" "}
-          {total.toLocaleString()}
+          {online.toLocaleString()} of {total.toLocaleString()}
         </Link>
-        {offline > 0 && last_lost_at !== null && (
+        {offline > 0 && (
           <span className="block text-xs text-muted">
-            lost <Time at={last_lost_at} />
+            <span className={cx(!is_stale && "font-medium text-warn")}>{offline.toLocaleString()} offline</span>
+            {last_lost_at !== null && (
+              <>
+                , last seen <Time at={last_lost_at} />
+              </>
+            )}
           </span>
         )}
       </td>
@@ -121,10 +126,11 @@ function Versions({ fleet: { fleet_name, app, versions, total } }: { fleet: Flee
     tone: VERSION_TONES[at] ?? "idle",
     label: tag === "" ? "deleted release" : tag,
   }));
+  const says_app = app === null || app === "main" || versions.every(({ tag }) => saysApp({ app, tag }));
   const text = parts.map(({ label, value }) => (parts.length === 1 && value === total ? label : `${label}: ${value.toLocaleString()}`));
   return (
     <>
-      <TextLine className="mb-1 text-xs text-muted">{`${app === "main" ? "" : `${app} `}${text.join(", ")}`}</TextLine>
+      <TextLine className="mb-1 text-xs text-muted">{`${says_app ? "" : `${app}: `}${text.join(", ")}`}</TextLine>
       <Progress label={`Versions in ${fleet_name.slice(0, 80)}`} total={total} parts={parts} />
     </>
   );
@@ -137,7 +143,7 @@ function Newest({ fleet: { newest_deployment } }: { fleet: FleetState }) {
     <Link to={kind === "config" ? "/config-deployments/$id" : "/deployments/$id"} params={{ id }} className="block hover:underline">
       <StatusBadge status={status} />
       <span className="block text-xs text-muted">
-        {kind}, <Time at={created_at} />
+        {kind} deployment, <Time at={created_at} />
       </span>
     </Link>
   );

@@ -41,7 +41,9 @@ export function OverviewPage() {
         title="Overview"
         label="Overview"
         actions={
-          may_change && (
+          may_change &&
+          // Without robots, the page itself has the button that enrolls the first one.
+          overview.data?.data.robots.total !== 0 && (
             <>
               <LinkButton to="/enrollment/new">Enroll robots</LinkButton>
               <LinkButton look="primary" icon={Rocket} to="/deployments/new">
@@ -69,7 +71,7 @@ function Found({ overview }: { overview: Overview }) {
       )}
       <WaitingRollouts paused={paused} overview={overview} />
       <Numbers robots={robots} />
-      <DeploymentNumbers deployments={deployments} />
+      <DeploymentNumbers deployments={deployments} configs={overview.config_deployments} />
       <FleetStates is_stale={is_stale} />
       <VersionMix />
       <div className="grid gap-x-6 lg:grid-cols-2">
@@ -84,6 +86,10 @@ function Found({ overview }: { overview: Overview }) {
   );
 }
 
+const FIRST_LINES = `rf sites create "Hall 1"
+rf fleets create Carts --site "Hall 1"
+rf keys new --site "Hall 1" --fleet Carts`;
+
 function FirstSteps() {
   return (
     <EmptyState
@@ -93,10 +99,10 @@ function FirstSteps() {
           Enroll the first robot
         </LinkButton>
       }
-      command="rf keys new --site SITE_ID --fleet FLEET_ID"
+      command={FIRST_LINES}
     >
       Create an enrollment key and run its command on the robot. The robot then appears here automatically. To try Roamfleet without a
-      robot, start simulated robots with <code className="font-mono">roamfleet swarm</code>.
+      robot, start simulated robots with <code className="font-mono whitespace-nowrap">roamfleet swarm</code>.
     </EmptyState>
   );
 }
@@ -135,7 +141,7 @@ function Numbers({ robots }: Pick<Overview, "robots">) {
 }
 
 /** Counts of all deployments of the organization, independent of the list below. */
-function DeploymentNumbers({ deployments }: Pick<Overview, "deployments">) {
+function DeploymentNumbers({ deployments, configs }: Pick<Overview, "deployments"> & { configs: Overview["config_deployments"] }) {
   const { in_progress, queued, paused, scheduled, failed, failed_since, following } = deployments;
   const to = (status: string): Destination => ({ to: "/deployments", search: { status } });
   return (
@@ -150,6 +156,13 @@ function DeploymentNumbers({ deployments }: Pick<Overview, "deployments">) {
         link={{ to: "/deployments", search: { status: "failed", since: failed_since } }}
         tone={failed > 0 ? "text-bad" : ""}
       />
+      {configs.in_progress > 0 && (
+        <Figure
+          label={`config ${plural(configs.in_progress, "deployment")} in progress`}
+          value={configs.in_progress}
+          link={{ to: "/deployments", search: { tab: "configs", status: "in_progress" } }}
+        />
+      )}
       {following > 0 && (
         <Figure
           label={`${plural(following, "robot")} auto-updating`}
@@ -183,14 +196,14 @@ function FailingChecks({ robots, total }: { robots: readonly { id: string; name:
   );
 }
 
-/** Robots whose last installation failed, with links to them. */
+/** Robots whose last update failed, with links to them. */
 function FailedInstalls({ total }: { total: number }) {
   const robots = useQuery(query("listRobots", { query: { release_state: "failed", limit: FAILED_SHOWN } }));
   return (
-    <Section title="Failed installations" all={total > FAILED_SHOWN && { to: "/robots", search: { release_state: "failed" } }}>
+    <Section title="Failed updates" all={total > FAILED_SHOWN && { to: "/robots", search: { release_state: "failed" } }}>
       <QueryState query={robots} rows={2}>
         {({ items }) => (
-          <CardList items={items} empty="No failed installations">
+          <CardList items={items} empty="No failed updates">
             {({ id, name, apps }) => (
               <li key={id}>
                 <Link to="/robots/$id" params={{ id }} className="flex items-baseline gap-3 px-4 py-2 hover:bg-hover">

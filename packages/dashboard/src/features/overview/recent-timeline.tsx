@@ -13,12 +13,12 @@ export function RecentTimeline({ site_id }: { site_id?: string }) {
         {({ items }) => (
           <CardList items={items} empty="No activity yet" ordered>
             {({ id, at, robot_id, robot_name, summary }) => (
-              <li key={id} className="flex items-baseline gap-3 px-4 py-2">
+              <li key={id} className="flex flex-wrap items-baseline gap-x-3 px-4 py-2 sm:flex-nowrap">
                 <span className="w-24 shrink-0 text-xs text-muted">
                   <Time at={at} />
                 </span>
-                <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="max-w-[35%] shrink-0" />
-                <TextLine className="text-muted">{summary}</TextLine>
+                <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="max-w-[60%] shrink-0 sm:max-w-[35%]" />
+                <TextLine className="text-muted max-sm:basis-full">{summary}</TextLine>
               </li>
             )}
           </CardList>

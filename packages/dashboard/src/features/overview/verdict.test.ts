@@ -120,7 +120,7 @@ test("lists problems before warnings, and counts the problems", () => {
       "bad",
       "4 problems: 2 of 40 robots are unhealthy",
       "bad: 2 of 40 robots are unhealthy",
-      "bad: The last installation failed on 1 robot",
+      "bad: The last update failed on 1 robot",
       "bad: 1 robot quarantined: several machines use the same identity",
       "bad: 1 or more critical incident",
       "warn: 1 robot with a changed config file",

@@ -106,7 +106,7 @@ function robotFindings({
   return [
     offline > 0 && {
       tone: is_mass ? ("bad" as const) : ("warn" as const),
-      text: `${share(offline, known)} offline${recent}`,
+      text: `${share(offline, total)} offline${recent}`,
       at: last_lost_at,
       link: { to: "/robots", search: { status: "offline" } },
     },
@@ -117,7 +117,7 @@ function robotFindings({
     },
     failed > 0 && {
       tone: "bad" as const,
-      text: `The last installation failed on ${counted(failed, "robot")}`,
+      text: `The last update failed on ${counted(failed, "robot")}`,
       link: { to: "/robots", search: { release_state: "failed" } },
     },
     held > 0 && {

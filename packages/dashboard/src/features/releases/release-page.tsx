@@ -232,15 +232,15 @@ const LATEST = 10;
 function ReleaseDeployments({ release: { id } }: { release: Release }) {
   const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST, cause: "request" } }));
   return (
-    <Section title="Deployments" all={{ to: "/deployments", search: { release_id: id } }}>
+    <Section title="Deployments" all={deployments.data?.items.length !== 0 && { to: "/deployments", search: { release_id: id } }}>
       <QueryState query={deployments} rows={3}>
         {({ items }) => (
           <CardList items={items} empty="No deployments yet">
             {(deployment) => (
               <li key={deployment.id}>
                 <Link to="/deployments/$id" params={{ id: deployment.id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
-                  <StatusBadge status={deployment.status} />
                   <TargetName target={deployment} className="flex-1" />
+                  <StatusBadge status={deployment.status} />
                   <span className="shrink-0 text-xs text-muted tabular-nums">
                     <Started deployment={deployment} />
                   </span>

@@ -62,7 +62,13 @@ export function ReleasesPage() {
         list={list}
         columns={COLUMNS}
         onOpen={({ id }) => void navigate({ to: "/releases/$id", params: { id } })}
-        empty={is_filtered ? <NoMatch title="No matching releases" onShowAll={() => clear()} /> : <NoReleases may_push={may_push} />}
+        empty={
+          is_filtered ? (
+            <NoMatch title="No matching releases" onClear={() => clear()} />
+          ) : (
+            <NoReleases onPush={may_push && (() => setPushing({ file: undefined }))} />
+          )
+        }
       />
     </>
   );
@@ -99,11 +105,21 @@ function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
   );
 }
 
-function NoReleases({ may_push }: { may_push: boolean }) {
+function NoReleases({ onPush }: { onPush: (() => void) | false }) {
   return (
-    <EmptyState title="No releases yet" command="rf releases push FILE">
-      {may_push
-        ? "To push a release, drop a file on this page: an app bundle, an image archive, or any file that robots need."
+    <EmptyState
+      title="No releases yet"
+      command="rf releases push FILE"
+      actions={
+        onPush !== false && (
+          <Button look="primary" icon={Upload} onClick={onPush}>
+            Push release
+          </Button>
+        )
+      }
+    >
+      {onPush !== false
+        ? "Push a release, or drop a file on this page: an app bundle, an image archive, or any file that robots need."
         : "Releases appear here when a user with the operator role pushes them."}
     </EmptyState>
   );

@@ -3,7 +3,8 @@ import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ComponentType, ReactNode } from "react";
 import { usePlaces } from "../../api/queries.ts";
 import { CardList, cx, plural, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
-import { IncidentStatusBadge, SeverityBadge } from "../incidents/incident-parts.tsx";
+import { configName } from "../deployments/deployment-kind.ts";
+import { IncidentStatusBadge, membersText, SeverityBadge } from "../incidents/incident-parts.tsx";
 
 interface PartOf<T> {
   count: number;
@@ -100,7 +101,7 @@ export function DeploymentItem({ item }: { item: ReportedDeployment }) {
   return (
     <Row
       to={kind === "release" ? { to: "/deployments/$id", params: { id } } : { to: "/config-deployments/$id", params: { id } }}
-      text={kind === "release" ? name : `Config ${name}`}
+      text={kind === "release" ? name : configName({ namespace: name === "all namespaces" ? null : name })}
       badge={<StatusBadge status={waiting_gate && status === "in_progress" ? "gate" : status} />}
       more={
         counts.total === 0 ? target_name : `${target_name} · ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} applied`
@@ -111,7 +112,7 @@ export function DeploymentItem({ item }: { item: ReportedDeployment }) {
 }
 
 export function IncidentItem({ item }: { item: Incident }) {
-  const { id, title, severity, status, site_id, active_count, member_count, raised_at } = item;
+  const { id, title, severity, status, site_id, raised_at } = item;
   const site = usePlaces().site_names.get(site_id) ?? site_id;
   return (
     <Row
@@ -123,7 +124,7 @@ export function IncidentItem({ item }: { item: Incident }) {
           <IncidentStatusBadge status={status} />
         </span>
       }
-      more={`${site} · ${active_count.toLocaleString()} of ${member_count.toLocaleString()} active`}
+      more={`${site} · ${membersText(item)}`}
       at={raised_at}
     />
   );

@@ -86,7 +86,7 @@ const Unblock = ({ robot: { id }, onClose }: Props) => (
     args={{ params: { id } }}
     onClose={onClose}
     title="Unblock robot?"
-    consequence="The first machine that connects with this identity is accepted. If another machine still uses the identity, the robot is blocked again: switch the other machines off first, or replace the robot's computer."
+    consequence="The first machine that connects with this identity is accepted. If another machine still uses the identity, the robot is quarantined again: switch the other machines off first, or replace the robot's computer."
     verb="Unblock"
     done="Robot unblocked"
     command={robotLines.admit(id)}

@@ -6,7 +6,20 @@ import { useState } from "react";
 import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, Button, Card, CardList, Command, ConfigState, EmptyState, QueryState, Section, Text, type Tone } from "../../ui/index.ts";
+import {
+  Badge,
+  Button,
+  Card,
+  CardList,
+  Command,
+  ConfigState,
+  EmptyState,
+  LinkButton,
+  QueryState,
+  Section,
+  Text,
+  type Tone,
+} from "../../ui/index.ts";
 import { robotLines, valueText } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";
 
@@ -19,7 +32,15 @@ export function RobotConfigTab() {
     <QueryState query={config}>
       {({ data }) =>
         data.effective.length === 0 && data.namespaces.length === 0 ? (
-          <EmptyState title="No config" command={`rf configs set KEY VALUE --robot ${robot.id}`}>
+          <EmptyState
+            title="No config values yet"
+            command={`rf configs set KEY VALUE --robot ${robot.id}`}
+            actions={
+              <LinkButton to="/configs" search={{ scope: "robot", scope_id: robot.id }}>
+                Go to configs
+              </LinkButton>
+            }
+          >
             Values that are set for the organization, the site, the fleet or this robot appear here.
           </EmptyState>
         ) : (
@@ -53,7 +74,7 @@ const short = (digest: string | null): string => (digest === null ? "none" : dig
 function Namespace({ namespace, deployed_version, deployed_sha256, reported_sha256, state }: RobotConfig["namespaces"][number]) {
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2.5">
-      <span className="min-w-0 flex-1 font-medium">
+      <span className="min-w-0 flex-1 font-medium max-sm:basis-full">
         <Text>{namespace}</Text>
       </span>
       <span className="text-xs text-muted">
@@ -194,7 +215,7 @@ function ValueItem({ value: { key, value, secret, scope, scope_id, config_id, ve
         <code className="max-h-32 overflow-y-auto font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">{valueText(value)}</code>
       )}
       <span className="flex min-w-0 items-start gap-2 text-xs text-muted sm:justify-end">
-        <Origin scope={scope} scope_id={scope_id} /> {`v${version}`}
+        <Origin scope={scope} scope_id={scope_id} /> {`version ${version}`}
       </span>
     </li>
   );

@@ -110,7 +110,7 @@ function RobotTabs({ id }: { id: string }) {
 }
 
 /** Explains why a robot is unreachable or restricted, and which actions still work. Renders nothing for a normal robot. */
-function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { robot: Robot }) {
+function RobotNotice({ robot: { status, held_at, approval } }: { robot: Robot }) {
   if (status === "decommissioned")
     return (
       <Notice icon={CircleX} title="Decommissioned">
@@ -120,7 +120,7 @@ function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { r
     );
   if (held_at !== null)
     return (
-      <Notice icon={ShieldAlert} title="Blocked: several machines use this identity" tone="bad">
+      <Notice icon={ShieldAlert} title="Quarantined: several machines use this identity" tone="bad">
         All of these machines have been refused since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace
         its computer. Both actions are in the menu.
       </Notice>
@@ -135,8 +135,8 @@ function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { r
   if (status === "offline")
     return (
       <Notice icon={Unplug} title="Offline">
-        Last seen <Time at={last_seen_at} />. This page shows the last reported state. You can deploy, change config and labels, and move
-        the robot now; changes take effect when it reconnects. Shell, camera, topics and new log records are not available.
+        This page shows the last reported state. You can deploy, change config and labels, and move the robot now; changes take effect when
+        it reconnects. Shell, camera, topics and new log records are not available.
       </Notice>
     );
   if (status === "never_connected")

@@ -224,10 +224,11 @@ function HealthChecks({ checks }: { checks: HealthSnapshot["checks"] }) {
 /** Network counters and custom metrics of the robot. */
 function HealthMetrics({ metrics, network }: Pick<HealthSnapshot, "metrics" | "network">) {
   const own = Object.entries(metrics);
+  const title = own.length === 0 ? "Network" : "Network and metrics";
   return (
-    <Section title="Network and metrics">
+    <Section title={title}>
       <Card className="!p-0">
-        <dl className="max-h-80 divide-y divide-line overflow-y-auto" tabIndex={0} aria-label="Network and metrics">
+        <dl className="max-h-80 divide-y divide-line overflow-y-auto" tabIndex={0} aria-label={title}>
           {network.map(({ name, rx_bytes, tx_bytes, addresses }) => (
             <div key={name} className="flex flex-wrap items-baseline gap-x-3 px-4 py-2">
               <dt className="font-medium">

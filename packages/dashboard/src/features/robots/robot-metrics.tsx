@@ -43,7 +43,7 @@ export function RobotMetrics() {
             <Ranges robot_id={robot.id} range={range} />
             {names.length > 0 && (
               <Button icon={GitCompareArrows} onClick={() => setComparing(true)}>
-                Compare with…
+                Compare…
               </Button>
             )}
           </div>
@@ -53,8 +53,8 @@ export function RobotMetrics() {
           {({ data }) =>
             data.series.length === 0 ? (
               <EmptyState title={`No samples for the last ${WORDS[range]}`}>
-                Agents measure every 10 seconds and send what they measured every 15 minutes, unless their config file says otherwise. A
-                robot that was offline sends its samples when it is back.
+                By default, agents measure every 10 seconds and send the samples every 15 minutes. A robot that was offline sends its
+                samples when it reconnects.
               </EmptyState>
             ) : (
               <Charts metrics={data} seconds={METRIC_RANGES[range].seconds} />

@@ -99,6 +99,8 @@ function Why({ robot: { id, status } }: { robot: Robot }) {
   );
 }
 
+const NONE = <span className="text-muted">—</span>;
+
 function Facts({ robot }: { robot: Robot }) {
   const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
   const hosted = useHostedVersion();
@@ -118,9 +120,9 @@ function Facts({ robot }: { robot: Robot }) {
             ...(isOutdatedAgent(agent_version, hosted)
               ? { Upgrade: <CopyText label="command" text={shellLine("rf", "agents", "upgrade", "--robot", robot.id)} /> }
               : {}),
-            Addresses: addresses.length === 0 ? "—" : <AddressList addresses={addresses} />,
-            ROS: health === undefined ? "—" : <RosFacts health={health} />,
-            Battery: health === undefined ? "—" : batteryText(health),
+            Addresses: addresses.length === 0 ? NONE : <AddressList addresses={addresses} />,
+            ROS: health === undefined ? NONE : <RosFacts health={health} />,
+            Battery: health === undefined ? NONE : batteryText(health),
             "Last seen": <Time at={last_seen_at} exact />,
             Enrolled: <Time at={created_at} exact />,
             "Private key": public_key_type === "ecdsa_p256" ? "in the TPM" : "in a file on the robot",
@@ -182,7 +184,7 @@ function Labels({ labels }: { labels: Robot["labels"] }) {
   return (
     <Section title="Labels">
       {all.length === 0 ? (
-        <p className="text-muted">No labels. Labels group robots across fleets. Set them in the menu above.</p>
+        <p className="text-muted">No labels. Labels group robots across fleets. The menu at the top right changes them.</p>
       ) : (
         <ul className="flex flex-wrap gap-1.5">
           {all.map(([key, value]) => (

@@ -144,7 +144,7 @@ export const TIMELINE_KINDS: Record<string, string> = {
   "robot.approved": "Approved",
   "robot.replaced": "Computer replaced",
   "robot.moved": "Moved",
-  "robot.held": "Blocked",
+  "robot.held": "Quarantined",
   "robot.released": "Unblocked",
   "robot.duplicate_identity": "Duplicate identity",
   "robot.decommissioned": "Decommissioned",

@@ -14,6 +14,7 @@ import {
   counted,
   EmptyState,
   HealthBadge,
+  LastSeen,
   LinkButton,
   ListTable,
   Menu,
@@ -23,7 +24,6 @@ import {
   StatusBadge,
   TableSettings,
   TextLine,
-  Time,
   useFilters,
   useTableView,
 } from "../../ui/index.ts";
@@ -186,7 +186,7 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
     width: "minmax(4.75rem, 0.8fr)",
     priority: 3,
     align: "right",
-    cell: ({ last_seen_at, status }) => (status === "online" ? <span className="text-muted">now</span> : <Time at={last_seen_at} />),
+    cell: LastSeen,
   },
 ];
 
@@ -196,11 +196,11 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
  */
 function ReleaseCell({ apps, release_state }: Robot) {
   const shown = apps.find(({ app }) => app === "main") ?? apps[0];
-  if (shown === undefined) return <span className="text-muted">—</span>;
+  if (shown === undefined) return <span className="text-muted">none</span>;
   const { current, desired } = shown;
   return (
     <span className="flex min-w-0 items-center gap-1" title={shown.app}>
-      <TextLine>{current?.tag ?? "none"}</TextLine>
+      {current === null ? <span className="text-muted">none</span> : <TextLine>{current.tag}</TextLine>}
       {desired !== null && desired.id !== current?.id && (
         <>
           <ArrowRight size={12} aria-label="changing to" className="shrink-0 text-muted" />

@@ -13,6 +13,7 @@ import {
   type Column,
   copyAsRf,
   CopyText,
+  CreateButton,
   EmptyState,
   FormDialog,
   LinkButton,
@@ -72,9 +73,13 @@ export function SitesPage() {
         onOpen={({ id }) => void navigate({ to: "/sites/$id", params: { id } })}
         empty={
           is_filtered ? (
-            <NoMatch title="No matching sites" onShowAll={clear} />
+            <NoMatch title="No matching sites" onClear={clear} />
           ) : (
-            <EmptyState title="No sites yet" command={siteLines.create("")}>
+            <EmptyState
+              title="No sites yet"
+              command={siteLines.create("")}
+              actions={<CreateButton verb="New site" renderDialog={may_change && ((close) => <NewSite onClose={close} />)} />}
+            >
               A site is a place where fleets work, such as a warehouse, a hospital ward or a field.
             </EmptyState>
           )
@@ -189,7 +194,8 @@ function SiteNumbers({ site: { id: site_id, robot_count, online_count } }: { sit
 
 function Problems({ site_id, fleets }: { site_id: string; fleets: FleetOverview["fleets"] }) {
   const sum = (count: (fleet: FleetOverview["fleets"][number]) => number): number => fleets.reduce((all, fleet) => all + count(fleet), 0);
-  const offline = sum(({ total, online, never_connected }) => total - online - never_connected);
+  const never_connected = sum((fleet) => fleet.never_connected);
+  const offline = sum(({ total, online }) => total - online) - never_connected;
   const unhealthy = sum((fleet) => fleet.unhealthy);
   return (
     <>
@@ -199,6 +205,9 @@ function Problems({ site_id, fleets }: { site_id: string; fleets: FleetOverview[
         link={{ to: "/robots", search: { site_id, status: "offline" } }}
         tone={offline > 0 ? "text-warn" : ""}
       />
+      {never_connected > 0 && (
+        <Figure label="never connected" value={never_connected} link={{ to: "/robots", search: { site_id, status: "never_connected" } }} />
+      )}
       <Figure
         label="unhealthy"
         value={unhealthy}

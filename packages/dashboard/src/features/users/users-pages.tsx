@@ -10,6 +10,7 @@ import { TOKEN_STATUSES } from "../../search.ts";
 import {
   Badge,
   type Column,
+  CreateButton,
   EmptyState,
   FilterSelect,
   LinkTabs,
@@ -80,9 +81,13 @@ function Users() {
         columns={userColumns(me.actor.id, places)}
         empty={
           is_filtered ? (
-            <NoMatch title="No matching users" onShowAll={clear} />
+            <NoMatch title="No matching users" onClear={clear} />
           ) : (
-            <EmptyState title="No users yet" command="rf users create ada@example.org --name Ada --role operator">
+            <EmptyState
+              title="No users yet"
+              command="rf users create ada@example.org --name Ada --role operator"
+              actions={<CreateButton verb="Invite" icon={UserPlus} renderDialog={(close) => <Invite onClose={close} />} />}
+            >
               You are signed in with an organization token. Invite users, so that the audit log records who did what.
             </EmptyState>
           )
@@ -151,7 +156,7 @@ function Tokens() {
         label="Tokens"
         list={list}
         columns={tokenColumns(me.token.id, user_names, places)}
-        empty={<NoMatch title="No matching tokens" onShowAll={clear} />}
+        empty={<NoMatch title="No matching tokens" onClear={clear} />}
       />
     </>
   );
