@@ -61,6 +61,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
       }))}
       // After a failure, no object is missing: the search is repeated.
       is_looking={found.isPending || found.isError}
+      failure={notLoaded(found.error ?? found.failureReason)}
       error={is_missing ? `This ${kind} does not exist. Choose another one.` : (notLoaded(failure) ?? error)}
     />
   );

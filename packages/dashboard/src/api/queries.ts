@@ -3,6 +3,7 @@ import type { Fleet, Site } from "@roamfleet/protocol/routes";
 import type { Body, JsonRouteName, ListRouteName, Rest } from "@roamfleet/sdk/browser";
 import { infiniteQueryOptions, queryOptions, useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
+import { hasFailed } from "../ui/query-state.tsx";
 import { isOutage, OUTAGE_REASON } from "../ui/outage.ts";
 import { notifyDone, notifyError } from "../ui/toasts.tsx";
 import { api, randomId } from "./client.ts";
@@ -86,12 +87,15 @@ export interface Places {
   fleet_names: ReadonlyMap<string, string>;
   /** Whether the sites and the fleets are loaded. */
   is_read: boolean;
+  /** Whether they are not loaded because requests fail. */
+  has_failed: boolean;
 }
 
 /** Loads all sites and fleets that the user can see, for names and selects. */
 export function usePlaces(): Places {
-  const sites = useQuery(query("listSites")).data?.items;
-  const fleets = useQuery(query("listFleets")).data?.items;
+  const [site_list, fleet_list] = [useQuery(query("listSites")), useQuery(query("listFleets"))];
+  const [sites, fleets] = [site_list.data?.items, fleet_list.data?.items];
+  const has_failed = hasFailed(site_list) || hasFailed(fleet_list);
   return useMemo(
     () => ({
       sites: sites ?? [],
@@ -99,7 +103,8 @@ export function usePlaces(): Places {
       site_names: new Map((sites ?? []).map(({ id, name }) => [id, name])),
       fleet_names: new Map((fleets ?? []).map(({ id, name }) => [id, name])),
       is_read: sites !== undefined && fleets !== undefined,
+      has_failed,
     }),
-    [sites, fleets],
+    [sites, fleets, has_failed],
   );
 }

@@ -1,5 +1,6 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import { type Query, QueryCache, QueryClient, type QueryKey } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
 
 /** Maximum age of data that is shown without a refetch. */
 const STALE_MS = 30_000;
@@ -63,6 +64,17 @@ export function refetchFailed(): boolean {
   for (const query of failed) invalidate(query);
   return failed.length > 0;
 }
+
+/** Whether a mounted query has no current data because its requests fail. */
+export const useHasErrors = (): boolean =>
+  useSyncExternalStore(
+    (listener) => queryClient.getQueryCache().subscribe(listener),
+    () =>
+      queryClient
+        .getQueryCache()
+        .findAll({ type: "active" })
+        .some(({ state }) => mayPass(state.error) || (state.data === undefined && state.errorUpdateCount > 0)),
+  );
 
 function refetchOnceMore(query: Query): void {
   if (once_more.has(query.queryHash)) return;

@@ -2,9 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation, useNavigate, useRouter } from "@tanstack/react-router";
 import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "lucide-react";
 import { query } from "../api/queries.ts";
+import { useHasErrors } from "../api/query-client.ts";
 import { type Liveness, useLiveness } from "../api/events.ts";
 import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
-import { Blank, cx, IconButton, Menu, notifyError, TextLine, useOutage } from "../ui/index.ts";
+import { Blank, cx, hasFailed, IconButton, Menu, notifyError, TextLine, useOutage } from "../ui/index.ts";
 import { type Place, PLACES } from "./places.ts";
 import { chooseTheme, type Theme, useTheme } from "./theme.ts";
 
@@ -96,12 +97,13 @@ const COUNTED_MAX = 100;
 
 /** The number of open incidents that are not acknowledged; red if one of them is critical, "?" if it could not be loaded. */
 function IncidentCount() {
-  const { data, isError } = useQuery(query("listIncidents", { query: { status: "open", limit: COUNTED_MAX } }));
+  const incidents = useQuery(query("listIncidents", { query: { status: "open", limit: COUNTED_MAX } }));
   const is_stale = useOutage() !== undefined;
+  const { data } = incidents;
   const count = data?.items.length ?? 0;
-  if (isError && data === undefined)
+  if (hasFailed(incidents))
     return (
-      <span title="The number of open incidents could not be loaded" className="ml-auto px-1.5 text-xs">
+      <span title="Not loaded: the number of open incidents" className="ml-auto px-1.5 text-xs">
         ?
       </span>
     );
@@ -196,9 +198,21 @@ const WORDS: Record<Liveness, string> = {
 const SHORT: Record<Liveness, string> = { live: "Live", connecting: "Connecting", polling: "Not live", stale: "Not live" };
 const DOTS: Record<Liveness, string> = { live: "bg-ok", connecting: "bg-line-strong", polling: "bg-warn", stale: "bg-bad" };
 
-/** Shows whether the page receives changes live. */
+/** Shows whether the page receives changes live, and whether data is missing. */
 export function LivenessMark() {
   const liveness = useLiveness();
+  const has_errors = useHasErrors();
+  if (liveness === "live" && has_errors)
+    return (
+      <span
+        role="status"
+        title="Some data could not be loaded. The page retries automatically."
+        className="inline-flex items-center gap-1.5 text-xs text-muted"
+      >
+        <span className="size-2 rounded-full bg-warn" />
+        Errors
+      </span>
+    );
   return (
     <span role="status" title={WORDS[liveness]} className="inline-flex items-center gap-1.5 text-xs text-muted">
       <span className={cx("size-2 rounded-full", DOTS[liveness])} />

@@ -26,6 +26,8 @@ export interface FinderProps {
   /** Whether the user can select the typed text even if it is not in the list. */
   free?: boolean;
   placeholder?: string;
+  /** Shown in place of the suggestions if they could not be loaded. */
+  failure?: string | undefined;
   /** The width of the field. */
   className?: string;
 }
@@ -71,7 +73,7 @@ export function Finder(props: FinderProps) {
           id={id}
           label={label}
           found={found}
-          none={is_looking ? "Searching…" : text.trim() === "" ? "None yet" : "No matches"}
+          none={props.failure ?? (is_looking ? "Searching…" : text.trim() === "" ? "None yet" : "No matches")}
           at={at}
           onChoose={choose}
           onAt={setAt}

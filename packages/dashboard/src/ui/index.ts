@@ -24,15 +24,17 @@ export { Diff, Json, JsonInput } from "./json.tsx";
 export { lazyPart, loadPatiently } from "./lazy-part.ts";
 export { Blank, copyAsRf, CreateButton, ListActions, Menu, type MenuEntry } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
-export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
+export { Card, CardList, FailedSection, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export {
   combineLoaded,
   EmptyState,
   ErrorState,
   ErrorText,
+  hasFailed,
   isNotFound,
   type Loaded,
   NoMatch,
+  PartContext,
   QueryState,
   Skeleton,
 } from "./query-state.tsx";

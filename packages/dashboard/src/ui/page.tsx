@@ -47,6 +47,13 @@ interface SectionProps {
   children: ReactNode;
 }
 
+/** A section in place of one that appears only with data, if its query has failed. Otherwise it would seem to be empty. */
+export const FailedSection = ({ title, query }: { title: string; query: Loaded<unknown> }) => (
+  <Section title={title}>
+    <QueryState query={query}>{() => null}</QueryState>
+  </Section>
+);
+
 /** A section of a page with a heading. */
 export function Section({ title, actions, all = false, children }: SectionProps) {
   return (

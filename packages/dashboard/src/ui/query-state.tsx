@@ -47,6 +47,8 @@ export const PartContext = createContext(false);
 
 export const isNotFound = (error: unknown): error is ApiError => error instanceof ApiError && error.status === 404;
 
+const isServerError = (error: unknown): error is ApiError => error instanceof ApiError && error.status >= 500;
+
 /** Shows an error and, with `onRetry`, a button that retries. */
 export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() => void) | undefined }) {
   const is_part = use(PartContext);
@@ -54,7 +56,15 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() =
   if (is_part)
     return (
       <ErrorBar onRetry={onRetry}>
-        <strong className="font-semibold">{shown.title}.</strong> {text}
+        {isServerError(error) ? (
+          <>
+            <strong className="font-semibold">Not loaded.</strong> {sentence(error.message)}
+          </>
+        ) : (
+          <>
+            <strong className="font-semibold">{shown.title}.</strong> {text}
+          </>
+        )}
       </ErrorBar>
     );
   const action = isNotFound(error) ? (
@@ -103,7 +113,7 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
     };
   const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
   const text = `${error instanceof Error ? error.message : String(error)}${detail}`;
-  if (error instanceof ApiError && error.status >= 500)
+  if (isServerError(error))
     return {
       icon: ServerCrash,
       title: "The server cannot answer",
@@ -136,6 +146,15 @@ export interface Loaded<T> {
   errorUpdateCount?: number;
   refetch: () => Promise<unknown>;
 }
+
+const isRefusal = (error: unknown): boolean => error instanceof ApiError && error.status < 500;
+
+/**
+ * Whether a query has no data because the server fails or does not respond, even while the request is repeated. `isError` is false until all
+ * retries have failed, and again during each automatic retry. A refusal does not count.
+ */
+export const hasFailed = ({ data, isError, error, failureReason = null, errorUpdateCount = 0 }: Loaded<unknown>): boolean =>
+  data === undefined && (isError || failureReason !== null || errorUpdateCount > 0) && !isRefusal(error ?? failureReason);
 
 /** Combines queries into one with this data. It fails if one of them fails. */
 export function combineLoaded<T>(queries: readonly Loaded<unknown>[], data: T | undefined): Loaded<T> {

@@ -18,7 +18,6 @@ import {
   Segments,
   StatusBadge,
   TextLine,
-  Time,
 } from "../../ui/index.ts";
 import { ConfigsFrame } from "./configs-frame.tsx";
 import { DeployDialog } from "./deploy-dialog.tsx";
@@ -40,7 +39,7 @@ const COLUMNS: readonly Column<Robot>[] = [
 ];
 
 function FleetName({ id }: { id: string }) {
-  return <TextLine>{usePlaces().fleet_names.get(id)}</TextLine>;
+  return <TextLine>{usePlaces().fleet_names.get(id) ?? "a fleet"}</TextLine>;
 }
 
 function RowActs({ id }: { id: string }) {

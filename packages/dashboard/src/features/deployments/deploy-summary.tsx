@@ -24,7 +24,10 @@ export function DeploySummary({ request, planned, tag, command }: SummaryProps) 
     <Section title="Summary">
       <Card className="mb-3">
         <KeyValue items={{ Release: tag === undefined ? NOT_SELECTED : <Text>{tag}</Text>, ...useDetails(request, planned.plan) }} />
-        <DeployButton {...deploy} className="mt-4 max-lg:hidden" />
+        <div className="mt-4 max-lg:hidden">
+          <NoPreview {...{ request, planned }} />
+          <DeployButton {...deploy} className="w-full" />
+        </div>
       </Card>
       <Command>{command}</Command>
     </Section>
@@ -37,10 +40,16 @@ export function DeployBar(props: Omit<SummaryProps, "command">) {
   return (
     <div className="sticky -bottom-4 z-20 -mx-4 -mb-4 border-t border-line bg-raised px-4 py-3 md:-bottom-5 md:-mx-6 md:-mb-5 md:px-6 lg:hidden">
       {request !== undefined && planned.plan !== undefined && <p className="mb-2 truncate text-xs text-muted">{shortText(planned.plan)}</p>}
+      <NoPreview {...props} />
       <DeployButton {...useDeploy(props)} />
     </div>
   );
 }
+
+/** The reason why the button is disabled although the form is complete. */
+const NoPreview = ({ request, planned: { error } }: Pick<SummaryProps, "request" | "planned">) =>
+  request !== undefined &&
+  error !== undefined && <p className="mb-2 text-xs text-bad">The preview is not loaded. You can deploy as soon as it is.</p>;
 
 const wavesOf = ({ rollout, waves }: DeploymentPlan): string => (rollout.waves === null ? "all at once" : waveSizesText(waves));
 

@@ -50,7 +50,7 @@ type Target = Pick<Deployment, "robot_id" | "fleet_id" | "selection">;
 export function TargetLink({ target, places }: { target: Target; places: Places }) {
   if (target.selection !== null) return <TextLine>{target.selection}</TextLine>;
   if (target.fleet_id !== null) {
-    return <NameLink to="/fleets/$id" params={{ id: target.fleet_id }} name={places.fleet_names.get(target.fleet_id) ?? target.fleet_id} />;
+    return <NameLink to="/fleets/$id" params={{ id: target.fleet_id }} name={places.fleet_names.get(target.fleet_id) ?? "a fleet"} />;
   }
   return target.robot_id === null ? <Text>{null}</Text> : <RobotLink id={target.robot_id} />;
 }

@@ -4,7 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import type { DeploymentSearch } from "../../search.ts";
-import { cx, type Filters, type Loaded, QueryState, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
+import { cx, type Filters, type Loaded, PartContext, QueryState, Section, StatusBadge, ticker, Time, type Tone } from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
 import { rangesOf, robots, wholeWaveText } from "./deployment-text.ts";
 import { countdownText } from "./draft.ts";
@@ -123,9 +123,11 @@ interface SituationProps {
 export function DeploymentSituation({ deployment, waves }: SituationProps) {
   const known = waves.data?.items ?? (hasEnded(deployment.status) ? [] : undefined);
   return (
-    <QueryState query={{ ...waves, data: known }} rows={1}>
-      {(items) => <SituationNote situation={situationOf(deployment, items)} />}
-    </QueryState>
+    <PartContext value={true}>
+      <QueryState query={{ ...waves, data: known }} rows={1}>
+        {(items) => <SituationNote situation={situationOf(deployment, items)} />}
+      </QueryState>
+    </PartContext>
   );
 }
 

@@ -156,8 +156,15 @@ interface ObjectFilterProps {
 
 /** Filters deployments by a release or a target robot. */
 const ObjectFilter = ({ kind, onChange, ...picker }: ObjectFilterProps) => (
-  <div className="flex items-center">
-    <ObjectPicker compact kind={kind} hints={kind === "release"} onChoose={onChange} {...picker} />
+  <div className="flex items-center max-sm:w-full">
+    <ObjectPicker
+      compact
+      className="w-48 max-sm:w-auto max-sm:min-w-0 max-sm:flex-1"
+      kind={kind}
+      hints={kind === "release"}
+      onChoose={onChange}
+      {...picker}
+    />
     {picker.id !== undefined && <IconButton label={`Clear ${kind} filter`} icon={X} onClick={() => onChange(undefined)} />}
   </div>
 );

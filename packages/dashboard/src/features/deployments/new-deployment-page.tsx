@@ -207,7 +207,8 @@ function ReleasePicker({
       onChoose={onChoose}
       // After a failure, the search is repeated.
       is_looking={found.isPending || found.isError}
-      error={missing ?? notLoaded(failure ?? found.error) ?? error}
+      failure={notLoaded(found.error ?? found.failureReason)}
+      error={missing ?? notLoaded(release !== undefined && text === "" ? failure : (failure ?? found.error)) ?? error}
       note={
         release === undefined
           ? text === "" && found.data?.items.length === 0

@@ -4,7 +4,7 @@ import { useDeferredValue } from "react";
 import { ObjectPicker } from "../../api/object-picker.tsx";
 import { query, usePlaces } from "../../api/queries.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
-import { counted, IconButton, namedOptions, Segments, Select, TextInput } from "../../ui/index.ts";
+import { counted, hasFailed, IconButton, namedOptions, Segments, Select, TextInput } from "../../ui/index.ts";
 import { LABELS_WANTED, parseLabels, robotsFilter, type Target, type TargetKind } from "./target.ts";
 
 const KINDS = [
@@ -63,7 +63,7 @@ export function TargetPicker(props: TargetPickerProps) {
 }
 
 function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, total, error }: TargetPickerProps) {
-  const { sites, fleets } = usePlaces();
+  const { sites, fleets, is_read } = usePlaces();
   const { site_id = "", fleet_id = "", labels = "" } = chosen;
   const of_site = fleets.filter((fleet) => site_id === "" || fleet.site_id === site_id || fleet.id === fleet_id);
   const is_wrong = labels !== "" && parseLabels(labels) === undefined;
@@ -79,13 +79,19 @@ function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, t
         <Select
           label="Site"
           value={site_id}
-          options={[{ value: "", label: "Any site" }, ...withUnknown(namedOptions(sites), site_id, "Site not available")]}
+          options={[
+            { value: "", label: "Any site" },
+            ...withUnknown(namedOptions(sites), site_id, is_read ? "Site not available" : "Site not loaded"),
+          ]}
           onValue={(id) => onChoose({ site_id: id || undefined })}
         />
         <Select
           label="Fleet"
           value={fleet_id}
-          options={[{ value: "", label: "Any fleet" }, ...withUnknown(namedOptions(of_site), fleet_id, "Fleet not available")]}
+          options={[
+            { value: "", label: "Any fleet" },
+            ...withUnknown(namedOptions(of_site), fleet_id, is_read ? "Fleet not available" : "Fleet not loaded"),
+          ]}
           onValue={(id) => onChoose({ fleet_id: id || undefined })}
         />
       </div>
@@ -117,12 +123,14 @@ function MatchCount({ target: { selector }, total }: { target: Extract<Target, {
   const { robot_ids } = deferred;
   const filter = robotsFilter(deferred);
   const is_listed = filter !== undefined;
-  const { data: listed, isError } = useQuery({
+  const counting = useQuery({
     ...query("listRobots", { query: { ...filter, limit: COUNTED_MAX } }),
     enabled: total === undefined && is_listed,
   });
   if (total !== undefined) return total === 0 ? "No robot matches now." : `Matches ${counted(total, "robot")} now.`;
-  if (isError || (robot_ids === undefined && !is_listed)) return "The number of matching robots is not available.";
+  if (hasFailed(counting)) return "Not loaded: the number of matching robots.";
+  if (robot_ids === undefined && !is_listed) return "The number of matching robots is not available.";
+  const listed = counting.data;
   if (listed === undefined) return robot_ids === undefined ? "Counting…" : `At most ${counted(robot_ids.length, "robot")}.`;
   if (listed.next_cursor !== null) return `Matches more than ${counted(COUNTED_MAX, "robot")} now.`;
   return listed.items.length === 0 ? "No robot matches now." : `Matches ${counted(listed.items.length, "robot")} now.`;

@@ -111,7 +111,7 @@ export function TargetTable({
 function TargetFilters({ waves, search, change, clear, is_filtered }: Filters<DeploymentSearch> & { waves: number }) {
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter robots">
-      <TypedSearch label="Search robots" value={search.q} onValue={(q) => change({ q })} className="!w-48" />
+      <TypedSearch label="Search robots" value={search.q} onValue={(q) => change({ q })} className="sm:!w-48" />
       <FilterSelect label="Status" value={search.status} options={TARGET_STATUSES} onChange={(status) => change({ status })} />
       {waves > 1 && (
         <FilterSelect

@@ -81,7 +81,7 @@ function Found({ fleet }: { fleet: Fleet }) {
 }
 
 /** A link in a list of values, high enough for touch input. */
-const LINK = "inline-block min-h-6 leading-6 text-accent underline";
+const LINK = "block w-fit max-w-full min-h-6 leading-6 text-accent underline";
 
 function Desired({ fleet }: { fleet: Fleet }) {
   const may_change = useMay("operator");
@@ -122,7 +122,7 @@ function Desired({ fleet }: { fleet: Fleet }) {
             ),
             Site: (
               <Link to="/sites/$id" params={{ id: site_id }} className={LINK}>
-                <Text>{site_names.get(site_id) ?? site_id}</Text>
+                <Text>{site_names.get(site_id) ?? "a site"}</Text>
               </Link>
             ),
             Created: <Time at={created_at} exact />,

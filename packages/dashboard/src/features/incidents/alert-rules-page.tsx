@@ -74,8 +74,13 @@ const columnsOf = (places: Places): Column<AlertRule>[] => [
 ];
 
 function scopeText({ site_id, fleet_id, labels }: AlertRule, { site_names, fleet_names }: Places): string {
-  const place = fleet_id !== null ? fleet_names.get(fleet_id) : site_id !== null ? site_names.get(site_id) : "whole organization";
-  return [place ?? "", ...Object.entries(labels).map(([key, value]) => `${key}=${value}`)].filter((part) => part !== "").join(", ");
+  const place =
+    fleet_id !== null
+      ? (fleet_names.get(fleet_id) ?? "a fleet")
+      : site_id !== null
+        ? (site_names.get(site_id) ?? "a site")
+        : "whole organization";
+  return [place, ...Object.entries(labels).map(([key, value]) => `${key}=${value}`)].filter((part) => part !== "").join(", ");
 }
 
 function RuleMenu({ rule: { id, name, disabled_at } }: { rule: AlertRule }) {

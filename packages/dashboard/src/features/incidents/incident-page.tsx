@@ -222,9 +222,21 @@ function Facts({ incident }: { incident: Incident }) {
               </Link>
             ),
             Condition: rule !== undefined && conditionText(rule),
-            Site: <NameLink to="/sites/$id" params={{ id: site_id }} name={places.site_names.get(site_id) ?? site_id} />,
+            Site: (
+              <NameLink
+                to="/sites/$id"
+                params={{ id: site_id }}
+                name={places.site_names.get(site_id) ?? "a site"}
+                className="text-accent underline"
+              />
+            ),
             Fleet: fleet_id !== null && (
-              <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={places.fleet_names.get(fleet_id) ?? fleet_id} />
+              <NameLink
+                to="/fleets/$id"
+                params={{ id: fleet_id }}
+                name={places.fleet_names.get(fleet_id) ?? "a fleet"}
+                className="text-accent underline"
+              />
             ),
             Assignee: <Text>{assignee_name}</Text>,
             Opened: <Time at={created_at} exact />,

@@ -2,6 +2,7 @@ import { isLogCursor, readLogFrame } from "@roamfleet/protocol/log-frame";
 import type { LogRecord } from "@roamfleet/protocol/routes";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { api } from "../../api/client.ts";
+import { mayPass } from "../../api/query-client.ts";
 import { type Following, followStream, type LiveState } from "./live-stream.tsx";
 import { createLogBuffer, type LogBuffer, type LogStore } from "./log-buffer.ts";
 import type { LogFilter } from "./log-text.ts";
@@ -17,6 +18,8 @@ const NOTHING_YET: LogFeedState = {
 };
 
 const PAGE_RECORDS = 200;
+/** Delay before the first page is requested again after a failure that may pass. */
+const RETRY_MS = 5_000;
 /** Frames within this time are rendered in one batch. */
 const GATHER_MS = 50;
 
@@ -45,6 +48,7 @@ function openLogFeed({ of, id, filter }: LogOf) {
   let state = NOTHING_YET;
   let cursor: string | null = null;
   let following: Following | undefined;
+  let retrying: ReturnType<typeof setTimeout> | undefined;
 
   const become = (next: Partial<LogFeedState>): void => {
     state = { ...state, ...next, buffer: buffer.read() };
@@ -55,11 +59,15 @@ function openLogFeed({ of, id, filter }: LogOf) {
     const take = ({ items, next_cursor }: Page): void => {
       cursor = next_cursor;
       buffer.add(items);
-      become({ is_loading: false, has_older: cursor !== null });
+      become({ is_loading: false, has_older: cursor !== null, error: undefined });
       // A log with an end time gets no new records.
       if (filter.until === undefined) following = followLog({ of, id, filter }, buffer, become, readAnew);
     };
-    askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => become({ is_loading: false, error }));
+    askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => {
+      become({ is_loading: false, error });
+      // Until the answer, the error stays in view.
+      if (mayPass(error)) retrying = setTimeout(() => begin(true), RETRY_MS);
+    });
   };
   // Reload an empty log after the first record of its stream. The stream started without a position, so records between the load of the
   // empty page and the stream's start may be missing.
@@ -97,11 +105,14 @@ function openLogFeed({ of, id, filter }: LogOf) {
     },
     /** Reconnects the stream, or loads the log again if the first page failed. */
     again(): void {
-      if (following !== undefined) following.again();
-      else if (state.error !== undefined) begin();
+      if (following !== undefined) return following.again();
+      if (state.error === undefined) return;
+      clearTimeout(retrying);
+      begin();
     },
     close(): void {
       aborting.abort();
+      clearTimeout(retrying);
       following?.close();
     },
   };

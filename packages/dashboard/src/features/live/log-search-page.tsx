@@ -12,6 +12,7 @@ import {
   EmptyState,
   type Filters,
   FilterSelect,
+  hasFailed,
   Menu,
   namedOptions,
   PageHeader,
@@ -64,13 +65,15 @@ export function LogSearchPage() {
         }
       />
       <LogFilters {...filters} />
-      <LogHistogram
-        pages={counts.data?.pages.map(({ data }) => data)}
-        error={counts.error}
-        is_loading={counts.isFetching}
-        onMore={counts.hasNextPage ? () => void counts.fetchNextPage() : undefined}
-        onSpan={(span: Span) => change(span)}
-      />
+      {!hasFailed(found) && (
+        <LogHistogram
+          pages={counts.data?.pages.map(({ data }) => data)}
+          error={counts.error}
+          is_loading={counts.isFetching}
+          onMore={counts.hasNextPage ? () => void counts.fetchNextPage() : undefined}
+          onSpan={(span: Span) => change(span)}
+        />
+      )}
       <FoundRecords found={found} filters={filters} />
     </div>
   );

@@ -71,7 +71,7 @@ function LogPane({ of, id, search, onSearch, is_online, robots, offline, note, .
       <div className="mt-2 flex flex-wrap items-center gap-2">
         <LiveBadge live={live} />
         {note}
-        <div className="min-w-64 flex-1">
+        <div className="min-w-64 flex-1 max-sm:basis-full">
           <Command>{logCommand(of, id, search)}</Command>
         </div>
       </div>

@@ -1,7 +1,7 @@
 import type { RobotPosition } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
-import { Card, counted, LinkButton, Section, Time } from "../../ui/index.ts";
+import { Card, counted, FailedSection, hasFailed, LinkButton, Section, Time } from "../../ui/index.ts";
 import { useFloorPlan } from "./floor-plan.tsx";
 import { MAP_TILES } from "./map-tiles.ts";
 import { StillMap } from "./map-view.tsx";
@@ -21,11 +21,13 @@ interface SmallMapProps {
 /** The last known position of a robot, or those of a site's robots, with a link to the page of the map. Nothing if none is known. */
 export function SmallMap({ title, scope }: SmallMapProps) {
   const options = query("listPositions", { query: { ...scope, known: true, limit: ROBOTS_MAX } });
-  const { data } = useQuery({ ...options, refetchInterval: REFRESH_MS });
+  const read = useQuery({ ...options, refetchInterval: REFRESH_MS });
+  const { data } = read;
   const { frame, placed, is_planar, plan_site } = usePlaced(data?.items ?? NO_ROBOTS, scope);
   const { plan } = useFloorPlan(plan_site);
   const [first] = placed;
   const position = first?.robot.position;
+  if (hasFailed(read)) return <FailedSection title={title} query={read} />;
   if (first === undefined || position == null) return null;
   const search = { ...scope, site_id: first.robot.site_id, frame: is_planar ? ("plan" as const) : undefined };
   return (

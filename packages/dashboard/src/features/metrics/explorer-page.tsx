@@ -118,7 +118,7 @@ function PageActions({ panels, names, period, onChange }: PageProps & { names: r
       <Button
         look="primary"
         icon={Plus}
-        disabled={panels.length >= PANELS_MAX}
+        disabled={panels.length >= PANELS_MAX || names.length === 0}
         title={panels.length >= PANELS_MAX ? `A page has at most ${PANELS_MAX} panels` : undefined}
         onClick={() => onChange({ panels: [...panels, next] })}
       >

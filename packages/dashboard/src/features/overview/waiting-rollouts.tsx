@@ -1,7 +1,7 @@
 import type { ConfigDeployment, Deployment, DeploymentWave, Overview } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
-import { CardList, combineLoaded, type Loaded, NameLink, QueryState, Section, StatusBadge, Time } from "../../ui/index.ts";
+import { CardList, combineLoaded, hasFailed, type Loaded, NameLink, QueryState, Section, StatusBadge, Time } from "../../ui/index.ts";
 import { CountsBar, countsText, TargetName } from "../deployments/deployment-parts.tsx";
 import { WaitingSteps } from "../deployments/step-bar.tsx";
 import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
@@ -61,7 +61,7 @@ export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
     .filter(({ deployment, waves: of }) => deployment.status === "paused" || of.some(({ status }) => status === "gate"));
   const needed = [...queries, ...waves];
   const is_read = needed.every(({ data }) => data !== undefined);
-  if (items.length === 0 && !needed.some(({ data, isError }) => data === undefined && isError)) return null;
+  if (items.length === 0 && !needed.some(hasFailed)) return null;
   return (
     <Section title="Waiting for a decision">
       <QueryState query={combineLoaded(needed, is_read || items.length > 0 ? items : undefined)} rows={2}>

@@ -16,6 +16,8 @@ import {
   copyAsRf,
   CopyText,
   counted,
+  FailedSection,
+  hasFailed,
   HealthBadge,
   Json,
   KeyValue,
@@ -267,7 +269,7 @@ const COLUMNS: readonly Column<Robot>[] = [
 
 function FleetName({ id }: { id: string }) {
   const { fleet_names } = usePlaces();
-  return <TextLine>{fleet_names.get(id)}</TextLine>;
+  return <TextLine>{fleet_names.get(id) ?? "a fleet"}</TextLine>;
 }
 
 /** The robots that run a release. */
@@ -295,9 +297,11 @@ function ReleaseRobots({ release: { id, app } }: { release: Release }) {
 
 /** The fleets whose current release is this release. */
 function ReleaseFleets({ release: { id } }: { release: Release }) {
-  const { fleets, site_names, is_read } = usePlaces();
-  const having = fleets.filter(({ desired }) => Object.values(desired).some((release) => release.id === id));
-  if (!is_read || having.length === 0) return null;
+  const { site_names } = usePlaces();
+  const read = useQuery(query("listFleets"));
+  if (hasFailed(read)) return <FailedSection title="Fleets with this release" query={read} />;
+  const having = (read.data?.items ?? []).filter(({ desired }) => Object.values(desired).some((release) => release.id === id));
+  if (having.length === 0) return null;
   return (
     <Section title="Fleets with this release">
       <CardList items={having}>
@@ -305,7 +309,7 @@ function ReleaseFleets({ release: { id } }: { release: Release }) {
           <li key={fleet_id} className="flex items-center justify-between gap-3 px-4 py-2">
             <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={name} className="font-medium" />
             <span className="shrink-0 text-xs text-muted tabular-nums">
-              <bdi>{site_names.get(site_id)}</bdi> · {online_count} of {robot_count} robots online
+              <bdi>{site_names.get(site_id) ?? "a site"}</bdi> · {online_count} of {robot_count} robots online
             </span>
           </li>
         )}

@@ -4,16 +4,32 @@ import { ShieldAlert, ShieldCheck, ShieldQuestion, ShieldX } from "lucide-react"
 import { useEffect, useState } from "react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, Card, Command, CopyText, KeyValue, Section, shellLine, Text, Time, type Tone, useNow } from "../../ui/index.ts";
+import {
+  Badge,
+  Card,
+  Command,
+  CopyText,
+  hasFailed,
+  KeyValue,
+  QueryState,
+  Section,
+  shellLine,
+  Text,
+  Time,
+  type Tone,
+  useNow,
+} from "../../ui/index.ts";
 import { isSignedBy, readSignature, type Signed, type Standing, standingOf } from "./signature.ts";
 
 /** The signature of a release and whether robots of the organization accept it. */
 export function ReleaseSignature({ release }: { release: Release }) {
   const is_admin = useMay("admin");
-  const keys = useQuery({ ...query("getSigningKeys"), enabled: is_admin }).data?.data;
+  const read = useQuery({ ...query("getSigningKeys"), enabled: is_admin });
+  const keys = read.data?.data;
   const signed = readSignature(release.signature);
   return (
     <Section title="Signature">
+      {hasFailed(read) && <QueryState query={read}>{() => null}</QueryState>}
       <Card>
         {signed !== undefined ? (
           <SignedBy release={release} signed={signed} keys={keys} />

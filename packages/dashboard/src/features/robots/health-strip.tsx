@@ -3,7 +3,7 @@ import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { query } from "../../api/queries.ts";
-import { Card, Meter, TextLine, Time, type Tone } from "../../ui/index.ts";
+import { Card, hasFailed, Meter, TextLine, Time, type Tone } from "../../ui/index.ts";
 import { chargeTone, percentText } from "./robot-health.tsx";
 import { healthQuery } from "./use-robot.ts";
 
@@ -17,8 +17,8 @@ export function HealthStrip({ robot }: { robot: Robot }) {
       <div className="grid grid-cols-2 gap-3 sm:grid-cols-4 xl:grid-cols-6">
         {health !== undefined && <Resources health={health} is_current={status === "online"} />}
         {health === undefined &&
-          read.isError &&
-          RESOURCES.map((label) => <Tile key={label} label={label} value={<Missing text="unknown" />} />)}
+          hasFailed(read) &&
+          RESOURCES.map((label) => <Tile key={label} label={label} value={<Missing text="not loaded" />} />)}
         <LastError id={id} />
         <LastFailure id={id} />
       </div>
@@ -81,7 +81,7 @@ function LastError({ id }: { id: string }) {
       label="Last error"
       value={
         record === undefined ? (
-          <Missing text={log.data === undefined ? "unknown" : "none"} />
+          <Missing text={hasFailed(log) ? "not loaded" : log.data === undefined ? "…" : "none"} />
         ) : (
           <Link to="/robots/$id/logs" params={{ id }} search={{ level: "error" }} className="hover:underline">
             <Time at={record.at} />
@@ -110,7 +110,7 @@ function LastFailure({ id }: { id: string }) {
       label="Last failed update"
       value={
         failed === undefined ? (
-          <Missing text={is_read ? "none" : "unknown"} />
+          <Missing text={lists.some(hasFailed) ? "not loaded" : is_read ? "none" : "…"} />
         ) : typeof deployment_id === "string" ? (
           <Link to="/deployments/$id" params={{ id: deployment_id }} className="hover:underline">
             <Time at={failed.at} />

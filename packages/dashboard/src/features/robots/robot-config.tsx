@@ -117,18 +117,23 @@ function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }) {
         )
       }
     >
-      {changes !== undefined && changes.length === 0 && (
-        <p className="text-muted">{drifted === 0 ? "Up to date" : `No values change. ${putBackText(drifted)}`}</p>
-      )}
-      {changes !== undefined && changes.length > 0 && (
-        <>
-          <CardList items={changes}>{(change) => <ChangeItem key={`${change.namespace}/${change.key}`} change={change} />}</CardList>
-          {drifted > 0 && <p className="mt-2 text-muted">{putBackText(drifted)}</p>}
-          <div className="mt-2 max-w-xl">
-            <Command>{robotLines.configDiff(robot.id)}</Command>
-          </div>
-        </>
-      )}
+      <QueryState query={diff} rows={2}>
+        {({ data }) =>
+          data.changes.length === 0 ? (
+            <p className="text-muted">{drifted === 0 ? "Up to date" : `No values change. ${putBackText(drifted)}`}</p>
+          ) : (
+            <>
+              <CardList items={data.changes}>
+                {(change) => <ChangeItem key={`${change.namespace}/${change.key}`} change={change} />}
+              </CardList>
+              {drifted > 0 && <p className="mt-2 text-muted">{putBackText(drifted)}</p>}
+              <div className="mt-2 max-w-xl">
+                <Command>{robotLines.configDiff(robot.id)}</Command>
+              </div>
+            </>
+          )
+        }
+      </QueryState>
       {is_asking && <DeployConfig robot={robot} count={changes?.length} onClose={() => setAsking(false)} />}
     </Section>
   );

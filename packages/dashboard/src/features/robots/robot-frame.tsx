@@ -62,11 +62,11 @@ function RobotHead({ robot }: { robot: Robot }) {
           {status !== "decommissioned" && <RobotPending robot_id={id} />}
           <span className="flex min-w-0 flex-wrap items-center gap-1">
             <Link to="/fleets/$id" params={{ id: fleet_id }} className="min-w-0 text-accent underline">
-              <Text>{fleet_names.get(fleet_id) ?? "fleet"}</Text>
+              <Text>{fleet_names.get(fleet_id) ?? "a fleet"}</Text>
             </Link>
             at
             <Link to="/sites/$id" params={{ id: site_id }} className="min-w-0 text-accent underline">
-              <Text>{site_names.get(site_id) ?? "site"}</Text>
+              <Text>{site_names.get(site_id) ?? "a site"}</Text>
             </Link>
           </span>
           {status !== "online" && last_seen_at !== null && (

@@ -16,6 +16,7 @@ import {
   EmptyState,
   lazyPart,
   Meter,
+  PartContext,
   QueryState,
   Section,
   Segments,
@@ -54,26 +55,28 @@ export function RobotHealth() {
 function Latest({ robot }: { robot: Robot }) {
   const health = useQuery(healthQuery(robot.id));
   return (
-    <QueryState query={health}>
-      {({ data }) => (
-        <>
-          <Section
-            title={robot.status === "online" ? "Current values" : "Last reported values"}
-            actions={
-              <span className="text-xs text-muted">
-                measured <Time at={data.at} />
-              </span>
-            }
-          >
-            <HealthNow health={data} />
-          </Section>
-          <div className="grid gap-x-6 lg:grid-cols-2">
-            <HealthChecks checks={data.checks} />
-            <HealthMetrics metrics={data.metrics} network={data.network} />
-          </div>
-        </>
-      )}
-    </QueryState>
+    <PartContext value={true}>
+      <QueryState query={health}>
+        {({ data }) => (
+          <>
+            <Section
+              title={robot.status === "online" ? "Current values" : "Last reported values"}
+              actions={
+                <span className="text-xs text-muted">
+                  measured <Time at={data.at} />
+                </span>
+              }
+            >
+              <HealthNow health={data} />
+            </Section>
+            <div className="grid gap-x-6 lg:grid-cols-2">
+              <HealthChecks checks={data.checks} />
+              <HealthMetrics metrics={data.metrics} network={data.network} />
+            </div>
+          </>
+        )}
+      </QueryState>
+    </PartContext>
   );
 }
 

@@ -14,13 +14,15 @@ import {
   CopyText,
   counted,
   cx,
+  FailedSection,
+  hasFailed,
   KeyValue,
   NameLink,
   Progress,
   QueryState,
   Section,
-  StatusBadge,
   shellLine,
+  StatusBadge,
   Text,
   TextLine,
   Time,
@@ -87,8 +89,9 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
 
 /** Why the robot has not installed the release of its newest deployment; nothing if it has, or if nothing keeps it from doing so. */
 function Why({ robot: { id, status } }: { robot: Robot }) {
-  const { data } = useQuery({ ...explanationQuery(id), enabled: status !== "decommissioned" });
-  const explanation = data?.data;
+  const read = useQuery({ ...explanationQuery(id), enabled: status !== "decommissioned" });
+  const explanation = read.data?.data;
+  if (hasFailed(read)) return <FailedSection title="Why not updated yet?" query={read} />;
   if (explanation === undefined || (explanation.state !== "blocked" && explanation.state !== "waiting")) return null;
   return (
     <Section title={`Why not ${explanation.release?.tag ?? "the release"} yet?`}>
@@ -99,10 +102,10 @@ function Why({ robot: { id, status } }: { robot: Robot }) {
   );
 }
 
-const NONE = <span className="text-muted">—</span>;
-
 function Facts({ robot }: { robot: Robot }) {
-  const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
+  const read = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" });
+  const health = read.data?.data;
+  const none = <span className="text-muted">{hasFailed(read) ? "not loaded" : "—"}</span>;
   const hosted = useHostedVersion();
   const { platform, agent_version, public_key_fingerprint, public_key_type, created_at, last_seen_at } = robot;
   const addresses = (health?.network ?? [])
@@ -120,9 +123,9 @@ function Facts({ robot }: { robot: Robot }) {
             ...(isOutdatedAgent(agent_version, hosted)
               ? { Upgrade: <CopyText label="command" text={shellLine("rf", "agents", "upgrade", "--robot", robot.id)} /> }
               : {}),
-            Addresses: addresses.length === 0 ? NONE : <AddressList addresses={addresses} />,
-            ROS: health === undefined ? NONE : <RosFacts health={health} />,
-            Battery: health === undefined ? NONE : batteryText(health),
+            Addresses: addresses.length === 0 ? none : <AddressList addresses={addresses} />,
+            ROS: health === undefined ? none : <RosFacts health={health} />,
+            Battery: health === undefined ? none : batteryText(health),
             "Last seen": <Time at={last_seen_at} exact />,
             Enrolled: <Time at={created_at} exact />,
             "Private key": public_key_type === "ecdsa_p256" ? "in the TPM" : "in a file on the robot",

@@ -39,11 +39,11 @@ export function SettingsPage() {
         label="Settings"
         meta={is_admin ? undefined : "Only admins of the whole organization can change settings."}
       />
-      <QueryState query={org}>
-        {({ data }) => (
-          <Section title="Organization">{is_admin ? <OrgForm key={data.updated_at} org={data} /> : <OrgFacts org={data} />}</Section>
-        )}
-      </QueryState>
+      <Section title="Organization">
+        <QueryState query={org}>
+          {({ data }) => (is_admin ? <OrgForm key={data.updated_at} org={data} /> : <OrgFacts org={data} />)}
+        </QueryState>
+      </Section>
       <SigningSection />
       <ServerSection />
     </div>

@@ -16,6 +16,7 @@ import {
   CreateButton,
   EmptyState,
   FormDialog,
+  hasFailed,
   LinkButton,
   ListActions,
   ListTable,
@@ -178,7 +179,8 @@ function SiteIncidents({ site_id }: { site_id: string }) {
 
 /** The robots of the site by state. */
 function SiteNumbers({ site: { id: site_id, robot_count, online_count } }: { site: Site }) {
-  const overview = useFleetOverview({ site_id }).data?.data;
+  const read = useFleetOverview({ site_id });
+  const overview = read.data?.data;
   return (
     <div className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 xl:flex">
       <Figure
@@ -186,6 +188,10 @@ function SiteNumbers({ site: { id: site_id, robot_count, online_count } }: { sit
         value={`${online_count.toLocaleString()} of ${robot_count.toLocaleString()}`}
         link={{ to: "/robots", search: { site_id } }}
       />
+      {hasFailed(read) &&
+        ["offline", "unhealthy"].map((label) => (
+          <Figure key={label} label={`${label}: not loaded`} value="—" link={{ to: "/robots", search: { site_id } }} />
+        ))}
       {/* The sums are those of all fleets only if the overview contains all of them. */}
       {overview !== undefined && overview.fleet_count === overview.fleets.length && <Problems site_id={site_id} fleets={overview.fleets} />}
     </div>
