@@ -56,14 +56,24 @@ test("every page stays accessible and states the problem while the server fails"
   });
 
   await t.test("each part of a page that cannot be loaded shows an error and no values", async () => {
-    await fail(/\/api\/(?!auth\/session|me$|(robots|deployments)\/[a-z]+_[0-9a-z]+$)/);
+    await fail(/\/api\/(?!auth\/session|me$|(robots|deployments|sites|configs)\/[a-z]+_[0-9a-z]+$)/);
     const open = (name: string) => visit(page, pages.find((one) => one.name === name)!.path);
     await open("robot");
-    for (const name of ["Deployments", "Recent activity"]) await page.getByRole("region", { name }).getByRole("alert").waitFor();
+    for (const name of ["Deployments", "Recent activity", "Position"])
+      await page.getByRole("region", { name }).getByRole("alert").waitFor();
     const details = page.getByRole("region", { name: "Details" });
     await details.getByText("Battery").waitFor();
-    assert.equal(await details.getByText(/^(none|not found)$/).count(), 0);
+    await details.getByText("not loaded").first().waitFor();
+    assert.equal(await details.getByText(/^(none|not found|—)$/).count(), 0);
+    const strip = page.getByRole("region", { name: "Health" });
+    await it.server.until("each tile to state it", async () => (await strip.getByText("not loaded").count()) === 6);
+    await page.getByTitle("Not loaded: the number of open incidents").waitFor();
+    await page.getByText("Errors", { exact: true }).first().waitFor();
     await assertWhole(page);
+    await open("site");
+    for (const name of ["offline", "unhealthy"]) await page.getByText(`${name}: not loaded`).waitFor();
+    await open("config");
+    await page.getByText("not loaded: undeployed changes").waitFor();
     await open("deployment");
     await page.locator("main").getByText(message).first().waitFor();
     // What a running deployment waits for is in its waves.
