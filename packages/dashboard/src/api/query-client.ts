@@ -65,16 +65,15 @@ export function refetchFailed(): boolean {
   return failed.length > 0;
 }
 
+const onCacheChange = (listener: () => void): (() => void) => queryClient.getQueryCache().subscribe(listener);
+
+/** While a failed query without data is requested again, its state has no error. */
+const isFailing = ({ state: { data, error, errorUpdateCount } }: Query): boolean =>
+  error === null ? data === undefined && errorUpdateCount > 0 : mayPass(error);
+
 /** Whether a mounted query has no current data because its requests fail. */
 export const useHasErrors = (): boolean =>
-  useSyncExternalStore(
-    (listener) => queryClient.getQueryCache().subscribe(listener),
-    () =>
-      queryClient
-        .getQueryCache()
-        .findAll({ type: "active" })
-        .some(({ state }) => mayPass(state.error) || (state.data === undefined && state.errorUpdateCount > 0)),
-  );
+  useSyncExternalStore(onCacheChange, () => queryClient.getQueryCache().findAll({ type: "active" }).some(isFailing));
 
 function refetchOnceMore(query: Query): void {
   if (once_more.has(query.queryHash)) return;

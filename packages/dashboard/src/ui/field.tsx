@@ -147,7 +147,7 @@ export function FilterSelect<Value extends string>({
   const labeled = options.map((option) => (typeof option === "string" ? { value: option, label: option.replaceAll("_", " ") } : option));
   // Without this option, the select would show "any" while a filter from the URL applies.
   if (value !== undefined && labeled.every((option) => option.value !== value))
-    labeled.push({ value, label: `${label}: ${options.length === 0 ? "not loaded" : "not available"}` });
+    labeled.push({ value, label: `${label}: ${options.length === 0 ? "…" : "not available"}` });
   return (
     <select
       aria-label={label}

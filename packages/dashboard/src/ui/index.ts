@@ -22,7 +22,7 @@ export { Finder, type FinderProps } from "./finder.tsx";
 export { byteText, counted, durationText, jsonText, plural, readJson, shellLine, toLocalInput, withLocalTimes } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { lazyPart, loadPatiently } from "./lazy-part.ts";
-export { Blank, copyAsRf, CreateButton, ListActions, Menu, type MenuEntry } from "./menu.tsx";
+export { Blank, copyAsRf, ListActions, Menu, type MenuEntry } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
 export { Card, CardList, FailedSection, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export {

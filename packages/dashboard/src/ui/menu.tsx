@@ -86,31 +86,29 @@ export const copyAsRf = (line: string, label = "Copy rf command"): MenuEntry => 
   onSelect: () => void copy(line).then(() => notifyDone("Command copied"), notifyError),
 });
 
-interface CreateParts {
+/** The actions of a list page: a button that opens the create dialog, if the user may create, and the list's `rf` command. */
+export function ListActions({
+  verb,
+  icon = Plus,
+  renderDialog,
+  command,
+}: {
   verb: string;
   icon?: Icon;
   /** Renders the create dialog; false if the user's role does not allow creating objects. */
   renderDialog: ((onClose: () => void) => ReactNode) | false;
-}
-
-/** A button that opens a dialog which creates an object. Nothing if the user may not create it. */
-export function CreateButton({ verb, icon = Plus, renderDialog }: CreateParts) {
+  command: string;
+}) {
   const [is_open, setOpen] = useState(false);
-  if (renderDialog === false) return null;
   return (
     <>
-      <Button look="primary" busy={false} icon={icon} onClick={() => setOpen(true)}>
-        {verb}
-      </Button>
-      {is_open && renderDialog(() => setOpen(false))}
+      {renderDialog !== false && (
+        <Button look="primary" busy={false} icon={icon} onClick={() => setOpen(true)}>
+          {verb}
+        </Button>
+      )}
+      <Menu label="More" entries={[copyAsRf(command)]} />
+      {is_open && renderDialog !== false && renderDialog(() => setOpen(false))}
     </>
   );
 }
-
-/** The actions of a list: a button that creates an object, and a menu with the `rf` command that lists them. */
-export const ListActions = ({ command, ...create }: CreateParts & { command: string }) => (
-  <>
-    <CreateButton {...create} />
-    <Menu label="More" entries={[copyAsRf(command)]} />
-  </>
-);

@@ -47,7 +47,7 @@ interface SectionProps {
   children: ReactNode;
 }
 
-/** A section in place of one that appears only with data, if its query has failed. Otherwise it would seem to be empty. */
+/** Shown in place of a section that is omitted without data, if its query failed: an omitted section would look like "none". */
 export const FailedSection = ({ title, query }: { title: string; query: Loaded<unknown> }) => (
   <Section title={title}>
     <QueryState query={query}>{() => null}</QueryState>
@@ -126,14 +126,23 @@ interface Tab {
   count?: number | undefined;
 }
 
+/** Width of the fade at the end of a bar of tabs that has more of them. */
+const FADE_PX = 40;
+
 /** Tabs of a page, each with a URL. */
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
   // On narrow screens, scroll the open tab into view: some tabs may be hidden, which a fade indicates.
   useEffect(() => {
+    // Scrolls only the bar: scrollIntoView would also scroll the page.
     const show = (): void => {
-      nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
+      const bar = nav.current;
+      const tab = bar?.querySelector("[aria-current=page]");
+      if (bar == null || tab == null) return;
+      const [of_bar, of_tab] = [bar.getBoundingClientRect(), tab.getBoundingClientRect()];
+      if (of_tab.right > of_bar.right - FADE_PX) bar.scrollLeft += of_tab.right - of_bar.right + FADE_PX;
+      else if (of_tab.left < of_bar.left + FADE_PX) bar.scrollLeft += of_tab.left - of_bar.left - FADE_PX;
     };
     show();
     // Also after a phone was rotated.

@@ -58,7 +58,7 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: (() =
       <ErrorBar onRetry={onRetry}>
         {isServerError(error) ? (
           <>
-            <strong className="font-semibold">Not loaded.</strong> {sentence(error.message)}
+            <strong className="font-semibold">Not loaded.</strong> {sentence(`${error.message}${requestText(error)}`)}
           </>
         ) : (
           <>
@@ -96,6 +96,10 @@ export const ErrorText = ({ error, className }: { error: Error | null; className
     </p>
   );
 
+/** The ID under which the log of the server has the request. */
+const requestText = (error: unknown): string =>
+  error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
+
 function explain(error: unknown): { icon: LucideIcon; title: string; text: string } {
   if (error instanceof Unreachable)
     return {
@@ -111,8 +115,7 @@ function explain(error: unknown): { icon: LucideIcon; title: string; text: strin
       title: "Not found",
       text: `${sentence(error.message)} It may have been deleted, or you may not have access to it.`,
     };
-  const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
-  const text = `${error instanceof Error ? error.message : String(error)}${detail}`;
+  const text = `${error instanceof Error ? error.message : String(error)}${requestText(error)}`;
   if (isServerError(error))
     return {
       icon: ServerCrash,
@@ -147,7 +150,7 @@ export interface Loaded<T> {
   refetch: () => Promise<unknown>;
 }
 
-const isRefusal = (error: unknown): boolean => error instanceof ApiError && error.status < 500;
+const isRefusal = (error: unknown): boolean => error instanceof ApiError && (error.status === 403 || error.status === 404);
 
 /**
  * Whether a query has no data because the server fails or does not respond, even while the request is repeated. `isError` is false until all

@@ -18,6 +18,7 @@ import {
   Menu,
   MoreFilters,
   namedOptions,
+  NoMatch,
   PageHeader,
   SearchInput,
   TableSettings,
@@ -101,12 +102,7 @@ function AuditLog() {
           is_dense={view.is_dense}
           height="100%"
           onOpen={({ id }) => change({ entry: id })}
-          empty={
-            <EmptyState
-              title={is_filtered ? "No matching entries" : "No entries yet"}
-              actions={is_filtered && <Button onClick={() => clear()}>Clear filters</Button>}
-            />
-          }
+          empty={is_filtered ? <NoMatch title="No matching entries" onClear={() => clear()} /> : <EmptyState title="No entries yet" />}
         />
       </div>
       {entry !== undefined && <AuditDetails entry={entry} onClose={() => change({ entry: undefined })} />}

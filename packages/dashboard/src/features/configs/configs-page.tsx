@@ -176,8 +176,7 @@ function useEffective(scope: Scope, scope_id: string | undefined): Loaded<Effect
 
 interface Acts {
   place: ConfigScope;
-  /** Undefined: a new value. */
-  onEdit: (value: EffectiveValue | undefined) => void;
+  onEdit: (value: EffectiveValue) => void;
   onUnset: (value: EffectiveValue) => void;
 }
 /** The actions of the rows. Passed by context, so that the columns stay constant. */
@@ -279,11 +278,7 @@ function ValuesTable({ values, is_any_set, onClear, place, onEdit, onUnset }: Va
           is_any_set ? (
             <NoMatch title="No matching values" onClear={onClear} />
           ) : (
-            <EmptyState
-              title="No values yet"
-              command={setLine({ ...place, namespace: "default", key: "speed_limit" }, "1.5", false)}
-              actions={may_set && <Button onClick={() => onEdit(undefined)}>Set value</Button>}
-            >
+            <EmptyState title="No values yet" command={setLine({ ...place, namespace: "default", key: "speed_limit" }, "1.5", false)}>
               A value set for the organization applies to all robots, unless a site, a fleet or a robot overrides it.
             </EmptyState>
           )

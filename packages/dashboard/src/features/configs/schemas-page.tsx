@@ -46,11 +46,7 @@ export function SchemasPage() {
       <QueryState query={schemas}>
         {({ items }) =>
           items.length === 0 ? (
-            <EmptyState
-              title="No schemas yet"
-              command="rf configs schema set NAMESPACE FILE"
-              actions={may_set && <Button onClick={() => setShown({ of: undefined })}>Set schema</Button>}
-            >
+            <EmptyState title="No schemas yet" command="rf configs schema set NAMESPACE FILE">
               Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates
               the schema.
             </EmptyState>

@@ -1,6 +1,7 @@
 import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { randomId } from "../../api/client.ts";
+import { mayPass } from "../../api/query-client.ts";
 import { usePlaces, useAction } from "../../api/queries.ts";
 import { Button, Card, Command, KeyValue, Section, Text, Time } from "../../ui/index.ts";
 import { failureText, robots, waveSizesText } from "./deployment-text.ts";
@@ -49,7 +50,7 @@ export function DeployBar(props: Omit<SummaryProps, "command">) {
 /** The reason why the button is disabled although the form is complete. */
 const NoPreview = ({ request, planned: { error } }: Pick<SummaryProps, "request" | "planned">) =>
   request !== undefined &&
-  error !== undefined && <p className="mb-2 text-xs text-bad">The preview is not loaded. You can deploy as soon as it is.</p>;
+  mayPass(error) && <p className="mb-2 text-xs text-bad">The preview could not be loaded. You can deploy when it is loaded.</p>;
 
 const wavesOf = ({ rollout, waves }: DeploymentPlan): string => (rollout.waves === null ? "all at once" : waveSizesText(waves));
 

@@ -1,3 +1,6 @@
+import type { ConfigDeployment, Deployment } from "@roamfleet/protocol/routes";
+import { releaseName } from "../robots/robot-text.ts";
+
 /** Whether this is the ID of a config deployment. Otherwise, the deployment installs a release. */
 export const isConfigDeployment = (id: string): boolean => id.startsWith("cdep_");
 
@@ -13,3 +16,7 @@ export const deploymentPage = (id: string) =>
 /** The name of a config deployment in titles and lists. */
 export const configName = ({ namespace }: { namespace: string | null }): string =>
   namespace === null ? "Config (all namespaces)" : `Config ${namespace}`;
+
+/** The name of what a deployment installs. */
+export const deploymentName = (deployment: Deployment | ConfigDeployment): string =>
+  "release" in deployment ? releaseName(deployment.release) : configName(deployment);

@@ -302,13 +302,19 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
       return {
         tone: status === "failed" ? "bad" : status === "rolled_back" ? "warn" : "idle",
         text: `${ENDINGS[status]}${why}.`,
-        // The section "Failures" has the advice beside the robots and their logs. Config deployments have no such section.
-        advice:
-          reason === null || (counts.failed + counts.rolled_back > 0 && !isConfigDeployment(deployment.id))
-            ? undefined
-            : reasonAdvice(reason),
+        advice: endAdvice(deployment),
       };
   }
+}
+
+/** Reasons of whole deployments, for which the section "Failures" has no advice. */
+const OWN_REASONS: ReadonlySet<string> = new Set(["expired", "threshold_exceeded", "gate_failed", "scope_lost", "creator_removed"]);
+
+/** Advice for a deployment that has ended; undefined if the section "Failures" has it, beside the robots and their logs. */
+function endAdvice({ id, reason, counts }: SituationFacts): string | undefined {
+  if (reason === null) return undefined;
+  const has_failures = counts.failed + counts.rolled_back > 0 && !isConfigDeployment(id);
+  return has_failures && !OWN_REASONS.has(reason) ? undefined : reasonAdvice(reason);
 }
 
 const failedAdvice = (id: string): string =>

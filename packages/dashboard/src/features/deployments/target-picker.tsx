@@ -63,7 +63,8 @@ export function TargetPicker(props: TargetPickerProps) {
 }
 
 function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, total, error }: TargetPickerProps) {
-  const { sites, fleets, is_read } = usePlaces();
+  const { sites, fleets, is_read, has_failed } = usePlaces();
+  const unknown = has_failed ? "not loaded" : is_read ? "not available" : "…";
   const { site_id = "", fleet_id = "", labels = "" } = chosen;
   const of_site = fleets.filter((fleet) => site_id === "" || fleet.site_id === site_id || fleet.id === fleet_id);
   const is_wrong = labels !== "" && parseLabels(labels) === undefined;
@@ -79,19 +80,13 @@ function SelectionPicker({ chosen, onChoose, robot_ids, onClearRobots, target, t
         <Select
           label="Site"
           value={site_id}
-          options={[
-            { value: "", label: "Any site" },
-            ...withUnknown(namedOptions(sites), site_id, is_read ? "Site not available" : "Site not loaded"),
-          ]}
+          options={[{ value: "", label: "Any site" }, ...withUnknown(namedOptions(sites), site_id, `Site: ${unknown}`)]}
           onValue={(id) => onChoose({ site_id: id || undefined })}
         />
         <Select
           label="Fleet"
           value={fleet_id}
-          options={[
-            { value: "", label: "Any fleet" },
-            ...withUnknown(namedOptions(of_site), fleet_id, is_read ? "Fleet not available" : "Fleet not loaded"),
-          ]}
+          options={[{ value: "", label: "Any fleet" }, ...withUnknown(namedOptions(of_site), fleet_id, `Fleet: ${unknown}`)]}
           onValue={(id) => onChoose({ fleet_id: id || undefined })}
         />
       </div>
@@ -129,7 +124,7 @@ function MatchCount({ target: { selector }, total }: { target: Extract<Target, {
   });
   if (total !== undefined) return total === 0 ? "No robot matches now." : `Matches ${counted(total, "robot")} now.`;
   if (hasFailed(counting)) return "Not loaded: the number of matching robots.";
-  if (robot_ids === undefined && !is_listed) return "The number of matching robots is not available.";
+  if (counting.isError || (robot_ids === undefined && !is_listed)) return "The number of matching robots is not available.";
   const listed = counting.data;
   if (listed === undefined) return robot_ids === undefined ? "Counting…" : `At most ${counted(robot_ids.length, "robot")}.`;
   if (listed.next_cursor !== null) return `Matches more than ${counted(COUNTED_MAX, "robot")} now.`;

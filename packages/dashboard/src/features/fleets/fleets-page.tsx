@@ -6,7 +6,6 @@ import { useMay } from "../../api/session.ts";
 import {
   Badge,
   type Column,
-  CreateButton,
   EmptyState,
   FilterSelect,
   ListActions,
@@ -59,11 +58,7 @@ export function FleetsPage() {
           is_filtered ? (
             <NoMatch title="No matching fleets" onClear={clear} />
           ) : (
-            <EmptyState
-              title="No fleets yet"
-              command={fleetLines.create("", "")}
-              actions={<CreateButton verb="New fleet" renderDialog={may_change && ((close) => <NewFleet onClose={close} />)} />}
-            >
+            <EmptyState title="No fleets yet" command={fleetLines.create("", "")}>
               A fleet is a group of robots at one site that receive the same releases and config.
             </EmptyState>
           )

@@ -23,9 +23,8 @@ import {
   TextLine,
   Time,
 } from "../../ui/index.ts";
-import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
+import { configName, deploymentName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
 import { TargetName } from "../deployments/deployment-parts.tsx";
-import { releaseName } from "../robots/robot-text.ts";
 import { conditionText } from "./alert-text.ts";
 import { IncidentActions } from "./incident-actions.tsx";
 import { IncidentStatusBadge, isDeployment, membersText, SeverityBadge } from "./incident-parts.tsx";
@@ -176,7 +175,7 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
             {(deployment) => (
               <li key={deployment.id} className="flex items-center gap-3 px-4 py-2">
                 <span className="min-w-0 flex-1">
-                  <NameLink {...deploymentPage(deployment.id)} name={nameOf(deployment)} className="font-medium" />
+                  <NameLink {...deploymentPage(deployment.id)} name={deploymentName(deployment)} className="font-medium" />
                   <TargetName target={deployment} className="text-xs text-muted" />
                 </span>
                 <StatusBadge status={deployment.status} />
@@ -191,9 +190,6 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
     </Section>
   );
 }
-
-const nameOf = (deployment: Deployment | ConfigDeployment): string =>
-  "release" in deployment ? releaseName(deployment.release) : configName(deployment);
 
 /** Merges both kinds of deployments, the newest first. Undefined until both are loaded. */
 function newestOf(releases: readonly Deployment[] | undefined, configs: readonly ConfigDeployment[] | undefined) {

@@ -49,6 +49,7 @@ function openLogFeed({ of, id, filter }: LogOf) {
   let cursor: string | null = null;
   let following: Following | undefined;
   let retrying: ReturnType<typeof setTimeout> | undefined;
+  let is_asking = false;
 
   const become = (next: Partial<LogFeedState>): void => {
     state = { ...state, ...next, buffer: buffer.read() };
@@ -56,7 +57,9 @@ function openLogFeed({ of, id, filter }: LogOf) {
   };
   const begin = (is_anew = false): void => {
     if (!is_anew) become({ is_loading: true, error: undefined });
+    is_asking = true;
     const take = ({ items, next_cursor }: Page): void => {
+      is_asking = false;
       cursor = next_cursor;
       buffer.add(items);
       become({ is_loading: false, has_older: cursor !== null, error: undefined });
@@ -64,6 +67,7 @@ function openLogFeed({ of, id, filter }: LogOf) {
       if (filter.until === undefined) following = followLog({ of, id, filter }, buffer, become, readAnew);
     };
     askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => {
+      is_asking = false;
       become({ is_loading: false, error });
       // Until the answer, the error stays in view.
       if (mayPass(error)) retrying = setTimeout(() => begin(true), RETRY_MS);
@@ -108,7 +112,8 @@ function openLogFeed({ of, id, filter }: LogOf) {
       if (following !== undefined) return following.again();
       if (state.error === undefined) return;
       clearTimeout(retrying);
-      begin();
+      if (is_asking) become({ is_loading: true, error: undefined });
+      else begin();
     },
     close(): void {
       aborting.abort();

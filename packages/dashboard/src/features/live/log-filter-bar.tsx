@@ -34,16 +34,23 @@ interface LogFilterBarProps {
 export function LogFilterBar({ label, search, onSearch, period, hint = "", children, actions }: LogFilterBarProps) {
   const { q, level, since, until } = search;
   const is_between = until !== undefined || (since !== undefined && !PERIODS.some(({ value }) => value === since));
+  // The empty option already names this period.
+  const shown_since = PERIODS.find(({ value }) => value === since)?.label === period ? undefined : since;
   return (
     <div className="mb-3 space-y-2">
       <div className="flex flex-wrap items-center gap-2" role="search" aria-label={label}>
         <TypedSearch label="Search messages" value={q} onValue={(text) => onSearch({ q: text })} className="sm:!w-64" />
-        <FilterSelect label="Level" value={level} options={LEVELS} onChange={(value) => onSearch({ level: value })} />
+        <FilterSelect
+          label="Level"
+          value={level === LOG_LEVELS[0] ? undefined : level}
+          options={LEVELS}
+          onChange={(value) => onSearch({ level: value })}
+        />
         {children}
         <FilterSelect
           label="Time"
           none={period ?? "any"}
-          value={is_between ? "between" : since}
+          value={is_between ? "between" : shown_since}
           options={PERIODS.filter((one) => one.label !== period)}
           // A custom range begins with the last hour.
           onChange={(value) =>

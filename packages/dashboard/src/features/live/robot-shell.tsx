@@ -156,7 +156,9 @@ function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is_online
       ? `The program ended with exit code ${exit_code}${signal === undefined ? "" : ` (${signal})`}.`
       : why === undefined
         ? "You ended the shell."
-        : `${why.title}. ${why.text}`;
+        : why.again === "offline"
+          ? "Robot not connected. Open a new shell when the robot connects."
+          : `${why.title}. ${why.text}`;
   const may_open = why?.again !== "never" && (is_online || why?.again !== "offline");
   return (
     <div

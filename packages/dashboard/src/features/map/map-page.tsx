@@ -3,6 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { X } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 import { usePlaces } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
 import type { MapSearch } from "../../search.ts";
 import {
   Button,
@@ -263,18 +264,23 @@ const NoMatch = () => (
   <EmptyState title="No matching positions">No robot that matches the filters has reported a position. Remove a filter.</EmptyState>
 );
 
-const NoRobots = () => (
-  <EmptyState
-    title="No robots yet"
-    actions={
-      <LinkButton look="primary" to="/enrollment/new">
-        Enroll the first robot
-      </LinkButton>
-    }
-  >
-    The map shows the last reported position of each robot.
-  </EmptyState>
-);
+function NoRobots() {
+  const may_enroll = useMay("operator");
+  return (
+    <EmptyState
+      title="No robots yet"
+      actions={
+        may_enroll && (
+          <LinkButton look="primary" to="/enrollment/new">
+            Enroll the first robot
+          </LinkButton>
+        )
+      }
+    >
+      The map shows the last reported position of each robot.
+    </EmptyState>
+  );
+}
 
 const NoPositions = () => (
   <EmptyState

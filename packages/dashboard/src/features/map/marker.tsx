@@ -31,8 +31,8 @@ const SHAPES: Record<State, { shape: string; heading: string }> = {
 };
 
 /**
- * One robot or a group. Markers are not in the order of the Tab key, because the list beside the map contains each robot. The shape shows the
- * state without its color: a circle is a healthy robot, a diamond an unhealthy one, and a hollow square one that is not online.
+ * One robot or a group. Markers are not in the order of the Tab key, because the list beside the map contains each robot. Shapes distinguish
+ * the states without color: circle online, diamond unhealthy, hollow square not online.
  */
 export function Marker({ cluster, left, top, is_selected, onOpen }: MarkerProps) {
   const { items } = cluster;

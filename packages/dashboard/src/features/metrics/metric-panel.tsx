@@ -82,8 +82,8 @@ export function MetricPanel(props: MetricPanelProps) {
             {answer.error.message}
           </EmptyState>
         ) : isNotFound(answer.error) ? (
-          <EmptyState is_error title="The chosen robots do not exist">
-            Choose another site, fleet or robot. It may have been deleted, or you may not have access to it.
+          <EmptyState is_error title="Site, fleet or robot not found">
+            Choose another one. It may have been deleted, or you may not have access to it.
           </EmptyState>
         ) : (
           <QueryState query={answer} rows={6}>

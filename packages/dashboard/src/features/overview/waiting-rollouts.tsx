@@ -4,9 +4,8 @@ import { query } from "../../api/queries.ts";
 import { CardList, combineLoaded, hasFailed, type Loaded, NameLink, QueryState, Section, StatusBadge, Time } from "../../ui/index.ts";
 import { CountsBar, countsText, TargetName } from "../deployments/deployment-parts.tsx";
 import { WaitingSteps } from "../deployments/step-bar.tsx";
-import { configName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
+import { deploymentName, deploymentPage, isConfigDeployment } from "../deployments/deployment-kind.ts";
 import { situationOf } from "../deployments/steps.ts";
-import { releaseName } from "../robots/robot-text.ts";
 
 /** Maximum running deployments with waves whose waves are read. */
 const RUNNING_MAX = 10;
@@ -39,9 +38,6 @@ function useWaiting(paused: readonly Deployment[], counts: Pick<Overview, "deplo
   };
 }
 
-const nameOf = (deployment: Deployment | ConfigDeployment): string =>
-  "release" in deployment ? releaseName(deployment.release) : configName(deployment);
-
 interface WaitingRolloutsProps {
   paused: readonly Deployment[];
   overview: Pick<Overview, "deployments" | "config_deployments">;
@@ -73,7 +69,7 @@ export function WaitingRollouts({ paused, overview }: WaitingRolloutsProps) {
 
 function WaitingItem({ deployment, waves }: { deployment: Deployment | ConfigDeployment; waves: readonly DeploymentWave[] }) {
   const { id, status, counts, paused_at } = deployment;
-  const name = nameOf(deployment);
+  const name = deploymentName(deployment);
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-3">
       <div className="min-w-0 flex-[1_1_20rem]">

@@ -62,13 +62,7 @@ export function ReleasesPage() {
         list={list}
         columns={COLUMNS}
         onOpen={({ id }) => void navigate({ to: "/releases/$id", params: { id } })}
-        empty={
-          is_filtered ? (
-            <NoMatch title="No matching releases" onClear={() => clear()} />
-          ) : (
-            <NoReleases onPush={may_push && (() => setPushing({ file: undefined }))} />
-          )
-        }
+        empty={is_filtered ? <NoMatch title="No matching releases" onClear={() => clear()} /> : <NoReleases may_push={may_push} />}
       />
     </>
   );
@@ -105,20 +99,10 @@ function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
   );
 }
 
-function NoReleases({ onPush }: { onPush: (() => void) | false }) {
+function NoReleases({ may_push }: { may_push: boolean }) {
   return (
-    <EmptyState
-      title="No releases yet"
-      command="rf releases push FILE"
-      actions={
-        onPush !== false && (
-          <Button look="primary" icon={Upload} onClick={onPush}>
-            Push release
-          </Button>
-        )
-      }
-    >
-      {onPush !== false
+    <EmptyState title="No releases yet" command="rf releases push FILE">
+      {may_push
         ? "Push a release, or drop a file on this page: an app bundle, an image archive, or any file that robots need."
         : "Releases appear here when a user with the operator role pushes them."}
     </EmptyState>

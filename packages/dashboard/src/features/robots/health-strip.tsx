@@ -81,7 +81,7 @@ function LastError({ id }: { id: string }) {
       label="Last error"
       value={
         record === undefined ? (
-          <Missing text={hasFailed(log) ? "not loaded" : log.data === undefined ? "…" : "none"} />
+          <Missing text={log.isError || hasFailed(log) ? "not loaded" : log.data === undefined ? "…" : "none"} />
         ) : (
           <Link to="/robots/$id/logs" params={{ id }} search={{ level: "error" }} className="hover:underline">
             <Time at={record.at} />
@@ -110,7 +110,7 @@ function LastFailure({ id }: { id: string }) {
       label="Last failed update"
       value={
         failed === undefined ? (
-          <Missing text={lists.some(hasFailed) ? "not loaded" : is_read ? "none" : "…"} />
+          <Missing text={lists.some((one) => one.isError || hasFailed(one)) ? "not loaded" : is_read ? "none" : "…"} />
         ) : typeof deployment_id === "string" ? (
           <Link to="/deployments/$id" params={{ id: deployment_id }} className="hover:underline">
             <Time at={failed.at} />

@@ -91,7 +91,7 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
 function Why({ robot: { id, status } }: { robot: Robot }) {
   const read = useQuery({ ...explanationQuery(id), enabled: status !== "decommissioned" });
   const explanation = read.data?.data;
-  if (hasFailed(read)) return <FailedSection title="Why not updated yet?" query={read} />;
+  if (hasFailed(read)) return <FailedSection title="Update" query={read} />;
   if (explanation === undefined || (explanation.state !== "blocked" && explanation.state !== "waiting")) return null;
   return (
     <Section title={`Why not ${explanation.release?.tag ?? "the release"} yet?`}>

@@ -13,7 +13,6 @@ import {
   type Column,
   copyAsRf,
   CopyText,
-  CreateButton,
   EmptyState,
   FormDialog,
   hasFailed,
@@ -76,11 +75,7 @@ export function SitesPage() {
           is_filtered ? (
             <NoMatch title="No matching sites" onClear={clear} />
           ) : (
-            <EmptyState
-              title="No sites yet"
-              command={siteLines.create("")}
-              actions={<CreateButton verb="New site" renderDialog={may_change && ((close) => <NewSite onClose={close} />)} />}
-            >
+            <EmptyState title="No sites yet" command={siteLines.create("")}>
               A site is a place where fleets work, such as a warehouse, a hospital ward or a field.
             </EmptyState>
           )

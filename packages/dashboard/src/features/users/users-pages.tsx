@@ -10,7 +10,6 @@ import { TOKEN_STATUSES } from "../../search.ts";
 import {
   Badge,
   type Column,
-  CreateButton,
   EmptyState,
   FilterSelect,
   LinkTabs,
@@ -83,11 +82,7 @@ function Users() {
           is_filtered ? (
             <NoMatch title="No matching users" onClear={clear} />
           ) : (
-            <EmptyState
-              title="No users yet"
-              command="rf users create ada@example.org --name Ada --role operator"
-              actions={<CreateButton verb="Invite" icon={UserPlus} renderDialog={(close) => <Invite onClose={close} />} />}
-            >
+            <EmptyState title="No users yet" command="rf users create ada@example.org --name Ada --role operator">
               You are signed in with an organization token. Invite users, so that the audit log records who did what.
             </EmptyState>
           )
