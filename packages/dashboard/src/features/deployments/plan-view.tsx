@@ -95,7 +95,7 @@ const Notice = ({ tone, children }: { tone: string; children: ReactNode }) => (
 const Figure = ({ value, label, ink = "" }: { value: string; label: string; ink?: string }) => (
   <div className="min-w-0 rounded-md border border-line bg-raised px-3 py-2">
     <span className={cx("block truncate font-semibold tabular-nums", ink)}>{value}</span>
-    <span className="block truncate text-xs text-muted">{label}</span>
+    <span className="block text-xs text-muted">{label}</span>
   </div>
 );
 

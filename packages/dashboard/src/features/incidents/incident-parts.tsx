@@ -2,7 +2,7 @@ import type { Incident } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleDot, CircleX, Eye, TriangleAlert } from "lucide-react";
 import { type Places, usePlaces } from "../../api/queries.ts";
-import { Badge, CardList, TextLine, Time } from "../../ui/index.ts";
+import { Badge, CardList, Text, TextLine, Time } from "../../ui/index.ts";
 
 const SEVERITIES = {
   critical: { tone: "bad", icon: CircleX },
@@ -76,15 +76,19 @@ export function IncidentList({ incidents, empty }: { incidents: readonly Inciden
             </span>
             <span className="min-w-0 flex-[1_1_11rem]">
               <TextLine className="font-medium">{incident.title}</TextLine>
-              <TextLine className="text-xs text-muted">
+              {/* Narrow screens show the whole text in several lines. */}
+              <Text className="block text-xs text-muted [overflow-wrap:anywhere] sm:truncate">
                 {[placeText(incident, places), membersText(incident), incident.assignee_name ?? ""]
                   .filter((part) => part !== "")
                   .join(" · ")}
-              </TextLine>
+              </Text>
             </span>
-            <IncidentStatusBadge status={incident.status} />
-            <span className="w-20 shrink-0 text-right text-xs text-muted max-sm:w-auto">
-              <Time at={incident.raised_at} />
+            {/* On narrow screens below the title. */}
+            <span className="flex items-center gap-3 max-sm:basis-full max-sm:pl-[5.75rem]">
+              <IncidentStatusBadge status={incident.status} />
+              <span className="w-20 shrink-0 text-xs text-muted sm:text-right">
+                <Time at={incident.raised_at} />
+              </span>
             </span>
           </Link>
         </li>
