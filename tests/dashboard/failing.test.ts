@@ -58,6 +58,7 @@ test("every page stays accessible and states the problem while the server fails"
   await t.test("each part of a page that cannot be loaded shows an error and no values", async () => {
     await fail(/\/api\/(?!auth\/session|events\?|me$|(robots|deployments|sites|configs)\/[a-z]+_[0-9a-z]+$)/);
     const open = (name: string) => visit(page, pages.find((one) => one.name === name)!.path);
+    await page.setViewportSize({ width: 1_440, height: 900 });
     await open("robot");
     for (const name of ["Deployments", "Recent activity", "Position"])
       await page.getByRole("region", { name }).getByRole("alert").waitFor();

@@ -102,7 +102,7 @@ async function missing(it: Dashboard): Promise<void> {
   await visit(page, "/map");
   await page.getByRole("button", { name: "Not on the map (2)" }).click();
   await page.locator("[data-row]", { hasText: third }).getByText("none").waitFor();
-  await page.getByRole("button", { name: "On the map (2)" }).click();
+  await page.getByRole("button", { name: "On the map (2)", exact: true }).click();
 }
 
 async function small(it: Dashboard): Promise<void> {
