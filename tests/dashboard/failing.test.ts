@@ -109,6 +109,9 @@ test("every page stays accessible and states the problem while the server fails"
     await settled(page);
     await it.server.stop();
     await page.locator("[data-outage]").waitFor();
+    await open("/");
+    await page.getByText("Out of date: the server is not responding").waitFor();
+    await page.getByRole("link", { name: /^\d+ warning incident/ }).waitFor();
     for (const { name, path } of signed_in)
       await each.test(name, async () => {
         await open(path);

@@ -4,7 +4,19 @@ import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import type { DeploymentSearch } from "../../search.ts";
-import { cx, type Filters, type Loaded, PartContext, QueryState, Section, StatusBadge, ticker, Time, type Tone } from "../../ui/index.ts";
+import {
+  cx,
+  FailedSection,
+  type Filters,
+  hasFailed,
+  type Loaded,
+  QueryState,
+  Section,
+  StatusBadge,
+  ticker,
+  Time,
+  type Tone,
+} from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
 import { rangesOf, robots, wholeWaveText } from "./deployment-text.ts";
 import { countdownText } from "./draft.ts";
@@ -122,12 +134,11 @@ interface SituationProps {
 /** Shows the state of a deployment. Only the waves show what a deployment waits for that has not ended. */
 export function DeploymentSituation({ deployment, waves }: SituationProps) {
   const known = waves.data?.items ?? (hasEnded(deployment.status) ? [] : undefined);
+  if (known === undefined && hasFailed(waves)) return <FailedSection title="Current state" query={waves} />;
   return (
-    <PartContext value={true}>
-      <QueryState query={{ ...waves, data: known }} rows={1}>
-        {(items) => <SituationNote situation={situationOf(deployment, items)} />}
-      </QueryState>
-    </PartContext>
+    <QueryState query={{ ...waves, data: known }} rows={1}>
+      {(items) => <SituationNote situation={situationOf(deployment, items)} />}
+    </QueryState>
   );
 }
 

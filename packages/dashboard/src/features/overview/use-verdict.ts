@@ -27,9 +27,9 @@ export function useVerdict(overview: Overview): Found {
   const paused = useQuery(query("listDeployments", { query: { ...asked, status: "paused" } }));
   const outage = useOutage();
   const now_ms = useNow();
-  // A failed refetch leaves old data behind: it is not known to be current.
+  // A failed refetch leaves old data behind: it is not known to be current. During an outage, the verdict states the age of all data.
   const known = <T>({ data, isError }: { data: { items: readonly T[] } | undefined; isError: boolean }) =>
-    isError ? undefined : data?.items;
+    isError && outage === undefined ? undefined : data?.items;
   const verdict = verdictOf({
     overview,
     incidents: known<Incident>(incidents),
