@@ -74,7 +74,7 @@ test("every page stays accessible and states the problem while the server fails"
     await open("site");
     for (const name of ["offline", "unhealthy"]) await page.getByText(`${name}: not loaded`).waitFor();
     await open("config");
-    await page.getByText("not loaded: undeployed changes").waitFor();
+    await page.getByText("config state not loaded").waitFor();
     await open("deployment");
     await page.locator("main").getByText(message).first().waitFor();
     // What a running deployment waits for is in its waves.

@@ -1,5 +1,5 @@
 import { useEffect } from "react";
-import { setOutage } from "../ui/outage.ts";
+import { isOutage, setOutage } from "../ui/outage.ts";
 import { createStore } from "../ui/store.ts";
 import { refetchFailed, refetchQueries, watchAnswers } from "./query-client.ts";
 import { type Change, type ChangeSummary, keysOf } from "./stale.ts";
@@ -84,6 +84,8 @@ export function followChanges(): () => void {
     clearInterval(poll);
     clearTimeout(gathering);
     stream.close();
+    liveness.set("connecting");
+    setOutage(undefined);
   };
 }
 
@@ -109,8 +111,10 @@ class ChangeStream {
 
   open(): void {
     if (this.#source !== undefined) return;
-    // Start the heartbeat timeout now, as if a heartbeat had arrived.
-    this.#hear();
+    // The heartbeat timeout starts now. An outage from before the tab was hidden lasts until the server responds.
+    this.#heard_ms = performance.now();
+    this.#answered_ms = this.#heard_ms;
+    this.#answered_at ||= Date.now();
     this.#unwatch = watchAnswers(() => this.#answer());
     this.#checking = setInterval(() => this.#check(), CHECK_MS);
     this.#connect();
@@ -122,8 +126,7 @@ class ChangeStream {
     clearTimeout(this.#reopening);
     clearInterval(this.#checking);
     this.#unwatch();
-    liveness.set("connecting");
-    setOutage(undefined);
+    if (!isOutage()) liveness.set("connecting");
   }
 
   #connect(): void {

@@ -68,8 +68,8 @@ export function refetchFailed(): boolean {
 const onCacheChange = (listener: () => void): (() => void) => queryClient.getQueryCache().subscribe(listener);
 
 /** While a failed query without data is requested again, its state has no error. */
-const isFailing = ({ state: { data, error, errorUpdateCount } }: Query): boolean =>
-  error === null ? data === undefined && errorUpdateCount > 0 : mayPass(error);
+const isFailing = ({ state: { data, error, errorUpdateCount, fetchFailureReason } }: Query): boolean =>
+  error === null ? data === undefined && (errorUpdateCount > 0 || mayPass(fetchFailureReason)) : mayPass(error);
 
 /** Whether a mounted query has no current data because its requests fail. */
 export const useHasErrors = (): boolean =>

@@ -70,8 +70,8 @@ function OutageNote() {
   if (outage === undefined) return null;
   return (
     <div role="status" data-outage className="flex shrink-0 items-start gap-2.5 border-b border-bad bg-bad-soft px-4 py-2 md:px-6">
-      <CloudOff size={16} aria-hidden className="mt-0.5 shrink-0 text-bad" />
-      <p className="min-w-0 flex-1">
+      <CloudOff size={16} aria-hidden className="mt-0.5 shrink-0 text-bad sm:mt-2" />
+      <p className="min-w-0 flex-1 sm:py-1.5">
         <strong className="font-semibold">The server is not responding.</strong> Data from{" "}
         <Time at={new Date(outage.since_ms).toISOString()} exact />. Actions are disabled. The page reconnects automatically.
       </p>

@@ -87,12 +87,21 @@ export function LinkButton({
 }
 
 /** A link styled as a button, for targets outside the dashboard: a file, the API reference. */
-export const AnchorButton = ({ icon, children, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & Pick<Shown, "icon">) => (
-  <a className={cx(SHAPE, LOOKS.secondary)} {...rest}>
-    <IconOf icon={icon} />
-    {children}
-  </a>
-);
+export function AnchorButton({ icon, children, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & Pick<Shown, "icon">) {
+  const is_outage = useOutage() !== undefined;
+  if (is_outage && rest.download !== undefined)
+    return (
+      <Button icon={icon} disabled title={OUTAGE_REASON}>
+        {children}
+      </Button>
+    );
+  return (
+    <a className={cx(SHAPE, LOOKS.secondary)} {...rest}>
+      <IconOf icon={icon} />
+      {children}
+    </a>
+  );
+}
 
 /** A tooltip on hover and focus. Never the only place of essential information. */
 export function Tooltip({ text, children }: { text: ReactNode; children: ReactElement }) {

@@ -37,7 +37,7 @@ export function Dialog({ open, onClose, title, description, children, actions, w
               <X size={16} aria-hidden />
             </Base.Close>
           </header>
-          <div className="min-h-0 flex-1 overflow-y-auto px-5 py-3">
+          <div className={cx("min-h-0 flex-1 overflow-y-auto px-5 py-3", is_cut_off && "grayscale")}>
             {description !== undefined && <Base.Description className="mb-3 text-muted">{description}</Base.Description>}
             {children}
           </div>

@@ -34,7 +34,6 @@ export {
   isNotFound,
   type Loaded,
   NoMatch,
-  PartContext,
   QueryState,
   Skeleton,
 } from "./query-state.tsx";

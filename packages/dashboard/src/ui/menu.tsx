@@ -3,6 +3,7 @@ import { Ellipsis, Plus, SquareTerminal } from "lucide-react";
 import { Fragment, type ReactElement, type ReactNode, useState } from "react";
 import { Button, type Icon } from "./button.tsx";
 import { copy } from "./copy.tsx";
+import { useOutage } from "./outage.ts";
 import { cx, TextLine } from "./text.tsx";
 import { notifyDone, notifyError } from "./toasts.tsx";
 
@@ -39,6 +40,7 @@ export function Menu({
 }) {
   const shown = entries.filter((entry) => entry !== false && entry !== undefined);
   const [chosen, setChosen] = useState<MenuEntry>();
+  const is_outage = useOutage() !== undefined;
   // Look the entry up again, so that its open dialog shows current data. Keep the dialog open even if the entry disappears.
   const opened = chosen === undefined ? undefined : (shown.find((entry) => keyOf(entry) === keyOf(chosen)) ?? chosen);
   const own = (
@@ -57,7 +59,7 @@ export function Menu({
                 <Fragment key={keyOf(entry)}>
                   {entry.divided === true && <Base.Separator className="my-1 h-px bg-line" />}
                   <Base.Item
-                    disabled={entry.disabled ?? false}
+                    disabled={entry.disabled === true || (is_outage && entry.renderDialog !== undefined)}
                     onClick={() => (entry.renderDialog === undefined ? entry.onSelect?.() : setChosen(entry))}
                     className={cx(
                       "flex min-h-8 items-center gap-2 rounded px-2 outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover",

@@ -18,7 +18,7 @@ export function PageHeader({
   actions?: ReactNode;
 }) {
   return (
-    <header className="mb-4 flex min-h-8 flex-wrap items-start justify-between gap-x-4 gap-y-2">
+    <header className="mb-4 flex min-h-8 shrink-0 flex-wrap items-start justify-between gap-x-4 gap-y-2">
       <title>{`${label.slice(0, 80)} · Roamfleet`}</title>
       <div className="min-w-0">
         <h1 className="text-xl font-semibold tracking-tight [overflow-wrap:anywhere]">{title}</h1>

@@ -11,6 +11,7 @@ import {
   TriangleAlert,
 } from "lucide-react";
 import type { ReactNode } from "react";
+import { useOutage } from "./outage.ts";
 import { cx, Time } from "./text.tsx";
 
 export type Tone = "ok" | "warn" | "bad" | "info" | "idle";
@@ -119,9 +120,11 @@ export function HealthBadge({
   );
 }
 
-/** When a robot was last seen. A robot that is online is seen now. */
-export const LastSeen = ({ status, last_seen_at }: { status: string; last_seen_at: string | null }) =>
-  status === "online" ? <span className="text-muted">now</span> : <Time at={last_seen_at} />;
+/** When a robot was last seen. A robot that is online is seen now, except during an outage of the server. */
+export function LastSeen({ robot: { status, last_seen_at } }: { robot: { status: string; last_seen_at: string | null } }) {
+  const is_outage = useOutage() !== undefined;
+  return status === "online" && !is_outage ? <span className="text-muted">now</span> : <Time at={last_seen_at} />;
+}
 
 const FILLS: Record<Tone, string> = { ok: "bg-ok", warn: "bg-warn", bad: "bg-bad", info: "bg-info", idle: "bg-line-strong" };
 

@@ -68,11 +68,10 @@ function AuditLog() {
             <ViewsMenu page="audit" search={{ ...search, entry: undefined }} table={view} />
             <Button
               icon={RefreshCw}
-              className="max-sm:!px-0"
               busy={list.query.isRefetching && list.query.failureCount === 0}
               onClick={() => void list.query.refetch()}
             >
-              Refresh
+              <span className="max-sm:sr-only">Refresh</span>
             </Button>
             <AnchorButton href={exportPath(search)} download="audit.ndjson" icon={Download}>
               Export

@@ -77,7 +77,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
               View all values
             </LinkButton>
             {may_set && (
-              <Button look="primary" onClick={() => setEditing(true)}>
+              <Button look="primary" busy={false} onClick={() => setEditing(true)}>
                 {removed_at === null ? "Change…" : "Set again…"}
               </Button>
             )}
@@ -180,7 +180,11 @@ function VersionCard({
         <span className="min-w-0 flex-1 text-muted max-sm:basis-full">
           <Time at={at} /> by <Text>{actor.name ?? actor.id ?? actor.type}</Text>
         </span>
-        {onRollBack !== undefined && <Button onClick={onRollBack}>Roll back to this version…</Button>}
+        {onRollBack !== undefined && (
+          <Button busy={false} onClick={onRollBack}>
+            Roll back to this version…
+          </Button>
+        )}
       </div>
       <details className="mt-1" open={is_newest}>
         <summary className="min-h-6 text-xs text-muted">

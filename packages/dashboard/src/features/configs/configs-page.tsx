@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { History, LockKeyhole, Pencil, Plus, Rocket, Undo2 } from "lucide-react";
 import { createContext, use, useState } from "react";
-import { query, usePlaces } from "../../api/queries.ts";
+import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { ConfigsSearch } from "../../search.ts";
 import {
@@ -62,12 +62,12 @@ export function ConfigsPage() {
       actions={
         <>
           {may_set && is_chosen && (
-            <Button icon={Plus} onClick={() => setShown({ kind: "edit", of: undefined })}>
+            <Button icon={Plus} busy={false} onClick={() => setShown({ kind: "edit", of: undefined })}>
               Set value
             </Button>
           )}
           {may_set && (
-            <Button look="primary" icon={Rocket} onClick={() => setShown({ kind: "deploy" })}>
+            <Button look="primary" icon={Rocket} busy={false} onClick={() => setShown({ kind: "deploy" })}>
               Deploy configs
             </Button>
           )}
@@ -155,9 +155,12 @@ function RobotFiles({ robot_id }: { robot_id: string }) {
 
 /** Returns the effective values at a scope with their origins. For robots the server computes them; for wider scopes this page does. */
 function useEffective(scope: Scope, scope_id: string | undefined): Loaded<EffectiveValue[]> {
-  const { fleets, is_read } = usePlaces();
   const is_robot = scope === "robot";
-  const site_id = scope === "site" ? scope_id : scope === "fleet" ? fleets.find(({ id }) => id === scope_id)?.site_id : undefined;
+  const of_fleet = useQuery({
+    ...query("getFleet", { params: { id: scope_id ?? "" } }),
+    enabled: scope === "fleet" && scope_id !== undefined,
+  });
+  const site_id = scope === "site" ? scope_id : scope === "fleet" ? of_fleet.data?.data.site_id : undefined;
   const robot = useQuery({ ...query("getRobotConfig", { params: { id: scope_id ?? "" } }), enabled: is_robot && scope_id !== undefined });
   const org = useQuery({ ...query("listConfigs", { query: { scope: "org" } }), enabled: !is_robot });
   const site = useQuery({ ...query("listConfigs", { query: { scope: "site", scope_id: site_id } }), enabled: site_id !== undefined });
@@ -167,9 +170,9 @@ function useEffective(scope: Scope, scope_id: string | undefined): Loaded<Effect
   });
   const wide = [org, ...(site_id === undefined ? [] : [site]), ...(scope === "fleet" ? [fleet] : [])];
   const levels = wide.map(({ data }) => data?.items);
-  const is_whole = (scope !== "fleet" || is_read) && levels.every((level) => level !== undefined);
+  const is_whole = (scope !== "fleet" || of_fleet.data !== undefined) && levels.every((level) => level !== undefined);
   return combineLoaded(
-    is_robot ? [robot] : wide,
+    is_robot ? [robot] : scope === "fleet" ? [of_fleet, ...wide] : wide,
     is_robot ? robot.data?.data.effective.toSorted(byName) : is_whole ? effectiveOf(levels.map((level) => level ?? [])) : undefined,
   );
 }

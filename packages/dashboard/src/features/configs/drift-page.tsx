@@ -34,7 +34,7 @@ const COLUMNS: readonly Column<Robot>[] = [
   { name: "Fleet", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ fleet_id }) => <FleetName id={fleet_id} /> },
   { name: "Config", width: "6.5rem", priority: 2, cell: ({ config_state }) => <ConfigState state={config_state} /> },
   { name: "Status", width: "7.5rem", priority: 3, cell: ({ status }) => <StatusBadge status={status} /> },
-  { name: "Last seen", width: "7rem", priority: 3, cell: LastSeen },
+  { name: "Last seen", width: "7rem", priority: 3, cell: (robot) => <LastSeen robot={robot} /> },
   { name: "", width: "10.5rem", align: "right", cell: ({ id }) => <RowActs id={id} /> },
 ];
 
@@ -51,7 +51,7 @@ function RowActs({ id }: { id: string }) {
         Values
       </LinkButton>
       {may_deploy && (
-        <Button className="!h-7 !px-2" icon={Rocket} onClick={() => deploy(id)}>
+        <Button className="!h-7 !px-2" icon={Rocket} busy={false} onClick={() => deploy(id)}>
           Deploy
         </Button>
       )}

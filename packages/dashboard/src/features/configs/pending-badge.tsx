@@ -19,7 +19,7 @@ const changes = (count: number): string => `${counted(count, "config change")} n
 const HOW = "Robots receive the change with the next config deployment";
 
 /** Shown if it is not known what is deployed. Without it, everything would seem to be deployed. */
-const NOT_LOADED = <Badge icon={Clock}>not loaded: undeployed changes</Badge>;
+const NOT_LOADED = <Badge icon={Clock}>config state not loaded</Badge>;
 
 /** Shows the number of config changes that are not deployed to a fleet yet; nothing if there are none. */
 export function FleetPending({ fleet }: { fleet: Fleet }) {

@@ -37,7 +37,7 @@ export function SchemasPage() {
       label="Config schemas"
       actions={
         may_set && (
-          <Button look="primary" icon={Plus} onClick={() => setShown({ of: undefined })}>
+          <Button look="primary" icon={Plus} busy={false} onClick={() => setShown({ of: undefined })}>
             Set schema
           </Button>
         )
@@ -82,7 +82,11 @@ function SchemaCard({ schema, onEdit }: { schema: ConfigSchema; onEdit: () => vo
         <LinkButton look="quiet" to="/configs" search={{ namespace }}>
           Values
         </LinkButton>
-        {may_set && <Button onClick={onEdit}>Change…</Button>}
+        {may_set && (
+          <Button busy={false} onClick={onEdit}>
+            Change…
+          </Button>
+        )}
         <Menu
           label={`Actions for the schema of ${namespace.slice(0, 80)}`}
           entries={[

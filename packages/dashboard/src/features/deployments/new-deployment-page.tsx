@@ -6,7 +6,7 @@ import { notLoaded, searchQuery, useTyped } from "../../api/object-picker.tsx";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { NewDeploymentSearch } from "../../search.ts";
-import { byteText, EmptyState, Finder, isNotFound, LinkButton, PageHeader, Section, StatusBadge } from "../../ui/index.ts";
+import { byteText, EmptyState, Finder, isNotFound, LinkButton, PageHeader, Section, StatusBadge, useOutage } from "../../ui/index.ts";
 import { DeployBar, DeploySummary } from "./deploy-summary.tsx";
 import { deployCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
 import { type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
@@ -190,6 +190,9 @@ function ReleasePicker({
 }) {
   const [text, setText] = useTyped(onTyping);
   const found = useQuery(query("listReleases", { query: searchQuery(useDeferredValue(text.trim())) }));
+  // During an outage, the frame of all pages shows the reason.
+  const is_outage = useOutage() !== undefined;
+  const unread = is_outage ? null : release !== undefined && text === "" ? failure : (failure ?? found.error);
   const missing = is_missing ? `Release ${name ?? ""} does not exist. Choose one from the list or push it first.` : undefined;
   return (
     <Finder
@@ -208,7 +211,7 @@ function ReleasePicker({
       // After a failure, the search is repeated.
       is_looking={found.isPending || found.isError}
       failure={notLoaded(found.error ?? found.failureReason)}
-      error={missing ?? notLoaded(release !== undefined && text === "" ? failure : (failure ?? found.error)) ?? error}
+      error={missing ?? notLoaded(unread) ?? error}
       note={
         release === undefined
           ? text === "" && found.data?.items.length === 0

@@ -114,7 +114,7 @@ function Desired({ fleet }: { fleet: Fleet }) {
               <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 {follow ? "auto-update" : "no auto-update"}
                 {may_change && (
-                  <Button className="!h-7 !px-2 text-xs" onClick={() => setAsking(true)}>
+                  <Button className="!h-7 !px-2 text-xs" busy={false} onClick={() => setAsking(true)}>
                     {follow ? "Disable auto-update" : "Enable auto-update"}
                   </Button>
                 )}

@@ -12,7 +12,9 @@ import {
   CopyText,
   DataTable,
   EmptyState,
+  hasFailed,
   KeyValue,
+  LinkButton,
   LoadedPage,
   NameLink,
   PageHeader,
@@ -168,13 +170,25 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
   const configs = useQuery(query("listConfigDeployments", { query: asked }));
   const found = useMemo(() => newestOf(releases.data?.items, configs.data?.items), [releases.data, configs.data]);
   return (
-    <Section title="Deployments in the hour before" all={{ to: "/deployments", search }}>
+    <Section
+      title="Deployments in the hour before"
+      actions={
+        <>
+          <LinkButton look="quiet" to="/deployments" search={search} className="ml-auto">
+            Releases
+          </LinkButton>
+          <LinkButton look="quiet" to="/deployments" search={{ ...search, tab: "configs" }}>
+            Configs
+          </LinkButton>
+        </>
+      }
+    >
       <QueryState query={combineLoaded([releases, configs], found)} rows={2}>
         {(items) => (
           <CardList items={items} empty="No deployments were created in the hour before">
             {(deployment) => (
-              <li key={deployment.id} className="flex items-center gap-3 px-4 py-2">
-                <span className="min-w-0 flex-1">
+              <li key={deployment.id} className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2">
+                <span className="min-w-0 flex-[1_1_14rem]">
                   <NameLink {...deploymentPage(deployment.id)} name={deploymentName(deployment)} className="font-medium" />
                   <TargetName target={deployment} className="text-xs text-muted" />
                 </span>
@@ -201,7 +215,7 @@ function newestOf(releases: readonly Deployment[] | undefined, configs: readonly
 function Facts({ incident }: { incident: Incident }) {
   const { rule_id, site_id, fleet_id, assignee_name, flap_count, created_at, raised_at, acknowledged_at, resolved_at } = incident;
   const places = usePlaces();
-  const rule = useQuery(query("getAlertRule", { params: { id: rule_id } })).data?.data;
+  const rule = useQuery(query("getAlertRule", { params: { id: rule_id } }));
   return (
     <Section title="Details">
       <Card>
@@ -214,10 +228,10 @@ function Facts({ incident }: { incident: Incident }) {
                 title="Incidents of this rule"
                 className="inline-flex min-h-6 items-center text-accent underline"
               >
-                <Text>{rule?.name ?? "not available"}</Text>
+                <Text>{rule.data?.data.name ?? (hasFailed(rule) ? "not loaded" : rule.isError ? "not available" : "…")}</Text>
               </Link>
             ),
-            Condition: rule !== undefined && conditionText(rule),
+            Condition: rule.data !== undefined && conditionText(rule.data.data),
             Site: (
               <NameLink
                 to="/sites/$id"

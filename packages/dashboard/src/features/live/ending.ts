@@ -63,7 +63,7 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
       return {
         title: was_open ? "Connection lost" : "Connection failed",
         text: was_open
-          ? "The connection to the server was lost."
+          ? "The server stopped responding, or the network was interrupted."
           : "The server is not responding, or a proxy or firewall blocks the connection.",
         again: "later",
       };

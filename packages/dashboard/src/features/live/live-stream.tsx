@@ -3,7 +3,7 @@ import type { SocketEnding, SocketStream } from "@roamfleet/sdk/browser";
 import { CircleDot, CirclePause, CloudOff, Lock, type LucideIcon, RotateCw, TriangleAlert, Unplug } from "lucide-react";
 import { type ReactNode, useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { api } from "../../api/client.ts";
-import { Badge, Button, EmptyState, type Tone } from "../../ui/index.ts";
+import { Badge, Button, EmptyState, type Tone, useOutage } from "../../ui/index.ts";
 import { type Explained, explainEnding, explainRefusal } from "./ending.ts";
 
 interface LiveSocketOptions {
@@ -188,7 +188,10 @@ export function LiveBadge({ live, paused = false }: { live: LiveState | undefine
 
 /** Explains why a stream is interrupted and what to do. Renders nothing while it is open. */
 export function LiveNotice({ live, onAgain, children }: { live: LiveState | undefined; onAgain: () => void; children?: ReactNode }) {
+  const is_outage = useOutage() !== undefined;
   if (live === undefined || live.is === "open" || live.is === "connecting") return null;
+  // During an outage, the frame of all pages shows the reason, and the stream reconnects automatically.
+  if (is_outage && live.is === "cut") return null;
   const { title, text, again } = live.why;
   return (
     <div role="status" className="mb-2 flex flex-wrap items-center gap-x-3 gap-y-1 rounded-md border border-line bg-sunken px-3 py-2">

@@ -244,7 +244,7 @@ function TopicEcho({ robot_id, topic, is_online, search, onSearch }: TopicEchoPr
           </Badge>
         )}
         <LiveBadge live={live} />
-        <Rate rate={rate} />
+        {live?.is === "open" && <Rate rate={rate} />}
       </header>
       <div className="flex flex-wrap items-center gap-3">
         <RateSelect value={search.rate ?? DEFAULT_RATE} onValue={(rate) => onSearch({ rate: rate === DEFAULT_RATE ? undefined : rate })} />

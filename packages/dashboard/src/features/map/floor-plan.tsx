@@ -57,7 +57,7 @@ export function FloorPlanButton({ is_loaded, ...place }: Omit<FloorPlanDialogPro
   if (!useMay("operator") || !is_loaded) return null;
   return (
     <>
-      <Button icon={ImageIcon} onClick={() => setOpen(true)}>
+      <Button icon={ImageIcon} busy={false} onClick={() => setOpen(true)}>
         {place.stored === undefined ? "Add floor plan" : "Change floor plan"}
       </Button>
       {is_open && <FloorPlanDialog {...place} onClose={() => setOpen(false)} />}

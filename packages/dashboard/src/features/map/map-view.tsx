@@ -267,7 +267,7 @@ const LABEL_PX = 72;
 function Grid({ frame, camera, size }: { frame: Frame; camera: Camera; size: Size }) {
   const half = { x: size.width / 2 / camera.scale, y: size.height / 2 / camera.scale };
   const from = { x: camera.x - half.x, y: camera.y - half.y };
-  const lines = frame.grid(from, { x: camera.x + half.x, y: camera.y + half.y }, Math.min(GRID_LINES, size.width / 100));
+  const lines = frame.grid(from, { x: camera.x + half.x, y: camera.y + half.y }, Math.min(GRID_LINES, size.width / LABEL_PX));
   return (
     <svg aria-hidden className="absolute inset-0 size-full text-xs">
       {lines.x.map(({ at, label }) => {

@@ -103,7 +103,11 @@ function Group({ items, is_selected }: { items: readonly Placed[]; is_selected: 
   const ok = bad + degreesOf("online");
   return (
     <span
-      className={cx("grid size-8 place-items-center rounded-full", is_selected && "outline-2 outline-offset-2 outline-accent")}
+      className={cx(
+        "grid size-8 place-items-center rounded-full",
+        items.every((one) => one.is_old) && "opacity-50",
+        is_selected && "outline-2 outline-offset-2 outline-accent",
+      )}
       // The ring shows which parts of the robots are unhealthy and online; the tooltip has the numbers.
       style={{ background: `conic-gradient(var(--bad) ${bad}deg, var(--ok) ${bad}deg ${ok}deg, var(--line-strong) ${ok}deg)` }}
     >

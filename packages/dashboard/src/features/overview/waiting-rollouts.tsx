@@ -73,7 +73,7 @@ function WaitingItem({ deployment, waves }: { deployment: Deployment | ConfigDep
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-3">
       <div className="min-w-0 flex-[1_1_20rem]">
-        <div className="flex min-w-0 items-baseline gap-x-2">
+        <div className="flex min-w-0 flex-wrap items-baseline gap-x-2">
           <NameLink {...deploymentPage(id)} name={name} className="font-medium" />
           <TargetName target={deployment} className="text-muted" />
           <span className="shrink-0">

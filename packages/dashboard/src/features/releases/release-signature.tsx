@@ -4,21 +4,7 @@ import { ShieldAlert, ShieldCheck, ShieldQuestion, ShieldX } from "lucide-react"
 import { useEffect, useState } from "react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import {
-  Badge,
-  Card,
-  Command,
-  CopyText,
-  hasFailed,
-  KeyValue,
-  QueryState,
-  Section,
-  shellLine,
-  Text,
-  Time,
-  type Tone,
-  useNow,
-} from "../../ui/index.ts";
+import { Badge, Card, Command, CopyText, hasFailed, KeyValue, Section, shellLine, Text, Time, type Tone, useNow } from "../../ui/index.ts";
 import { isSignedBy, readSignature, type Signed, type Standing, standingOf } from "./signature.ts";
 
 /** The signature of a release and whether robots of the organization accept it. */
@@ -29,21 +15,26 @@ export function ReleaseSignature({ release }: { release: Release }) {
   const signed = readSignature(release.signature);
   return (
     <Section title="Signature">
-      {hasFailed(read) && <QueryState query={read}>{() => null}</QueryState>}
       <Card>
         {signed !== undefined ? (
-          <SignedBy release={release} signed={signed} keys={keys} />
+          <SignedBy release={release} signed={signed} keys={keys} has_failed={hasFailed(read)} />
         ) : release.signature !== null && release.signature !== undefined ? (
           <p className="text-bad">This page cannot read the signature. Robots refuse signatures that they cannot read.</p>
         ) : (
-          <Unsigned release={release} keys={keys} />
+          <Unsigned release={release} keys={keys} has_failed={hasFailed(read)} />
         )}
       </Card>
     </Section>
   );
 }
 
-function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | undefined }) {
+interface KnownKeys {
+  /** Undefined: not known, because the user is no admin or the keys are not loaded. */
+  keys: SigningKeys | undefined;
+  has_failed: boolean;
+}
+
+function Unsigned({ release, keys, has_failed }: { release: Release } & KnownKeys) {
   const file = release.image === null ? ["FILE"] : ["--image", release.image];
   return (
     <>
@@ -52,11 +43,13 @@ function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | und
           not signed
         </Badge>
         <span>
-          {keys === undefined
-            ? "If the organization requires signatures, this release cannot be deployed."
-            : keys.require_signature
-              ? "The organization requires signatures: this release cannot be deployed, and robots would refuse it."
-              : "The organization does not require signatures."}
+          {has_failed
+            ? "Not loaded: whether the organization requires signatures."
+            : keys === undefined
+              ? "If the organization requires signatures, this release cannot be deployed."
+              : keys.require_signature
+                ? "The organization requires signatures: this release cannot be deployed, and robots would refuse it."
+                : "The organization does not require signatures."}
         </span>
       </p>
       <p className="mb-2 text-muted">To sign the release, push the same content again from the machine that has the private key:</p>
@@ -65,13 +58,13 @@ function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | und
   );
 }
 
-function SignedBy({ release, signed, keys }: { release: Release; signed: Signed; keys: SigningKeys | undefined }) {
+function SignedBy({ release, signed, keys, has_failed }: { release: Release; signed: Signed } & KnownKeys) {
   const { said, key_id } = signed;
   const key = keys?.keys.find(({ id }) => id === key_id);
   return (
     <KeyValue
       items={{
-        Status: <StandingText release={release} signed={signed} keys={keys} />,
+        Status: <StandingText release={release} signed={signed} keys={keys} has_failed={has_failed} />,
         Key: (
           <span className="flex flex-wrap items-center gap-x-2">
             {key !== undefined && <Text>{key.name}</Text>}
@@ -107,16 +100,18 @@ const STANDINGS: Record<Standing, { tone: Tone; text: string; icon: typeof Shiel
   },
 };
 
-function StandingText({ release, signed, keys }: { release: Release; signed: Signed; keys: SigningKeys | undefined }) {
+function StandingText({ release, signed, keys, has_failed }: { release: Release; signed: Signed } & KnownKeys) {
   const now = useNow();
   const public_key = keys?.keys.find(({ id }) => id === signed.key_id)?.public_key;
   const is_true = useIsSignedBy(signed, public_key);
   if (keys === undefined)
     return (
       <span className="flex flex-wrap items-center gap-2">
-        <Badge icon={ShieldCheck}>signed</Badge>
+        <Badge icon={has_failed ? ShieldQuestion : ShieldCheck}>signed</Badge>
         <span className="text-muted">
-          Signed with a key of the organization. Admins can see which key; robots verify the signature themselves.
+          {has_failed
+            ? "Not loaded: the keys of the organization. It is not known whether robots accept this signature."
+            : "Signed with a key of the organization. Admins can see which key; robots verify the signature themselves."}
         </span>
       </span>
     );

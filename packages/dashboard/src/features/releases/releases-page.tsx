@@ -44,7 +44,7 @@ export function ReleasesPage() {
           <>
             <ViewsMenu page="releases" search={search} />
             {may_push && (
-              <Button look="primary" icon={Upload} onClick={() => setPushing({ file: undefined })}>
+              <Button look="primary" icon={Upload} busy={false} onClick={() => setPushing({ file: undefined })}>
                 Push release
               </Button>
             )}

@@ -60,10 +60,10 @@ export function BulkBar({ robots, onClear, onSelectAll }: BulkBarProps) {
       <Button icon={Rocket} disabled={is_loading || robots.length > SELECTED_ROBOTS_MAX} onClick={deploy}>
         {`Deploy to ${robots.length.toLocaleString()} selected`}
       </Button>
-      <Button icon={Tags} disabled={is_loading} onClick={() => setShown("labels")}>
+      <Button icon={Tags} disabled={is_loading} busy={false} onClick={() => setShown("labels")}>
         Change labels
       </Button>
-      <Button icon={FolderInput} disabled={is_loading} onClick={() => setShown("move")}>
+      <Button icon={FolderInput} disabled={is_loading} busy={false} onClick={() => setShown("move")}>
         Move
       </Button>
       <Menu

@@ -110,6 +110,7 @@ function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }) {
           <Button
             look={(changes !== undefined && changes.length > 0) || drifted > 0 ? "primary" : "secondary"}
             icon={Rocket}
+            busy={false}
             onClick={() => setAsking(true)}
           >
             Deploy config

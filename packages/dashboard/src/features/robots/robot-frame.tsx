@@ -15,6 +15,7 @@ import {
   StatusBadge,
   Text,
   Time,
+  useOutage,
 } from "../../ui/index.ts";
 import { RobotPending } from "../configs/pending-badge.tsx";
 import { RobotActions } from "./robot-actions.tsx";
@@ -111,6 +112,7 @@ function RobotTabs({ id }: { id: string }) {
 
 /** Explains why a robot is unreachable or restricted, and which actions still work. Renders nothing for a normal robot. */
 function RobotNotice({ robot: { status, held_at, approval } }: { robot: Robot }) {
+  const is_outage = useOutage() !== undefined;
   if (status === "decommissioned")
     return (
       <Notice icon={CircleX} title="Decommissioned">
@@ -135,8 +137,9 @@ function RobotNotice({ robot: { status, held_at, approval } }: { robot: Robot })
   if (status === "offline")
     return (
       <Notice icon={Unplug} title="Offline">
-        This page shows the last reported state. You can deploy, change config and labels, and move the robot now; changes take effect when
-        it reconnects. Shell, camera, topics and new log records are not available.
+        This page shows the last reported state.{" "}
+        {!is_outage &&
+          "You can deploy, change config and labels, and move the robot now; changes take effect when it reconnects. Shell, camera, topics and new log records are not available."}
       </Notice>
     );
   if (status === "never_connected")

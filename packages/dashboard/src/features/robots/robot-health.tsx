@@ -14,9 +14,10 @@ import {
   counted,
   Duration,
   EmptyState,
+  FailedSection,
+  hasFailed,
   lazyPart,
   Meter,
-  PartContext,
   QueryState,
   Section,
   Segments,
@@ -54,29 +55,28 @@ export function RobotHealth() {
 
 function Latest({ robot }: { robot: Robot }) {
   const health = useQuery(healthQuery(robot.id));
+  if (hasFailed(health)) return <FailedSection title="Current values" query={health} />;
   return (
-    <PartContext value={true}>
-      <QueryState query={health}>
-        {({ data }) => (
-          <>
-            <Section
-              title={robot.status === "online" ? "Current values" : "Last reported values"}
-              actions={
-                <span className="text-xs text-muted">
-                  measured <Time at={data.at} />
-                </span>
-              }
-            >
-              <HealthNow health={data} />
-            </Section>
-            <div className="grid gap-x-6 lg:grid-cols-2">
-              <HealthChecks checks={data.checks} />
-              <HealthMetrics metrics={data.metrics} network={data.network} />
-            </div>
-          </>
-        )}
-      </QueryState>
-    </PartContext>
+    <QueryState query={health}>
+      {({ data }) => (
+        <>
+          <Section
+            title={robot.status === "online" ? "Current values" : "Last reported values"}
+            actions={
+              <span className="text-xs text-muted">
+                measured <Time at={data.at} />
+              </span>
+            }
+          >
+            <HealthNow health={data} />
+          </Section>
+          <div className="grid gap-x-6 lg:grid-cols-2">
+            <HealthChecks checks={data.checks} />
+            <HealthMetrics metrics={data.metrics} network={data.network} />
+          </div>
+        </>
+      )}
+    </QueryState>
   );
 }
 

@@ -187,7 +187,9 @@ function Labels({ labels }: { labels: Robot["labels"] }) {
   return (
     <Section title="Labels">
       {all.length === 0 ? (
-        <p className="text-muted">No labels. Labels group robots across fleets. The menu at the top right changes them.</p>
+        <p className="text-muted">
+          No labels. Labels group robots across fleets. To set them, choose “Change labels…” in the menu next to “Deploy”.
+        </p>
       ) : (
         <ul className="flex flex-wrap gap-1.5">
           {all.map(([key, value]) => (

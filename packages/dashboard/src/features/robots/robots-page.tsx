@@ -186,7 +186,7 @@ const robotsColumns = ({ fleet_names, site_names }: Places, hosted: string | und
     width: "minmax(4.75rem, 0.8fr)",
     priority: 3,
     align: "right",
-    cell: LastSeen,
+    cell: (robot) => <LastSeen robot={robot} />,
   },
 ];
 

@@ -133,7 +133,7 @@ function Found({ site }: { site: Site }) {
               Metrics
             </LinkButton>
             {may_change && (
-              <Button icon={Plus} onClick={() => setMaking(true)}>
+              <Button icon={Plus} busy={false} onClick={() => setMaking(true)}>
                 New fleet
               </Button>
             )}
