@@ -228,6 +228,13 @@ const isKnown = <K extends string>(map: Record<K, unknown>, key: string): key is
 /** Returns the text of a reason. An unknown reason is shown by its name. */
 export const reasonText = (reason: string): string => (isKnown(REASONS, reason) ? REASONS[reason].text : reason.replaceAll("_", " "));
 export const reasonAdvice = (reason: string): string | undefined => (isKnown(REASONS, reason) ? REASONS[reason].advice : undefined);
+
+/** Reasons of whole deployments. The list of failures, which is by reasons of robots, has no advice for them. */
+const OWN_REASONS: ReadonlySet<string> = new Set(["expired", "threshold_exceeded", "gate_failed", "scope_lost", "creator_removed"]);
+
+/** Returns the advice for a deployment that has ended; undefined if the list of failures below has it. */
+export const endAdvice = (reason: string | null, has_failures: boolean): string | undefined =>
+  reason === null || (has_failures && !OWN_REASONS.has(reason)) ? undefined : reasonAdvice(reason);
 export const waitingText = (waiting_for: string): string =>
   isKnown(WAITS, waiting_for) ? WAITS[waiting_for] : `waiting for ${waiting_for.replaceAll("_", " ")}`;
 const stepText = (status: string): string => (isKnown(STEPS, status) ? STEPS[status] : status.replaceAll("_", " "));

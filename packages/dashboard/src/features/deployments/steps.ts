@@ -2,7 +2,7 @@ import type { ConfigDeployment, Deployment, DeploymentWave } from "@roamfleet/pr
 import { durationText, shellLine } from "../../ui/format.ts";
 import type { Tone } from "../../ui/status.tsx";
 import { isConfigDeployment, whatOf } from "./deployment-kind.ts";
-import { amountText, reasonAdvice, reasonText, robots } from "./deployment-text.ts";
+import { amountText, endAdvice, reasonAdvice, reasonText, robots } from "./deployment-text.ts";
 
 export type StepName = "pause" | "resume" | "promote" | "cancel" | "cancel_rollback" | "rollback" | "retry";
 
@@ -302,19 +302,9 @@ export function situationOf(deployment: SituationFacts, waves: readonly Deployme
       return {
         tone: status === "failed" ? "bad" : status === "rolled_back" ? "warn" : "idle",
         text: `${ENDINGS[status]}${why}.`,
-        advice: endAdvice(deployment),
+        advice: endAdvice(reason, counts.failed + counts.rolled_back > 0 && !isConfigDeployment(deployment.id)),
       };
   }
-}
-
-/** Reasons of whole deployments, for which the section "Failures" has no advice. */
-const OWN_REASONS: ReadonlySet<string> = new Set(["expired", "threshold_exceeded", "gate_failed", "scope_lost", "creator_removed"]);
-
-/** Advice for a deployment that has ended; undefined if the section "Failures" has it, beside the robots and their logs. */
-function endAdvice({ id, reason, counts }: SituationFacts): string | undefined {
-  if (reason === null) return undefined;
-  const has_failures = counts.failed + counts.rolled_back > 0 && !isConfigDeployment(id);
-  return has_failures && !OWN_REASONS.has(reason) ? undefined : reasonAdvice(reason);
 }
 
 const failedAdvice = (id: string): string =>

@@ -48,8 +48,7 @@ function openLogFeed({ of, id, filter }: LogOf) {
   let state = NOTHING_YET;
   let cursor: string | null = null;
   let following: Following | undefined;
-  let retrying: ReturnType<typeof setTimeout> | undefined;
-  let is_asking = false;
+  let askAgain = (): void => {};
 
   const become = (next: Partial<LogFeedState>): void => {
     state = { ...state, ...next, buffer: buffer.read() };
@@ -57,21 +56,15 @@ function openLogFeed({ of, id, filter }: LogOf) {
   };
   const begin = (is_anew = false): void => {
     if (!is_anew) become({ is_loading: true, error: undefined });
-    is_asking = true;
     const take = ({ items, next_cursor }: Page): void => {
-      is_asking = false;
       cursor = next_cursor;
       buffer.add(items);
       become({ is_loading: false, has_older: cursor !== null, error: undefined });
       // A log with an end time gets no new records.
       if (filter.until === undefined) following = followLog({ of, id, filter }, buffer, become, readAnew);
     };
-    askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => {
-      is_asking = false;
-      become({ is_loading: false, error });
-      // Until the answer, the error stays in view.
-      if (mayPass(error)) retrying = setTimeout(() => begin(true), RETRY_MS);
-    });
+    const fail = (error: unknown): void => become({ is_loading: false, error });
+    askAgain = askFirstPage({ of, id, filter }, aborting.signal, take, fail);
   };
   // Reload an empty log after the first record of its stream. The stream started without a position, so records between the load of the
   // empty page and the stream's start may be missing.
@@ -110,14 +103,10 @@ function openLogFeed({ of, id, filter }: LogOf) {
     /** Reconnects the stream, or loads the log again if the first page failed. */
     again(): void {
       if (following !== undefined) return following.again();
-      if (state.error === undefined) return;
-      clearTimeout(retrying);
-      if (is_asking) become({ is_loading: true, error: undefined });
-      else begin();
+      if (state.error !== undefined) askAgain();
     },
     close(): void {
       aborting.abort();
-      clearTimeout(retrying);
       following?.close();
     },
   };
@@ -185,6 +174,34 @@ type LogFeed = ReturnType<typeof openLogFeed>;
 interface Page {
   items: LogRecord[];
   next_cursor: string | null;
+}
+
+/**
+ * Loads the first page, and again after failures that may pass. Until the next answer, the last error stays in view. Returns a function that
+ * repeats the request now.
+ */
+function askFirstPage(log: LogOf, signal: AbortSignal, take: (page: Page) => void, failed: (error: unknown) => void): () => void {
+  let retrying: ReturnType<typeof setTimeout> | undefined;
+  let is_asking = false;
+  const ask = (): void => {
+    clearTimeout(retrying);
+    if (is_asking) return;
+    is_asking = true;
+    const end =
+      <T>(then: (answer: T) => void) =>
+      (answer: T): void => {
+        is_asking = false;
+        then(answer);
+      };
+    const fail = (error: unknown): void => {
+      failed(error);
+      if (mayPass(error)) retrying = setTimeout(ask, RETRY_MS);
+    };
+    askPage(log, undefined, signal, end(take), end(fail));
+  };
+  signal.addEventListener("abort", () => clearTimeout(retrying));
+  ask();
+  return ask;
 }
 
 /** Loads one page; ignores the response after the feed was closed. */
