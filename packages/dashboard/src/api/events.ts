@@ -112,8 +112,7 @@ class ChangeStream {
   open(): void {
     if (this.#source !== undefined) return;
     // The heartbeat timeout starts now. An outage from before the tab was hidden lasts until the server responds.
-    this.#heard_ms = performance.now();
-    this.#answered_ms = this.#heard_ms;
+    if (!isOutage()) this.#heard_ms = this.#answered_ms = performance.now();
     this.#answered_at ||= Date.now();
     this.#unwatch = watchAnswers(() => this.#answer());
     this.#checking = setInterval(() => this.#check(), CHECK_MS);

@@ -21,6 +21,8 @@ export interface MenuEntry {
   renderDialog?: (onClose: () => void) => ReactNode;
   danger?: boolean;
   disabled?: boolean;
+  /** Whether the entry sends a request. An outage disables it, like entries with a dialog. */
+  sends?: boolean;
 }
 
 const keyOf = ({ key, label }: MenuEntry): string => key ?? label;
@@ -59,7 +61,7 @@ export function Menu({
                 <Fragment key={keyOf(entry)}>
                   {entry.divided === true && <Base.Separator className="my-1 h-px bg-line" />}
                   <Base.Item
-                    disabled={entry.disabled === true || (is_outage && entry.renderDialog !== undefined)}
+                    disabled={entry.disabled === true || (is_outage && (entry.sends === true || entry.renderDialog !== undefined))}
                     onClick={() => (entry.renderDialog === undefined ? entry.onSelect?.() : setChosen(entry))}
                     className={cx(
                       "flex min-h-8 items-center gap-2 rounded px-2 outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover",

@@ -120,10 +120,11 @@ export function HealthBadge({
   );
 }
 
-/** When a robot was last seen. A robot that is online is seen now, except during an outage of the server. */
+/** When a robot was last seen. A robot that is online is seen now or, during an outage, was seen when the server responded last. */
 export function LastSeen({ robot: { status, last_seen_at } }: { robot: { status: string; last_seen_at: string | null } }) {
-  const is_outage = useOutage() !== undefined;
-  return status === "online" && !is_outage ? <span className="text-muted">now</span> : <Time at={last_seen_at} />;
+  const outage = useOutage();
+  if (status !== "online") return <Time at={last_seen_at} />;
+  return outage === undefined ? <span className="text-muted">now</span> : <Time at={new Date(outage.since_ms).toISOString()} />;
 }
 
 const FILLS: Record<Tone, string> = { ok: "bg-ok", warn: "bg-warn", bad: "bg-bad", info: "bg-info", idle: "bg-line-strong" };

@@ -241,6 +241,7 @@ function RowMenu({ value }: { value: EffectiveValue }) {
           (!value.secret || is_admin) && {
             label: is_own ? "Change…" : "Override…",
             icon: Pencil,
+            sends: true,
             onSelect: () => acts.onEdit(value),
           },
         {
@@ -250,7 +251,7 @@ function RowMenu({ value }: { value: EffectiveValue }) {
         },
         copyAsRf(historyLine(value), "Copy rf history command"),
         is_own && is_admin && copyAsRf(unsetLine(value), "Copy rf unset command"),
-        is_own && is_admin && { label: "Unset…", icon: Undo2, danger: true, onSelect: () => acts.onUnset(value) },
+        is_own && is_admin && { label: "Unset…", icon: Undo2, danger: true, sends: true, onSelect: () => acts.onUnset(value) },
       ]}
     />
   );

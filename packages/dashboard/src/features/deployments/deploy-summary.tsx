@@ -66,7 +66,11 @@ function useDetails(request: PlanRequest | undefined, plan: DeploymentPlan | und
   const Target = (
     <span>
       {fleet_id !== undefined && plan !== undefined && `${robots(plan.total)} of `}
-      <Text>{plan?.selection ?? name ?? (fleet_id !== undefined ? "a fleet" : robot_id !== undefined ? "one robot" : "a selection")}</Text>
+      <Text>
+        {plan?.selection ??
+          name ??
+          (fleet_id !== undefined ? "the selected fleet" : robot_id !== undefined ? "the selected robot" : "a selection")}
+      </Text>
       {plan !== undefined && plan.offline > 0 && <span className="text-warn">, {plan.offline.toLocaleString()} not connected</span>}
     </span>
   );

@@ -15,7 +15,9 @@ export function Pace({ deployment }: { deployment: Deployment }) {
   const { elapsed, left } = pace;
   return (
     <>
-      {deployment.finished_at === null ? `running for ${durationText(elapsed)}` : `took ${durationText(elapsed)}`}
+      {deployment.finished_at === null
+        ? `${outage === undefined ? "running" : "had been running"} for ${durationText(elapsed)}`
+        : `took ${durationText(elapsed)}`}
       {left !== undefined && `, about ${durationText(left)} left`} ·
     </>
   );
@@ -38,7 +40,7 @@ export function FromTo({ deployment: { id, release }, tag }: { deployment: Deplo
   return (
     <span className="inline-flex min-w-0 flex-wrap items-center gap-x-1.5">
       <span>app {release.app}:</span>
-      {[targets, ...releases].some(hasFailed) && <span>(previous release not loaded)</span>}
+      {[targets, ...releases].some((one) => hasFailed({ ...one, errorUpdateCount: 0 })) && <span>(previous release not loaded)</span>}
       {names.length > 0 && (
         <>
           <Text>{`${names.join(", ")}${before.length > RELEASES_SHOWN ? " and others" : ""}`}</Text>

@@ -81,6 +81,7 @@ export function StepBar({ deployment, waves }: { deployment: Deployment | Config
             label: one.why_not === undefined ? `${one.label}…` : `${one.label}: ${one.why_not}`,
             danger: true,
             disabled: one.why_not !== undefined,
+            sends: true,
             onSelect: () => ask(one.name),
           })),
           ...copied,

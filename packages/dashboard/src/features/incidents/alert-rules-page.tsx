@@ -93,6 +93,7 @@ function RuleMenu({ rule: { id, name, disabled_at } }: { rule: AlertRule }) {
       entries={[
         may_change && {
           label: disabled_at === null ? "Disable" : "Enable",
+          sends: true,
           onSelect: () => updating.mutate({ params, body: { enabled: disabled_at !== null } }),
         },
         may_change && { label: "Test…", renderDialog: (close) => <RuleTestDialog id={id} onClose={close} /> },

@@ -42,9 +42,9 @@ export function IncidentActions({ incident: { id, status, assignee_id } }: { inc
         entries={[
           may_change &&
             actor.type === "user" &&
-            actor.id !== assignee_id && { label: "Assign to me", onSelect: () => assigning.mutate({ params }) },
+            actor.id !== assignee_id && { label: "Assign to me", sends: true, onSelect: () => assigning.mutate({ params }) },
           may_change && may_list_users && { label: "Assign…", renderDialog: (done) => <AssignDialog id={id} onClose={done} /> },
-          may_change && assignee_id !== null && { label: "Remove assignee", onSelect: () => removing.mutate({ params }) },
+          may_change && assignee_id !== null && { label: "Remove assignee", sends: true, onSelect: () => removing.mutate({ params }) },
           copyAsRf(shellLine("rf", "incidents", "show", id)),
         ]}
       />

@@ -12,7 +12,7 @@ import {
   CopyText,
   DataTable,
   EmptyState,
-  hasFailed,
+  isNotFound,
   KeyValue,
   LinkButton,
   LoadedPage,
@@ -175,10 +175,10 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
       actions={
         <>
           <LinkButton look="quiet" to="/deployments" search={search} className="ml-auto">
-            Releases
+            Release deployments
           </LinkButton>
           <LinkButton look="quiet" to="/deployments" search={{ ...search, tab: "configs" }}>
-            Configs
+            Config deployments
           </LinkButton>
         </>
       }
@@ -228,7 +228,7 @@ function Facts({ incident }: { incident: Incident }) {
                 title="Incidents of this rule"
                 className="inline-flex min-h-6 items-center text-accent underline"
               >
-                <Text>{rule.data?.data.name ?? (hasFailed(rule) ? "not loaded" : rule.isError ? "not available" : "…")}</Text>
+                <Text>{rule.data?.data.name ?? (rule.isPending ? "…" : isNotFound(rule.error) ? "not available" : "not loaded")}</Text>
               </Link>
             ),
             Condition: rule.data !== undefined && conditionText(rule.data.data),

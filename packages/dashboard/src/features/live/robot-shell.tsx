@@ -36,13 +36,9 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
   return (
     <div className="space-y-3">
       <div ref={bar} className="flex flex-wrap items-center gap-2" role="group" aria-label="Shell">
-        {state.is === "ended" ? (
-          <Badge>This session was recorded</Badge>
-        ) : (
-          <Badge tone="warn" icon={Radio}>
-            {state.is === "idle" ? "Shells are recorded" : "This session is recorded"}
-          </Badge>
-        )}
+        <Badge {...(state.is === "ended" ? {} : { tone: "warn", icon: Radio })}>
+          {state.is === "open" || state.is === "connecting" ? "This session is recorded" : "Shells are recorded"}
+        </Badge>
         <ShellBadge state={state} />
         <AppPicker id={id} app={app} apps={apps} disabled={state.is === "open" || state.is === "connecting"} />
         <span className="flex-1" />

@@ -50,7 +50,7 @@ export function ExplorerPage() {
       <PageHeader
         title="Metrics"
         label="Metrics"
-        meta={names.data !== undefined && <Refresh search={search} period={period} onChange={change} />}
+        meta={names.data === undefined ? undefined : <Refresh search={search} period={period} onChange={change} />}
         actions={
           <>
             <ViewsMenu page="metrics" search={search} />

@@ -57,8 +57,9 @@ export function verdictOf(facts: VerdictFacts): Verdict {
     (a, b) => Number(b.tone === "bad") - Number(a.tone === "bad"),
   );
   const bad = findings.filter(({ tone }) => tone === "bad").length;
-  if (stale_since_ms !== undefined) return { tone: bad > 0 ? "bad" : "warn", title: "Out of date: the server is not responding", findings };
   const gap = unknown === "" || is_loading ? {} : { gap: `Not loaded: ${unknown}. There may be more problems.` };
+  if (stale_since_ms !== undefined)
+    return { tone: bad > 0 ? "bad" : "warn", title: "Out of date: the server is not responding", findings, ...gap };
   const [first] = findings;
   if (first !== undefined)
     return {

@@ -44,7 +44,7 @@ function Unsigned({ release, keys, has_failed }: { release: Release } & KnownKey
         </Badge>
         <span>
           {has_failed
-            ? "Not loaded: whether the organization requires signatures."
+            ? "Signature policy not loaded. If the organization requires signatures, this release cannot be deployed."
             : keys === undefined
               ? "If the organization requires signatures, this release cannot be deployed."
               : keys.require_signature

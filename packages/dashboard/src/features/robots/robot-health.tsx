@@ -55,13 +55,14 @@ export function RobotHealth() {
 
 function Latest({ robot }: { robot: Robot }) {
   const health = useQuery(healthQuery(robot.id));
-  if (hasFailed(health)) return <FailedSection title="Current values" query={health} />;
+  const title = robot.status === "online" ? "Current values" : "Last reported values";
+  if (hasFailed(health)) return <FailedSection title={title} query={health} />;
   return (
     <QueryState query={health}>
       {({ data }) => (
         <>
           <Section
-            title={robot.status === "online" ? "Current values" : "Last reported values"}
+            title={title}
             actions={
               <span className="text-xs text-muted">
                 measured <Time at={data.at} />

@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowRight } from "lucide-react";
 import { query, useHostedVersion } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
 import {
   Badge,
   Bytes,
@@ -57,7 +58,7 @@ export function RobotOverview() {
         <div className="min-w-0">
           <Facts robot={robot} />
           {robot.status !== "decommissioned" && <SmallMap title="Position" scope={{ robot_id: robot.id }} />}
-          <Labels labels={robot.labels} />
+          <Labels robot={robot} />
           <Section title="Command line">
             <Command>{robotLines.show(robot.id)}</Command>
           </Section>
@@ -182,13 +183,15 @@ function AddressList({ addresses }: { addresses: readonly string[] }) {
   );
 }
 
-function Labels({ labels }: { labels: Robot["labels"] }) {
+function Labels({ robot: { labels, status } }: { robot: Robot }) {
+  const may_change = useMay("operator") && status !== "decommissioned";
   const all = Object.entries(labels);
   return (
     <Section title="Labels">
       {all.length === 0 ? (
         <p className="text-muted">
-          No labels. Labels group robots across fleets. To set them, choose “Change labels…” in the menu next to “Deploy”.
+          No labels. Labels group robots across fleets.
+          {may_change && " To set them, choose “Change labels…” in the menu next to “Deploy”."}
         </p>
       ) : (
         <ul className="flex flex-wrap gap-1.5">

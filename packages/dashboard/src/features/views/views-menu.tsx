@@ -124,6 +124,7 @@ function useActions({ page, active, is_modified, content_query }: ActionsProps):
     is_modified && {
       label: "Save changes",
       icon: Save,
+      sends: true,
       onSelect: () => saving.mutate({ params: { id: active.id }, body: { query: content_query } }),
     },
     ...save,
@@ -153,6 +154,7 @@ function useMoveBrowserViews(page: ViewPage): MenuEntry | false {
   return {
     label: `Move ${counted(views.length, "view")} of this browser here`,
     icon: HardDriveUpload,
+    sends: true,
     onSelect: () => void move().then(() => notifyDone("Views moved"), notifyError),
   };
 }
