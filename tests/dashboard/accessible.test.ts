@@ -2,7 +2,7 @@ import { test } from "node:test";
 import { assertFits, axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 import { makeScene } from "./scene.ts";
 
-const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
+const LIMIT = { skip: NO_BROWSER, timeout: 900_000 };
 
 test("every page passes the axe accessibility checks and fits wide and narrow screens", LIMIT, async (t) => {
   const it = await openDashboard(t);

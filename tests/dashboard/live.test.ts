@@ -104,7 +104,7 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await page.locator(".xterm-helper-textarea").focus();
   await type(page, "exit 3");
   await page.getByText("exit code 3").waitFor();
-  await page.getByText("This session is recorded").waitFor();
+  await page.getByText("This session was recorded").waitFor();
   await page.getByRole("button", { name: "Open new shell" }).waitFor();
 }
 

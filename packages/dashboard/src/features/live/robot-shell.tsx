@@ -36,9 +36,7 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
   return (
     <div className="space-y-3">
       <div ref={bar} className="flex flex-wrap items-center gap-2" role="group" aria-label="Shell">
-        <Badge {...(state.is === "ended" ? {} : { tone: "warn", icon: Radio })}>
-          {state.is === "open" || state.is === "connecting" ? "This session is recorded" : "Shells are recorded"}
-        </Badge>
+        <Badge {...(state.is === "ended" ? {} : { tone: "warn", icon: Radio })}>{recordedText(state)}</Badge>
         <ShellBadge state={state} />
         <AppPicker id={id} app={app} apps={apps} disabled={state.is === "open" || state.is === "connecting"} />
         <span className="flex-1" />
@@ -73,6 +71,12 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
       <LeaveDialog is_open={state.is === "open"} />
     </div>
   );
+}
+
+function recordedText(state: ShellState): string {
+  if (state.is === "open" || state.is === "connecting") return "This session is recorded";
+  // A shell that was refused has no recording.
+  return state.is === "ended" && state.exit_code !== undefined ? "This session was recorded" : "Shells are recorded";
 }
 
 function ShellBadge({ state }: { state: ShellState }) {
