@@ -1,5 +1,5 @@
 import { useEffect } from "react";
-import { isOutage, setOutage } from "../ui/outage.ts";
+import { setOutage } from "../ui/outage.ts";
 import { createStore } from "../ui/store.ts";
 import { refetchFailed, refetchQueries, watchAnswers } from "./query-client.ts";
 import { type Change, type ChangeSummary, keysOf } from "./stale.ts";
@@ -84,8 +84,6 @@ export function followChanges(): () => void {
     clearInterval(poll);
     clearTimeout(gathering);
     stream.close();
-    liveness.set("connecting");
-    setOutage(undefined);
   };
 }
 
@@ -111,8 +109,8 @@ class ChangeStream {
 
   open(): void {
     if (this.#source !== undefined) return;
-    // The heartbeat timeout starts now. An outage from before the tab was hidden lasts until the server responds.
-    if (!isOutage()) this.#heard_ms = this.#answered_ms = performance.now();
+    // The heartbeat timeout starts now. The time of the last response does not change: the data may be from before the tab was hidden.
+    this.#heard_ms = this.#answered_ms = performance.now();
     this.#answered_at ||= Date.now();
     this.#unwatch = watchAnswers(() => this.#answer());
     this.#checking = setInterval(() => this.#check(), CHECK_MS);
@@ -125,7 +123,8 @@ class ChangeStream {
     clearTimeout(this.#reopening);
     clearInterval(this.#checking);
     this.#unwatch();
-    if (!isOutage()) liveness.set("connecting");
+    liveness.set("connecting");
+    setOutage(undefined);
   }
 
   #connect(): void {
