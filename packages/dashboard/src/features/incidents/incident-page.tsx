@@ -14,7 +14,6 @@ import {
   EmptyState,
   isNotFound,
   KeyValue,
-  LinkButton,
   LoadedPage,
   NameLink,
   PageHeader,
@@ -162,6 +161,9 @@ function Members({ id }: { id: string }) {
 
 const subjectOf = ({ subject_id }: IncidentMember): string => subject_id;
 
+/** A link below a list, high enough for touch input. */
+const ALL_LINK = "inline-flex min-h-6 items-center text-accent underline";
+
 /** Deployments that were created shortly before the incident. One of them may be the cause. */
 function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident }) {
   const search = { since: atMs(raised_at, -CAUSE_SPAN_MS), ...(fleet_id === null ? {} : { fleet_id }) };
@@ -170,19 +172,7 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
   const configs = useQuery(query("listConfigDeployments", { query: asked }));
   const found = useMemo(() => newestOf(releases.data?.items, configs.data?.items), [releases.data, configs.data]);
   return (
-    <Section
-      title="Deployments in the hour before"
-      actions={
-        <>
-          <LinkButton look="quiet" to="/deployments" search={search} className="ml-auto">
-            Release deployments
-          </LinkButton>
-          <LinkButton look="quiet" to="/deployments" search={{ ...search, tab: "configs" }}>
-            Config deployments
-          </LinkButton>
-        </>
-      }
-    >
+    <Section title="Deployments in the hour before">
       <QueryState query={combineLoaded([releases, configs], found)} rows={2}>
         {(items) => (
           <CardList items={items} empty="No deployments were created in the hour before">
@@ -192,15 +182,25 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
                   <NameLink {...deploymentPage(deployment.id)} name={deploymentName(deployment)} className="font-medium" />
                   <TargetName target={deployment} className="text-xs text-muted" />
                 </span>
-                <StatusBadge status={deployment.status} />
-                <span className="w-20 shrink-0 text-right text-xs text-muted">
-                  <Time at={deployment.created_at} />
+                <span className="flex items-center gap-3">
+                  <StatusBadge status={deployment.status} />
+                  <span className="shrink-0 text-xs text-muted sm:w-20 sm:text-right">
+                    <Time at={deployment.created_at} />
+                  </span>
                 </span>
               </li>
             )}
           </CardList>
         )}
       </QueryState>
+      <p className="mt-1 flex flex-wrap gap-x-4">
+        <Link to="/deployments" search={search} className={ALL_LINK}>
+          All release deployments
+        </Link>
+        <Link to="/deployments" search={{ ...search, tab: "configs" }} className={ALL_LINK}>
+          All config deployments
+        </Link>
+      </p>
     </Section>
   );
 }
