@@ -166,7 +166,7 @@ export function watchFiles(directory: string): () => void {
       if (performance.now() - since < FILE_MS_MAX || existsSync(endedMark(directory, Number(mark.slice(TAKEN.length))))) continue;
       began.set(mark, Infinity);
       const pid = Number(read(path.join(directory, mark)));
-      // If the test process has crashed, another process may have its ID now. That one must not be killed.
+      // After a crash of the test process, its ID may belong to another process, which must not be killed.
       if (pid > 0 && commandOf(pid).includes(directory)) for (const one of [...findProcessesWithOutput(pid), pid]) send(one, "SIGKILL");
     }
   }, WATCH_MS);

@@ -120,7 +120,7 @@ test("a part of a page whose code could not be loaded leaves the page usable, an
   await page.locator("bdi", { hasText: "1.2" }).first().waitFor();
 });
 
-test("a page reloads once if the server lacks the code of a part, then states the error", LIMIT, async (t) => {
+test("if the server does not have the code of a part, the page reloads once and then states the error", LIMIT, async (t) => {
   const it = await openDashboard(t);
   const { page, org } = it;
   it.allow(/ERR_FAILED|dynamically imported module/);

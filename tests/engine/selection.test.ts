@@ -268,7 +268,7 @@ test("a selection of 5,000 robots keeps the robots of its start over crashes and
   await checkCounters(plane);
 });
 
-test("a deployment that is cancelled during its fan-out cancels the target of each selected robot once", TIMEOUT, async () => {
+test("cancelling a deployment during its fan-out cancels the target of each selected robot once", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 5_000);

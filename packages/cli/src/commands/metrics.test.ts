@@ -15,7 +15,7 @@ function answer({ line }: Asked) {
   return { body: { data: { robot_id: "rob_1", ...period, series: found, omitted_series: 0 } } };
 }
 
-test("rf metrics shows parts of a histogram as rates, even if its buckets are not requested", { timeout: 120_000 }, async () => {
+test("rf metrics shows the count of a histogram as a rate, even if its buckets are not requested", { timeout: 120_000 }, async () => {
   await using home = await RfHome.make();
   await using peer = await ScriptedPeer.start(answer);
   for (const names of [[], ["plan_seconds_count", "queue_count"]]) {

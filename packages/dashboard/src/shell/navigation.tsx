@@ -198,7 +198,7 @@ const WORDS: Record<Liveness, string> = {
 const SHORT: Record<Liveness, string> = { live: "Live", connecting: "Connecting", polling: "Not live", stale: "Not live" };
 const DOTS: Record<Liveness, string> = { live: "bg-ok", connecting: "bg-line-strong", polling: "bg-warn", stale: "bg-bad" };
 
-/** Shows whether the page receives changes live, and whether data is missing. */
+/** The mark in the corner: whether changes appear without a reload, and whether data could not be loaded. */
 export function LivenessMark() {
   const liveness = useLiveness();
   const has_errors = useHasErrors();

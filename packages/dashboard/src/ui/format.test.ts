@@ -17,7 +17,7 @@ test("rejects a JSON number that is too large", () => {
   assert.deepEqual(readJson("[1e999]"), { problem: "A number is too large." });
 });
 
-test("converts all UTC times in a text to the local time zone", () => {
+test("replaces each UTC time in a text by the local time", () => {
   const [at, later] = ["2030-01-02T03:04:05.678Z", "2030-01-02T04:04:05Z"];
   assert.equal(
     withLocalTimes(`scheduled for ${at}, expires at ${later}.`),

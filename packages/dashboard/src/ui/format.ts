@@ -52,7 +52,7 @@ const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 /** Formats a date and time in the browser's time zone. */
 export const dateText = (at: string): string => DATE.format(new Date(at));
 
-/** Converts the UTC times in a message of the server to the time zone of the browser. */
+/** Replaces each UTC time in a message of the server by the time in the time zone of the browser. */
 export const withLocalTimes = (text: string): string =>
   text.replaceAll(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\b/g, (at) => dateText(at));
 

@@ -38,8 +38,10 @@ export function EmptyState({ icon: Icon = Inbox, title, children, actions, comma
 }
 
 /** Shown if no row matches the filters. */
-export const NoMatch = ({ title, onClear }: { title: string; onClear: () => void }) => (
-  <EmptyState title={title} actions={<Button onClick={() => onClear()}>Clear filters</Button>} />
+export const NoMatch = ({ title, onClear, children }: { title: string; onClear: () => void; children?: ReactNode }) => (
+  <EmptyState title={title} actions={<Button onClick={() => onClear()}>Clear filters</Button>}>
+    {children}
+  </EmptyState>
 );
 
 /** Whether the content is one of several parts of a page. Its errors are then one line, so that the other parts stay in view. */

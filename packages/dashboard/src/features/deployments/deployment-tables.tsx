@@ -9,7 +9,7 @@ import { type Places, usePlaces } from "../../api/queries.ts";
 import { refetchQueries } from "../../api/query-client.ts";
 import { useMay } from "../../api/session.ts";
 import { type DeploymentsSearch, hasFilters } from "../../search.ts";
-import { Button, type Column, EmptyState, LinkButton, ListTable, NameLink, StatusBadge, TextLine, Time } from "../../ui/index.ts";
+import { type Column, EmptyState, LinkButton, ListTable, NameLink, NoMatch, StatusBadge, TextLine, Time } from "../../ui/index.ts";
 import { ActorName, CountsBar, countsText, TargetLink, TargetName } from "./deployment-parts.tsx";
 
 /** Converts the filters to the query of the API. */
@@ -137,9 +137,9 @@ function NoDeployments({ is_filtered, onClear }: { is_filtered: boolean; onClear
   const may_deploy = useMay("operator");
   if (is_filtered)
     return (
-      <EmptyState title="No matching deployments" actions={<Button onClick={onClear}>Clear filters</Button>}>
+      <NoMatch title="No matching deployments" onClear={onClear}>
         No deployment matches all filters.
-      </EmptyState>
+      </NoMatch>
     );
   return (
     <EmptyState
@@ -176,13 +176,19 @@ export function ConfigDeploymentTable({ search, onClear }: TableProps) {
       onOpen={({ id }) => void navigate({ to: "/config-deployments/$id", params: { id } })}
       height="100%"
       empty={
-        <EmptyState
-          title={is_filtered ? "No matching config deployments" : "No config deployments yet"}
-          actions={is_filtered ? <Button onClick={onClear}>Clear filters</Button> : <LinkButton to="/configs">Go to configs</LinkButton>}
-          {...(is_filtered ? {} : { command: "rf configs deploy --fleet FLEET" })}
-        >
-          {is_filtered ? "No config deployment matches all filters." : "Set a config value, preview the change and deploy it."}
-        </EmptyState>
+        is_filtered ? (
+          <NoMatch title="No matching config deployments" onClear={onClear}>
+            No config deployment matches all filters.
+          </NoMatch>
+        ) : (
+          <EmptyState
+            title="No config deployments yet"
+            actions={<LinkButton to="/configs">Go to configs</LinkButton>}
+            command="rf configs deploy --fleet FLEET"
+          >
+            Set a config value, preview the change and deploy it.
+          </EmptyState>
+        )
       }
     />
   );

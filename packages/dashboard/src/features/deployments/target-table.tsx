@@ -15,6 +15,7 @@ import {
   type Filters,
   FilterSelect,
   ListTable,
+  NoMatch,
   Progress,
   StatusBadge,
   TextLine,
@@ -133,9 +134,9 @@ function TargetFilters({ waves, search, change, clear, is_filtered }: Filters<De
 function NoTargets({ total, has_ended, is_filtered, clear }: Filters<DeploymentSearch> & { total: number; has_ended: boolean }) {
   if (is_filtered && total > 0)
     return (
-      <EmptyState title="No matching robots" actions={<Button onClick={() => clear()}>Clear filters</Button>}>
+      <NoMatch title="No matching robots" onClear={() => clear()}>
         No robot matches all filters.
-      </EmptyState>
+      </NoMatch>
     );
   if (has_ended) return <EmptyState title="No robots">The deployment ended without robots.</EmptyState>;
   return <EmptyState title="No robots yet">Robots appear here when the deployment starts.</EmptyState>;

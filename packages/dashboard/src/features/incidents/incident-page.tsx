@@ -205,7 +205,7 @@ function AtThatTime({ incident: { fleet_id, raised_at } }: { incident: Incident 
   );
 }
 
-/** Merges both kinds of deployments, the newest first. Undefined until both are loaded. */
+/** Returns the newest deployments of releases and configs together; undefined until both lists are loaded. */
 function newestOf(releases: readonly Deployment[] | undefined, configs: readonly ConfigDeployment[] | undefined) {
   if (releases === undefined || configs === undefined) return undefined;
   const all: (Deployment | ConfigDeployment)[] = [...releases, ...configs];

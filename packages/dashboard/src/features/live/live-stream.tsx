@@ -205,7 +205,7 @@ export function LiveNotice({ live, onAgain, children }: { live: LiveState | unde
   );
 }
 
-/** Explains why a stream has no data and what to do. Shown in place of the stream. */
+/** Shown in place of a stream that has no data: the reason, and what to do. */
 export function NothingLive({ why: { title, text, again }, onAgain }: { why: Explained; onAgain: () => void }) {
   return (
     <EmptyState title={title} actions={again === "later" ? <Button onClick={onAgain}>Try again</Button> : undefined}>

@@ -18,7 +18,7 @@ const NOTHING_YET: LogFeedState = {
 };
 
 const PAGE_RECORDS = 200;
-/** Delay before the first page is requested again after a failure that may pass. */
+/** Delay before the first page is requested again, if the server failed or did not respond. */
 const RETRY_MS = 5_000;
 /** Frames within this time are rendered in one batch. */
 const GATHER_MS = 50;

@@ -31,8 +31,8 @@ const SHAPES: Record<State, { shape: string; heading: string }> = {
 };
 
 /**
- * One robot or a group. Markers are not in the order of the Tab key, because the list beside the map contains each robot. Shapes distinguish
- * the states without color: circle online, diamond unhealthy, hollow square not online.
+ * The marker of one robot or of a group of robots. The shape shows the state, so that color is not needed: a circle is online, a diamond
+ * unhealthy, and a hollow square not online. The Tab key skips markers, because the list beside the map contains each robot.
  */
 export function Marker({ cluster, left, top, is_selected, onOpen }: MarkerProps) {
   const { items } = cluster;

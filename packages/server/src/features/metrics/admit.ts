@@ -81,8 +81,8 @@ export function admit(given: readonly Series[], { series_max, retention_days, no
 }
 
 /**
- * Returns the extreme of the defined values, of two of which `pick` returns one. A chunk has too many samples to pass them to Math.max as
- * arguments.
+ * Returns the lowest or highest defined value, by `pick`, which returns one of two values. Compares one value after the other, because a
+ * chunk has more samples than Math.max accepts as arguments.
  */
 const extreme = (pick: (a: number, b: number) => number, values: readonly (number | undefined)[]): number | undefined =>
   values.reduce((found, value) => (found === undefined || value === undefined ? (found ?? value) : pick(found, value)), undefined);
