@@ -24,6 +24,8 @@ const END_MS_MAX = Number(process.env.ROAMFLEET_TEST_END_MS ?? 60_000);
 const PROBLEMS = "problems";
 /** Time for a shared file, longer than the timeout of a test. The process that runs it is killed then: its event loop may be blocked. */
 const FILE_MS_MAX = Number(process.env.ROAMFLEET_TEST_FILE_MS ?? 15 * 60_000);
+/** Time for a process to exit after its last file. It is killed then, because a blocked thread delays its exit for ever. */
+const EXIT_MS_MAX = 2 * END_MS_MAX;
 const WATCH_MS = 1_000;
 /** Time for the processes of a test file to end after it. */
 const LEFT_MS_MAX = 5_000;
@@ -89,6 +91,7 @@ export async function runShared(directory: string, is_last: boolean): Promise<vo
     const usage = { file, seconds: Math.round(performance.now() - before.ms) / 1000, cpu_seconds: cpuSeconds() - before.cpu };
     if (process.env.ROAMFLEET_TEST_USAGE !== undefined) appendFileSync(process.env.ROAMFLEET_TEST_USAGE, `${JSON.stringify(usage)}\n`);
   }
+  writeFileSync(path.join(directory, `${DONE}${process.pid}`), JSON.stringify(open_after.map(({ file }) => file)));
   // This timer does not keep the process running, so it fires only if a file has left something open.
   setTimeout(() => {
     const isMore = (resources: Resources, type: string): boolean => (resources[type] ?? 0) > (at_start[type] ?? 0);
@@ -127,8 +130,9 @@ function cpuSeconds(): number {
  */
 async function endLeftProcesses(file: string): Promise<void> {
   const began = performance.now();
-  let left = findProcessesWithOutput(process.pid);
-  for (; left.length > 0 && performance.now() - began < LEFT_MS_MAX; left = findProcessesWithOutput(process.pid)) await sleep(50);
+  const find = (): number[] => findProcessesWithOutput(outputOf(process.pid, 1), process.pid);
+  let left = find();
+  for (; left.length > 0 && performance.now() - began < LEFT_MS_MAX; left = find()) await sleep(50);
   for (const pid of left) {
     process.stdout.write(`roamfleet: ended a process that ${file} left behind: ${commandOf(pid).slice(0, 300)}\n`);
     send(pid, "SIGKILL");
@@ -137,43 +141,89 @@ async function endLeftProcesses(file: string): Promise<void> {
 
 const commandOf = (pid: number): string => read(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
 
-/** Returns the ids of the processes, other than `of`, that write to the stdout of `of`. */
-function findProcessesWithOutput(of: number): number[] {
-  const output = readlinkSync(`/proc/${of}/fd/1`);
-  const writes = (pid: number): boolean =>
-    ["1", "2"].some((fd) => {
-      try {
-        return readlinkSync(`/proc/${pid}/fd/${fd}`) === output;
-      } catch {
-        // The process has ended, or does not have this output.
-        return false;
-      }
-    });
+/** Returns what a descriptor of a process is, such as `pipe:[1234]`; undefined if the process has ended or does not have it. */
+function outputOf(pid: number, descriptor: number | string): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/fd/${descriptor}`);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the ids of the processes, other than `of`, that write to an output: the stdout of `of`. */
+function findProcessesWithOutput(output: string | undefined, of: number): number[] {
+  if (!output) return [];
   const pids = readdirSync("/proc").map(Number);
-  return pids.filter((pid) => pid > 0 && pid !== of && writes(pid));
+  return pids.filter((pid) => pid > 0 && pid !== of && [1, 2].some((descriptor) => outputOf(pid, descriptor) === output));
+}
+
+/** What `watchFiles` has seen. */
+export interface Watch {
+  /** Ends the watch. Returns the files of each process that did not exit after its last file, although its tests had ended. */
+  stop(): string[][];
 }
 
 /**
- * Kills shared processes whose file takes longer than FILE_MS_MAX, with the processes that have their output, until the returned function
- * is called. Does not watch files with a separate process.
+ * Kills shared processes whose file takes longer than FILE_MS_MAX, and those that do not exit EXIT_MS_MAX after their last file. Both with
+ * the processes that have their output. Does not watch files with a separate process.
  */
-export function watchFiles(directory: string): () => void {
+export function watchFiles(directory: string): Watch {
   const began = new Map<string, number>();
+  const outputs = new Map<number, string>();
+  const stuck: string[][] = [];
+  const isLate = (mark: string, ms_max: number): boolean => {
+    const since = began.get(mark) ?? performance.now();
+    began.set(mark, since);
+    if (performance.now() - since < ms_max) return false;
+    began.set(mark, Infinity);
+    return true;
+  };
+  // After a crash of a test process, its id may belong to another process, which must not be killed.
+  const isTestProcess = (pid: number): boolean => commandOf(pid).includes(directory);
+  const watchTaken = (mark: string): void => {
+    const pid = Number(read(path.join(directory, mark)));
+    const is_running = pid > 0 && isTestProcess(pid);
+    if (is_running && !outputs.has(pid)) outputs.set(pid, outputOf(pid, 1) ?? "");
+    if (existsSync(endedMark(directory, Number(mark.slice(TAKEN.length)))) || !isLate(mark, FILE_MS_MAX) || !is_running) return;
+    for (const one of [...findProcessesWithOutput(outputs.get(pid), pid), pid]) send(one, "SIGKILL");
+  };
+  const watchDone = (mark: string): void => {
+    if (!isLate(mark, EXIT_MS_MAX)) return;
+    const pid = Number(mark.slice(DONE.length));
+    const files = JSON.parse(read(path.join(directory, mark)) || "[]") as string[];
+    for (const one of findProcessesWithOutput(outputs.get(pid), pid)) {
+      process.stderr.write(`roamfleet: ended a process that a test process left behind: ${commandOf(one).slice(0, 300)}\n`);
+      send(one, "SIGKILL");
+    }
+    if (!isTestProcess(pid)) return;
+    process.stderr.write(`roamfleet: a test process did not exit after ${files.join(" ")}; its threads: ${threadsOf(pid)}\n`);
+    stuck.push(files);
+    send(pid, "SIGKILL");
+  };
   const timer = setInterval(() => {
-    for (const mark of readdirSync(directory).filter((name) => name.startsWith(TAKEN))) {
-      const since = began.get(mark) ?? performance.now();
-      began.set(mark, since);
-      if (performance.now() - since < FILE_MS_MAX || existsSync(endedMark(directory, Number(mark.slice(TAKEN.length))))) continue;
-      began.set(mark, Infinity);
-      const pid = Number(read(path.join(directory, mark)));
-      // After a crash of the test process, its ID may belong to another process, which must not be killed.
-      if (pid > 0 && commandOf(pid).includes(directory)) for (const one of [...findProcessesWithOutput(pid), pid]) send(one, "SIGKILL");
+    for (const name of readdirSync(directory)) {
+      if (name.startsWith(TAKEN)) watchTaken(name);
+      else if (name.startsWith(DONE)) watchDone(name);
     }
   }, WATCH_MS);
-  return () => clearInterval(timer);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      return stuck;
+    },
+  };
+}
+
+/** Returns where each thread of a process waits in the kernel: `node in do_epoll_wait, libuv-worker in fifo_open`. */
+function threadsOf(pid: number): string {
+  const directory = `/proc/${pid}/task`;
+  const threads = existsSync(directory) ? readdirSync(directory) : [];
+  const fieldOf = (thread: string, name: string): string => read(path.join(directory, thread, name)).trim();
+  return threads.map((thread) => `${fieldOf(thread, "comm")} in ${fieldOf(thread, "wchan")}`).join(", ");
 }
 
 const TAKEN = "taken-";
+const DONE = "done-";
 const takenMark = (directory: string, index: number): string => path.join(directory, `${TAKEN}${index}`);
 const endedMark = (directory: string, index: number): string => path.join(directory, `ended-${index}`);
 

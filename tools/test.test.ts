@@ -275,6 +275,27 @@ test("npm test kills a test process that a file blocks, and names the file", { t
   assert.equal(status, 1);
 });
 
+test(
+  "npm test kills a process that does not exit after its tests, and runs its files once more in CI",
+  { timeout: TIMEOUT_MS },
+  async (t) => {
+    const staying = `
+    import { existsSync, writeFileSync } from "node:fs"; import { test } from "node:test";
+    test("passes", () => {});
+    if (!existsSync("stayed")) process.on("exit", () => { writeFileSync("stayed", ""); for (;;); });`;
+    const directory = await repositoryWith(t, { "tests/stays.test.ts": staying, "tests/a.test.ts": PASSING });
+    const run = (more: Record<string, string>): ReturnType<typeof runTests> =>
+      runTestsWith({ ROAMFLEET_TEST_END_MS: "1000", ...more }, directory);
+    const again = run({ CI: "1" });
+    assert.match(again.stderr, /a test process did not exit after .*tests\/stays\.test\.ts.*; its threads: .* in /);
+    assert.match(again.stdout, /UNSTABLE, failed and then passed: .*tests\/stays\.test\.ts/);
+    assert.deepEqual([again.last_line, again.status], ["2 passed, 0 failed, 1 skipped", 0]);
+    await rm(path.join(directory, "stayed"));
+    const once = run({ CI: "" });
+    assert.deepEqual([once.last_line, once.status], ["2 passed, 1 failed, 1 skipped", 1]);
+  },
+);
+
 test("npm test ends normally even if the process guard was killed", { timeout: TIMEOUT_MS }, () => {
   const script = `
     import { readFileSync } from "node:fs"; import { setTimeout } from "node:timers/promises";

@@ -38,11 +38,8 @@ async function main(): Promise<void> {
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
   await ensureDebianPackages((line) => process.stderr.write(`roamfleet: ${line}\n`));
   const first = await runNodeTests(files);
-  const [failed, ...others] = first.counts?.failed_files ?? [];
-  // A failure may be random only if all failures are in the tests of a single file.
-  const may_be_unstable =
-    process.env.CI && first.problems.length === 0 && failed !== undefined && others.length === 0 && first.counts?.failed === failed.failed;
-  const { ending, counts } = may_be_unstable && first.counts ? await runAgain(first.counts, failed) : first;
+  const doubtful = process.env.CI ? findDoubtful(first) : undefined;
+  const { ending, counts } = doubtful && first.counts ? await runAgain(first.counts, doubtful) : first;
   if (ending.signal !== null) return endLike(ending);
   if (counts === undefined) return finish({ ...NOTHING_RAN, failed: 1 }, false, "the test runner ended without a summary");
   const lost = files.filter((file) => first.counts?.seconds[file] === undefined);
@@ -53,22 +50,42 @@ async function main(): Promise<void> {
   finish(counts, ending.code === 0);
 }
 
+/** Files whose failure may be random. */
+interface Doubtful {
+  files: string[];
+  /** Their tests of the first run; undefined if all of them have passed. */
+  before: Tally | undefined;
+}
+
 /**
- * Runs the only failed file of a CI run once more, alone. If it then passes, reports it as unstable: the test or the tested code has a
+ * Returns the only file whose tests have failed, if there is no other failure, or the files of the only process that did not exit after its
+ * tests; undefined if the run has passed or failed in several places.
+ */
+function findDoubtful({ counts, problems, stuck }: TestRun): Doubtful | undefined {
+  if (counts === undefined || problems.length > 0) return undefined;
+  const [failed, ...others] = counts.failed_files;
+  if (failed === undefined && stuck.length === 1 && counts.failed === 1) return { files: stuck.flat(), before: undefined };
+  if (failed === undefined || others.length > 0 || counts.failed !== failed.failed) return undefined;
+  return { files: [failed.file], before: failed };
+}
+
+/**
+ * Runs the doubtful files of a CI run once more, alone. If they then pass, reports them as unstable: the test or the tested code has a
  * defect, but that is no reason to reject another change.
  */
-async function runAgain(first: TestCounts, before: Tally & { file: string }): Promise<TestRun> {
-  process.stdout.write(`roamfleet: failed, run once more: ${before.file}\n`);
-  const { ending, counts } = await runNodeTests([before.file]);
+async function runAgain(first: TestCounts, { files, before }: Doubtful): Promise<Omit<TestRun, "stuck">> {
+  const names = files.join(" ");
+  process.stdout.write(`roamfleet: failed, run once more: ${names}\n`);
+  const { ending, counts } = await runNodeTests(files);
   if (counts === undefined) return { ending, counts, problems: [] };
-  if (counts.failed === 0) process.stdout.write(`roamfleet: UNSTABLE, failed and then passed: ${before.file}\n`);
+  if (counts.failed === 0) process.stdout.write(`roamfleet: UNSTABLE, failed and then passed: ${names}\n`);
   return {
     ending,
     problems: [],
     counts: {
       ...counts,
-      passed: first.passed - before.passed + counts.passed,
-      skipped: first.skipped - before.skipped + counts.skipped,
+      passed: first.passed - (before ?? counts).passed + counts.passed,
+      skipped: first.skipped - (before ?? counts).skipped + counts.skipped,
       seconds: { ...first.seconds, ...counts.seconds },
     },
   };
@@ -87,12 +104,14 @@ interface TestRun {
   counts: TestCounts | undefined;
   /** Failures outside of any test. */
   problems: string[];
+  /** The files of each process that did not exit after its tests. */
+  stuck: string[][];
 }
 
 async function runNodeTests(files: readonly string[]): Promise<TestRun> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-test-"));
   const guard = startGuard();
-  const stopWatching = watchFiles(directory);
+  const watch = watchFiles(directory);
   try {
     const counts_file = path.join(directory, "counts.json");
     // Build the dashboard once before these tests start, because each server would build it otherwise.
@@ -103,9 +122,9 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
     // Bundle the programs that tests start. Otherwise they run from source, because bundling takes a second.
     if (are_many) process.env.ROAMFLEET_TEST_PROGRAMS = "1";
     const ending = await runChild(process.execPath, nodeArguments(counts_file, entries), { cwd: root });
-    return { ending, counts: await readCounts(counts_file), problems: await readProblems(directory) };
+    return { ending, counts: await readCounts(counts_file), problems: await readProblems(directory), stuck: watch.stop() };
   } finally {
-    stopWatching();
+    watch.stop();
     await guard.end();
     await rm(directory, { recursive: true, force: true });
   }
