@@ -44,10 +44,13 @@ export async function writeEntries(directory: string, files: readonly string[]):
   await writeFile(path.join(directory, SHARED), JSON.stringify(shared));
   const sharing = (is_last: boolean): string =>
     `import { runShared } from ${JSON.stringify(import.meta.url)};\nawait runShared(import.meta.dirname, ${is_last});\n`;
+  const separate = (file: string): string =>
+    `import { after } from "node:test";\nimport { markDone } from ${JSON.stringify(import.meta.url)};\n` +
+    `import ${JSON.stringify(pathToFileURL(path.join(root, file)))};\nafter(() => markDone(import.meta.dirname, ${JSON.stringify([file])}));\n`;
   // Enough shared processes for a slow machine, where each stops at its time limit. The last ones have no limit and run all files left.
   const processes = Math.ceil(shared.length / FILES_PER_PROCESS) + CONCURRENCY;
   const contents: [string, string][] = [
-    ...own.map((file): [string, string] => [file, `import ${JSON.stringify(pathToFileURL(path.join(root, file)))};\n`]),
+    ...own.map((file): [string, string] => [file, separate(file)]),
     ...Array.from({ length: processes }, (_, index): [string, string] => ["shared", sharing(index >= processes - CONCURRENCY)]),
   ];
   return Promise.all(
@@ -91,7 +94,10 @@ export async function runShared(directory: string, is_last: boolean): Promise<vo
     const usage = { file, seconds: Math.round(performance.now() - before.ms) / 1000, cpu_seconds: cpuSeconds() - before.cpu };
     if (process.env.ROAMFLEET_TEST_USAGE !== undefined) appendFileSync(process.env.ROAMFLEET_TEST_USAGE, `${JSON.stringify(usage)}\n`);
   }
-  writeFileSync(path.join(directory, `${DONE}${process.pid}`), JSON.stringify(open_after.map(({ file }) => file)));
+  markDone(
+    directory,
+    open_after.map(({ file }) => file),
+  );
   // This timer does not keep the process running, so it fires only if a file has left something open.
   setTimeout(() => {
     const isMore = (resources: Resources, type: string): boolean => (resources[type] ?? 0) > (at_start[type] ?? 0);
@@ -141,6 +147,10 @@ async function endLeftProcesses(file: string): Promise<void> {
 
 const commandOf = (pid: number): string => read(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
 
+/** Records that the tests of this process have ended, so that it must exit soon. */
+export const markDone = (directory: string, files: readonly string[]): void =>
+  writeFileSync(path.join(directory, `${DONE}${process.pid}`), JSON.stringify(files));
+
 /** Returns what a descriptor of a process is, such as `pipe:[1234]`; undefined if the process has ended or does not have it. */
 function outputOf(pid: number, descriptor: number | string): string | undefined {
   try {
@@ -164,8 +174,8 @@ export interface Watch {
 }
 
 /**
- * Kills shared processes whose file takes longer than FILE_MS_MAX, and those that do not exit EXIT_MS_MAX after their last file. Both with
- * the processes that have their output. Does not watch files with a separate process.
+ * Kills shared processes whose file takes longer than FILE_MS_MAX, and all processes that do not exit EXIT_MS_MAX after their last file.
+ * Also kills the processes that have the output of a shared process.
  */
 export function watchFiles(directory: string): Watch {
   const began = new Map<string, number>();

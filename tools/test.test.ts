@@ -275,14 +275,15 @@ test("npm test kills a test process that a file blocks, and names the file", { t
   assert.equal(status, 1);
 });
 
-test(
-  "npm test kills a process that does not exit after its tests, and runs its files once more in CI",
-  { timeout: TIMEOUT_MS },
-  async (t) => {
-    const staying = `
-    import { existsSync, writeFileSync } from "node:fs"; import { test } from "node:test";
-    test("passes", () => {});
-    if (!existsSync("stayed")) process.on("exit", () => { writeFileSync("stayed", ""); for (;;); });`;
+for (const [kind, comment] of [
+  ["shared", ""],
+  ["separate", "// Separate process: it does not exit.\n"],
+] as const) {
+  test(`npm test kills a ${kind} process that does not exit, and runs its files once more in CI`, { timeout: TIMEOUT_MS }, async (t) => {
+    const staying = `${comment}
+      import { existsSync, writeFileSync } from "node:fs"; import { test } from "node:test";
+      test("passes", () => {});
+      if (!existsSync("stayed")) process.on("exit", () => { writeFileSync("stayed", ""); for (;;); });`;
     const directory = await repositoryWith(t, { "tests/stays.test.ts": staying, "tests/a.test.ts": PASSING });
     const run = (more: Record<string, string>): ReturnType<typeof runTests> =>
       runTestsWith({ ROAMFLEET_TEST_END_MS: "1000", ...more }, directory);
@@ -293,8 +294,8 @@ test(
     await rm(path.join(directory, "stayed"));
     const once = run({ CI: "" });
     assert.deepEqual([once.last_line, once.status], ["2 passed, 1 failed, 1 skipped", 1]);
-  },
-);
+  });
+}
 
 test("npm test ends normally even if the process guard was killed", { timeout: TIMEOUT_MS }, () => {
   const script = `
