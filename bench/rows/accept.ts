@@ -65,12 +65,16 @@ async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
     }
   }
   for (const program of [raw, raw_whole, link]) await program.stop();
+  const [whole_rounds, whole_limit_rounds, link_rounds, raw_rounds] = sides.map(({ rounds }) => rounds) as [
+    Round[],
+    Round[],
+    Round[],
+    Round[],
+  ];
   const [whole, whole_limit, link_side, raw_side] = sides.map(({ rounds }) => side(rounds)) as [Side, Side, Side, Side];
-  const difference = (a: Side, b: Side): Sample => {
-    const median = a.cpu.median - b.cpu.median;
-    return { median, min: median, max: median };
-  };
-  const [admission, admission_limit] = [difference(whole, link_side), difference(whole_limit, raw_side)];
+  const difference = (more: Round[], less: Round[]): Sample =>
+    sample(more.map(({ cpu_us }, i) => cpu_us - (less[i]?.cpu_us ?? Number.NaN)));
+  const [admission, admission_limit] = [difference(whole_rounds, link_rounds), difference(whole_limit_rounds, raw_rounds)];
   return [
     line("letting a robot in", whole, whole_limit, goal),
     line("the link alone: upgrade, challenge, hello, welcome", link_side, raw_side, goal),

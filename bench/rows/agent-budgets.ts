@@ -8,7 +8,7 @@ import { WebSocket } from "ws";
 import { tarGz } from "../../packages/agent/src/testing/bundles.ts";
 import { type BenchAgent, bytesOnWire, bytesToDisk, withAgents } from "../agents.ts";
 import { delayFile } from "../memory-file.ts";
-import { residentBytes, type Sample, sample } from "../measure.ts";
+import { ratioOf, residentBytes, type Sample, sample } from "../measure.ts";
 import type { Rig } from "../rig.ts";
 import type { Row, RowResult } from "../row.ts";
 import { pushBundle, waitFor } from "../swarm.ts";
@@ -35,11 +35,24 @@ const atMost = (value: number, max: number, unit: string): Pick<RowResult, "goal
   met: value <= max,
 });
 
-/** Measures how much a counter grows in `seconds`. */
-async function growth(seconds: number, counters: readonly (() => number)[]): Promise<number[]> {
-  const before = counters.map((count) => count());
-  await sleep(seconds * 1_000);
-  return counters.map((count, i) => count() - (before[i] ?? 0));
+/** Parts of a measurement, which show how much its figure varies. */
+const WINDOWS = 4;
+
+/** Measures how much each counter grows in each of WINDOWS equal parts of `seconds`. */
+async function growth(seconds: number, counters: readonly (() => number)[]): Promise<number[][]> {
+  const grown: number[][] = counters.map(() => []);
+  for (let i = 0; i < WINDOWS; i += 1) {
+    const before = counters.map((count) => count());
+    await sleep((seconds * 1_000) / WINDOWS);
+    for (const [at, count] of counters.entries()) grown[at]?.push(count() - (before[at] ?? 0));
+  }
+  return grown;
+}
+
+/** Returns the mean growth per `unit_s` seconds, with the lowest and the highest of the windows. */
+function rateOf(grown: readonly number[], seconds: number, unit_s: number): Sample {
+  const rates = grown.map((count) => (count * unit_s * WINDOWS) / seconds);
+  return { ...sample(rates), median: rates.reduce((sum, rate) => sum + rate, 0) / WINDOWS };
 }
 
 /** The limit of an idle link: a WebSocket on the same server's port that sends a ping as often as an agent sends a heartbeat. */
@@ -84,18 +97,17 @@ export const agentIdleBytes: Row = {
                 bytesOnWire(pid, portOf(rig)),
           ),
         ];
-        const [limit_bytes = 0, ...ours] = await growth(seconds, counters);
+        const grown = await growth(seconds, counters);
+        const [limit, ...all] = grown.map((bytes) => rateOf(bytes, seconds, DAY_S / MB)) as [Sample, ...Sample[]];
         bare.close();
-        const daily = (bytes: number): number => (bytes * DAY_S) / seconds / MB;
-        const limit = one(daily(limit_bytes));
-        const lines = ours.map((bytes, i) => ({
+        const lines = all.map((ours, i) => ({
           part: `${ROS_SIZES[i]} nodes`,
-          ours: one(daily(bytes)),
+          ours,
           limit,
           unit: "MB",
-          ratio: bytes / limit_bytes,
-          figure: `${daily(bytes).toFixed(2)} MB`,
-          ...(ROS_SIZES[i] === 40 ? atMost(daily(bytes), IDLE_MB_MAX, "MB") : {}),
+          ratio: ratioOf(ours, limit),
+          figure: `${ours.median.toFixed(2)} MB`,
+          ...(ROS_SIZES[i] === 40 ? atMost(ours.median, IDLE_MB_MAX, "MB") : {}),
         }));
         // The line with the goal comes first, because the first line is the row's total.
         return lines.toSorted((a, b) => Number("goal" in b) - Number("goal" in a));
@@ -174,21 +186,20 @@ export const agentLogBytes: Row = {
       await sleep(SETTLE_S * 1_000);
       const counters = [() => bytesOnWire(agent!.pid, portOf(rig)), () => bytesToDisk(agent!)];
       const { result, blocked } = await blockedDuring(agent!, () => growth(seconds, counters));
-      const [wire = 0, disk = 0] = result;
-      const daily = (bytes: number): number => (bytes * DAY_S) / seconds / MB;
-      const limit = daily(gzipSync(lines.join("\n")).length);
+      const [wire, disk] = result.map((bytes) => rateOf(bytes, seconds, DAY_S / MB)) as [Sample, Sample];
+      const limit = one((gzipSync(lines.join("\n")).length * DAY_S) / seconds / MB);
       const wire_line = {
         part: "on the wire",
-        ours: one(daily(wire)),
-        limit: one(limit),
+        ours: wire,
+        limit,
         unit: "MB",
-        ratio: daily(wire) / limit,
-        figure: `${daily(wire).toFixed(1)} MB`,
-        ...atMost(daily(wire), LOG_MB_MAX, "MB"),
+        ratio: ratioOf(wire, limit),
+        figure: `${wire.median.toFixed(1)} MB`,
+        ...atMost(wire.median, LOG_MB_MAX, "MB"),
       };
       return [
         wire_line,
-        { part: "written to the disk", ours: one(daily(disk)), unit: "MB" },
+        { part: "written to the disk", ours: disk, unit: "MB" },
         {
           part: "longest block of the event loop in 10 s",
           ours: blocked.own,
@@ -233,17 +244,17 @@ export const agentFsyncs: Row = {
       }, 1_000);
       try {
         await sleep(SETTLE_S * 1_000);
-        const [fsyncs, [disk = 0]] = await Promise.all([countFsyncs(agent!.pid, seconds), growth(seconds, [() => bytesToDisk(agent!)])]);
-        const minutely = (count: number): number => (count * 60) / seconds;
+        const [count, [disk = []]] = await Promise.all([countFsyncs(agent!.pid, seconds), growth(seconds, [() => bytesToDisk(agent!)])]);
+        const fsyncs = (count * 60) / seconds;
         return [
           {
             part: "fsync",
-            ours: one(minutely(fsyncs)),
+            ours: one(fsyncs),
             unit: "a minute",
-            figure: minutely(fsyncs).toFixed(1),
-            ...atMost(minutely(fsyncs), FSYNCS_MAX, "a minute"),
+            figure: fsyncs.toFixed(1),
+            ...atMost(fsyncs, FSYNCS_MAX, "a minute"),
           },
-          { part: "written to the disk", ours: one(minutely(disk) / 1_000), unit: "KB a minute" },
+          { part: "written to the disk", ours: rateOf(disk, seconds, 60 / 1_000), unit: "KB a minute" },
         ];
       } finally {
         clearInterval(writing);

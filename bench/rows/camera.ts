@@ -15,7 +15,9 @@ const FPS = 20;
 const FRAME_BYTES = 16 * 1024;
 /** Size on the wire, including the header. */
 const WIRE_BYTES = FRAME_BYTES + 4;
-const ROUNDS = 3;
+const ROUNDS = 7;
+/** Rounds in which one viewer does not read. */
+const STUCK_ROUNDS = 3;
 const FRAMES = 60;
 /**
  * Size of a large frame. The kernel buffers about 6 MB for an unread socket; frames are this large so that these buffers are a small share.
@@ -168,29 +170,34 @@ async function withStuck(way: Way, quick: boolean): Promise<{ mb: number; part: 
   });
 }
 
-const once = (value: number): Sample => ({ median: value, min: value, max: value });
-
 async function stuckLines({ ours, limit }: { ours: Way; limit: Way }, quick: boolean): Promise<RowResult[]> {
-  const [us, them] = [await withStuck(ours, quick), await withStuck(limit, quick)];
+  const [us, them]: [{ mb: number; part: number }[], { mb: number; part: number }[]] = [[], []];
+  for (let i = 0; i < (quick ? 1 : STUCK_ROUNDS); i += 1) {
+    us.push(await withStuck(ours, quick));
+    them.push(await withStuck(limit, quick));
+  }
+  const memory = (rounds: typeof us): Sample => sample(rounds.map(({ mb }) => Math.max(0, mb)));
+  const shares = (rounds: typeof us): Sample => sample(rounds.map(({ part }) => part * 100));
+  const [our_memory, our_shares] = [memory(us), shares(us)];
   return [
     {
       part: `memory of a viewer that does not read, in MB, after ${quick ? 60 : LARGE_FRAMES} frames of 256 KiB`,
-      ours: once(Math.max(0, us.mb)),
-      limit: once(Math.max(0, them.mb)),
+      ours: our_memory,
+      limit: memory(them),
       unit: "MB",
-      figure: us.mb.toFixed(2),
+      figure: our_memory.max.toFixed(2),
       goal: "≤ 1 MB",
-      met: us.mb <= 1,
+      met: our_memory.max <= 1,
     },
     {
       part: `frames of ${OTHERS} others meanwhile`,
-      ours: once(us.part * 100),
-      limit: once(them.part * 100),
+      ours: our_shares,
+      limit: shares(them),
       unit: "%",
       more_is_better: true,
-      figure: percent(us.part),
+      figure: percent(our_shares.min / 100),
       goal: "100 %",
-      met: us.part >= 1,
+      met: our_shares.min >= 100,
     },
   ];
 }

@@ -6,15 +6,20 @@ import { Tab } from "../tab.ts";
 const ROBOTS = 100_000;
 const QUICK_ROBOTS = 2_000;
 const GOAL_MS = 100;
-const ROUNDS = 3;
+const ROUNDS = 5;
+/** Parts of the loading, each with its longest task. */
+const PARTS = 5;
+/** Browsers report only longer tasks. */
+const REPORTED_MS_MIN = 50;
 const TIMEOUT_MS = 300_000;
 
-/** Scrolls to the end until no more rows are loaded; returns the number of rows. */
-const TO_THE_END = `(async () => {
+/** Scrolls to the end until there are so many rows or no more rows are loaded; returns the number of rows, or -1 if there are more. */
+const toRow = (row: number): string => `(async () => {
   const grid = document.querySelector("[role=grid]");
   const frame = () => new Promise(requestAnimationFrame);
-  while (grid.getAttribute("aria-rowcount") === "-1") { grid.scrollTop = grid.scrollHeight; await frame(); }
-  return Number(grid.getAttribute("aria-rowcount")) - 1;
+  const last = () => Math.max(...[...grid.querySelectorAll("[aria-rowindex]")].map((row) => Number(row.getAttribute("aria-rowindex"))));
+  while (grid.getAttribute("aria-rowcount") === "-1" && last() < ${row}) { grid.scrollTop = grid.scrollHeight; await frame(); }
+  return grid.getAttribute("aria-rowcount") === "-1" ? -1 : Number(grid.getAttribute("aria-rowcount")) - 1;
 })()`;
 
 /** Scrolls from top to bottom in large steps, and back one screen at a time. */
@@ -40,19 +45,23 @@ export const dashboardScroll: Row = {
     await page.goto("/robots");
     await page.getByRole("row").nth(5).waitFor();
     await tab.watchTasks();
-    const found = await page.evaluate<number>(TO_THE_END);
+    const loading: number[] = [];
+    let found = -1;
+    for (let i = 1; i <= PARTS; i += 1) {
+      found = await page.evaluate<number>(toRow(i === PARTS ? Infinity : (robots * i) / PARTS));
+      loading.push(await tab.longestTask());
+    }
     if (found < robots) throw new Error(`the table ended after ${found} robots`);
-    const loading = await tab.longestTask();
     const scrolling: number[] = [];
     for (let i = 0; i < (rig.quick ? 1 : ROUNDS); i += 1) {
       await page.evaluate(THROUGH_ALL);
       scrolling.push(await tab.longestTask());
     }
     const line = (ours: number[]) => {
-      const longest = sample(ours);
-      const figure = longest.max === 0 ? "none above 50 ms" : `${longest.max.toFixed(0)} ms`;
+      const longest = sample(ours.map((ms) => Math.max(ms, REPORTED_MS_MIN)));
+      const figure = longest.max === REPORTED_MS_MIN ? `none above ${REPORTED_MS_MIN} ms` : `${longest.max.toFixed(0)} ms`;
       return { ours: longest, unit: "ms", figure, goal: `≤ ${GOAL_MS} ms`, met: longest.max <= GOAL_MS };
     };
-    return [line(scrolling), { part: "while loading", ...line([loading]) }];
+    return [line(scrolling), { part: "while loading", ...line(loading) }];
   },
 };

@@ -14,7 +14,7 @@ import { ship } from "./log-ingest.ts";
 const LOGGING_ROBOTS = 200;
 const BATCHES_EACH = 30;
 const HEALTH_ROBOTS = 2_000;
-const ROUNDS = 5;
+const ROUNDS = 7;
 const QUICK = { rounds: 1, logging: 20, health: 100 };
 const CONNECT_AT_A_TIME = 50;
 const POLL_MS = 2;
