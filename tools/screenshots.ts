@@ -133,7 +133,9 @@ async function loadAll(page: Page, pages: readonly Shown[]): Promise<void> {
   }
 }
 
-const load = async (page: Page, at: string): Promise<unknown> => page.goto(at);
+async function load(page: Page, at: string): Promise<void> {
+  await page.goto(at);
+}
 
 /** Writes a picture of a page into a file. Reports an error and continues if the page does not appear. */
 async function take(page: Page, { name, path: at, prepare }: Shown, file: string, open = load): Promise<void> {
