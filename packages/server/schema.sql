@@ -442,6 +442,7 @@ CREATE INDEX deployment_open_expiry ON deployment USING btree (expires_at) WHERE
 CREATE INDEX deployment_release ON deployment USING btree (org_id, release_id, id) WHERE release_id IS NOT NULL;
 CREATE INDEX deployment_requested ON deployment USING btree (org_id, kind, id) WHERE target_kind <> 'robot'::text OR (created_by ->> 'type'::text) IS DISTINCT FROM 'system'::text;
 CREATE INDEX deployment_robot ON deployment USING btree (org_id, robot_id, id) WHERE robot_id IS NOT NULL;
+CREATE INDEX deployment_selection ON deployment USING btree (org_id, kind, id) WHERE target_kind = 'selection'::text;
 CREATE INDEX deployment_status ON deployment USING btree (org_id, kind, status, id);
 CREATE INDEX deployment_step ON deployment USING btree (step_at) WHERE finished_at IS NULL AND step_at IS NOT NULL;
 alter table deployment enable row level security;
